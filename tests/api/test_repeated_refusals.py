@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from tests.support.api_client import AT, Client, open_client
 from tests.support.nightly import POSTGRES
+from tests.support.store_files import write_empty_store
 
 from mulligan.api.repeated_refusals import INTERVAL_SECONDS, KINDS_MAX, RepeatedRefusals
 from mulligan.service import AuditRecord, Home, ServerConfig
+from mulligan.service.home import DATABASE
 from mulligan.service.server_config import ServerSection
 
 
@@ -30,6 +32,8 @@ def clock() -> Clock:
 @pytest.fixture(params=["sqlite", POSTGRES])
 def client(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Client]:
     url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
+    if not url:
+        write_empty_store(tmp_path / "home" / DATABASE)
     config = ServerConfig(ServerSection(requests_per_second=1e6, requests_at_once=1_000_000))
     opened = open_client(Home(tmp_path / "home", url), config, clock=clock)
     yield opened

@@ -9,6 +9,7 @@ import pytest
 from mulligan.service import Home
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")
 def test_requests_made_from_the_schema_are_answered_as_it_says_on_both_stores(
     tmp_path: Path, store_schema_url: str

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from tests.support.api_client import Client, open_client, start_run
 from tests.support.nightly import POSTGRES
+from tests.support.store_files import write_empty_store
 
 from mulligan.api import uploads
 from mulligan.errors import RequestRefused
 from mulligan.service import Home, Service
+from mulligan.service.home import DATABASE
 
 PROTOCOL = {"mulligan-protocol": "1"}
 
@@ -20,6 +22,8 @@ PROTOCOL = {"mulligan-protocol": "1"}
 @pytest.fixture(params=["sqlite", POSTGRES])
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
     url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
+    if not url:
+        write_empty_store(tmp_path / "home" / DATABASE)
     home = Home(tmp_path / "home", url)
     with Service(home, "a tester") as service:
         start_run(service)

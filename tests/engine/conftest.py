@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.nightly import POSTGRES
+from tests.support.nightly import POSTGRES, sample
 from tests.support.store_files import write_empty_store
 
 from mulligan.core.model import reports as r
@@ -20,6 +20,7 @@ from mulligan.language import load_text
 from mulligan.language.expressions import Cel
 from mulligan.ports import NewRun, Store, WorkerRecord
 from mulligan.store import open_store
+from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.fake_executor import Ends, FakeExecutor, all_well
 from mulligan.testing.run_invariants import check
@@ -81,6 +82,11 @@ class World:
 
     def expire(self, engine: Engine) -> None:
         assert self.store.expire(engine.name, is_dead=True)
+
+    def crashes(self, passes: int) -> Sequence[int]:
+        """At which passes of a fault point to crash: at each of them in memory, on other stores at a few by day."""
+        each = range(1, passes + 1)
+        return each if isinstance(self.store, MemoryStore) else sample(each, 4)
 
     # -- looking -----------------------------------------------------------------------------------------------------
 

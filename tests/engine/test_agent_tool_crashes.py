@@ -118,7 +118,7 @@ def test_a_crash_at_any_commit_changes_no_outcome_and_makes_no_finished_call_aga
 
     assert (expected["status"], len(expected["calls"]), len(expected["answers"])) == ("completed", 5, 5)
     assert points.passes[point] > 5
-    for nth in range(1, points.passes[point] + 1):
+    for nth in world.crashes(points.passes[point]):
         with faults() as again:
             again.arm(point, nth)
             found, model = run_to_end(world)

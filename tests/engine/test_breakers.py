@@ -500,7 +500,7 @@ def test_a_crash_at_any_pass_of_a_fault_point_changes_no_outcome_behind_breakers
     assert expected["status"] == "completed"
     assert expected["failures"] == [("broken", "EXIT_NONZERO"), ("refused", "CIRCUIT_OPEN")]
     assert passes > 2
-    for nth in range(1, passes + 1):
+    for nth in world.crashes(passes):
         with faults() as points:
             points.arm(point, nth)
             found = finished(world)

@@ -234,7 +234,7 @@ def test_a_crash_at_any_pass_of_a_fault_point_changes_no_outcome(
         passes = points.passes[point]
 
     assert (passes > before, bench.outcome(run_id)) == (True, KEPT)
-    for nth in range(1, passes - before + 1):
+    for nth in world.crashes(passes - before):
         run_id = retried()
         with faults() as points:
             points.arm(point, nth)

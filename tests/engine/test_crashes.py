@@ -115,7 +115,7 @@ def test_a_crash_at_any_pass_of_a_fault_point_changes_no_outcome(world: World, p
     expected, passes = undisturbed(world)
 
     assert passes[point] > 5
-    for nth in range(1, passes[point] + 1):
+    for nth in world.crashes(passes[point]):
         with faults() as points:
             points.arm(point, nth)
             plan = Plan()
@@ -170,7 +170,7 @@ def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_done_twice(world: Wor
     expected, passes = undisturbed(world)
     plain = world.store
 
-    for nth in range(1, passes["before_commit"] + 1):
+    for nth in world.crashes(passes["before_commit"]):
         world.store = Flaky(plain, nth, is_written=is_written)  # type: ignore[assignment]
         engine = world.engine(slots=2, ends=Plan())
         run_id = world.start(EVERYTHING, engine)

@@ -107,7 +107,7 @@ def test_a_crash_at_any_pass_of_a_fault_point_changes_no_outcome(world: World, p
     expected = outcome(world, run_id)
 
     assert passes > before
-    for nth in range(1, passes - before + 1):
+    for nth in world.crashes(passes - before):
         run_id = retried(world)
         with faults() as points:
             points.arm(point, nth)

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan import StepError
 from mulligan.cli.dispatch import exit_code
@@ -115,7 +116,7 @@ def leaked(said: str) -> list[str]:
     return [piece for piece in PIECES if piece in said]
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(120, 400))
 @given(url=urls)
 def test_no_error_of_a_store_has_a_piece_of_its_password(url: str) -> None:
     with pytest.raises(MulliganError) as refused:
@@ -126,7 +127,7 @@ def test_no_error_of_a_store_has_a_piece_of_its_password(url: str) -> None:
     assert leaked("\n".join(said)) == []
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(120, 400))
 @given(url=urls)
 def test_no_failure_of_a_sql_step_has_a_piece_of_its_password(url: str) -> None:
     printed = io.StringIO()

@@ -12,6 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 from tests.support.commands import mulligan, workflow
+from tests.support.nightly import IS_NIGHTLY
 
 from mulligan.core.model.reports import PauseRequested
 from mulligan.errors import CodecError
@@ -47,6 +48,7 @@ steps:
   - {step: parked, shell: "exit 6", triage: {timeout: 1h}}
   - {step: asks, approve: {message: go on}}
 """
+# Most columns refuse the first one. Of the others each has one by day.
 VALUES = ("NULL", "'text'", "x'ff00'")
 LIST, SHOW, PENDING, BREAKERS = ("list", "--all"), ("show", 1, "--json"), ("pending", "--json"), ("breakers",)
 REPLAY, REPORT, GC = ("replay", 1, "--verify"), ("report", 1, "-o", "-"), ("gc", "--dry-run", "--keep", 0)
@@ -131,8 +133,8 @@ def folder(good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def forgeries(folder: Path, table: str) -> Iterator[str]:
     """Writes a wrong value into each column in turn, and says which."""
-    for column in _columns(folder, table):
-        for value in VALUES:
+    for number, column in enumerate(_columns(folder, table)):
+        for value in VALUES if IS_NIGHTLY else (VALUES[0], VALUES[1 + number % 2]):
             shutil.copyfile(folder / DATABASE, DATABASE)
             database = apsw.Connection(str(DATABASE))
             admit(database)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.nightly import POSTGRES
+from tests.support.store_files import write_empty_store
 
 from mulligan.core.schedules.deciding import Pause, ScheduleState, Skip
 from mulligan.errors import InputInvalid
 from mulligan.ports import RunRecord
 from mulligan.service import Home, PastInstant, ScheduleForm, Service, describe_timing
+from mulligan.service.home import DATABASE
 from mulligan.service.schedules.past_instants import instant_labels, judge_instants, match_runs
 from mulligan.service.schedules.schedules import Schedules, UnknownSchedule
 
@@ -31,6 +33,8 @@ def run_at(run_id: int, at: datetime, status: str = "completed") -> RunRecord:
 @pytest.fixture(params=["sqlite", POSTGRES])
 def schedules(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Schedules, list[datetime]]]:
     url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
+    if not url:
+        write_empty_store(tmp_path / "home" / DATABASE)
     clock = [T0]
     with Service(Home(tmp_path / "home", url), "ada") as service:
         service.catalogue.publish("hello", HELLO)

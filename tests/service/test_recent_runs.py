@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 from tests.support.nightly import POSTGRES
+from tests.support.store_files import write_empty_store
 
 from mulligan.core.effects.run_lists import run_failures
 from mulligan.core.model.events import Entry, RunCompleted, RunFailed, RunStarted
@@ -18,6 +19,7 @@ from mulligan.core.model.reports import RunRequested
 from mulligan.core.state.state import FailureRecord
 from mulligan.ports import Commit, NewRun, WorkerRecord
 from mulligan.service import Home, RecentRuns, Service
+from mulligan.service.home import DATABASE
 from mulligan.service.run_control import RunControl
 from mulligan.service.run_counts import CountCache
 
@@ -29,6 +31,8 @@ DAY = timedelta(days=1)
 @pytest.fixture(params=["sqlite", POSTGRES])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
     store = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
+    if not store:
+        write_empty_store(tmp_path / "home" / DATABASE)
     with Service(Home(tmp_path / "home", store) if store else Home(tmp_path / "home"), "a tester") as opened:
         opened.reader.store.register(WorkerRecord("w", "here", 1))
         yield opened

@@ -12,11 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 from tests.support.nightly import POSTGRES
+from tests.support.store_files import write_empty_store
 
 from mulligan.errors import InputInvalid, Refused, RevisionMismatch
 from mulligan.ports.fault_points import SERVER_FAULT_POINTS, fault_listeners
 from mulligan.service import Document, Home, RunQuery, ScheduleForm, Service
 from mulligan.service.catalogue.catalogue import UnknownWorkflow
+from mulligan.service.home import DATABASE
 from mulligan.service.schedules.cron import cron_instants
 from mulligan.service.schedules.past_instants import read_runs
 from mulligan.service.schedules.schedules import Schedules, UnknownSchedule
@@ -48,6 +50,8 @@ class Server:
 @pytest.fixture(params=["sqlite", POSTGRES])
 def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Server]]:
     url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
+    if not url:
+        write_empty_store(tmp_path / "home" / DATABASE)
     clock = [T0]
     with ExitStack() as stack:
 

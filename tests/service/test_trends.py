@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.support.nightly import POSTGRES
+from tests.support.store_files import write_empty_store
 
 from mulligan.core.model.events import Entry, RunFailed, RunStarted
 from mulligan.core.model.reports import RunRequested
@@ -19,6 +20,7 @@ from mulligan.errors import InputInvalid
 from mulligan.ports import Commit, NewRun, Store, WorkerRecord
 from mulligan.service import Home, Service, monday
 from mulligan.service.driver import Capacity
+from mulligan.service.home import DATABASE
 
 pytestmark = pytest.mark.postgres
 
@@ -43,6 +45,8 @@ SPENDS = """echo '{"content": "done", "tokens": 10, "cost": "COST"}' > "$MULLIGA
 @pytest.fixture(params=["sqlite", POSTGRES])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
     url = request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""
+    if not url:
+        write_empty_store(tmp_path / "home" / DATABASE)
     with Service(Home(tmp_path / "home", url), "ada") as opened:
         yield opened
 

@@ -29,6 +29,7 @@ with own_server() as server:
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", ["ends", "is killed"])
 def test_a_server_goes_when_its_holder(how: str) -> None:
     holder = subprocess.Popen(
@@ -57,6 +58,7 @@ def is_gone(folder: Path, seconds: float = 60.0) -> bool:
     return not folder.exists()
 
 
+@pytest.mark.nightly
 def test_who_names_the_same_folder_has_the_same_server_and_who_comes_when_all_have_left_another(tmp_path: Path) -> None:
     with shared_server(tmp_path) as first, shared_server(tmp_path) as second:
         assert first == second

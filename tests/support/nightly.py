@@ -2,6 +2,7 @@
 
     @pytest.mark.nightly                         # this test runs at night
     @settings(max_examples=examples(20, 500))    # 20 examples by day, 500 at night
+    for value in sample(VALUES, 5):              # 5 of them by day, all at night
 
     @pytest.fixture(params=["memory", "sqlite", POSTGRES])
 
@@ -13,8 +14,12 @@ name it: `pytest tests/….py::test_…`.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import TypeVar
 
 import pytest
+
+Value = TypeVar("Value")
 
 IS_NIGHTLY = bool(os.environ.get("MULLIGAN_NIGHTLY"))
 # A parameter of a fixture that opens a store.
@@ -24,6 +29,13 @@ POSTGRES = pytest.param("postgres", marks=pytest.mark.on_postgres)
 def examples(by_day: int, at_night: int) -> int:
     """How many examples, histories or rounds a test has."""
     return at_night if IS_NIGHTLY else by_day
+
+
+def sample(values: Sequence[Value], by_day: int) -> Sequence[Value]:
+    """The first, the last and those at even distances between them, so many in all; at night all values."""
+    if IS_NIGHTLY or len(values) <= by_day:
+        return values
+    return [values[number * (len(values) - 1) // (by_day - 1)] for number in range(by_day)]
 
 
 def leave_to_the_night(config: pytest.Config, items: list[pytest.Item]) -> None:

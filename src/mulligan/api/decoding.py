@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -36,14 +37,20 @@ _WORDS = {
 }
 
 
+@cache
+def _parameters(type_: type[msgspec.Struct] | None) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of the parameters, and of those that may be repeated. Many routes have the same type."""
+    fields = msgspec.structs.fields(type_) if type_ is not None else ()
+    names = frozenset(one.encode_name for one in fields)
+    return names, frozenset(one.encode_name for one in fields if is_sequence(one.type))
+
+
 class QueryDecoder:
     """Reads the part behind `?` into a struct."""
 
     def __init__(self, type_: type[msgspec.Struct] | None) -> None:
         self._type = type_
-        fields = msgspec.structs.fields(type_) if type_ is not None else ()
-        self._names = {one.encode_name for one in fields}
-        self._repeated = {one.encode_name for one in fields if is_sequence(one.type)}
+        self._names, self._repeated = _parameters(type_)
 
     def decode(self, text: str) -> Any:
         """The parameters as the struct; None if the route has none. `InputInvalid`, `RequestRefused`."""
