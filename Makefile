@@ -37,13 +37,8 @@ demo: $(STAMP) ## watch a workflow break at every rung of the ladder and still e
 nl2sql-demo: $(STAMP) ## ask two small databases: answered, checked, refused, combined, split, and a part missing
 	@$(BIN)/python -m mulligan_nl2sql.demo.questions
 
-# Left out: random histories, generated values and drawings of thousands of steps, a third of the time of these folders.
-NOT_QUICK := $(addprefix --ignore=tests/core/test_,graph_properties.py state_machine.py failure_context_safety.py revision_histories.py) \
-	$(addprefix --ignore=tests/language/test_,shell_proof.py fuzz.py drawing.py stacks.py) \
-	--deselect=tests/core/test_tallies.py::test_the_tallies_are_what_the_log_says
-
-quick: $(STAMP) ## run the tests of the core and the language, without the long random ones (under a minute on two cores)
-	$(BIN)/pytest tests/core tests/golden tests/language -n 2 -q $(NOT_QUICK)
+quick: $(STAMP) ## run the tests of the core and the language (under a minute on two cores)
+	$(BIN)/pytest tests/core tests/golden tests/language -n 2 -q
 
 test: $(STAMP) ## run the tests; one that fails is repeated, alone on a busy machine
 	$(BIN)/pytest --repeat-failed

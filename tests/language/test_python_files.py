@@ -43,9 +43,9 @@ def refusal(path: Path) -> str:
     [
         'flow = Workflow("w").step("a", shell="make")',
         # The checked one will do.
-        'flow = Workflow("w").step("a", shell="make").check()',
+        pytest.param('flow = Workflow("w").step("a", shell="make").check()', marks=pytest.mark.nightly),
         # Two names of one.
-        'a = b = Workflow("w").step("a", shell="make")',
+        pytest.param('a = b = Workflow("w").step("a", shell="make")', marks=pytest.mark.nightly),
         # Of several the one that is called so.
         'other = Workflow("o")\nworkflow = Workflow("w").step("a", shell="make")',
         # What stands under this is for who runs the file as a script.
@@ -130,9 +130,10 @@ def test_warnings_point_into_the_file(folder: Path) -> None:
             "x = 1",
             "flow.py: the file makes no workflow\n  decorate a function with @flow, or write workflow = Workflow(…)",
         ),
-        (
+        pytest.param(
             HEAD + 'a = Workflow("a")\nb = Workflow("b")',
             "flow.py: the file makes 2 workflows: 'a' and 'b'\n  choose one: flow.py:a, or call it 'workflow'",
+            marks=pytest.mark.nightly,
         ),
         ("x = (", "flow.py:1:1: SyntaxError: '(' was never closed\n  1 | x = (\n    | ^^^^^"),
         (
@@ -145,8 +146,16 @@ def test_warnings_point_into_the_file(folder: Path) -> None:
             "  1 | import nowhere_to_be_found\n    | ^^^^^^^^^^^^^^^^^^^^^^^^^^ "
             "install it where mulligan runs, or import it inside the step that needs it",
         ),
-        ("raise SystemExit", "flow.py:1:1: SystemExit\n  1 | raise SystemExit\n    | ^^^^^^^^^^^^^^^^"),
-        ("import os; os._exit(0)", "flow.py: the file ended its process before it made a workflow"),
+        pytest.param(
+            "raise SystemExit",
+            "flow.py:1:1: SystemExit\n  1 | raise SystemExit\n    | ^^^^^^^^^^^^^^^^",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            "import os; os._exit(0)",
+            "flow.py: the file ended its process before it made a workflow",
+            marks=pytest.mark.nightly,
+        ),
         (
             "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
             "flow.py: the file ended its process before it made a workflow",
@@ -161,9 +170,13 @@ def test_a_file_that_makes_no_workflow_is_refused(folder: Path, text: str, told:
     ("text", "hint"),
     [
         ("from mulligan import task", "did you mean 'step'?"),
-        ("from mulligan import aprove", "did you mean 'approve'?"),
-        ("from mulligan import pandas_like_thing", ""),
-        ("from mulligan import step\n@step\ndef a(): ...\na.mapp([1])", "did you mean 'map'?"),
+        pytest.param("from mulligan import aprove", "did you mean 'approve'?", marks=pytest.mark.nightly),
+        pytest.param("from mulligan import pandas_like_thing", "", marks=pytest.mark.nightly),
+        pytest.param(
+            "from mulligan import step\n@step\ndef a(): ...\na.mapp([1])",
+            "did you mean 'map'?",
+            marks=pytest.mark.nightly,
+        ),
         (
             "from mulligan import step\n@step\ndef a(): ...\na.submit()",
             "call it like a function, fetch(url); for each item of a list: fetch.map(urls);"
