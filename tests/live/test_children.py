@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.runner import Live, Terminal
+from tests.support.runner import Live, Ran, Terminal
 
 from mulligan.core.model import events as e
 from mulligan.errors import MulliganError
@@ -245,6 +245,10 @@ def family_statuses(live: Live, run_id: int) -> list[str]:
     return [live.look(run_id).status, middle.status, inner.status]
 
 
+def has_inner(live: Live, ran: Ran) -> bool:
+    return any(live.children(middle.run_id) for middle in live.children(ran.run_id))
+
+
 @pytest.mark.parametrize("now", [False, True])
 def test_a_cancel_goes_down_the_tree_and_each_cleans_up_and_ends_before_its_parent(live: Live, now: bool):
     def cancel(there: Terminal) -> None:
@@ -259,16 +263,16 @@ def test_a_cancel_goes_down_the_tree_and_each_cleans_up_and_ends_before_its_pare
 
 
 def test_a_parent_whose_time_is_up_stops_the_tree(live: Live):
-    ran = live.run(family(live, timeout="timeout: 1500ms"))
+    ran = live.run_within(family(live, timeout="timeout: LIMIT"), 1500, lambda ran: has_inner(live, ran))
 
     assert family_statuses(live, ran.run_id) == ["failed", "cancelled", "cancelled"]
     assert live.lines("trace")[-1] == "end parent"
 
 
 def test_a_step_whose_child_takes_too_long_is_a_timeout_and_may_be_routed(live: Live):
-    text = family(live, call="timeout: 1500ms, next: {to: other, on: failure, codes: [TIMEOUT]}")
+    text = family(live, call="timeout: LIMIT, next: {to: other, on: failure, codes: [TIMEOUT]}")
 
-    ran = live.run(text.replace("when: false, ", ""))
+    ran = live.run_within(text.replace("when: false, ", ""), 1500, lambda ran: has_inner(live, ran))
 
     assert (ran.status, ran.steps["call"]["failure"]["code"]) == ("completed", "TIMEOUT")
     assert family_statuses(live, ran.run_id) == ["completed", "cancelled", "cancelled"]

@@ -137,14 +137,14 @@ name: outlasting
 steps:
   - step: fetch
     shell: exit 1
-    deadline: 300ms
+    deadline: LIMIT
     retry: {max_retries: 5, recovery_script: echo clearing; sleep 30}
     on_failure: echo in the end
 """
 
 
 def test_a_script_that_outlasts_the_deadline_is_cut_and_no_attempt_follows_it(live: Live):
-    ran = live.run(OUTLASTING)
+    ran = live.run_within(OUTLASTING, 300, lambda ran: ran.facts(e.CommandEntered, place="fetch.script@1"))
 
     [script] = ran.facts(e.CommandFailed)
     assert (script.failure.code, script.failure.message) == ("TIMEOUT", "it took longer than its deadline")

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.support.runner import Live, Terminal, wait_until
+from tests.support.runner import Live, Ran, Terminal, wait_until
 
 from mulligan.core.model import events as e
 
@@ -193,7 +193,13 @@ def test_cleanup_then_undo_then_end_after_a_cancel(live: Live):
 
 
 def test_cleanup_then_undo_then_end_when_the_runs_time_is_up(live: Live):
-    ran = live.run(order(timeout="timeout: 1500ms"))
+    def is_held(_: Ran) -> bool:
+        if not (live.folder / "up").exists():
+            (live.folder / "trace").unlink()
+            return False
+        return True
+
+    ran = live.run_within(order(timeout="timeout: LIMIT"), 1500, is_held)
 
     assert (ran.status, live.lines("trace")) == ("failed", IN_ORDER)
     assert (ran.shown["reason"], ran.exit_code) == ("the run took longer than its timeout", 1)

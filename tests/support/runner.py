@@ -174,6 +174,17 @@ class Live:
         prepared = prepare(workflow, inputs or {}, self.folder, changed_only=changed_only, forced=forced)
         return self._drive(lambda driver: self.service.start(prepared, driver)[0], meanwhile, wait_seconds, room)
 
+    def run_within(self, workflow: str, milliseconds: int, has_begun: Callable[[Ran], object]) -> Ran:
+        """Run a workflow whose text has a limit LIMIT, until what has to begin within it has begun.
+
+        The limit is doubled if it has not: how long that takes is a matter of the machine.
+        """
+        for doublings in range(8):
+            ran = self.run(workflow.replace("LIMIT", f"{milliseconds << doublings}ms"))
+            if has_begun(ran):
+                return ran
+        raise AssertionError("it never began")
+
     def resume(
         self,
         run_id: int,
