@@ -6,6 +6,7 @@ import ast
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,9 +27,18 @@ class Unit(NamedTuple):
     node: ast.stmt
     first: int
     last: int
-    digest: str
     # Made when the module is imported: a change of it is seen by a process that imports it, and by no other.
     is_fixed: bool
+
+    @property
+    def digest(self) -> str:
+        return _digest(self.node)
+
+
+@cache
+def _digest(node: ast.stmt) -> str:
+    """Of a statement as it is when this is first asked: a mutant is put into the tree of a process of its own."""
+    return hashlib.sha256(ast.unparse(node).encode()).hexdigest()[:16]
 
 
 class Mutant(NamedTuple):
@@ -104,9 +114,8 @@ def _assigned(statement: ast.stmt) -> str:
 
 
 def _unit(name: str, node: ast.stmt, is_fixed: bool) -> Unit:
-    digest = hashlib.sha256(ast.unparse(node).encode()).hexdigest()[:16]
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
-    return Unit(name, node, first, node.end_lineno or node.lineno, digest, is_fixed)
+    return Unit(name, node, first, node.end_lineno or node.lineno, is_fixed)
 
 
 class _Walk:

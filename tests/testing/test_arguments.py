@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
+import runpy
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from mulligan.testing.arguments import positive_float, positive_int
-
-PROJECT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -25,11 +22,21 @@ PROJECT = Path(__file__).parents[2]
         ("proof.fuzz", ["--minutes", "long"], "argument --minutes: 'long' is not a number"),
     ],
 )
-def test_a_number_that_would_prove_nothing_is_refused(program: str, words: list[str], said: str) -> None:
-    answer = subprocess.run([sys.executable, "-m", program, *words], capture_output=True, text=True, cwd=PROJECT)
+def test_a_number_that_would_prove_nothing_is_refused(
+    program: str, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # As `python -m` runs it, but for the start of a process that would import what was imported here already.
+    monkeypatch.setattr(sys, "argv", [program, *words])
+    for module in (program, f"{program}.__main__"):
+        if not hasattr(sys.modules.get(module), "__path__"):
+            monkeypatch.delitem(sys.modules, module, raising=False)
 
-    assert (answer.returncode, answer.stdout) == (2, "")
-    assert answer.stderr.splitlines()[-1] == f"python -m {program}: error: {said}"
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(program, run_name="__main__")
+
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    assert err.splitlines()[-1] == f"python -m {program}: error: {said}"
 
 
 @pytest.mark.parametrize(
