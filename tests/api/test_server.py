@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -19,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.support.forked_process import start_mulligan
 
 from mulligan.api.server import _check_tls, _listen
 from mulligan.api.shares import TOKEN_WAITING_MAX
@@ -33,12 +33,10 @@ class Server:
     """A server in a process of its own, and requests to it."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        command = [sys.executable, "-P", "-m", "mulligan", "server", "--home", str(folder / "home"), "--port", "0"]
+        words = ("server", "--home", folder / "home", "--port", 0, "--json", *options)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MULLIGAN_")}
         with (folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, "--json", *options], stdout=subprocess.PIPE, stderr=log, env=kept
-            )
+            self.process = start_mulligan(words, kept, stdout=subprocess.PIPE, stderr=log)
         assert self.process.stdout is not None
         first = json.loads(self.process.stdout.readline())
         self.url, self.token = first["url"], first["token"]

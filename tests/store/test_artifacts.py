@@ -20,6 +20,8 @@ from mulligan.errors import ArtifactDamaged, ArtifactGone
 from mulligan.ports import Artifacts, Store
 from mulligan.store.artifact_files import ArtifactFiles
 
+pytestmark = pytest.mark.postgres
+
 SRC = Path(__file__).parents[2] / "src"
 NAME = "17/build/1/2/output.json"
 Spoil = Callable[[str, bytes], None]
@@ -247,8 +249,6 @@ DYING = """
 import os, sys
 from pathlib import Path
 from mulligan.store.artifact_files import ArtifactFiles
-
-pytestmark = pytest.mark.postgres
 
 sys.addaudithook(lambda event, _: os.kill(os.getpid(), 9) if event == "os.rename" else None)
 ArtifactFiles(Path(sys.argv[1])).keep("17/build/1/1/output.txt", b"whole", "text")

@@ -31,6 +31,8 @@ from mulligan.store.postgres import PostgresStore
 from mulligan.store.sqlite import SqliteStore
 from mulligan.store.statements import migrations
 
+pytestmark = pytest.mark.postgres
+
 SRC = Path(__file__).parents[2] / "src"
 # The columns of a message that is not about a task.
 NO_TASK: dict[str, Any] = {"place": "", "attempt": 0}
@@ -418,8 +420,6 @@ UNPRIVILEGED = """
 import os, sys
 from mulligan.errors import MulliganError
 from mulligan.store import open_store
-
-pytestmark = pytest.mark.postgres
 if os.geteuid() == 0:
     os.setgid(65534), os.setuid(65534)
 try:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,16 @@ from mulligan.core.model.workflow import Breaker
 from mulligan.ports import Store
 from mulligan.store import open_store
 
-SRC = Path(__file__).parents[2] / "src"
+pytestmark = pytest.mark.postgres
 
+SRC = Path(__file__).parents[2] / "src"
 RIVALS = 3
 
-# One interpreter that has loaded everything and forks the rivals. They go when its standard input ends.
+Race = Callable[[str, str], list[list[str]]]
+
+# One interpreter that has loaded everything, and forks the rivals of each race.
 PROGRAM = """
-import io, os, sys
+import io, json, os, sys
 from datetime import UTC, datetime
 from mulligan.core.model.events import Entry, RunPaused
 from mulligan.core.model.reports import TaskEnded
@@ -33,39 +37,80 @@ from mulligan.errors import Conflict, StaleLease
 from mulligan.ports import Commit, Offer, WorkerRecord
 from mulligan.store import open_store
 
-pytestmark = pytest.mark.postgres
-where, code, rivals = sys.argv[1:]
-is_early, where = where.startswith("early "), where.removeprefix("early ")
-if where.startswith("postgresql:"):
-    import mulligan.store.postgres
 at = datetime(2026, 1, 1, tzinfo=UTC)
 
-def rival(number):
+def rival(number, where, code, ready, start, said):
+    is_early, where = where.startswith("early "), where.removeprefix("early ")
     name = f"rival-{number}"
     store = None if is_early else open_store(where)
-    os.write(1, b"ready\\n")
-    os.read(0, 1)
+    os.write(ready, b"r")
+    os.close(ready)
+    os.read(start, 1)
     store = store or open_store(where)
     store.register(WorkerRecord(name, "here", 1))
     sys.stdout = io.StringIO()
     exec(code, {**globals(), "store": store, "name": name})
     store.close()
     # One call: lines of rivals do not mix.
-    os.write(1, " ".join([str(number), *sys.stdout.getvalue().split(), "\\n"]).encode())
+    os.write(said, " ".join([str(number), *sys.stdout.getvalue().split(), "\\n"]).encode())
 
-pids = []
-for number in range(int(rivals)):
-    pid = os.fork()
-    if pid == 0:
-        try:
-            rival(number)
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-            os._exit(1)
-        os._exit(0)
-    pids.append(pid)
-sys.exit(sum(os.waitpid(pid, 0)[1] != 0 for pid in pids))
+def race(where, code, rivals):
+    (ready, is_ready), (start, starts), (said, says) = (os.pipe() for _ in range(3))
+    if "postgresql:" in where:
+        import mulligan.store.postgres
+    pids = []
+    for number in range(rivals):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                # They start when nobody has this any more.
+                os.close(starts)
+                rival(number, where, code, is_ready, start, says)
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+                os._exit(1)
+            os._exit(0)
+        pids.append(pid)
+    for one in (is_ready, start, says):
+        os.close(one)
+    count = 0
+    while count < rivals and (more := os.read(ready, rivals)):
+        count += len(more)
+    os.close(starts)
+    with open(said) as lines:
+        told = lines.read()
+    os.close(ready)
+    return sum(os.waitpid(pid, 0)[1] != 0 for pid in pids), count, told
+
+for line in sys.stdin:
+    print(json.dumps(race(*json.loads(line))), flush=True)
 """
+
+
+@pytest.fixture(scope="module")
+def rivals() -> Iterator[subprocess.Popen[str]]:
+    command, environment = [sys.executable, "-c", PROGRAM], {**os.environ, "PYTHONPATH": str(SRC)}
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+
+
+@pytest.fixture
+def race(rivals: subprocess.Popen[str]) -> Race:
+    """What each rival prints: they all start when the last one is ready."""
+
+    def run(where: str, code: str) -> list[list[str]]:
+        assert rivals.stdin is not None
+        assert rivals.stdout is not None
+        rivals.stdin.write(json.dumps([where, code, RIVALS]) + "\n")
+        rivals.stdin.flush()
+        failed, ready, told = json.loads(rivals.stdout.readline())
+        assert (failed, ready) == (0, RIVALS)
+        said = {name: words for name, *words in map(str.split, told.splitlines())}
+        return [said[str(number)] for number in range(RIVALS)]
+
+    return run
 
 
 @pytest.fixture(params=["sqlite", POSTGRES])
@@ -80,23 +125,6 @@ def missing(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "runs.db") if request.param == "sqlite" else request.getfixturevalue("schema_url")
 
 
-def race(where: str, code: str) -> list[list[str]]:
-    """What each rival prints: they all start when the last one is ready."""
-    rivals = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, where, code, str(RIVALS)],
-        env={**os.environ, "PYTHONPATH": str(SRC)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert rivals.stdout is not None
-    assert [rivals.stdout.readline() for _ in range(RIVALS)] == ["ready\n"] * RIVALS
-    out, _ = rivals.communicate()
-    assert rivals.returncode == 0
-    said = {name: words for name, *words in map(str.split, out.splitlines())}
-    return [said[str(number)] for number in range(RIVALS)]
-
-
 @pytest.fixture
 def store(where: str) -> Iterator[Store]:
     opened = open_store(where)
@@ -104,7 +132,7 @@ def store(where: str) -> Iterator[Store]:
     opened.close()
 
 
-def test_each_task_is_handed_to_one_of_them(store: Store, where: str) -> None:
+def test_each_task_is_handed_to_one_of_them(store: Store, where: str, race: Race) -> None:
     turn = started(store)
     places = [f"p{number:02}" for number in range(60)]
     queue(store, turn, *(task(turn.run_id, place) for place in places))
@@ -124,7 +152,7 @@ def test_each_task_is_handed_to_one_of_them(store: Store, where: str) -> None:
     assert sorted(report.place for report in ends) == places
 
 
-def test_each_turn_is_given_to_one_of_them(store: Store, where: str) -> None:
+def test_each_turn_is_given_to_one_of_them(store: Store, where: str, race: Race) -> None:
     turns = store.create([new_run() for _ in range(40)])
 
     said = race(where, "print(*[turn.run_id for turn in store.take_turns(range(1, 41), name)])\n")
@@ -132,7 +160,7 @@ def test_each_turn_is_given_to_one_of_them(store: Store, where: str) -> None:
     assert sorted(int(run_id) for words in said for run_id in words) == [turn.run_id for turn in turns]
 
 
-def test_a_log_that_all_of_them_write_has_neither_gaps_nor_doubles(store: Store, where: str) -> None:
+def test_a_log_that_all_of_them_write_has_neither_gaps_nor_doubles(store: Store, where: str, race: Race) -> None:
     (turn,) = store.create([new_run()])
 
     race(
@@ -152,7 +180,7 @@ def test_a_log_that_all_of_them_write_has_neither_gaps_nor_doubles(store: Store,
     assert [entry.seq for entry in log] == list(range(1, 20 * RIVALS + 1))
 
 
-def test_a_dead_worker_is_buried_by_one_of_them(store: Store, where: str) -> None:
+def test_a_dead_worker_is_buried_by_one_of_them(store: Store, where: str, race: Race) -> None:
     turn = started(store, holder="dead")
     queue(store, turn, *(task(turn.run_id, f"p{number}") for number in range(5)))
     store.lease("dead", offer())
@@ -164,7 +192,7 @@ def test_a_dead_worker_is_buried_by_one_of_them(store: Store, where: str) -> Non
     assert told == ["TaskStarted"] * 5 + ["LeaseExpired"] * 5
 
 
-def test_a_store_that_is_not_there_yet_may_be_opened_by_all_of_them_at_once(missing: str) -> None:
+def test_a_store_that_is_not_there_yet_may_be_opened_by_all_of_them_at_once(missing: str, race: Race) -> None:
     race(f"early {missing}", "")
 
     store = open_store(missing)
@@ -172,7 +200,7 @@ def test_a_store_that_is_not_there_yet_may_be_opened_by_all_of_them_at_once(miss
     store.close()
 
 
-def test_a_task_is_either_leased_or_taken_by_the_turn(store: Store, where: str) -> None:
+def test_a_task_is_either_leased_or_taken_by_the_turn(store: Store, where: str, race: Race) -> None:
     """Two engines and a worker on one run: whoever comes second is refused, and nothing runs twice."""
     turn = started(store)
     places = [f"p{number:02}" for number in range(30)]
@@ -205,7 +233,7 @@ def test_a_task_is_either_leased_or_taken_by_the_turn(store: Store, where: str) 
     assert sorted(held) == sorted(got)
 
 
-def test_what_one_writes_is_read_by_another_in_order(store: Store, where: str) -> None:
+def test_what_one_writes_is_read_by_another_in_order(store: Store, where: str, race: Race) -> None:
     turn = started(store)
 
     race(where, f"for _ in range(20): store.put({turn.run_id}, TaskEnded(at, name, 1))\n")
@@ -215,7 +243,7 @@ def test_what_one_writes_is_read_by_another_in_order(store: Store, where: str) -
     assert [message.id for message in messages] == sorted({message.id for message in messages})
 
 
-def test_of_many_rivals_one_has_the_probe_of_a_breaker(store: Store, where: str) -> None:
+def test_of_many_rivals_one_has_the_probe_of_a_breaker(store: Store, where: str, race: Race) -> None:
     turn = started(store)
     guard = Guard("llm", Breaker(failures=1, reset=0.0))
     queue(store, turn, task(turn.run_id, "first", guard=guard))
@@ -229,7 +257,7 @@ def test_of_many_rivals_one_has_the_probe_of_a_breaker(store: Store, where: str)
     assert sorted(map(len, said)) == [0, 0, 1]
 
 
-def test_of_all_that_rivals_send_exactly_so_many_fail(store: Store, where: str) -> None:
+def test_of_all_that_rivals_send_exactly_so_many_fail(store: Store, where: str, race: Race) -> None:
     turn = started(store)
     exact = Guard("llm", Breaker(failures=5, reset=3600.0, when_open="fail", max_parallel=5))
     queue(store, turn, *(task(turn.run_id, f"p{number:02}", guard=exact) for number in range(60)))
