@@ -9,8 +9,9 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan.core.deciding import bounded_regex
 from mulligan.core.deciding.bounded_regex import Automaton, Backtracking, NotSearchable, is_found, refuse_unsearchable
@@ -47,6 +48,7 @@ def is_valid(expression: str) -> bool:
     return True
 
 
+@settings(max_examples=examples(40, 200))
 @given(
     st.sampled_from(GLOBAL_FLAGS),
     expressions().filter(lambda text: "(?P<n>" not in text.replace("(?P<n>", "", 1) and is_valid(text)),

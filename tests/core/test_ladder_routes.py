@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan.core.model import events as e
 from mulligan.core.model.fact_parts import Passed, Route
@@ -243,6 +244,7 @@ EDGES = st.builds(
 )
 
 
+@settings(max_examples=examples(40, 200))
 @given(st.lists(EDGES, max_size=5))
 def test_exactly_one_edge_is_chosen_or_none_and_every_other_has_a_reason(edges):
     named = [

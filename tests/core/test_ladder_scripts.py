@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
@@ -243,6 +244,7 @@ RULES = st.builds(
 MOVES = st.sampled_from(["fail", "fail 10", "lose", "interrupt", "wait", "script ok", "script fails", "twice"])
 
 
+@settings(max_examples=examples(40, 200))
 @given(rules=st.lists(RULES, min_size=1, max_size=3).map(tuple), moves=st.lists(MOVES, max_size=30))
 def test_a_script_never_runs_without_a_reserved_retry_and_no_attempt_starts_beside_it(rules, moves):
     run = History(workflow(step("a", rules=rules, next=[edge("fix", on="failure", then="rerun")]), step("fix"))).start()

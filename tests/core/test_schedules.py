@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan.core.model import schedule as model
 from mulligan.core.model.schedule import EPOCH, Schedule, catch_up_text, parse_catch_up
@@ -324,6 +325,7 @@ def test_a_second_of_a_year_without_a_server_reads_few_instants() -> None:
     assert len(read) < 2000
 
 
+@settings(max_examples=examples(40, 200))
 @given(
     catch_up=st.sampled_from(["none", "last", "all"]),
     catch_up_max=st.integers(1, 5),

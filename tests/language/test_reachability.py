@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan.language.reachability import Reachability, find_cycle
 
@@ -25,6 +26,7 @@ def walked(links: dict[str, list[str]], source: str) -> set[str]:
     return found
 
 
+@settings(max_examples=examples(40, 200))
 @given(GRAPHS)
 def test_every_answer_is_that_of_a_walk(links: dict[str, list[str]]) -> None:
     pairs = {(source, target) for source in NAMES for target in NAMES}
@@ -34,6 +36,7 @@ def test_every_answer_is_that_of_a_walk(links: dict[str, list[str]]) -> None:
     assert held == {(source, target) for source in NAMES for target in walked(links, source)}
 
 
+@settings(max_examples=examples(40, 200))
 @given(GRAPHS)
 def test_what_leads_to_another_comes_before_it(links: dict[str, list[str]]) -> None:
     reach = Reachability(links)
@@ -43,6 +46,7 @@ def test_what_leads_to_another_comes_before_it(links: dict[str, list[str]]) -> N
             assert reach.rank(source) <= reach.rank(target)
 
 
+@settings(max_examples=examples(40, 200))
 @given(GRAPHS)
 def test_a_cycle_is_found_if_and_only_if_there_is_one(links: dict[str, list[str]]) -> None:
     cycle = find_cycle(links)

@@ -17,8 +17,9 @@ import pandas
 import polars
 import pydantic
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan.values.annotations import has_typed_parameters
 from mulligan.values.decoding import ArgumentMisfit, convert_arguments, convert_value
@@ -157,6 +158,7 @@ def test_what_one_step_returns_another_gets_back_by_its_annotation(
     assert type(found) is type(value)
 
 
+@settings(max_examples=examples(40, 200))
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.text(),

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 import mulligan
 from mulligan.values.decoding import ArgumentMisfit, convert_value
@@ -129,7 +130,7 @@ COLUMNS = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(20, 100))
 @given(columns=st.dictionaries(st.one_of(st.text(max_size=3), st.integers(0, 5)), COLUMNS, max_size=4))
 def test_any_mixture_of_columns_comes_back_as_it_was(sink: FolderSink, columns: dict[Any, pd.Series]) -> None:
     value = pd.DataFrame(columns)

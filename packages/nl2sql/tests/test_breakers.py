@@ -209,6 +209,7 @@ def test_twenty_callers_in_four_processes_send_five_requests_and_later_one_probe
     assert codes_of_callers() == ["CIRCUIT_OPEN"] * (PROCESSES + 1) * CALLERS
 
 
+@pytest.mark.nightly
 def test_a_model_that_is_overloaded_is_asked_again_when_it_said_so_and_its_breaker_stays_closed(
     start_model: Callable[..., StubModel], callers: Callable[..., list[subprocess.Popen[bytes]]]
 ) -> None:

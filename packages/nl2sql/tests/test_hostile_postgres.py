@@ -120,6 +120,7 @@ def folder(shop: PostgresShop) -> Path:
     return shop.folder
 
 
+@pytest.mark.nightly
 def test_each_layer_alone_lets_through_what_the_table_says(shop: PostgresShop, folder: Path) -> None:
     assert_layers(SCHEMA, Layers(shop).by_name, folder)
 

@@ -61,6 +61,7 @@ def test_three_databases_answer_together_and_one_table_says_which(
     assert [scan["status"] for scan in answer["receipt"]["scans"]] == ["answered"] * 3
 
 
+@pytest.mark.nightly
 def test_the_index_of_a_server_fits_for_an_hour_and_as_long_as_its_structure_is_the_same(
     server: PostgresShop, tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_the_index_of_a_server_fits_for_an_hour_and_as_long_as_its_structure_is_
     assert misfit(timedelta()) == "the structure has changed"
 
 
+@pytest.mark.nightly
 def test_a_question_says_why_the_index_of_a_server_was_not_used(server: PostgresShop, tmp_path: Path) -> None:
     keep_index(tmp_path, server.reader(), Policy(), NOW - timedelta(days=1000))
 

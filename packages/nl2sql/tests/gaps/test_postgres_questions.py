@@ -48,6 +48,7 @@ def scan_of(answer: dict[str, Any]) -> dict[str, Any]:
     return scan  # type: ignore[no-any-return]
 
 
+@pytest.mark.nightly
 def test_a_question_on_the_command_line_is_answered_with_a_role_that_may_only_read(
     postgres: PostgresShop, capsys: pytest.CaptureFixture[str]
 ) -> None:

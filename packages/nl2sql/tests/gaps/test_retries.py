@@ -112,7 +112,13 @@ def repairing_all(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_of(tmp_path_factory.mktemp("copies"), repairing(*UNREPAIRED))
 
 
-@pytest.mark.parametrize("code", UNREPAIRED)
+# One of each kind by day.
+BY_DAY = {(RULES[code].severity, RULES[code].is_retryable): code for code in UNREPAIRED}.values()
+
+
+@pytest.mark.parametrize(
+    "code", [pytest.param(code, marks=() if code in BY_DAY else pytest.mark.nightly) for code in UNREPAIRED]
+)
 def test_what_no_other_statement_avoids_is_not_given_to_the_planner(code: Code, repairing_all: Path) -> None:
     home, planner, other_planner = SimulatedHome(), Planner(), Planner()
     fail = failing(failure(code))

@@ -42,7 +42,18 @@ def errors_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
     return [error for part in (receipt, *receipt["databases"], *receipt["scans"]) for error in part["errors"]]
 
 
-@pytest.mark.parametrize("code", list(RULES))
+def kind_of(code: Code) -> tuple[object, ...]:
+    rule = RULES[code]
+    return step_of_code(code), rule.severity, rule.is_retryable, rule.repair
+
+
+# One of each kind by day.
+BY_DAY = {kind_of(code): code for code in RULES}.values()
+
+
+@pytest.mark.parametrize(
+    "code", [pytest.param(code, marks=() if code in BY_DAY else pytest.mark.nightly) for code in RULES]
+)
 def test_a_failure_keeps_everything_it_says_from_its_step_to_the_exit_code(
     code: Code, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -98,6 +98,7 @@ def test_the_shop_is_the_same_every_time_and_replaces_no_file(
     }
 
 
+@pytest.mark.nightly
 def test_answers_are_the_same_in_duckdb(schema: Schema, shop: sqlite3.Connection) -> None:
     database = duckdb.connect(":memory:")
     rows = demo.shop_rows()

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from tests.support.nightly import examples
 
 from mulligan_nl2sql.checking.check import check
 from mulligan_nl2sql.demo.shop import shop_schema
@@ -92,7 +93,7 @@ def test_there_are_as_many_questions_as_were_promised() -> None:
 
 
 def test_every_statement_passes_the_check_and_every_word_is_explained(schema: Schema) -> None:
-    for question, _ in (*ANSWERED, *SORTED):
+    for question, _ in (*ANSWERED, *SORTED)[:: examples(5, 1)]:
         found = answer(question)
 
         checked = check(found.sql, schema, Limits())
