@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from tests.support.forked_process import spawn
 
 
 @pytest.fixture(autouse=True)
@@ -12,5 +14,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of its own to work in, with no home but the one below it."""
     for name in ("MULLIGAN_HOME", "MULLIGAN_STORE", "MULLIGAN_DEBUG", "MULLIGAN_BY"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "posix_spawn", spawn)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from tests.support.forked_process import spawn
 
 
 @pytest.fixture
@@ -19,5 +21,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "MULLIGAN_BY",
     ):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "posix_spawn", spawn)
     monkeypatch.chdir(tmp_path)
     return tmp_path

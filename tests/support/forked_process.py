@@ -3,16 +3,15 @@
 What `start_mulligan` gives is a `Popen` like any other. The server makes the process a child of ours, not of its own:
 its id, its signals, its exit code, its terminal and its process group are those of a process that we started.
 Only what the kernel keeps of the start is another: `/proc/PID/cmdline` and `/proc/PID/environ` are those of the server.
+`spawn` starts the supervisor of a worker in the process of the tests in the same way.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import io
 import json
 import os
-import platform
 import signal
 import socket
 import subprocess
@@ -25,18 +24,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.support.forked_supervisor import CALL_BYTES_MAX, CLONE, fork_for_parent
+
 import mulligan
-from mulligan.cli import main
+from mulligan.cli import main, module_archive
 from mulligan.cli.commands import COMMANDS
+from mulligan.worker import supervisor_client
 
 ROOT = Path(__file__).parents[2]
 SRC = str(Path(mulligan.__file__).parents[1])
 # What a command of a run imports when it needs it.
 LATER = ("mulligan.store.sqlite", "mulligan.store.artifact_files", "mulligan.service.notices.observing")
-# The number of the system call `clone`.
-CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine()) if sys.platform == "linux" else None
-CLONE_PARENT = 0x8000
-CALL_BYTES_MAX = 1 << 17
 # Options of a process that only a new one has.
 NOT_FORKED = ("preexec_fn", "umask", "user", "group", "extra_groups", "pass_fds", "executable", "shell")
 
@@ -114,12 +112,12 @@ class ForkedProcess(subprocess.Popen[Any]):
 class _Server:
     """The process that forks. It ends when this process does, whose socket is closed then."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: list[str]) -> None:
         self._turn = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.forked_process"],
+                [sys.executable, *program],
                 cwd=ROOT,
                 env=OF_SERVER,
                 stdin=theirs,
@@ -137,7 +135,26 @@ class _Server:
 @cache
 def _server(owner: int) -> _Server:
     """The server of this process: children of the one that it was forked from would not be ours."""
-    return _Server()
+    return _Server(["-m", "tests.support.forked_process"])
+
+
+@cache
+def _server_of_supervisors(owner: int) -> _Server:
+    """As a supervisor starts: without the libraries and the search path of the tests."""
+    program = "import sys; sys.path[:0] = sys.argv[1:]; from tests.support.forked_supervisor import serve; serve()"
+    return _Server(["-I", "-S", "-c", program, SRC, str(ROOT)])
+
+
+_posix_spawn = os.posix_spawn
+
+
+def spawn(path: str, argv: Sequence[str], environment: Mapping[str, str], **options: Any) -> int:
+    """As `os.posix_spawn`, but a supervisor is forked."""
+    if CLONE is None or supervisor_client._PROGRAM not in argv:
+        return _posix_spawn(path, argv, environment, **options)
+    sock_fd, lock_fd, *words = argv[-5:]
+    call = {"words": words, "folder": os.getcwd(), "environment": dict(environment)}
+    return _server_of_supervisors(os.getpid()).fork(call, [int(fd) for fd in (sock_fd, lock_fd) if fd])
 
 
 def serve() -> None:
@@ -163,23 +180,23 @@ def load() -> None:
         import_module(where.partition(":")[0])
     for name in ("mulligan.cli.dispatch", *LATER):
         import_module(name)
+    module_archive.ModuleArchive = _NoArchive  # type: ignore[misc, assignment]
     # Collecting garbage would write to the memory of every object, and all of it would be copied.
     gc.collect()
     gc.freeze()
 
 
-def fork_for_parent() -> int:
-    """As `os.fork`, but the new process is a child of our parent."""
-    python, system = ctypes.pythonapi, ctypes.PyDLL(None, use_errno=True)
-    python.PyOS_BeforeFork()
-    pid = system.syscall(CLONE, CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
-    if pid == 0:
-        python.PyOS_AfterFork_Child()
-        return 0
-    python.PyOS_AfterFork_Parent()
-    if pid < 0:
-        raise OSError(ctypes.get_errno(), "clone")
-    return int(pid)
+class _NoArchive(module_archive.ModuleArchive):
+    """Has no modules, and gets none: they are loaded, and reading the archive would take longer than all of a start."""
+
+    def __init__(self, folder: str) -> None:
+        pass
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        return None
+
+    def update(self) -> None:
+        pass
 
 
 def become(call: dict[str, Any], streams: list[int]) -> NoReturn:
