@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.forked_process import spawn
+from tests.support.store_files import create_stores_with_tables
 
 
 @pytest.fixture
@@ -22,5 +23,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "posix_spawn", spawn)
+    create_stores_with_tables(monkeypatch)
     monkeypatch.chdir(tmp_path)
     return tmp_path
