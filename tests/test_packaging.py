@@ -150,7 +150,15 @@ def test_the_package_alone_runs_and_names_the_extra_for_all_that_it_cannot_do(
         type_in(programs, tmp_path, [schema, *without])
 
 
-@pytest.mark.parametrize("extra", [name for name, extra in EXTRAS.items() if not all(c.nightly for c in extra.with_it)])
+# By day the one that most people install.
+@pytest.mark.parametrize(
+    "extra",
+    [
+        pytest.param(name, marks=() if name == "server" else pytest.mark.nightly)
+        for name, extra in EXTRAS.items()
+        if not all(command.nightly for command in extra.with_it)
+    ],
+)
 def test_an_extra_brings_all_that_its_commands_need(unpacked: PathDistribution, tmp_path: Path, extra: str) -> None:
     programs = link_environment(tmp_path / "environment", [unpacked], extra)
 
@@ -163,6 +171,7 @@ def test_an_extra_brings_all_that_its_commands_need(unpacked: PathDistribution, 
         pytest.skip("this machine has no font")
 
 
+@pytest.mark.nightly
 def test_nl2sql_alone_answers_from_sqlite_and_names_the_extra_of_other_databases(
     unpacked: PathDistribution, nl2sql_wheel: Path, tmp_path: Path
 ) -> None:

@@ -98,6 +98,7 @@ def open_shop(folder: Path) -> Iterator[str]:
         subprocess.run([*shop, "stop"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 
+@pytest.mark.nightly
 def test_the_pipeline_loads_into_both_databases_or_into_none(live: Live, schema_url: str) -> None:
     path = copied(live, "pipeline")
     with open_shop(live.folder) as url:

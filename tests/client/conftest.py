@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.store_files import create_stores_with_tables
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked_children: None) -> Path:
     """A folder of its own to work in, with no home but the one below it."""
     for name in ("MULLIGAN_HOME", "MULLIGAN_STORE", "MULLIGAN_DEBUG", "MULLIGAN_BY"):
         monkeypatch.delenv(name, raising=False)
+    create_stores_with_tables(monkeypatch)
     monkeypatch.chdir(tmp_path)
     return tmp_path

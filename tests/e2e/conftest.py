@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from tests.support.nightly import POSTGRES
 
 from mulligan.worker.processes import Process, environment_of, send_signal, snapshot
 from proof.stage import Stage
@@ -34,7 +35,7 @@ def _is_below(environment: dict[bytes, bytes], folder: bytes) -> bool:
     return stage == folder or stage.startswith(folder + b"/")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def store_url(request: pytest.FixtureRequest) -> str:
     """Where the store is: "" for a file in the home."""
     return request.getfixturevalue("store_schema_url") if request.param == "postgres" else ""

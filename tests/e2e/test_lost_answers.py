@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.nightly import examples
 
 from mulligan.errors import StoreUnavailable
 from mulligan.language import load
@@ -19,8 +20,8 @@ from proof.crashes.workflow import DONE_ONCE, done, written
 from proof.stage import Stage
 
 COMMITS_MAX = 100
-# Each fourth commit, half of them on each store: `make crashes` loses every answer of a server.
-EVERY = 8
+# At night each fourth commit, half of them on each store; `make crashes` loses every answer of a server.
+EVERY = examples(16, 8)
 
 
 class LosesAnAnswer:

@@ -135,7 +135,13 @@ def test_a_worker_that_waits_for_its_server_can_be_told_to_end(tmp_path: Path) -
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("begin", [crash, stay_silent], ids=["the server is down", "the server cannot be reached"])
+@pytest.mark.parametrize(
+    "begin",
+    [
+        pytest.param(crash, id="the server is down"),
+        pytest.param(stay_silent, id="the server cannot be reached", marks=pytest.mark.nightly),
+    ],
+)
 def test_an_outage_longer_than_a_lease_costs_no_finished_step_and_no_loss(
     tmp_path: Path, server: PostgresServer, begin: Callable[[PostgresServer, list[int]], Callable[[], None]]
 ) -> None:

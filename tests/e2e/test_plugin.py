@@ -16,6 +16,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
 HELLO = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
 
 
+# By day one test installs it.
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the plugin is: a folder on the path."""
@@ -43,6 +44,7 @@ def test_a_workflow_runs_with_the_action_that_the_package_adds(tmp_path: Path, i
     assert f"{HELLO}  fetched.txt\n" in logs.stdout
 
 
+@pytest.mark.nightly
 def test_its_own_failure_climbs_the_ladder(tmp_path: Path, installed: Path) -> None:
     file = str(EXAMPLE / "checked.yaml")
 
@@ -56,6 +58,7 @@ def test_its_own_failure_climbs_the_ladder(tmp_path: Path, installed: Path) -> N
     assert (tmp_path / "refused.txt").read_text() == "hello"
 
 
+@pytest.mark.nightly
 def test_the_schema_for_editors_has_its_keys(tmp_path: Path, installed: Path) -> None:
     said = command(tmp_path, "schema", installed=installed)
 
@@ -71,6 +74,7 @@ def test_where_it_is_not_installed_its_key_is_unknown(tmp_path: Path) -> None:
     assert "'checksum' is not a key of step 'check'" in said.stderr
 
 
+@pytest.mark.nightly
 def test_a_worker_that_does_not_have_it_says_what_to_install(tmp_path: Path, installed: Path) -> None:
     asking = "name: asking\nsteps: [{step: ask, approve: go on?}, {step: check, needs: [ask], checksum: here.txt}]"
     (tmp_path / "asking.yaml").write_text(asking)

@@ -207,6 +207,7 @@ steps:
 """
 
 
+@pytest.mark.nightly
 def test_all_steps_of_a_run_work_where_its_worktree_is(other: Other) -> None:
     for folder in (other.work, other.home / "work"):
         folder.mkdir(parents=True)
@@ -230,6 +231,7 @@ def start(service: Service, text: str, folder: Path) -> int:
 STEPS = "name: many\nsteps:\n" + "".join(f"  - {{step: s{n}, shell: cat here.txt}}\n" for n in range(12))
 
 
+@pytest.mark.nightly
 def test_only_workers_that_have_the_folder_of_a_run_lease_its_tasks(other: Other) -> None:
     project = other.home.parent / "project"
     project.mkdir()
@@ -252,6 +254,7 @@ def test_only_workers_that_have_the_folder_of_a_run_lease_its_tasks(other: Other
     assert all(str(project) in fact.reason for fact in given_back)
 
 
+@pytest.mark.nightly
 def test_a_run_of_an_older_server_in_its_own_folder_runs_on_a_worker_elsewhere(other: Other) -> None:
     other.work.mkdir(parents=True)
     (other.work / "here.txt").write_text("here")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.service import Home, Service, TokenForm
@@ -94,6 +95,7 @@ def pages(port: int) -> Iterator[list[int]]:
         thread.join()
 
 
+@pytest.mark.nightly
 def test_a_worker_that_was_registered_waits_for_any_answer_of_its_server(tmp_path: Path) -> None:
     server = Server(tmp_path)
     server.start()

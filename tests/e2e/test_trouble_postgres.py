@@ -25,7 +25,7 @@ from .three import THREE, begun, expect_done_once
 LEASE_SECONDS = 0.5
 
 
-@pytest.mark.parametrize("how", ["immediate", "fast"])
+@pytest.mark.parametrize("how", ["immediate", pytest.param("fast", marks=pytest.mark.nightly)])
 def test_a_server_that_is_restarted_in_the_middle_of_a_run_is_waited_for(tmp_path: Path, how: str) -> None:
     with own_server() as server:
         stage = ForkedStage(tmp_path, server.url)
@@ -43,6 +43,7 @@ def test_a_server_that_is_restarted_in_the_middle_of_a_run_is_waited_for(tmp_pat
         assert re.search(rf"{where}(?: yet)?: ", said)
 
 
+@pytest.mark.nightly
 def test_a_run_can_be_interrupted_while_its_server_is_away_and_be_resumed_when_it_is_back(tmp_path: Path) -> None:
     with own_server() as server:
         stage = ForkedStage(tmp_path, server.url)

@@ -237,6 +237,7 @@ def expect_nothing_kept(url: str) -> None:
 
 
 # Every trouble comes once; `make chaos` has many orders of them.
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", [1])
 def test_no_death_of_a_worker_loses_or_doubles_anything(
     server_stage: Stage, tmp_path: Path, named_url: str, seed: int

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.store_files import create_stores_with_tables
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked_children: None) -> Path:
     """A folder of one's own to work in, with no home but the one below it."""
     for name in (
         "MULLIGAN_HOME",
@@ -19,5 +20,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "MULLIGAN_BY",
     ):
         monkeypatch.delenv(name, raising=False)
+    create_stores_with_tables(monkeypatch)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -8,7 +8,7 @@ from typing import Any
 
 import apsw
 import pytest
-from tests.support.commands import mulligan, process, ran, steady, workflow
+from tests.support.commands import mulligan, process, ran, ran_before, steady, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -312,7 +312,7 @@ def test_a_parked_step_that_fails_fails_the_run():
 def test_a_classification_that_makes_no_sense_is_refused_and_changes_nothing(
     words: tuple[str, ...], said: str, dry: tuple[str, ...]
 ):
-    ran(PARKED)
+    ran_before(PARKED)
     before = mulligan("events", 1, "--json").out
 
     assert mulligan("classify", 1, *words, *dry) == (2, "", said)
@@ -561,7 +561,7 @@ def test_a_dry_run_of_many_tells_each_and_writes_nothing():
     ],
 )
 def test_if_one_decision_makes_no_sense_none_is_recorded(answer: Any, said: str):
-    ran(PARKED)
+    ran_before(PARKED)
     before = mulligan("events", 1, "--json").out
 
     assert mulligan("classify", "--file", written(answer)) == (2, "", said)

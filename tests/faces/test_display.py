@@ -8,12 +8,12 @@ import os
 import re
 import struct
 import subprocess
-import sys
 import termios
 from pathlib import Path
 
 import pytest
 from tests.support.commands import SRC, ran, steady, workflow
+from tests.support.forked_process import start_mulligan
 from tests.support.pipes import Pipe
 
 from mulligan.service import Progress
@@ -41,11 +41,10 @@ class Terminal:
     def __init__(self, *words: str, columns: int = 80, **extra: str) -> None:
         self._ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        environment = {**os.environ, "PYTHONPATH": str(SRC), "TERM": "xterm-256color", "PYTHONUTF8": "1", **extra}
+        environment = {**os.environ, "PYTHONPATH": str(SRC), "TERM": "xterm-256color", **extra}
         for name in {"NO_COLOR", "COLUMNS", "LINES"} - set(extra):
             environment.pop(name, None)
-        command = [sys.executable, "-m", "mulligan", "run", *words]
-        self.child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=theirs)
+        self.child = start_mulligan(["run", *words], environment, stdout=subprocess.PIPE, stderr=theirs)
         os.close(theirs)
         self.raw = ""
 

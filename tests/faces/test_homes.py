@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.support.commands import Said, mulligan, workflow
+from tests.support.commands import Said, mulligan, ran_before, workflow
 
 from mulligan.cli.options import service_at, with_home
 from mulligan.errors import HomeUnusable
@@ -47,8 +47,8 @@ def proposed(said: Said) -> list[str]:
     ids=lambda words: " ".join(map(str, words)),
 )
 def test_every_command_that_is_proposed_finds_the_same_runs(words: tuple[object, ...]) -> None:
-    mulligan("run", workflow(FAILED), "--home", HOME)
-    mulligan("run", workflow(PARKED), "--home", HOME)
+    ran_before(FAILED, PARKED)
+    Path(".mulligan").rename(HOME)
 
     found = proposed(mulligan(*words, "--home", HOME))
 

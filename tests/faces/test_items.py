@@ -166,11 +166,12 @@ def test_a_map_of_which_nothing_failed_says_so():
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
 )
-@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)], ids=["", "dry run"])
-def test_what_makes_no_sense_is_refused(words: tuple[object, ...], said: str, dry_run: tuple[str, ...]):
+def test_what_makes_no_sense_is_refused(words: tuple[object, ...], said: str):
     checked("a", "b", "c")
 
-    assert mulligan("items", 1, *words, *(dry_run if "--retry" in words else ())) == (2, "", said)
+    assert mulligan("items", 1, *words) == (2, "", said)
+    if "--retry" in words:
+        assert mulligan("items", 1, *words, "--dry-run") == (2, "", said)
 
 
 # the history of one

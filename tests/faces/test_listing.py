@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.support.commands import mulligan, ran, workflow
+from tests.support.commands import mulligan, ran, ran_before, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -365,7 +365,7 @@ def test_a_run_as_json_is_what_run_printed_and_more():
 )
 def test_every_verb_refuses_a_run_that_is_not_there(words: tuple[object, ...], folder: Path):
     nowhere = mulligan(*words)
-    ran(HELLO)
+    ran_before(HELLO)
     unknown = mulligan(*words)
 
     assert nowhere == (

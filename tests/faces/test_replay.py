@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.commands import mulligan, ran
+from tests.support.commands import mulligan, ran, ran_before
 
 from mulligan.analysis.whatif.knowledge import Draw, Knowledge
 from mulligan.analysis.whatif.recording import record
@@ -97,7 +97,7 @@ def test_the_last_event_before_a_time_is_found():
     ],
 )
 def test_what_cannot_be_shown_is_refused_in_words(words: tuple[object, ...], said: str):
-    ran(FLOW)
+    ran_before(FLOW)
 
     code, out, err = mulligan("replay", 1, *words)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,7 @@ steps:
 def interrupted(number: signal.Signals, text: str = SLOW) -> int:
     """The exit code of a run that got a signal while its second step ran."""
     pipe = Pipe()
-    # Who runs the tests in the background of a shell has SIGINT ignored, and children inherit that.
-    child = process("run", workflow(text), preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL))
+    child = process("run", workflow(text))
     pipe.hear()
     pipe.remove()
     child.send_signal(number)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -103,9 +102,7 @@ SLOW = "name: slow\nsteps:\n  - {step: a, shell: 'echo on > pipe; exec sleep 60'
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_is_exit_code_130_and_says_how_to_go_on(number: signal.Signals):
     pipe = Pipe()
-    # Who runs the tests in the background of a shell has SIGINT ignored, and children inherit that.
-    heard = partial(signal.signal, number, signal.SIG_DFL)
-    child = process("run", workflow(SLOW), preexec_fn=heard)
+    child = process("run", workflow(SLOW))
     pipe.hear()
 
     child.send_signal(number)
@@ -304,6 +301,7 @@ def test_a_step_whose_child_run_failed_says_why_and_points_to_the_story_of_that_
     assert f"CHILD_FAILED: {inside}" in mulligan("show", 1).out
 
 
+@pytest.mark.nightly
 def test_after_a_thousand_lines_there_are_no_more_and_the_summary_says_where_they_are():
     many = f"inputs: {{many: {{type: array, default: {[1] * 1001}}}}}\n"
     step = "  - {step: all, map: {over: '${inputs.many}', as: one}, do: [{shell: 'exit ${one}'}]}\n"

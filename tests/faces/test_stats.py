@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.support.commands import Said, mulligan, ran
+from tests.support.commands import Said, mulligan, ran, ran_before
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -143,8 +143,7 @@ def test_where_nothing_was_run_there_is_nothing_to_tell_and_nothing_is_made(fold
     ],
 )
 def test_where_nothing_was_tried_it_says_so(words: tuple[object, ...], said: str):
-    ran(FLAKY)
-    ran(HELLO)
+    ran_before(FLAKY, HELLO)
 
     assert mulligan("stats", *words) == (0, "", f"no retry, handler, triage or route was tried {said}\n")
 
@@ -178,6 +177,6 @@ def test_where_nothing_was_tried_it_says_so(words: tuple[object, ...], said: str
     ],
 )
 def test_what_makes_no_sense_is_refused(words: tuple[object, ...], code: int, said: str):
-    ran(HELLO)
+    ran_before(HELLO)
 
     assert mulligan("stats", *words) == (code, "", said)

@@ -10,7 +10,7 @@ from .fake_slurm import FakeSlurm
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked_children: None) -> Path:
     """A folder of one's own to work in."""
     for name in ("MULLIGAN_HOME", "MULLIGAN_STORE", "MULLIGAN_SERVER", "MULLIGAN_SLURM_PROFILES", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)

@@ -6,27 +6,34 @@ called it with -9, before or after it has done its work.
 
 from __future__ import annotations
 
-import json
+import marshal
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
+# It imports no module of Python's library that is written in Python: `json` would take as long as all of the rest.
 _PROGRAM = """#!{python} -IS
-import fcntl, json, os, signal, sys, time
+import fcntl, marshal, os, sys, time
 folder = {folder!r}
 program = os.path.basename(sys.argv[0])
 arguments = sys.argv[1:]
 text = sys.stdin.read() if program == "sbatch" else ""
+
+def read():
+    with open(folder + "/state", "rb") as file:
+        return marshal.load(file)
+
 with open(folder + "/lock", "w") as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
-    state = json.load(open(folder + "/state.json"))
+    state = read()
     state["calls"].append([program, *arguments])
 
     def save():
-        with open(folder + "/state.new", "w") as file:
-            json.dump(state, file)
-        os.replace(folder + "/state.new", folder + "/state.json")
+        with open(folder + "/state.new", "wb") as file:
+            marshal.dump(state, file)
+        os.replace(folder + "/state.new", folder + "/state")
 
     def die(when):
         if state["death"] and state["death"]["when"] == when and state["death"]["program"] in (program, "any"):
@@ -35,7 +42,7 @@ with open(folder + "/lock", "w") as lock:
             state["death"] = None if is_now else state["death"]
             save()
             if is_now:
-                os.kill(os.getppid(), signal.SIGKILL)
+                os.kill(os.getppid(), {kill:d})
 
     die("before")
     if program == "sbatch" and state["linger"]:
@@ -45,12 +52,12 @@ with open(folder + "/lock", "w") as lock:
         due = time.monotonic() + state["linger"]
         fcntl.flock(lock, fcntl.LOCK_UN)
         while time.monotonic() < due:
-            seen = json.load(open(folder + "/state.json"))["calls"]
+            seen = read()["calls"]
             if sum(call[0] == "squeue" for call in seen) > looks:
                 break
             time.sleep(0.02)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        state = json.load(open(folder + "/state.json"))
+        state = read()
         state["linger"] = 0
     if state["refusals"].get(program):
         save()
@@ -99,7 +106,7 @@ class FakeSlurm:
         self.bin.mkdir(parents=True)
         for name in programs:
             path = self.bin / name
-            path.write_text(_PROGRAM.format(python=sys.executable, folder=str(folder)))
+            path.write_text(_PROGRAM.format(python=sys.executable, folder=str(folder), kill=signal.SIGKILL))
             path.chmod(0o755)
         self._write({"jobs": [], "calls": [], "last_id": 100, "death": None, "refusals": {}, "linger": 0})
 
@@ -108,13 +115,13 @@ class FakeSlurm:
         return f"{self.bin}:/usr/bin:/bin"
 
     def _read(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / "state.json").read_text())
+        found: dict[str, Any] = marshal.loads((self.folder / "state").read_bytes())
         return found
 
     def _write(self, state: dict[str, Any]) -> None:
         new = self.folder / "state.test"
-        new.write_text(json.dumps(state))
-        os.replace(new, self.folder / "state.json")
+        new.write_bytes(marshal.dumps(state))
+        os.replace(new, self.folder / "state")
 
     @property
     def jobs(self) -> list[dict[str, Any]]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import json
 import os
 import re
+import shutil
 import subprocess
-from contextlib import redirect_stderr, redirect_stdout
+import tempfile
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,6 +76,21 @@ def ran(text: str, *words: object) -> Said:
     said = mulligan("run", workflow(text), *words)
     assert said.code != 2, said.err
     return said
+
+
+def ran_before(*texts: str) -> None:
+    """Runs for a test that only reads them or is refused: they were made once, elsewhere, and their home is copied."""
+    shutil.copytree(_home_of_runs(*texts), ".mulligan")
+
+
+@cache
+def _home_of_runs(*texts: str) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="mulligan-runs-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with chdir(folder):
+        for text in texts:
+            ran(text)
+    return folder / ".mulligan"
 
 
 def process(*words: object, **options: Any) -> subprocess.Popen[bytes]:

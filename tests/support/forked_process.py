@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 from tests.support.forked_supervisor import CLONE, fork_for_parent, open_streams, python_path, start_variables
 
 import mulligan
-from mulligan.cli import main
+from mulligan.cli import main, module_archive
 from mulligan.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[2]
@@ -146,9 +146,23 @@ def load() -> None:
         import_module(where.partition(":")[0])
     for name in ("mulligan.cli.dispatch", *LATER):
         import_module(name)
+    module_archive.ModuleArchive = _NoArchive  # type: ignore[misc, assignment]
     # Collecting garbage would write to the memory of every object, and all of it would be copied.
     gc.collect()
     gc.freeze()
+
+
+class _NoArchive(module_archive.ModuleArchive):
+    """Has no modules, and gets none: they are loaded, and reading the archive would take longer than all of a start."""
+
+    def __init__(self, folder: str) -> None:
+        pass
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        return None
+
+    def update(self) -> None:
+        pass
 
 
 def become(call: dict[str, Any], streams: list[int]) -> NoReturn:

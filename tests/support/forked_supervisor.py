@@ -96,6 +96,7 @@ class Server:
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        atexit.register(self._socket.close)
         with theirs:
             self._pid = os.posix_spawn(
                 sys.executable,

@@ -9,6 +9,7 @@ The parser, the help text and the table of completion all read these declaration
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -57,7 +58,8 @@ class Parameter(NamedTuple):
                 yield no, False
 
 
-def parameters_of(command: Command) -> list[Parameter]:
+@cache
+def parameters_of(command: Command) -> tuple[Parameter, ...]:
     """The parameters of a command, in the order of its signature."""
     # Importing `inspect`, which reads signatures, takes longer than all of this.
     hints = get_type_hints(command, include_extras=True)
@@ -81,4 +83,4 @@ def parameters_of(command: Command) -> list[Parameter]:
                 declared=declared,
             )
         )
-    return parameters
+    return tuple(parameters)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -40,9 +41,10 @@ def statements(dialect: Dialect) -> dict[str, str]:
     return {name: sql.strip() for name, sql in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def migrations(dialect: Dialect) -> list[Migration]:
+@cache
+def migrations(dialect: Dialect) -> tuple[Migration, ...]:
     """All migrations of this version of the program, in order."""
-    return [Migration(number, path.read_text(encoding="utf-8")) for number, path in _paths(dialect)]
+    return tuple(Migration(number, path.read_text(encoding="utf-8")) for number, path in _paths(dialect))
 
 
 def newest(dialect: Dialect) -> int:
@@ -50,6 +52,7 @@ def newest(dialect: Dialect) -> int:
     return _paths(dialect)[-1][0]
 
 
+@cache
 def _paths(dialect: Dialect) -> list[tuple[int, Path]]:
     names = sorted(os.listdir(_HERE / "migrations" / dialect))
     return [(int(name.split("_")[0]), _HERE / "migrations" / dialect / name) for name in names if name.endswith(".sql")]
