@@ -54,7 +54,7 @@ GARBAGE: list[Any] = [
 # What Python calls its things, which no user should see.
 PYTHON = re.compile(r" object at 0x|<mulligan|<class|Traceback|internal\.bug")
 # Of each file: the tests are many, and it is the files that differ.
-ROUNDS = examples(2, 20)
+ROUNDS = examples(2, 5)
 
 
 def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -112,7 +112,7 @@ def test_the_shell_sees_exactly_the_value_wherever_one_may_stand(tmp_path: Path,
 
 
 # Many values for one shell: it is the start of a shell that costs.
-@settings(max_examples=examples(5, 50))
+@settings(max_examples=examples(5, 10))
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), min_size=5))
 def test_the_shell_sees_exactly_any_value(tmp_path_factory: pytest.TempPathFactory, values: list[str]) -> None:
     cases = [(position, value) for value in values for position in list(POSITIONS)[:6] if value.strip()]
