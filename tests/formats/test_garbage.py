@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.nightly import examples
 
 from mulligan.core.model.workflow import encode
 from mulligan.errors import LanguageError
@@ -53,7 +54,7 @@ GARBAGE: list[Any] = [
 # What Python calls its things, which no user should see.
 PYTHON = re.compile(r" object at 0x|<mulligan|<class|Traceback|internal\.bug")
 # Of each file: the tests are many, and it is the files that differ.
-ROUNDS = 5
+ROUNDS = examples(2, 5)
 
 
 def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -81,7 +81,9 @@ def test_what_is_read_is_never_dropped_in_silence(system: str, tmp_path: Path) -
     met: set[str] = set()
     heard: set[str] = set()
     known = known_keys(system)
-    for path in (one.path for one in EXAMPLES if one.system == system and one.path.suffix != ".kdl"):
+    paths = [one.path for one in EXAMPLES if one.system == system and one.path.suffix != ".kdl"]
+    # What was heard in a small file is not asked for in a large one.
+    for path in sorted(paths, key=lambda one: one.stat().st_size):
         shutil.copytree(path.parent, tmp_path, dirs_exist_ok=True)
         tree, probe = plain(parse_file(decode(path.read_bytes(), str(path)))), tmp_path / "probe.json"
         whole = told(tree, probe, system)

@@ -3,8 +3,8 @@
 A server has the programs of both loaded, and forks. A supervisor becomes a child of ours, not of the server, and forks
 its warm children itself; every other program it starts as usual. A child has the modules, the search path, the streams
 and the signal handlers that a new one would have. What our own actions import is loaded, but a child sees it only when
-it imports it. Only what the kernel keeps of the start is another: `/proc/PID/cmdline`, `/proc/PID/environ`, and the
-memory that is shared with the server. So what is about the life of processes, memory or limits takes real ones.
+it imports it. Only what the kernel keeps of the start is another: `/proc/PID/cmdline`, and the memory that is shared
+with the server.
 
 This module is loaded by the server: it imports what a supervisor or a child needs, and little more.
 """
@@ -34,6 +34,8 @@ CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine()) if sys.platform =
 CLONE_PARENT = 0x8000
 CALL_BYTES_MAX = 1 << 18
 FDS_MAX = 1 << 16
+# Room for other variables where the kernel has those of the server.
+ROOM = {"ROOM": " " * (1 << 14)}
 # The functions that a child imports to run our own actions, and to pass values that are not JSON.
 OF_ACTIONS = (
     "mulligan.formats.noetl.runtime",
@@ -101,7 +103,7 @@ class Server:
             self._pid = os.posix_spawn(
                 sys.executable,
                 [sys.executable, "-c", SERVER_PROGRAM, ROOT, PACKAGE_PARENT],
-                os.environ,
+                {**os.environ, **ROOM},
                 file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)],
                 setsigmask=(),
             )
@@ -184,7 +186,10 @@ class LoadedModules:
 
     def _remove_others(self) -> None:
         for name in sys.modules.keys() - self._of_start:
-            del sys.modules[name]
+            module = sys.modules.pop(name)
+            package, _, last = name.rpartition(".")
+            if package in self._of_start and vars(sys.modules[package]).get(last) is module:
+                delattr(sys.modules[package], last)
 
     def is_for(self, environment: Mapping[str, str]) -> bool:
         """Whether an interpreter would start with these variables as this one has."""
@@ -205,6 +210,9 @@ class LoadedModules:
             for one, module in modules.items():
                 if one not in sys.modules:
                     sys.modules[one] = module
+                    package, _, last = one.rpartition(".")
+                    if package in self._of_start:
+                        setattr(sys.modules[package], last, module)
                     sys.audit("import", one, _library(module), None, None, None)
         return self._import_module(name, package)
 
@@ -249,9 +257,15 @@ def _become_supervisor(call: dict[str, Any], fds: list[int], loaded: LoadedModul
 
 
 def _set_environment(environment: Mapping[str, str]) -> None:
+    """Set it, also where others look: `/proc/PID/environ` shows memory of the process. Our own variables come first."""
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
+    with open("/proc/self/stat", encoding="utf-8") as stat:
+        start, end = map(int, stat.read().rpartition(")")[2].split()[47:49])
+    variables = sorted(environment.items(), key=lambda one: not one[0].startswith("MULLIGAN_"))
+    text = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in variables)
+    ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
 
 
 def _spawn(

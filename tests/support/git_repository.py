@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -11,15 +15,13 @@ import pytest
 class Repository:
     """The user's checkout, and where the test stands in it."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, has_commit: bool = False) -> None:
         self.folder = folder
         self._monkeypatch = monkeypatch
-        folder.mkdir(parents=True, exist_ok=True)
-        self.git("init", "-q", "-b", "main")
-        self.git("config", "user.name", "Tester")
-        self.git("config", "user.email", "tester@example.org")
-        self.git("config", "commit.gpgsign", "false")
-        self.write(".gitignore", ".mulligan\n")
+        shutil.copytree(_made_once(has_commit=has_commit).name, folder, dirs_exist_ok=True)
+        if has_commit:
+            # The index has the inodes of the files that were copied.
+            self.git("reset", "-q")
         self.stand("")
 
     def stand(self, below: str, run: int = 1) -> None:
@@ -62,7 +64,27 @@ class Repository:
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    found = Repository(tmp_path / "my project", monkeypatch)
-    found.write("base.txt", "base\n")
-    found.commit("base")
-    return found
+    return Repository(tmp_path / "my project", monkeypatch, has_commit=True)
+
+
+@cache
+def _made_once(*, has_commit: bool) -> TemporaryDirectory[str]:
+    """A repository to copy, which is removed when the tests end: a process of Git costs more than a copy."""
+    made = TemporaryDirectory(prefix="mulligan-repository-")
+    folder = Path(made.name)
+    commands = [
+        ["init", "-q", "-b", "main"],
+        ["config", "user.name", "Tester"],
+        ["config", "user.email", "tester@example.org"],
+        ["config", "commit.gpgsign", "false"],
+    ]
+    (folder / ".gitignore").write_text(".mulligan\n", encoding="utf-8")
+    if has_commit:
+        (folder / "base.txt").write_text("base\n", encoding="utf-8")
+        commands += [["add", "-A"], ["commit", "-q", "-m", "base"]]
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    for words in commands:
+        subprocess.run(["git", *words], cwd=folder, env=environment, check=True, capture_output=True)
+    for sample in (folder / ".git" / "hooks").glob("*.sample"):
+        sample.unlink()
+    return made

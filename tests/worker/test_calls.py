@@ -13,6 +13,9 @@ from mulligan.core.model.workflow import ENGINE_ACTIONS
 from mulligan.language.action_keys import ACTIONS
 from mulligan.worker.actions import action_registry
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 
 def called(work: Work, code: str, args: dict[str, Any] | None = None, **fields: Any) -> TaskEnded:
     """A plugin's function `main` that is this code."""

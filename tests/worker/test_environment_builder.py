@@ -67,6 +67,7 @@ def version_in(folder: str, module: str = "tiny") -> str:
 # -- the installers themselves
 
 
+@pytest.mark.nightly
 def test_venv_and_pip_build_an_environment_with_what_a_package_needs_in_turn(tmp_path: Path) -> None:
     builds = Builds(tmp_path)
     make_wheel(tmp_path / "wheels", "tiny", "1.0")

@@ -21,6 +21,9 @@ from proof.chaos.proxy import Proxy
 
 from .databases import asked, refused, wait_for
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 ME = "select pg_backend_pid() as me"
 
 

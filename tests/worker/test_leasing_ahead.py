@@ -15,6 +15,9 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded, TaskInterrupted
 from mulligan.ports import Lease
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 SLOTS = ("one", "two")
 NOTE = "def main(name):\n    with open('order', 'a') as order: order.write(name)\n"
 

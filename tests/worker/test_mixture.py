@@ -10,6 +10,9 @@ from tests.support.work import Work, kill
 
 from mulligan.ports import Lease
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 SHELL = [
     "true",
     "echo said",

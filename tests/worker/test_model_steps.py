@@ -32,6 +32,9 @@ from mulligan.worker.programs import Programs
 
 from .test_models import Log, ended, said, stream
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 KEY = "sk-very-secret-key"
 SCHEMA = {"type": "object", "required": ["verdict"], "properties": {"verdict": {"enum": ["yes", "no"]}}}
 

@@ -10,6 +10,9 @@ from tests.support.work import Work
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 
 def pinned(work: Work, source: str, args: dict[str, Any] | None = None, **params: Any) -> TaskEnded:
     return work.run(work.lease("python", {"call": "nightly:fetch", "source": source, "args": args or {}, **params}))

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support import forked_supervisor
+from tests.support.work import Work
 
-from mulligan.worker import processes
+from mulligan.worker import processes, supervisor_client
 from mulligan.worker.spawning import ManagedProcess
 from mulligan.worker.supervisor import Supervisor
 
@@ -168,3 +170,50 @@ def test_a_task_is_never_taken_to_own_whoever_was_given_the_id_of_its_main_proce
     tree = supervisor._tree(task, seen(*table))
 
     assert {process.pid for process in tree} == expected
+
+
+# What a step may see of the start of its process.
+START = """
+import os, signal, sys, threading
+def main():
+    handlers = {str(one): signal.getsignal(one) for one in signal.valid_signals()}
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    with open("/proc/self/environ", encoding="utf-8") as variables:
+        shown = [one.partition("=")[0] for one in variables.read().split("\\0") if one]
+    return {
+        "modules": sorted(sys.modules),
+        "path": sys.path,
+        "argv": sys.argv,
+        "flags": list(sys.flags),
+        "variables": sorted(os.environ),
+        "variables of the kernel": sorted(shown),
+        "descriptors": sorted(os.listdir("/proc/self/fd")),
+        "handlers": {name: getattr(one, "__qualname__", str(one)) for name, one in handlers.items()},
+        "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+        "umask": [os.umask(0o22), os.umask(0o22)][0],
+        "leads": os.getsid(0) == os.getpid() == os.getpgid(0),
+        "streams": [[one.encoding, one.errors, one.line_buffering, one.write_through] for one in streams],
+        "threads": threading.active_count(),
+        "imported": sorted(vars(sys.modules["mulligan"])),
+    }
+"""
+
+
+@pytest.mark.skipif(forked_supervisor.CLONE is None, reason="children are forked on Linux alone")
+def test_a_child_that_is_forked_for_a_test_starts_as_one_that_a_worker_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    for name, start in (
+        ("started", supervisor_client.start_supervisor),
+        ("forked", forked_supervisor.start_supervisor),
+    ):
+        monkeypatch.setattr(supervisor_client, "start_supervisor", start)
+        (tmp_path / name).mkdir()
+        work = Work(tmp_path / name)
+        seen.append(work.run_python(START, home="/").output)
+        work.close()
+        assert work.remaining() == []
+
+    started, forked = seen
+    assert {key: value for key, value in forked.items() if value != started[key]} == {}

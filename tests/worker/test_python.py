@@ -18,6 +18,9 @@ from mulligan import StepError
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 WHO = "import os\ndef main(): return os.getpid()"
 
 

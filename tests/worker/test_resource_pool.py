@@ -17,6 +17,9 @@ from mulligan.core.model.reports import TaskEnded, TaskInterrupted
 from mulligan.ports import Lease, Offer
 from mulligan.worker.resource_pool import ResourcePool
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 
 def filled(work: Work, **fields: object) -> int:
     """How many such tasks fit."""

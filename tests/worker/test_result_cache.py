@@ -19,6 +19,9 @@ from mulligan.errors import CodecError, StoreUnavailable
 from mulligan.testing.history import History, step, workflow
 from mulligan.worker.loop_limits import LOOP_BYTES_MAX
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 LOOKS = Reuse(definition="d1", looks=True)
 
 

@@ -18,6 +18,9 @@ from mulligan.worker.redacted_logs import RedactedLogs
 from mulligan.worker.redactor import Redactor
 from mulligan.worker.secrets import ROOTS_MAX
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 SECRET = "hunter2&co-never-told"
 TOKEN = {"token": Secret(env="DEPLOY_TOKEN")}
 LATE = {"env.TOKEN": [{"secret": "secrets.token"}]}

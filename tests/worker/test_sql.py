@@ -15,6 +15,9 @@ from mulligan.core.model.reports import TaskEnded
 
 from .databases import asked, invalid, refused
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 KINDS = ["sqlite", "postgres", "duckdb"]
 
 

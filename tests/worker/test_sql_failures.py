@@ -23,6 +23,9 @@ from mulligan.worker.databases.address import MEMORY, SCHEMES, read_address
 
 from .databases import asked, invalid, refused, wait_for
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 KNOWN = "sqlite:///file.db, postgresql://user@host/name and duckdb:///file.duckdb"
 
 

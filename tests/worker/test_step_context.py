@@ -19,6 +19,9 @@ from mulligan.worker.progress_records import Progress, parse_progress, read_prog
 
 from .test_python import other_pythons
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 SECRET = "hunter2&co-never-shown"
 
 

@@ -21,6 +21,9 @@ from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.store.artifact_memory import ArtifactMemory
 from mulligan.testing.clock import JumpingClock
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 SECRET = "hunter2&co-never-shown"
 KEEP = "import mulligan\ndef main():\n  open('model.bin', 'wb').write(b'\\0weights')\n"
 

@@ -7,6 +7,9 @@ from tests.support.work import Announcements, Work
 
 from mulligan.core.model.outcome import Outcome
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 CLIENT = """
 import asyncio
 class Client:

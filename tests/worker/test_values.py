@@ -18,6 +18,9 @@ from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.store.artifact_memory import ArtifactMemory
 from mulligan.testing.clock import JumpingClock
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 FRAME = "import pandas as pd\ndef main(**given): return pd.DataFrame({'a': [1, 2, 3], 'b': list('xyz')})"
 
 

@@ -14,6 +14,9 @@ from tests.support.work import Work
 from mulligan.core.model.reports import TaskEnded, TaskInterrupted
 from mulligan.ports import Lease
 
+# By day: none of these tests is about how a child starts.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 AT_ONCE = 3
 
 

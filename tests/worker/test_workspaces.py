@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.support.git_repository import Repository, repository
+from tests.support.nightly import examples
 
 from mulligan import StepError
 from mulligan.worker import worktrees
@@ -21,6 +22,9 @@ from mulligan.worker.environment import worker_environment
 from mulligan.worker.workspaces import run
 
 __all__ = ["repository"]
+
+# After which calls of Git a long action is killed: every third by day, every one at night.
+STRIDE = examples(3, 1)
 
 
 def opened(branch: str = "mulligan/1", number: int = 1) -> dict[str, Any]:
@@ -435,7 +439,7 @@ def test_a_merge_that_is_killed_at_any_moment_is_continued_and_nothing_is_lost(r
         closed(work, "squash")
         assert repository.read(f"file-{at}") == "x", f"killed after call {at} of Git"
         assert repository.git("status", "--porcelain") == "" and repository.worktrees == []
-        work, at = opened(f"mulligan/{at}", 100 + at), at + 1
+        work, at = opened(f"mulligan/{at}", 100 + at), at + STRIDE
     assert at > 6
 
 
@@ -444,7 +448,7 @@ def test_items_that_are_killed_at_any_moment_while_they_are_merged_are_merged_on
 ):
     git = killing_git(tmp_path / "bin")
     work = opened()
-    at, is_open = 1, True
+    at, count, is_open = 1, 0, True
 
     while is_open:
         item = run("open_item", run=work, index=at)
@@ -452,9 +456,9 @@ def test_items_that_are_killed_at_any_moment_while_they_are_merged_are_merged_on
         is_open = is_killed(partial(run, "merge_item", run=work, item=item, result=at), at, git)
         assert run("merge_item", run=work, item=item, result=at) == at
         assert (Path(work["worktree"]) / f"file-{at}").exists(), f"killed after call {at} of Git"
-        at += 1
+        at, count = at + STRIDE, count + 1
     assert at > 5 and repository.worktrees == ["run-1"]
-    assert repository.git("rev-list", "--count", work["branch"]) == str(at)
+    assert repository.git("rev-list", "--count", work["branch"]) == str(1 + count)
 
 
 # -- copies ------------------------------------------------------------------------------------------------------------
@@ -575,7 +579,7 @@ def test_a_copy_that_is_killed_at_any_moment_is_made_again(repository: Repositor
     while is_killed(partial(copied, work, 10 + at), at, git):
         copy = copied(work, 10 + at)
         assert copy["branch"] == f"mulligan/{10 + at}" and files(copy["worktree"]) == files(work["worktree"])
-        at += 1
+        at += STRIDE
     assert at > 5
     assert len(repository.branches) == len(repository.worktrees) + 1
 

@@ -19,10 +19,8 @@ def repository(live_file: Live, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """The folder that runs are started in, as a repository."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    found = Repository(live_file.folder, monkeypatch)
+    found = Repository(live_file.folder, monkeypatch, has_commit=True)
     monkeypatch.delenv("MULLIGAN_OUTPUT_DIR")
-    found.write("base.txt", "base\n")
-    found.commit("base")
     return found
 
 
