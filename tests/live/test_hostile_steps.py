@@ -273,6 +273,7 @@ def test_a_step_that_prints_too_much_completes_and_degrades_the_run_if_nobody_re
     )
 
 
+@pytest.mark.nightly
 def test_a_step_that_prints_as_much_as_it_may_has_its_output(live_file: Live) -> None:
     ran = live_file.run("name: loud\nsteps: [{step: loud, shell: truncate -s 67108864 /dev/stdout}]")
 

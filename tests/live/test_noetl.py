@@ -229,6 +229,7 @@ steps:
 """
 
 
+@pytest.mark.nightly
 def test_a_killed_attempt_goes_on_after_the_last_part_that_ended_and_a_failed_one_begins_anew(live_file: Live) -> None:
     ran = live_file.run(KILLED)
     parts = {

@@ -15,6 +15,7 @@ from mulligan.service import to_json
 NIGHT = Path(__file__).parents[2] / "examples" / "agents" / "triage-night"
 
 
+@pytest.mark.nightly
 def test_a_night_of_twenty_failures(live_file: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 17 answers within the limits 15 are applied; two are not sure enough, and one verdict is not allowed."""
     shutil.copytree(NIGHT, live_file.folder, dirs_exist_ok=True)

@@ -85,6 +85,7 @@ def test_a_table_travels_through_expressions_maps_called_runs_and_handlers(live:
     assert is_artifact(live.service.output(ran.run_id, "joined").value)
 
 
+@pytest.mark.nightly
 def test_a_fork_a_retry_and_gc_keep_the_tables_that_they_need(live_file: Live) -> None:
     ran = live_file.run(f"""
         name: forked

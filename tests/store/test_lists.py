@@ -175,6 +175,18 @@ def test_runs_are_found_by_the_beginnings_of_their_words(store: Store) -> None:
     assert found(store, words=("route",)) == []
 
 
+def test_words_of_old_runs_are_found_where_the_newest_runs_have_too_few(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("postgres_lists", "sqlite_lists"):
+        monkeypatch.setattr(f"mulligan.store.{module}.NEAR_RUNS", 1)
+    oldest = failed(store, "TIMEOUT", words="route")
+    newest = [failed(store, "TIMEOUT", words="route") for _ in range(3)]
+
+    assert found(store, words=("route",), limit=1) == newest[:-2:-1]
+    assert found(store, words=("route",), limit=9) == [*newest[::-1], oldest]
+
+
 def test_called_runs_are_found_by_the_words_of_their_root_and_by_their_own_failures(store: Store) -> None:
     turn = started(store)
     (done,) = store.commit([commit(turn, 0, children=[run_of("child", region="east")])])

@@ -76,6 +76,15 @@ def test_a_run_that_has_not_ended_stays(store: Store) -> None:
     assert is_there(store, turn.run_id)
 
 
+def test_a_tree_that_has_not_ended_goes_whole_where_that_is_forced(store: Store) -> None:
+    parent, child = with_child(store)
+    stays = started(store)
+
+    assert store.remove([parent.run_id], is_forced=True) == [parent.run_id, child.run_id]
+
+    assert [record.run_id for record in store.runs()] == [stays.run_id]
+
+
 def test_a_run_that_is_about_to_be_retried_stays(store: Store) -> None:
     turn = started(store)
     ended(store, turn)

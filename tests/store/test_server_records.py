@@ -24,6 +24,7 @@ from mulligan.ports import (
     ServerRecords,
     SettledNotice,
     Store,
+    TargetPause,
     TokenLimits,
     TokenRecord,
     WaitingTarget,
@@ -387,6 +388,19 @@ def test_notices_are_found_by_project_and_run_and_the_next_due_time_is_known(sto
     assert records.waiting_targets(T0) == [WaitingTarget("ops", T0 + MINUTE)]
     records.settle_notices([SettledNotice(records.notices(project="blue")[0].id, "sent", 1, T0)])
     assert records.waiting_targets(T0) == [WaitingTarget("ops", T0 + 2 * MINUTE)]
+
+
+def test_all_that_waits_and_nobody_has_can_be_made_due_and_no_target_is_left_alone_then(store: Store) -> None:
+    records = store.server_records
+    records.put_notices([notice("claimed"), notice("waits", due_at=T0 + 5 * MINUTE)])
+    records.claim_notices("ops", T0, T0 + 2 * MINUTE, 1)
+    records.put_target_pauses([TargetPause("ops", 1, T0, T0 + 3 * MINUTE, "refused")])
+    assert [one.next_at for one in records.waiting_targets(T0)] == [T0 + 5 * MINUTE]
+
+    records.make_notices_due(T0)
+
+    assert [one.pause for one in records.waiting_targets(T0)] == [None]
+    assert [one.key for one in records.claim_notices("ops", T0, T0 + MINUTE, 9)] == ["waits"]
 
 
 def test_a_notice_without_a_time_is_the_next_that_is_due(store: Store) -> None:
