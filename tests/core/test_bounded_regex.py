@@ -48,7 +48,7 @@ def is_valid(expression: str) -> bool:
     return True
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(
     st.sampled_from(GLOBAL_FLAGS),
     expressions().filter(lambda text: "(?P<n>" not in text.replace("(?P<n>", "", 1) and is_valid(text)),

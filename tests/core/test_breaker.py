@@ -254,7 +254,7 @@ class World:
         self.now += timedelta(seconds=seconds)
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(steps=STEPS, failures=st.integers(1, 4), when_open=st.sampled_from(["wait", "fail"]), is_exact=st.booleans())
 def test_one_probe_at_most_and_whoever_waits_passes_in_the_end(
     steps: list[tuple], failures: int, when_open: str, is_exact: bool

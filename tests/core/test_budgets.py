@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.tasks import make_task
+from mulligan.core.evolve.spending_ledger import add_to_budget
 from mulligan.core.model import events as e
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.spending import Spent
@@ -446,3 +447,12 @@ def test_whoever_classifies_a_parked_agent_may_raise_its_budget() -> None:
     run.classify("b", "retry", budgets={"b": Budget(calls=2)}).ok("b")
 
     assert run.status == "completed"
+
+
+def test_who_has_spent_some_may_spend_the_whole_budget_in_addition() -> None:
+    spent = Spent(tokens=30, cost=Decimal("0.5"), calls=2)
+
+    more = add_to_budget(Budget(tokens=100, cost=Decimal(2)), spent)
+
+    assert more == Budget(tokens=130, cost=Decimal("2.5"))
+    assert add_to_budget(Budget(tokens=100), Spent()) == Budget(tokens=100)

@@ -322,7 +322,7 @@ REPORTS = JSON | st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=examples(20, 200))
+@settings(max_examples=examples(20, 50))
 @given(
     reported=st.lists(REPORTS, max_size=3).map(tuple),
     exit_code=st.none() | st.integers(0, 255),

@@ -125,7 +125,7 @@ outputs_of_steps = st.lists(texts, max_size=6).map(
 )
 
 
-@settings(max_examples=examples(15, 100))
+@settings(max_examples=examples(15, 60))
 @given(failed_sources, outputs_of_steps, notes)
 def test_no_context_exceeds_its_budget_or_breaks_its_frame(failed, upstream, summary):
     context = assemble(1, "fix", failed, upstream, summary)
@@ -141,7 +141,7 @@ def test_no_context_exceeds_its_budget_or_breaks_its_frame(failed, upstream, sum
     assert frames + len(manifest.dropped) == len(failed) + len(upstream) + (summary is not None)
 
 
-@settings(max_examples=examples(15, 100))
+@settings(max_examples=examples(15, 60))
 @given(failed_sources)
 def test_every_failure_gets_its_thousand_or_all_it_needs_or_is_older_than_all_that_do(failed):
     text, manifest = failure_context(1, "fix", failed), assemble(1, "fix", failed).manifest

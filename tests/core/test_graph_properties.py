@@ -24,7 +24,7 @@ from mulligan.testing.history import History, edge, retry, step, workflow
 TURNS_MAX = 3000
 CRITICAL = {"reported": ({"code": "SECURITY_VIOLATION"},)}
 
-bounded = settings(max_examples=examples(12, 100), deadline=None, derandomize=True)
+bounded = settings(max_examples=examples(12, 50), deadline=None, derandomize=True)
 
 
 # -- random workflows ------------------------------------------------------------------------------------------------

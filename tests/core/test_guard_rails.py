@@ -13,12 +13,13 @@ from mulligan.core.model.guard_rails import (
     VERDICTS,
     agent_user,
     refuse_beyond,
+    refuse_keeping,
     verdict_of,
 )
 from mulligan.core.model.reports import ApprovalGiven, CancelRequested, Classified, RetryRequested
 from mulligan.core.model.workflow import VERDICTS as STEP_VERDICTS
 from mulligan.core.model.workflow import Budget
-from mulligan.errors import ConfidenceTooLow, VerdictNotAllowed
+from mulligan.errors import ConfidenceTooLow, ScopeMissing, VerdictNotAllowed
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -98,3 +99,22 @@ def test_an_approval_is_not_asked_for_its_confidence_and_a_cancellation_for_noth
 
 def test_an_agent_has_one_name_also_if_it_works_for_a_person() -> None:
     assert agent_user("night") == agent_user("agent:night") == "agent:night"
+
+
+@pytest.mark.parametrize("verdicts", [(), ("approve",), ("retry", "approve")])
+def test_who_may_approve_may_keep_an_approval(verdicts: tuple[str, ...]) -> None:
+    refuse_keeping("deploy", verdicts, may_decide=True)
+
+
+def test_an_approval_is_not_kept_by_whoever_may_not_approve() -> None:
+    with pytest.raises(VerdictNotAllowed) as refused:
+        refuse_keeping("deploy", ("retry",), may_decide=True)
+    with pytest.raises(ScopeMissing) as without_scope:
+        refuse_keeping("deploy", ("approve",), may_decide=False)
+
+    hint = "leave it to a person, or begin at 'deploy', so that a person is asked again"
+    why = "the approval of 'deploy' is kept, and nobody is asked again"
+    assert str(refused.value) == f"this token may not decide 'approve': {why}"
+    assert (refused.value.hint, refused.value.data) == (hint, {"verdict": "approve", "allowed": ["retry"]})
+    assert str(without_scope.value) == f"this token has no scope 'decide': {why}"
+    assert (without_scope.value.hint, without_scope.value.data) == (hint, {"scope": "decide"})

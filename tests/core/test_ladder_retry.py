@@ -525,7 +525,7 @@ RULES = st.builds(
 )
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(
     rules=st.lists(RULES, max_size=4).map(tuple),
     outcomes=st.lists(OUTCOMES | st.just("lost"), min_size=1, max_size=20),
@@ -560,7 +560,7 @@ def _report(run: History, outcome: Outcome | str) -> None:
         run.report(r.TaskEnded(run.clock, "a", run["a"].attempt, outcome))
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(st.lists(RULES, max_size=6).map(tuple), OUTCOMES)
 def test_a_rule_that_matches_is_never_of_a_less_specific_kind_than_another_that_would(rules, outcome):
     found: Failure = run_of().report(r.TaskEnded(T0, "a", 1, outcome)).facts(e.AttemptFailed)[0].failure

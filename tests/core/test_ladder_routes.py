@@ -244,7 +244,7 @@ EDGES = st.builds(
 )
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(st.lists(EDGES, max_size=5))
 def test_exactly_one_edge_is_chosen_or_none_and_every_other_has_a_reason(edges):
     named = [

@@ -244,7 +244,7 @@ RULES = st.builds(
 MOVES = st.sampled_from(["fail", "fail 10", "lose", "interrupt", "wait", "script ok", "script fails", "twice"])
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(rules=st.lists(RULES, min_size=1, max_size=3).map(tuple), moves=st.lists(MOVES, max_size=30))
 def test_a_script_never_runs_without_a_reserved_retry_and_no_attempt_starts_beside_it(rules, moves):
     run = History(workflow(step("a", rules=rules, next=[edge("fix", on="failure", then="rerun")]), step("fix"))).start()

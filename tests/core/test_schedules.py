@@ -325,7 +325,7 @@ def test_a_second_of_a_year_without_a_server_reads_few_instants() -> None:
     assert len(read) < 2000
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(
     catch_up=st.sampled_from(["none", "last", "all"]),
     catch_up_max=st.integers(1, 5),

@@ -170,6 +170,6 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 AnyOrder.TestCase.settings = settings(
-    max_examples=examples(15, 200), stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=examples(15, 40), stateful_step_count=40, deadline=None, derandomize=True
 )
 TestAnyOrder = AnyOrder.TestCase

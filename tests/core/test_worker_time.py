@@ -155,7 +155,7 @@ LIVES = st.sampled_from([60.0, 600.0, 660.0, 7200.0])
 MEETINGS = st.tuples(LIVES, st.floats(0, 0.99), st.floats(0, 0.04))
 
 
-@settings(max_examples=examples(30, 200), deadline=None, derandomize=True)
+@settings(max_examples=examples(30, 80), deadline=None, derandomize=True)
 @given(seconds=st.floats(1, 30_000), meetings=st.lists(MEETINGS, min_size=1, max_size=12))
 def test_whatever_workers_come_a_task_ends_or_fails_after_a_few_free_reruns(
     seconds: float, meetings: list[tuple[float, float, float]]
@@ -176,7 +176,7 @@ def test_whatever_workers_come_a_task_ends_or_fails_after_a_few_free_reruns(
     check(run.log, run.state)
 
 
-@settings(max_examples=examples(25, 100), deadline=None, derandomize=True)
+@settings(max_examples=examples(25, 50), deadline=None, derandomize=True)
 @given(life=LIVES, longer=st.floats(1.0, 40), shares=st.lists(st.floats(0, 0.99), min_size=6, max_size=6))
 def test_a_task_longer_than_all_its_workers_has_at_most_two_silent_reruns(
     life: float, longer: float, shares: list[float]
@@ -192,7 +192,7 @@ def test_a_task_longer_than_all_its_workers_has_at_most_two_silent_reruns(
     assert len([fact for fact in run.facts(e.AttemptScheduled) if fact.cause == "time"]) <= 2
 
 
-@settings(max_examples=examples(25, 100), deadline=None, derandomize=True)
+@settings(max_examples=examples(25, 50), deadline=None, derandomize=True)
 @given(share=st.floats(0.01, 0.85), meetings=st.lists(MEETINGS, min_size=4, max_size=8))
 def test_a_task_that_fits_into_the_life_of_every_worker_completes(
     share: float, meetings: list[tuple[float, float, float]]

@@ -136,7 +136,7 @@ def _joined(children: st.SearchStrategy[tuple[str, set[str]]]) -> st.SearchStrat
     )
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(st.recursive(LEAVES, _joined, max_leaves=6))
 def test_the_reads_of_any_expression_are_its_free_names(built: tuple[str, set[str]]) -> None:
     source, free = built
@@ -249,7 +249,7 @@ def test_a_refusal_within_a_template_points_into_the_whole_text() -> None:
     assert refused.value.offset == len("target ${inputs.x} and ${ inputs.y +")
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(st.text(max_size=30))
 def test_any_text_is_checked_or_refused_within_its_bounds(text: str) -> None:
     try:
@@ -431,7 +431,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(JSON)
 def test_any_json_goes_through_the_engine_unchanged(value: Any) -> None:
     assert at("[inputs.x][0]", inputs={"x": value}) == value
@@ -441,7 +441,7 @@ def test_text_of_floats_and_maps_is_json() -> None:
     assert [as_text(value) for value in (1.0, 1e21, {"a": [None]}, False)] == ["1.0", "1e21", '{"a":[null]}', "false"]
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(
     st.lists(st.sampled_from(["steps", "a", "output", "map", "size", "int", "in", "true", "as", "b1", "_"]), min_size=1)
 )

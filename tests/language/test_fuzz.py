@@ -41,7 +41,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     survives(data)
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(st.text(max_size=200))
 @example("\ud800")
 @example("steps: [{step: s, shell: make, matrix: {a: {from: 1}}}]")

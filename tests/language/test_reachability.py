@@ -26,7 +26,7 @@ def walked(links: dict[str, list[str]], source: str) -> set[str]:
     return found
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(GRAPHS)
 def test_every_answer_is_that_of_a_walk(links: dict[str, list[str]]) -> None:
     pairs = {(source, target) for source in NAMES for target in NAMES}
@@ -36,7 +36,7 @@ def test_every_answer_is_that_of_a_walk(links: dict[str, list[str]]) -> None:
     assert held == {(source, target) for source in NAMES for target in walked(links, source)}
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(GRAPHS)
 def test_what_leads_to_another_comes_before_it(links: dict[str, list[str]]) -> None:
     reach = Reachability(links)
@@ -46,7 +46,7 @@ def test_what_leads_to_another_comes_before_it(links: dict[str, list[str]]) -> N
             assert reach.rank(source) <= reach.rank(target)
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(GRAPHS)
 def test_a_cycle_is_found_if_and_only_if_there_is_one(links: dict[str, list[str]]) -> None:
     cycle = find_cycle(links)

@@ -226,7 +226,7 @@ def test_a_hostile_value_arrives_unchanged_at_every_place_and_runs_nothing(value
 
 
 # More of both: `make fuzz`, target `shell`.
-@settings(max_examples=examples(4, 40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(4, 20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.sampled_from(HOSTILE) | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
@@ -297,7 +297,7 @@ CONTEXTS += [
 ]
 
 
-@settings(max_examples=examples(50, 150), deadline=None)
+@settings(max_examples=examples(50, 75), deadline=None)
 @given(st.sampled_from(HOLES), st.lists(st.sampled_from(CONTEXTS), max_size=4))
 def test_in_contexts_nested_at_random_nothing_of_the_value_is_ever_run(text: str, contexts: list[str]) -> None:
     for context in contexts:

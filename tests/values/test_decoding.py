@@ -158,7 +158,7 @@ def test_what_one_step_returns_another_gets_back_by_its_annotation(
     assert type(found) is type(value)
 
 
-@settings(max_examples=examples(40, 200))
+@settings(max_examples=examples(40, 100))
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.text(),

@@ -130,7 +130,7 @@ COLUMNS = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(20, 100))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(20, 60))
 @given(columns=st.dictionaries(st.one_of(st.text(max_size=3), st.integers(0, 5)), COLUMNS, max_size=4))
 def test_any_mixture_of_columns_comes_back_as_it_was(sink: FolderSink, columns: dict[Any, pd.Series]) -> None:
     value = pd.DataFrame(columns)
