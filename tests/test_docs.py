@@ -91,6 +91,33 @@ PLAYED_PAGES = [
         "start/tutorials/sweep",
     )
 ]
+# Long ones, and those whose commands others show too.
+PAGES_OF_THE_NIGHT = {
+    DOCS / f"{name}.md"
+    for name in (
+        "nl2sql",
+        "how-to/testing",
+        "start/python",
+        "start/tutorials/agent-loop",
+        "start/tutorials/pipeline",
+        "start/tutorials/sweep",
+        "start/why",
+        "how-to/whatif",
+        "how-to/python-steps",
+        "how-to/python-types",
+        "how-to/requirements",
+        "how-to/up-to-date",
+        "how-to/workspaces",
+        "how-to/agents",
+        "agents/triage",
+        "other-systems/coming-from",
+        "other-systems/a-day-with-alphred",
+        "other-systems/noetl",
+        "other-systems/a-day-with-noetl",
+        "other-systems/torc",
+        "other-systems/prodigy",
+    )
+}
 PYTHON_PAGES = [DOCS / "reference/python.md", DOCS / "how-to/python-api.md", DOCS / "how-to/testing.md"]
 
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -236,7 +263,13 @@ def program() -> Iterator[str]:
         yield text
 
 
-@pytest.mark.parametrize("page", PLAYED_PAGES, ids=named)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=named(page), marks=pytest.mark.nightly if page in PAGES_OF_THE_NIGHT else ())
+        for page in PLAYED_PAGES
+    ],
+)
 def test_what_a_page_shows_is_what_is_printed(page: Path, tmp_path: Path, program: str) -> None:
     folder = tmp_path / "nightly"
     folder.mkdir()

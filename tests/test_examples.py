@@ -12,6 +12,7 @@ beside it; `# exit code: 4` says that it waits for a person.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from tests.support.forked_process import spawn
 from tests.support.runner import Live, Ran, opened
 from tests.support.web import as_json, serving
 
@@ -73,7 +75,12 @@ def named(path: Path) -> str:
 
 
 each_example = pytest.mark.parametrize("path", EXAMPLES, ids=named)
-ON_A_SERVER = [path for path in EXAMPLES if path.stem not in OF_THE_LANGUAGE]
+# By day the one that has most in it.
+ON_A_SERVER = [
+    pytest.param(path, marks=() if path.stem == "release" else pytest.mark.nightly)
+    for path in EXAMPLES
+    if path.stem not in OF_THE_LANGUAGE
+]
 
 
 @each_example
@@ -115,6 +122,11 @@ def test_an_example_says_how_it_ends(path: Path) -> None:
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the terminal of the tests is set to, a server on this machine is asked directly."""
     monkeypatch.setenv("NO_PROXY", "*")
+
+
+@pytest.fixture(autouse=True)
+def _forked_supervisors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "posix_spawn", spawn)
 
 
 @pytest.fixture

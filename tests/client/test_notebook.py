@@ -72,6 +72,7 @@ def html_of(output: NotebookNode) -> str:
     return str(output.data["text/html"])
 
 
+@pytest.mark.nightly
 def test_the_page_on_notebooks_is_executed_and_shows_what_it_says(tmp_path: Path) -> None:
     outputs = executed(tmp_path)
 

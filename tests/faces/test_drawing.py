@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan.core.model.workflow import (
     Action,
@@ -442,10 +443,13 @@ def test_a_remedy_with_rerun_has_an_arrow_at_both_ends():
     [
         layers(24, 50),
         # every link but the last crosses many layers
-        workflow(*(step(f"s{n}", needs=(f"s{n - 1}", f"s{n // 2}") if n > 1 else ()) for n in range(1200))),
+        pytest.param(
+            workflow(*(step(f"s{n}", needs=(f"s{n - 1}", f"s{n // 2}") if n > 1 else ()) for n in range(1200))),
+            marks=pytest.mark.nightly,
+        ),
         # as many leaves as steps
         workflow(*(step(f"s{n}") for n in range(1200))),
-        barrier(600),
+        pytest.param(barrier(600), marks=pytest.mark.nightly),
     ],
     ids=["layers", "long links", "leaves", "barrier"],
 )
@@ -481,7 +485,7 @@ def workflows(draw: st.DrawFn) -> Workflow:
     return workflow(*steps)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(10, 60))
 @given(workflows())
 def test_whatever_leads_where_nothing_overlaps_nothing_is_lost_and_no_curve_runs_through_a_step(drawn: Workflow):
     layout = compute_layout(build_picture(drawn))

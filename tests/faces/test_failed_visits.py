@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.nightly import examples
 
 from mulligan.core.model.events import Entry
 from mulligan.core.model.workflow import END, Action, Map, Triage, Workflow
@@ -174,7 +175,7 @@ def test_a_remediation_that_was_of_no_use_is_let_pass_by_the_end_as_any_failure(
     ]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(examples(15, 60)))
 def test_whoever_is_open_when_a_run_has_ended_is_whom_the_verdict_counts(seed: int):
     history = Simulation(f"visits {seed}").run()
     state = fold(history.workflow, history.log)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.nightly import examples
 
 SRC = Path(__file__).parents[2] / "src"
 # Sends the signal to itself when a module is about to be loaded, and then runs the command line.
@@ -136,6 +137,7 @@ def test_a_signal_that_the_caller_wants_ignored_stays_ignored(tmp_path: Path) ->
 # A sample, from what the entry point itself loads until the command is done.
 MOMENTS = [("run flow.yaml", event) for event in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597)]
 MOMENTS += [(command, event) for command in ("list", "show 1", "resume", "worker") for event in (1, 34, 233)]
+MOMENTS = MOMENTS[:: examples(4, 1)]
 
 
 @pytest.mark.parametrize(("command", "event"), MOMENTS)

@@ -18,6 +18,7 @@ steps:
     triage: true
   - {step: publish, needs: [simulate], shell: echo published}
 """
+LOOKING = (("pending",), ("workers",), ("breakers",), ("show", 1))
 
 
 @pytest.fixture(autouse=True)
@@ -36,13 +37,14 @@ def test_a_run_is_listed_shown_explained_and_its_logs_are_here():
     assert mulligan("replay", 1, "--verify").code == 0
 
 
-@pytest.mark.parametrize("words", [("list",), ("pending",), ("workers",), ("breakers",), ("show", 1)])
+@pytest.mark.parametrize("words", [("list",), *(pytest.param(one, marks=pytest.mark.nightly) for one in LOOKING)])
 def test_who_only_looks_makes_no_folder(folder: Path, words: tuple[object, ...]):
     mulligan(*words)
 
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_a_large_output_is_shown_whole_although_no_file_has_it():
     ran("name: w\nsteps: [{step: count, shell: seq 30000}]")
 
@@ -51,6 +53,7 @@ def test_a_large_output_is_shown_whole_although_no_file_has_it():
     assert said == (0, "".join(f"{number}\n" for number in range(1, 30001)), "")
 
 
+@pytest.mark.nightly
 def test_a_report_has_the_logs_also_where_the_files_are_on_another_host(folder: Path):
     ran(PARKED)
     with_logs = mulligan("report", 1, "-o", "-")
@@ -68,6 +71,7 @@ RUN_KEYS = {"run_id", "status", "degraded", "round", "steps", "failures", "outpu
 STEP_KEYS = set("status visits attempts recovered handled output failure failure_route waiting_for".split())
 
 
+@pytest.mark.nightly
 def test_a_run_with_routes_and_called_runs_is_told_as_it_is_elsewhere():
     workflow("name: inner\nsteps:\n  - {step: greet, shell: test -e ok}\n", "inner.yaml")
     said = ran(
@@ -112,6 +116,7 @@ def test_a_run_with_routes_and_called_runs_is_told_as_it_is_elsewhere():
     assert mulligan("show", 1, "--json").json["steps"]["call"]["children"] == [2]
 
 
+@pytest.mark.nightly
 def test_a_parked_step_is_classified_and_the_run_goes_on():
     ran(PARKED)
     Path("fixed").touch()
@@ -132,6 +137,7 @@ def test_a_run_is_paused_cancelled_retried_and_forked():
     assert mulligan("fork", 1, "--from", "publish", "--json").json["status"] == "completed"
 
 
+@pytest.mark.nightly
 def test_the_failed_items_of_a_completed_run_get_a_round_of_their_own():
     ran(
         "name: checked\nsteps:\n  - step: check\n"
@@ -165,6 +171,7 @@ def test_the_doctor_says_so_where_there_is_no_server(folder: Path, monkeypatch: 
     assert (said.code, checks["store"]["health"], checks["tasks"]["health"]) == (1, "problem", "ok")
 
 
+@pytest.mark.nightly
 def test_what_was_tried_is_summed_up_over_runs():
     ran(PARKED)
     ran(PARKED)
@@ -174,6 +181,7 @@ def test_what_was_tried_is_summed_up_over_runs():
     assert (line["step"], line["rung"], line["runs"], line["tried"], line["worked"]) == ("simulate", "triage", 2, 2, 0)
 
 
+@pytest.mark.nightly
 def test_a_run_goes_on_with_a_corrected_file():
     ran("name: p\nsteps:\n  - {step: a, shell: echo 1}\n  - {step: b, needs: [a], shell: exit 3}\n")
 
@@ -184,6 +192,7 @@ def test_a_run_goes_on_with_a_corrected_file():
     assert mulligan("replay", 1, "--verify").code == 0
 
 
+@pytest.mark.nightly
 def test_the_same_key_is_the_same_run_and_other_inputs_are_refused():
     flow = workflow(
         "name: once\ninputs: {n: {type: integer, default: 1}}\nsteps: [{step: a, shell: 'echo ${inputs.n}'}]"
@@ -194,6 +203,7 @@ def test_the_same_key_is_the_same_run_and_other_inputs_are_refused():
     assert (codes, len(mulligan("list", "--json").json)) == ([0, 0, 2], 1)
 
 
+@pytest.mark.nightly
 def test_a_detached_run_is_left_to_a_worker_that_is_there():
     worker = process("worker", "--parallel", "1")
     try:

@@ -58,6 +58,11 @@ OTHERS = set(
     "schema login logout token postgres slurm gc remove doctor demo".split()
 )
 EVERY_ROW = pytest.mark.parametrize("verb", ROWS)
+# For what needs a process beside this one: a run that goes on, one that is made, and one that is stopped.
+SOME_ROWS = pytest.mark.parametrize(
+    "verb",
+    [one if one in ("approve", "fork", "cancel") else pytest.param(one, marks=pytest.mark.nightly) for one in ROWS],
+)
 
 
 def prepared(row: Row) -> None:
@@ -120,7 +125,7 @@ def test_where_nothing_drives_the_run_a_command_drives_it_on(verb: str, say):
     assert status(row.run_id) == row.status
 
 
-@EVERY_ROW
+@SOME_ROWS
 @SOMEWHERE
 def test_where_a_worker_takes_up_runs_it_is_named_and_the_command_returns(verb: str, say):
     row = ROWS[verb]
@@ -149,7 +154,7 @@ def test_with_no_follow_the_change_is_only_recorded(verb: str):
     assert mulligan("resume", row.run_id).code == (3 if verb == "cancel" else 0)
 
 
-@EVERY_ROW
+@SOME_ROWS
 def test_with_detach_a_process_in_the_background_drives_it_and_its_number_is_printed(verb: str):
     row = ROWS[verb]
     prepared(row)

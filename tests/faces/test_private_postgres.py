@@ -37,6 +37,7 @@ def place() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+# By day one test starts it.
 @pytest.fixture
 def running(place: Path) -> str:
     """The folder of the one server of these tests, running."""
@@ -61,6 +62,7 @@ def test_the_url_that_is_printed_opens_a_store_and_holds_no_password(running: st
     assert found.connections == 0 and found.size_bytes > 20 << 20 and found.since is not None
 
 
+@pytest.mark.nightly
 def test_a_wrong_password_and_other_roles_and_databases_are_refused(running: str):
     found = postgres_status(running)
     address = f"127.0.0.1:{found.port}"
@@ -75,6 +77,7 @@ def test_a_wrong_password_and_other_roles_and_databases_are_refused(running: str
             ask(refused)
 
 
+@pytest.mark.nightly
 def test_only_the_owner_can_read_what_is_secret_and_no_process_shows_it(running: str):
     password = Path(running, "password").read_text().strip().rpartition(":")[2]
     lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if os.access(path, os.R_OK)]
@@ -85,10 +88,12 @@ def test_only_the_owner_can_read_what_is_secret_and_no_process_shows_it(running:
     assert password not in Path(running, "log").read_text()
 
 
+@pytest.mark.nightly
 def test_the_role_of_the_store_is_no_superuser(running: str):
     assert ask(postgres_status(running).store_url, "SELECT rolsuper FROM pg_roles WHERE rolname = user") is False
 
 
+@pytest.mark.nightly
 def test_starts_at_the_same_time_start_one_server(place: Path):
     folder = str(place / "pg")
     stop_postgres(folder, now=True)
@@ -100,6 +105,7 @@ def test_starts_at_the_same_time_start_one_server(place: Path):
     assert len({(one.pid, one.store_url) for one in found}) == 1
 
 
+@pytest.mark.nightly
 def test_a_killed_server_starts_again_with_what_was_committed_and_at_the_same_port(running: str):
     before = postgres_status(running)
     with psycopg.connect(before.store_url) as connection:
@@ -114,6 +120,7 @@ def test_a_killed_server_starts_again_with_what_was_committed_and_at_the_same_po
     assert ask(after.store_url, "SELECT n FROM kept") == 7
 
 
+@pytest.mark.nightly
 def test_a_pid_file_of_another_process_is_stale(running: str):
     stop_postgres(running, now=True)
     lock = Path(running, "data", "postmaster.pid")
@@ -123,6 +130,7 @@ def test_a_pid_file_of_another_process_is_stale(running: str):
     assert start_postgres(running).outcome == "started"
 
 
+@pytest.mark.nightly
 def test_a_lost_password_file_is_made_again_by_the_next_start(running: str):
     stop_postgres(running, now=True)
     old = Path(running, "password").read_text()
@@ -134,6 +142,7 @@ def test_a_lost_password_file_is_made_again_by_the_next_start(running: str):
     assert ask(found.store_url) == "mulligan"
 
 
+@pytest.mark.nightly
 def test_stop_waits_until_the_last_client_has_left(running: str):
     client = psycopg.connect(postgres_status(running).store_url)
     told = []
@@ -147,6 +156,7 @@ def test_stop_waits_until_the_last_client_has_left(running: str):
     assert stop_postgres(running).outcome == "not running"
 
 
+@pytest.mark.nightly
 def test_stop_now_waits_for_nobody(running: str):
     with psycopg.connect(postgres_status(running).store_url) as client:
         assert stop_postgres(running, now=True).outcome == "stopped"
@@ -154,6 +164,7 @@ def test_stop_now_waits_for_nobody(running: str):
             client.execute("SELECT 1")
 
 
+@pytest.mark.nightly
 def test_a_running_server_keeps_its_port_and_its_address(running: str):
     has = postgres_status(running)
 
@@ -163,6 +174,7 @@ def test_a_running_server_keeps_its_port_and_its_address(running: str):
             start_postgres(running, **other)  # type: ignore[arg-type]
 
 
+@pytest.mark.nightly
 def test_other_hosts_may_connect_with_the_password_only_if_it_listens_to_them(running: str):
     rules = Path(running, "data", "pg_hba.conf")
     alone = rules.read_text()
@@ -179,6 +191,7 @@ def test_other_hosts_may_connect_with_the_password_only_if_it_listens_to_them(ru
     assert rules.read_text() == alone and f"@127.0.0.1:{found.port}/" in back.store_url
 
 
+@pytest.mark.nightly
 def test_a_port_that_another_program_has_is_refused_and_named(running: str):
     stop_postgres(running, now=True)
     with socket.socket() as other:
@@ -218,6 +231,7 @@ def test_a_network_file_system_can_be_allowed(place: Path):
         assert server.status().outcome == "not running"
 
 
+@pytest.mark.nightly
 def test_a_server_of_another_host_is_neither_started_nor_stopped_here(running: str):
     elsewhere = PrivatePostgres(Path(running), host="another")
 
@@ -227,6 +241,7 @@ def test_a_server_of_another_host_is_neither_started_nor_stopped_here(running: s
     assert postgres_status(running).is_running
 
 
+@pytest.mark.nightly
 def test_a_folder_of_another_user_is_refused(running: str):
     script = (
         "import os, sys\n"
@@ -277,6 +292,7 @@ def test_a_number_that_is_no_port_is_refused(port: int):
 # On the command line
 
 
+@pytest.mark.nightly
 def test_start_prints_the_line_for_a_shell_and_nothing_else_on_stdout(running: str):
     found = postgres_status(running)
 
@@ -286,6 +302,7 @@ def test_start_prints_the_line_for_a_shell_and_nothing_else_on_stdout(running: s
     assert said.err == f"PostgreSQL 18 runs already in '{running}', at port {found.port} of 127.0.0.1\n"
 
 
+@pytest.mark.nightly
 def test_status_says_where_since_when_how_large_and_who_uses_it(running: str):
     said = mulligan("postgres", "status", "--data", running)
 
@@ -319,6 +336,7 @@ def test_words_and_options_that_do_not_fit_are_refused(words: tuple[object, ...]
     assert mulligan("postgres", *words).code == 2
 
 
+@pytest.mark.nightly
 def test_the_first_run_of_the_page_completes(running: str, tmp_path: Path):
     """The five commands of docs/operate/postgresql.md, with the server of these tests."""
     page = (ROOT / "docs/operate/postgresql.md").read_text()

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan.core.model.workflow import Action, Edge, Need, Step, Workflow
 from mulligan.language import load_text
@@ -166,7 +167,7 @@ def swept(draw: st.DrawFn) -> Workflow:
     return Workflow(name="w", steps=tuple(steps), end=Step(name="end"))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(10, 60))
 @given(swept())
 def test_whatever_is_stacked_no_step_is_lost_and_nothing_overlaps(workflow: Workflow):
     picture = build_stacked_picture(workflow)
