@@ -18,8 +18,8 @@ PINS = ("requirements/runtime.txt", "requirements/dev.txt", "requirements/image.
 PROSE = ("README.md", "CONTRIBUTING.md")
 
 DOCUMENTED_TARGETS = tuple(
-    "help demo nl2sql-demo quick test nightly browser slurm pictures check lint format bench growth simulate crashes chaos "
-    "soak fuzz attacks mutants generated docs pins dist dist-check clean".split()
+    "help demo nl2sql-demo quick test nightly browser slurm pictures check lint format bench growth simulate crashes "
+    "chaos soak fuzz attacks mutants generated docs pins dist dist-check clean".split()
 )
 ADDRESS = re.compile(r"://|--(extra-)?index-url|--default-index|--find-links|^-[if]\s| @ ", re.MULTILINE)
 PERSONAL_PATH = re.compile(r"(?<![\w.~-])/(home|root|work|Users)/\w")
