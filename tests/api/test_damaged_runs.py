@@ -165,9 +165,11 @@ def test_the_list_shows_a_run_as_damaged_once_somebody_has_asked_for_it(stage: S
     assert "damaged</span>" in page
 
 
-def test_what_is_wrong_with_a_run_is_found_out_once(stage: Stage) -> None:
+def test_what_is_wrong_with_a_run_is_found_out_once(stage: Stage, tmp_path: Path) -> None:
     """To read a whole log takes long, and whoever may read can ask again and again."""
-    reader, store, run_id = stage.service.reader, Store(stage.service.home), stage.good[0]
+    reader, store = stage.service.reader, Store(stage.service.home)
+    # Of its own: it counts as damaged from now on.
+    [run_id] = _run(stage.service, tmp_path, FLOW, 1)
     error = CodecError("it cannot be read")
     whole = store.event(run_id, 2)
     assert explain_damage(reader, [run_id], error) is None
