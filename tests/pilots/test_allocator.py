@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -437,7 +438,13 @@ def process(forking: str, folder: Path) -> Start:
 
 
 @pytest.mark.parametrize(
-    ("at_call", "when"), [(1, "before"), (1, "after"), (2, "before"), (2, "after"), (3, "before"), (3, "after")]
+    ("at_call", "when"),
+    [
+        # By day: nothing is submitted yet; one profile has been, and its pilots are not recorded.
+        (2, "before"),
+        (2, "after"),
+        *(pytest.param(*row, marks=pytest.mark.nightly) for row in product((1, 3), ("before", "after"))),
+    ],
 )
 def test_an_allocator_that_is_killed_at_any_of_its_calls_leaves_no_duplicate(
     slurm: FakeSlurm, store: Store, turn: Turn, process: Start, at_call: int, when: str
