@@ -12,7 +12,6 @@ beside it; `# exit code: 4` says that it waits for a person.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -22,7 +21,6 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from tests.support.forked_process import spawn
 from tests.support.runner import Live, Ran, opened
 from tests.support.web import as_json, serving
 
@@ -125,8 +123,8 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _forked_supervisors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "posix_spawn", spawn)
+def _forked(forked_children: None) -> None:
+    """None of these tests is about the processes that run a step."""
 
 
 @pytest.fixture
