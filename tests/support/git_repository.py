@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -71,6 +72,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
 def _made_once(*, has_commit: bool) -> TemporaryDirectory[str]:
     """A repository to copy, which is removed when the tests end: a process of Git costs more than a copy."""
     made = TemporaryDirectory(prefix="mulligan-repository-")
+    atexit.register(made.cleanup)
     folder = Path(made.name)
     commands = [
         ["init", "-q", "-b", "main"],
