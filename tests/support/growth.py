@@ -95,7 +95,7 @@ def growth_of_lines(read: Callable[[str], object], make: Callable[[int], str], s
 
 def share_of_copies(read: Callable[[str], object], make: Callable[[int], str], size: int) -> float:
     """How many more than twice as many allocations of any large size twice the input takes, per word that is added."""
-    _warm_up(read, make(size + 1))
+    _warm_up(read, make(size * 2 + 1))
     text, doubled = make(size), make(size * 2)
     first, second = count_allocations(lambda: read(text)), count_allocations(lambda: read(doubled))
     sizes = range(_SMALLEST_BITS + 1, max((*first, *second)) + 1)
