@@ -11,7 +11,7 @@ import gc
 import re
 import sys
 import tracemalloc
-from collections import Counter
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -24,7 +24,10 @@ GROWTH_MAX = 2.6
 # copy per word makes it 0.59 at least.
 COPIES_MAX = 0.4
 # Smaller allocations are no copies of the input.
-_SMALLEST_BITS = 9
+_SMALLEST_BYTES = 512
+# The same objects take a little more or less memory each time, as lists of free objects are full or empty: what was
+# at least a size in one call was at least this part of it in the other.
+_STEADY_PART = 0.7
 
 
 def count_lines(function: Callable[[], object]) -> int:
@@ -41,9 +44,9 @@ def count_lines(function: Callable[[], object]) -> int:
     return lines
 
 
-def count_allocations(function: Callable[[], object]) -> Counter[int]:
-    """How often memory grew between two calls of Python functions, also if it was released at once, by its bits."""
-    found: Counter[int] = Counter()
+def count_allocations(function: Callable[[], object]) -> list[int]:
+    """By how much memory grew between two calls of Python functions, also if it was released at once; in order."""
+    found: list[int] = []
     was_tracing = tracemalloc.is_tracing()
     tracemalloc.start(1)
     current, _ = tracemalloc.get_traced_memory()
@@ -51,7 +54,7 @@ def count_allocations(function: Callable[[], object]) -> Counter[int]:
     def trace(frame: FrameType, event: str, _: Any) -> None:
         nonlocal current
         now, peak = tracemalloc.get_traced_memory()
-        found[(peak - current).bit_length()] += 1
+        found.append(peak - current)
         current = now
         tracemalloc.reset_peak()
 
@@ -59,10 +62,10 @@ def count_allocations(function: Callable[[], object]) -> Counter[int]:
         with _traced(trace):
             function()
     finally:
-        found[(tracemalloc.get_traced_memory()[1] - current).bit_length()] += 1
+        found.append(tracemalloc.get_traced_memory()[1] - current)
         if not was_tracing:
             tracemalloc.stop()
-    return found
+    return sorted(found)
 
 
 @contextmanager
@@ -98,6 +101,17 @@ def share_of_copies(read: Callable[[str], object], make: Callable[[int], str], s
     _warm_up(read, make(size * 2 + 1))
     text, doubled = make(size), make(size * 2)
     first, second = count_allocations(lambda: read(text)), count_allocations(lambda: read(doubled))
-    sizes = range(_SMALLEST_BITS + 1, max((*first, *second)) + 1)
-    more = (sum(second[one] - 2 * first[one] for one in first.keys() | second.keys() if one >= bits) for bits in sizes)
+    more = (_count(second, least) - 2 * _count(first, least * _STEADY_PART) for least in _sizes(second[-1]))
     return max(more, default=0) / size
+
+
+def _sizes(largest: int) -> Iterator[float]:
+    """From the smallest that counts, each a little larger."""
+    least = float(_SMALLEST_BYTES)
+    while least <= largest:
+        yield least
+        least *= 1.05
+
+
+def _count(ordered: list[int], least: float) -> int:
+    return len(ordered) - bisect_left(ordered, least)
