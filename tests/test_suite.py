@@ -16,6 +16,10 @@ from tests.support.unsteady import Repeat, RepeatFailed, Repeats, Round, describ
 pytest_plugins = ["pytester"]
 
 TESTS = Path(__file__).parent
+# Without plugins that are not asked here: to load one takes longer than to run a test.
+BARE = [
+    word for name in ("xdist", "cacheprovider", "schemathesis", "anyio", "mulligan") for word in ("-p", f"no:{name}")
+]
 FOLDERS = sorted(folder for folder in TESTS.iterdir() if folder.is_dir() and folder.name != "__pycache__")
 # Imports of what another folder tests: the same tests run again on another executor, and fixtures of one kind of test.
 ALLOWED = {
@@ -102,7 +106,7 @@ def chosen(pytester: pytest.Pytester, *arguments: str) -> list[str]:
     )
     pytester.makepyfile(test_it=MARKED)
     plugin = Chosen()
-    pytester.inline_run("--collect-only", *arguments, plugins=[plugin])
+    pytester.inline_run("--collect-only", *BARE, *arguments, plugins=[plugin])
     return plugin.names
 
 
@@ -143,9 +147,7 @@ def answers(*outcomes: bool) -> Callable[[str], Repeat]:
 def test_a_failed_test_that_passes_alone_is_unsteady_and_the_run_has_failed(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=UNSTEADY)
 
-    result = pytester.inline_run(
-        "-p", "no:xdist", plugins=[RepeatFailed(answers(True, False, True, True, True), load=1)]
-    )
+    result = pytester.inline_run(*BARE, plugins=[RepeatFailed(answers(True, False, True, True, True), load=1)])
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
@@ -178,7 +180,7 @@ def test_one_that_fails_each_time_is_not_unsteady() -> None:
 def test_many_failures_are_not_repeated(pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> None:
     pytester.makepyfile("import pytest\n@pytest.mark.parametrize('n', range(11))\ndef test_it(n): assert False")
 
-    result = pytester.inline_run("-p", "no:xdist", plugins=[RepeatFailed(answers(), load=1)])
+    result = pytester.inline_run(*BARE, plugins=[RepeatFailed(answers(), load=1)])
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "11 tests failed, too many for chance: none is repeated\n" in capsys.readouterr().out
@@ -218,7 +220,7 @@ def test_each_test_is_counted_with_its_kind(pytester: pytest.Pytester) -> None:
     )
     plugin = Times(adds_up=True)
 
-    pytester.inline_run("-p", "no:xdist", "-p", "no:cacheprovider", plugins=[plugin])
+    pytester.inline_run(*BARE, plugins=[plugin])
 
     assert [cost.kind for cost in plugin.costs] == [HERE, PROCESSES, GENERATED]
 

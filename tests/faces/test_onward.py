@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -93,13 +94,13 @@ SOMEWHERE = pytest.mark.parametrize("say", [in_a_script, on_a_terminal])
 
 
 @contextmanager
-def a_worker() -> Iterator[None]:
-    """A worker of the home, which takes up what nothing drives."""
+def a_worker() -> Iterator[Callable[[signal.Signals], None]]:
+    """A worker of the home, which takes up what nothing drives; a function sends it a signal."""
     child = process("worker", "--parallel", 1)
     assert child.stderr is not None
     assert b"is up" in child.stderr.readline()
     try:
-        yield
+        yield child.send_signal
     finally:
         child.terminate()
         child.communicate(timeout=60)
@@ -131,8 +132,11 @@ def test_where_a_worker_takes_up_runs_it_is_named_and_the_command_returns(verb: 
     row = ROWS[verb]
     prepared(row)
 
-    with a_worker():
+    with a_worker() as send:
+        # Otherwise the run may have ended before the command looks for whoever drives it.
+        send(signal.SIGSTOP)
         said = say(*row.words)
+        send(signal.SIGCONT)
         waited = mulligan("wait", row.run_id)
 
     assert said.code == 0, said.err

@@ -18,6 +18,11 @@ def _no_home_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
+@pytest.fixture(autouse=True)
+def _forked(forked_children: None) -> None:
+    """None of these tests is about the processes that run a step."""
+
+
 @pytest.fixture(params=["sqlite", POSTGRES])
 def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Live]:
     """The runner, on each kind of store."""

@@ -24,6 +24,7 @@ TIMES = 5
 TESTS_MAX = 10
 # What `uptime` shows: how many processes want a processor at the same time.
 LOAD = 12
+_WITHOUT = ("-p", "no:cacheprovider", "-p", "no:schemathesis", "-p", "no:anyio")
 # It ends with whoever started it, even if that was killed.
 _BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(1_000_000))"
 
@@ -59,7 +60,7 @@ def busy(processes: int) -> Iterator[None]:
 
 def run_alone(nodeid: str) -> Repeat:
     """Run one test in a process of its own."""
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "--tb=short", "-p", "no:cacheprovider", nodeid]
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "--tb=short", *_WITHOUT, nodeid]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     return Repeat(done.returncode == 0, done.stdout + done.stderr)
 

@@ -30,7 +30,6 @@ from mulligan.worker.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
 from mulligan.worker.send_buffer import SendBuffer
 
 # By day: none of these tests is about how a child starts.
-pytestmark = pytest.mark.usefixtures("forked_children")
 
 LARGE = 2 * LOOP_BYTES_MAX
 SECRET = "hunter2&co-never-told"
