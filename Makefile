@@ -49,7 +49,7 @@ test-times: $(STAMP) ## run the tests, and print what they cost: by kinds, by fo
 nightly: $(STAMP) ## run all tests, also those that take long, each with all of its examples (half an hour)
 	MULLIGAN_NIGHTLY=1 $(BIN)/pytest --repeat-failed
 
-steady: $(STAMP) ## run the tests three times on a machine with a load of 12 (an hour): what fails then is unsteady
+steady: $(STAMP) ## run the tests three times in twelve processes, a load of 12 (half an hour): what fails then is unsteady
 	$(BIN)/python -m tests.support.unsteady
 
 browser: $(STAMP) ## open every page of the dashboard in Chromium (Debian: apt-get install chromium)

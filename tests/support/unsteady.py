@@ -3,7 +3,7 @@
 With `--repeat-failed`, as in `make test`, each test that failed runs five times more, alone on a busy machine. One that
 passes then is unsteady: what it printed both times is shown. The run has failed in any case.
 
-`python -m tests.support.unsteady`, which is `make steady`, runs the whole suite on a busy machine, three times.
+`python -m tests.support.unsteady`, which is `make steady`, runs the whole suite in twelve processes, three times.
 """
 
 from __future__ import annotations
@@ -128,18 +128,18 @@ class Round(NamedTuple):
 
 
 def run_round(arguments: Sequence[str], load: int) -> Round:
-    """Run the suite while the machine is busy: its own processes count."""
-    own = 2 * len(os.sched_getaffinity(0))
+    """Run the suite in so many processes: each test has the others beside it."""
+    processes = ["-n", str(load), "--maxprocesses", str(load)]
     begun_at = time.monotonic()
-    with busy(load - own):
-        code = subprocess.run([sys.executable, "-m", "pytest", "--repeat-failed", *arguments], check=False).returncode
-        return Round(code, time.monotonic() - begun_at, os.getloadavg()[1])
+    command = [sys.executable, "-m", "pytest", "-q", "--repeat-failed", *processes, *arguments]
+    code = subprocess.run(command, check=False).returncode
+    return Round(code, time.monotonic() - begun_at, os.getloadavg()[1])
 
 
 def main(words: Sequence[str] | None = None, run: Callable[[Sequence[str], int], Round] = run_round) -> int:
-    parser = argparse.ArgumentParser(prog="make steady", description="Run the suite on a busy machine, several times.")
+    parser = argparse.ArgumentParser(prog="make steady", description="Run the suite in many processes, several times.")
     parser.add_argument("--rounds", type=int, default=3, help="how often (default: 3)")
-    parser.add_argument("--load", type=int, default=LOAD, help=f"how many processes want to run (default: {LOAD})")
+    parser.add_argument("--load", type=int, default=LOAD, help=f"how many processes (default: {LOAD})")
     parser.add_argument("arguments", nargs="*", help="arguments of pytest, such as folders (default: all tests)")
     options = parser.parse_args(words)
     rounds: list[Round] = []
