@@ -145,8 +145,6 @@ def test_a_remote_worker_whose_disk_is_full_for_a_while_fails_nothing(theatre: T
     expect_all_is_well(theatre, "sqlite/full_disk:full@9")
 
 
-# It fails once in about ten times on a busy machine, and the product is at fault: see docs/project/unsteady-tests.md.
-@pytest.mark.nightly
 def test_a_worker_that_is_killed_while_forks_copy_their_worktrees_loses_and_mixes_nothing(theatre: Theatre) -> None:
     expect_all_is_well(theatre, "sqlite/worktrees:before_report@2")
 

@@ -6,13 +6,16 @@ import fcntl
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TextIO
 
 from mulligan import StepError
 from mulligan.worker.git_variables import HOOK_VARIABLES
+from mulligan.worker.processes import find_process
 
 # With any of these the paths that we pass would mean something else.
 _PATHSPEC_VARIABLES = {"GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS"}
@@ -20,8 +23,16 @@ _DROPPED = HOOK_VARIABLES | _PATHSPEC_VARIABLES
 _SETTINGS = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "GIT_MERGE_AUTOEDIT": "no"}
 _DEFAULT_IDENTITY = ("-c", "user.name=Mulligan", "-c", "user.email=mulligan@localhost")
 _MESSAGE_CHARS_MAX = 2000
+_held_lock: ContextVar[RepositoryLock | None] = ContextVar("held_lock", default=None)
 # Git takes its locks right after it starts: a lock that appeared later belongs to another process.
 _LOCK_AGE_SECONDS_MAX = 5
+# Writes "PID TICKS" to the file $0, lets go of the lock, which is its input, and becomes Git. Needs /proc for the note.
+_NOTE_ITSELF = """
+note() { echo "$$ ${20}"; }
+if read -r line 2>/dev/null </proc/$$/stat; then note ${line##*) } >"$0"; fi
+exec git "$@" </dev/null
+"""
+_LOOK_SECONDS = 0.02
 
 
 class Git:
@@ -52,12 +63,14 @@ class Git:
     def _run(self, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if name not in _DROPPED}
         environment |= _SETTINGS | self._index
+        lock = _held_lock.get()
+        command, stdin = (("git",), subprocess.DEVNULL) if lock is None else lock.noting_git()
         try:
             return subprocess.run(
-                ["git", *arguments],
+                [*command, *arguments],
                 cwd=self.folder,
                 env=environment,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 capture_output=True,
                 encoding="utf-8",
                 errors="surrogateescape",
@@ -162,12 +175,52 @@ def is_installed() -> bool:
 
 
 class RepositoryLock:
-    """A held lock on a repository. Its file notes the locks that Git would leave behind if it were killed."""
+    """A held lock on a repository. Its file notes the locks that Git would leave behind if it were killed.
+
+    A second file notes the Git command that runs: it goes on if we are killed, and whoever has the lock next waits for
+    its end. It does not hold the lock itself: what a hook starts in the background would keep it. A third one notes
+    the branch that is made with a worktree.
+    """
 
     def __init__(self, note: TextIO, common: Path) -> None:
         self._note = note
+        self._running = common / "mulligan.git"
+        self._made = common / "mulligan.branch"
         self.common = common
+        self._wait_for_git()
         self._unlock()
+
+    def noting_git(self) -> tuple[tuple[str, ...], int]:
+        """A command that notes itself and then becomes Git, and its input: the lock.
+
+        Until it is noted it has the lock as well, so nobody gets that before the note is there.
+        """
+        return ("sh", "-c", _NOTE_ITSELF, str(self._running)), self._note.fileno()
+
+    def _wait_for_git(self) -> None:
+        """Wait for the command of a holder that was killed. One of another host cannot be seen."""
+        try:
+            pid, ticks = map(int, self._running.read_text().split())
+        except (FileNotFoundError, ValueError):
+            return
+        while (process := find_process(pid)) is not None and process.start_ticks == ticks:
+            time.sleep(_LOOK_SECONDS)
+
+    def add_worktree(self, checkout: Git, worktree: Path, branch: str, start: str) -> None:
+        """Add a worktree with a new branch. Git makes the branch first: killed then, it would leave it behind."""
+        self._made.write_text(json.dumps([branch, start]))
+        checkout("worktree", "add", "--quiet", "-b", branch, str(worktree), start)
+        self._made.unlink()
+
+    def delete_branch_without_worktree(self, checkout: Git) -> None:
+        """Delete the branch that a killed Git left; it refuses if the worktree is there."""
+        try:
+            branch, start = json.loads(self._made.read_text())
+        except (FileNotFoundError, ValueError):
+            return
+        if checkout.query("rev-parse", "--verify", f"refs/heads/{branch}") == start:
+            checkout.query("branch", "--delete", "--force", branch)
+        self._made.unlink()
 
     @contextmanager
     def locking(self, *locks: Path) -> Iterator[None]:
@@ -198,4 +251,10 @@ def lock_repository(checkout: Git) -> Iterator[RepositoryLock]:
     common = Path(checkout.folder, checkout("rev-parse", "--git-common-dir"))
     with open(common / "mulligan.lock", "a+", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield RepositoryLock(lock, common)
+        held = RepositoryLock(lock, common)
+        before = _held_lock.set(held)
+        try:
+            held.delete_branch_without_worktree(checkout)
+            yield held
+        finally:
+            _held_lock.reset(before)

@@ -111,9 +111,9 @@ def open_run_worktree(session: str, branch: str) -> Work:
         "prefix": Git(here)("rev-parse", "--show-prefix").rstrip("/"),
         "owner": _owner(),
     }
-    with lock_repository(checkout):
+    with lock_repository(checkout) as lock:
         base = checkout("rev-parse", "HEAD")
-        return _open({**work, "base": base}, branch, base)
+        return _open(lock, {**work, "base": base}, branch, base)
 
 
 def copy_run_worktree(session: str, branch: str, origin: Work) -> Work:
@@ -123,14 +123,14 @@ def copy_run_worktree(session: str, branch: str, origin: Work) -> Work:
     are copied as well. They are returned by the worktree that each was copied from.
     """
     other, checkout = origin["work"], Git(origin["work"]["checkout"])
-    with lock_repository(checkout):
-        work = _copy(_place_of_copy(other, session), branch, other, origin["commit"])
+    with lock_repository(checkout) as lock:
+        work = _copy(lock, _place_of_copy(other, session), branch, other, origin["commit"])
         stem = f"{other['session']}-item-"
         items = {}
         for item in origin["items"]:
             name = f"{session}-item-{str(item['session']).removeprefix(stem)}"
             place = {**_place_of_copy(item, name), "target": work["branch"]}
-            items[item["worktree"]] = _copy_item(place, f"mulligan/{name}", item, work)
+            items[item["worktree"]] = _copy_item(lock, place, f"mulligan/{name}", item, work)
         checkout.query("update-ref", "-d", _fork_ref(_owner()))
     return {**work, "items": items}
 
@@ -174,11 +174,11 @@ def open_item_worktree(run: Work, index: int) -> Work:
     """Open the worktree of an item, based on the branch of the run."""
     session = _item_session(run, index)
     _require_own(run)
-    with lock_repository(Git(run["checkout"])):
+    with lock_repository(Git(run["checkout"])) as lock:
         of_run = _restore(run)
         _commit_leftovers(of_run, run)
         work = {**run, "worktree": str(_worktrees() / session), "target": run["branch"], "session": session}
-        return _open(work, f"mulligan/{session}", of_run("rev-parse", "HEAD"))
+        return _open(lock, work, f"mulligan/{session}", of_run("rev-parse", "HEAD"))
 
 
 def _item_session(run: Work, index: int) -> str:
@@ -266,7 +266,7 @@ def _place_of_copy(other: Work, session: str) -> Work:
     return {**other, "worktree": str(_worktrees() / session), "session": session, "owner": _owner()}
 
 
-def _copy(work: Work, branch: str, other: Work, commit: str = "") -> Work:
+def _copy(lock: RepositoryLock, work: Work, branch: str, other: Work, commit: str = "") -> Work:
     """Open a worktree with the files of another one, committed or not; as they were when `commit` was made of them."""
     worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
     if (found := _read_marker(worktree)) is not None:
@@ -274,14 +274,14 @@ def _copy(work: Work, branch: str, other: Work, commit: str = "") -> Work:
         return found
     if not commit or not checkout.succeeds("cat-file", "-e", commit):
         commit = _commit_files(other)
-    return _open(work, branch, checkout("rev-parse", f"{commit}^"), files=commit, beside=Path(other["worktree"]))
+    return _open(lock, work, branch, checkout("rev-parse", f"{commit}^"), files=commit, beside=Path(other["worktree"]))
 
 
-def _copy_item(work: Work, branch: str, item: Work, run: Work) -> Work:
+def _copy_item(lock: RepositoryLock, work: Work, branch: str, item: Work, run: Work) -> Work:
     """Copy the worktree of an item. One that is gone was merged since: then it begins with what the run has."""
     if _read_marker(Path(item["worktree"])) is not None:
-        return _copy(work, branch, item)
-    return _open(work, branch, Git(run["worktree"])("rev-parse", "HEAD"))
+        return _copy(lock, work, branch, item)
+    return _open(lock, work, branch, Git(run["worktree"])("rev-parse", "HEAD"))
 
 
 def _commit_files(work: Work) -> str:
@@ -332,7 +332,9 @@ def _worktrees() -> Path:
     return Path(os.environ["MULLIGAN_OUTPUT_DIR"]).parents[2] / "worktrees"
 
 
-def _open(work: Work, branch: str, start: str, *, files: str = "", beside: Path | None = None) -> Work:
+def _open(
+    lock: RepositoryLock, work: Work, branch: str, start: str, *, files: str = "", beside: Path | None = None
+) -> Work:
     """Open a worktree if it is complete, otherwise create it again: no step has run in an incomplete one.
 
     `files`: a commit whose files it has, without its being committed. `beside`: a worktree whose other files it has.
@@ -350,7 +352,7 @@ def _open(work: Work, branch: str, start: str, *, files: str = "", beside: Path 
         checkout.query("branch", "--delete", *(("--force",) if is_new else ()), left_behind)
     branch = _free_branch_name(checkout, branch)
     make_private(str(worktree.parent))
-    checkout("worktree", "add", "--quiet", "-b", branch, str(worktree), start)
+    lock.add_worktree(checkout, worktree, branch, start)
     if files:
         Git(worktree)("read-tree", "-m", "-u", start, files)
         Git(worktree)("reset", "--quiet", "--mixed")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -519,6 +521,49 @@ def test_a_lock_that_somebody_else_took_later_stays(repository: Repository) -> N
     merge_run(run)
 
     assert locks(repository) == ["config.lock"]
+
+
+def test_whoever_comes_after_a_killed_worker_waits_for_its_git(repository: Repository, tmp_path: Path) -> None:
+    begun, may_end = tmp_path / "begun", tmp_path / "may-end"
+    os.mkfifo(begun)
+    os.mkfifo(may_end)
+    hook = repository.write(
+        ".git/hooks/post-checkout",
+        f'#!/bin/sh\nrm "$0"\necho >{begun}; read -r _ <{may_end}\n',
+    )
+    hook.chmod(0o755)
+    if not (killed := os.fork()):
+        open_run(1)
+        os._exit(0)
+    begun.read_text()
+    os.kill(killed, signal.SIGKILL)
+    os.waitpid(killed, 0)
+    opened: list[str] = []
+    after = threading.Thread(target=lambda: opened.append(open_run(1)["branch"]))
+
+    after.start()
+    after.join(0.2)
+    opened_beside = list(opened)
+    may_end.write_text("\n")
+    after.join()
+
+    assert opened_beside == []
+    assert opened == ["mulligan/run-1"]
+    assert repository.branches == ["main", "mulligan/run-1"]
+
+
+def test_a_branch_that_a_killed_git_made_without_its_worktree_is_made_anew(repository: Repository) -> None:
+    hook = repository.write(
+        ".git/hooks/reference-transaction",
+        "#!/bin/sh\n[ $1 = committed ] && grep -q 'refs/heads/mulligan/run-1$' && kill -9 $PPID\nexit 0\n",
+    )
+    hook.chmod(0o755)
+    with pytest.raises(StepError, match="git worktree"):
+        open_run(1)
+    assert repository.branches == ["main", "mulligan/run-1"]
+    hook.unlink()
+
+    assert open_run(1)["branch"] == "mulligan/run-1"
 
 
 def test_what_is_on_the_branch_of_a_worktree_that_the_user_removed_is_not_lost(repository: Repository) -> None:
