@@ -194,6 +194,11 @@ class Chaos:
         self._paper("calm").touch()
         self.target.is_calm = True
         with self.stage.service() as service:
+            until = time.monotonic() + SEND_SECONDS
+            # All may be done before its first instant, or before the server is back that starts it.
+            while service.schedules.show(announcements.SCHEDULE).last is None and time.monotonic() < until:
+                self.look()
+                time.sleep(LOOK_SECONDS)
             service.schedules.pause(announcements.SCHEDULE, "it is calm")
         self.report.troubles = dict(self.trouble.counts)
 

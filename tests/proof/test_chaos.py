@@ -1,7 +1,4 @@
-"""The chaos, shortly: two workers, and each kind of trouble once, steered by what was done and not by a clock.
-
-By day there are fewer runs, and the only trouble is that processes are killed.
-"""
+"""The chaos, shortly: two workers, and each kind of trouble once, steered by what was done and not by a clock."""
 
 from __future__ import annotations
 
@@ -9,18 +6,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.nightly import IS_NIGHTLY, examples
 
 from mulligan.testing.postgres import own_server
 from proof.chaos.campaign import Chaos, Settings
 from proof.stage import wait_until
 
-RUNS = examples(12, 48)
+RUNS = 48
 # Commands that so many runs take undisturbed, about.
-COMMANDS = examples(50, 200)
-SHORT = Settings(
-    seed=7, runs=RUNS, minutes=0.0, workers=2, lease_seconds=2.0, finish_minutes=2.0, watchers=examples(1, 3)
-)
+COMMANDS = 200
+SHORT = Settings(seed=7, runs=RUNS, minutes=0.0, workers=2, lease_seconds=2.0, finish_minutes=2.0, watchers=3)
 TROUBLES: tuple[Callable[[Chaos], None], ...] = (
     lambda chaos: outlast(chaos, "immediate"),
     lambda chaos: chaos.trouble.attack(chaos.fleet.workers[1], "kill", 0, 0),
@@ -39,9 +33,9 @@ def chaos(tmp_path: Path) -> Iterator[Chaos]:
         yield chaos
 
 
+@pytest.mark.nightly
 def test_no_trouble_with_workers_server_or_network_loses_or_doubles_anything(chaos: Chaos) -> None:
-    troubles = TROUBLES if IS_NIGHTLY else TROUBLES[1:3]
-    for number, trouble in enumerate(troubles):
+    for number, trouble in enumerate(TROUBLES):
         wait_until(lambda share=COMMANDS * number // 8: has_begun(chaos, share), "nobody goes on")
         trouble(chaos)
     wait_until(lambda: has_begun(chaos, COMMANDS * 7 // 8), "nobody goes on")
@@ -51,7 +45,7 @@ def test_no_trouble_with_workers_server_or_network_loses_or_doubles_anything(cha
 
     assert chaos.report.findings == []
     assert chaos.report.totals.runs >= RUNS
-    assert sum(chaos.trouble.counts.values()) == len(troubles)
+    assert sum(chaos.trouble.counts.values()) == len(TROUBLES)
 
 
 def outlast(chaos: Chaos, how: str) -> None:
