@@ -18,7 +18,7 @@ from tests.support.store_files import write_empty_store
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Route
 from mulligan.dashboard.pages import PAGES
-from mulligan.errors import CodecError
+from mulligan.errors import CodecError, UnknownRun
 from mulligan.service import Home, ServerConfig, Service
 from mulligan.service.damaged_runs import explain_damage, find_damage
 from mulligan.service.driver import Capacity
@@ -182,6 +182,15 @@ def test_what_is_wrong_with_a_run_is_found_out_once(stage: Stage, tmp_path: Path
 
     assert first is not None and again is not None and again.message == first.message
     assert not find_damage(reader.store, run_id)
+
+
+def test_an_error_about_a_run_that_was_removed_meanwhile_says_so(own_stage: Stage) -> None:
+    reader, run_id = own_stage.service.reader, own_stage.good[0]
+    own_stage.service.remove_run(run_id)
+
+    found = explain_damage(reader, [run_id], IndexError("list index out of range"))
+
+    assert isinstance(found, UnknownRun) and found.http_status == 404
 
 
 def test_the_page_of_a_damaged_run_lets_an_admin_remove_it(stage: Stage) -> None:

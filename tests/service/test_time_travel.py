@@ -17,7 +17,7 @@ from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.workflow import Action, Backoff, Budget, Rule, Triage, Workflow, decode
 from mulligan.core.state.state import State
 from mulligan.core.turn import fold
-from mulligan.errors import InputInvalid, Refused
+from mulligan.errors import CodecError, InputInvalid, Refused
 from mulligan.service import past_states
 from mulligan.service.fork_at import EventForks
 from mulligan.service.past_states import PastStates
@@ -118,6 +118,18 @@ def test_the_points_of_a_log_are_read_from_the_nearest_copy_and_not_from_the_sta
         reader.read = 0
         assert past.at(1, seq).state == fold(definition, log[:seq])
         assert reader.read < 20
+
+
+def test_a_log_that_is_removed_while_it_is_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(past_states, "TURN_MAX", 2)
+    reader: Any = LogReader(FLOW, flaky().log)
+    past, whole = PastStates(reader), reader.store.log
+    # The turn is read, and then nothing more.
+    pages = iter([whole(1, len(reader.entries) - 2)])
+    reader.store.log = lambda run_id, after=0, limit=None: next(pages, [])
+
+    with pytest.raises(CodecError):
+        past.at(1, len(reader.entries))
 
 
 def test_copies_are_given_up_where_they_have_too_many_places(monkeypatch: pytest.MonkeyPatch):

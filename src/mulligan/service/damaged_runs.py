@@ -68,17 +68,21 @@ def readable_runs(reader: RunReader, run_ids: Iterable[int], read: Callable[[int
         yield value
 
 
-def explain_damage(reader: RunReader, run_ids: Iterable[int] | None, error: Exception) -> RunDamaged | None:
+def explain_damage(
+    reader: RunReader, run_ids: Iterable[int] | None, error: Exception
+) -> RunDamaged | UnknownRun | None:
     """The error in place of another one, if that comes from one of these runs, or one that they called, being damaged.
 
-    Without run ids, of those that a person has named. None if all of them can be read: then it is a bug, or about
-    something else.
+    Or from its removal while it was read. Without run ids, of those that a person has named. None if all of them can be
+    read: then it is a bug, or about something else.
     """
     if isinstance(error, RunDamaged):
         return error
     if not may_be_damage(error):
         return None
     run_ids = reader.named_runs if run_ids is None else [*run_ids]
+    if removed := next(filter(None, (_removal(reader, run_id) for run_id in run_ids)), None):
+        return removed
     for run_id in _with_children(reader.store, run_ids) if run_ids else ():
         damage = _known_damage(reader, run_id)
         if not damage and (damage := find_damage(reader.store, run_id)):
@@ -93,6 +97,17 @@ def explain_damage(reader: RunReader, run_ids: Iterable[int] | None, error: Exce
 def may_be_damage(error: Exception) -> bool:
     """Whether an error may come from a damaged run. Ours that say something else do not."""
     return not isinstance(error, MulliganError) or isinstance(error, CodecError | IllegalTransition | RunDamaged)
+
+
+def _removal(reader: RunReader, run_id: int) -> UnknownRun | None:
+    """What to say of a run that is gone; None if it is there, whether it can be read or not."""
+    try:
+        reader.record(run_id)
+    except UnknownRun as error:
+        return error
+    except Exception:
+        return None  # it is damaged
+    return None
 
 
 def _known_damage(reader: RunReader, run_id: int) -> str:

@@ -14,7 +14,7 @@ from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.state import State
-from mulligan.errors import InputInvalid, Refused
+from mulligan.errors import CodecError, InputInvalid, Refused
 from mulligan.history.moments import is_at_rest
 from mulligan.history.story_memory import StoryMemory
 from mulligan.language.loading import pause_garbage_collection
@@ -148,7 +148,10 @@ class PastStates:
         near = [one for one in copies.points.values() if one.seq <= before]
         run = max((copies.nearest(before), *near), key=lambda one: one.seq).copy()
         while run.seq < before:
-            for entry in self._reader.store.log(run_id, run.seq, min(PAGE, before - run.seq)):
+            page = self._reader.store.log(run_id, run.seq, min(PAGE, before - run.seq))
+            if not page:
+                raise CodecError(f"the log of run {run_id} ends with event {run.seq}")
+            for entry in page:
                 run.advance(entry)
                 copies.keep(run)
             self._make_room()

@@ -10,7 +10,7 @@ from mulligan.service.home import Home
 from mulligan.service.run_reader import RunReader
 
 if TYPE_CHECKING:
-    from mulligan.errors import RunDamaged
+    from mulligan.errors import RunDamaged, UnknownRun
     from mulligan.service import damaged_runs, followed_runs
     from mulligan.service.damaged_runs import RemovedRuns
     from mulligan.service.driver import Driver
@@ -40,8 +40,8 @@ class RemoteVerbs:
         """The same without showing anything; the signal that ended the waiting, or 0."""
         return self.follow_shown(begin, followed_runs.QuietDisplay(), wait_seconds=wait_seconds).interrupted_by
 
-    def explain_damage(self, run_ids: Iterable[int] | None, error: Exception) -> RunDamaged | None:
-        """The error to show in place of this one, if one of these runs is damaged; None for those named before."""
+    def explain_damage(self, run_ids: Iterable[int] | None, error: Exception) -> RunDamaged | UnknownRun | None:
+        """The error to show in place of this one, if one of these runs is damaged or gone; None for those named before."""
         return damaged_runs.explain_damage(self.reader, run_ids, error)
 
     def remove_run(self, run_id: int, *, is_dry: bool = False) -> RemovedRuns:
