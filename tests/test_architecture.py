@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 import mulligan.service
+from mulligan.core.model.actions import TABLE
 
 SRC = Path(__file__).parent.parent / "src"
 
@@ -55,6 +56,16 @@ PUBLIC_SERVICE = frozenset({"mulligan.service", "mulligan.service.formatting", "
 BEHIND_THE_SERVICE = frozenset({"control", "reader", "store"})
 # Inside `core`, from the bottom up: data, one run's state, what a fact changes, what is decided, what is asked for.
 CORE_LAYERS = ("model", "schedules", "state", "evolve", "deciding", "effects", "notices", "turn")
+# What knows the kinds of actions by name: the table of traits, what reads an action and what carries it out; formats,
+# whose steps have kinds of their own; and what makes random workflows.
+KNOW_KINDS = (
+    "mulligan/core/model/actions.py",
+    "mulligan/language/action",
+    "mulligan/worker/actions/",
+    "mulligan/formats/",
+    "mulligan/testing/workflows.py",
+)
+NAMES_OF_KINDS = frozenset({"SHELL", "APPROVE", "AGENT", "FAKE", "WORKSPACE", "MCP", "ENGINE_ACTIONS"})
 PURE_PARTS = frozenset({"core", "history", "analysis"})
 # What the package says itself, and anybody may know.
 OF_THE_PACKAGE = frozenset({"__version__", "StepError"})
@@ -309,6 +320,31 @@ def files_are_short(module: Source) -> Iterator[str]:
         yield f"{module.path}: {lines} lines, and {LINES_MAX - 1} are the most"
 
 
+def kinds_of_actions_are_told_apart_by_their_traits(module: Source) -> Iterator[str]:
+    """`action.kind == "approve"` stands in the table of traits alone, and where an action is read or carried out."""
+    if module.path.as_posix().startswith(KNOW_KINDS):
+        return
+    for node in module.nodes:
+        if isinstance(node, ast.Compare):
+            parts = (node.left, *node.comparators)
+            found = [kind for part in parts for kind in kinds_named_in(part)]
+            is_about = any("kind" in (getattr(part, "attr", ""), getattr(part, "id", "")) for part in parts)
+        else:
+            is_about = isinstance(node, ast.Call) and ast.unparse(node.func) == "Action"
+            literal = node.args[0] if isinstance(node, ast.Call) and is_about and node.args else None
+            found = [literal.value] if isinstance(literal, ast.Constant) and literal.value in TABLE else []
+        if is_about and found:
+            yield f"{module.path}:{node.lineno}: asks for the kind '{found[0]}', not for a trait"
+
+
+def kinds_named_in(part: ast.expr) -> Iterator[str]:
+    for node in ast.walk(part):
+        if isinstance(node, ast.Constant) and node.value in TABLE:
+            yield str(node.value)
+        elif isinstance(node, ast.Name) and node.id in NAMES_OF_KINDS:
+            yield node.id
+
+
 Law = Callable[[Source], Iterator[str]]
 LAWS: tuple[Law, ...] = (
     arrows_go_one_way,
@@ -320,6 +356,7 @@ LAWS: tuple[Law, ...] = (
     nothing_is_imported_by_star,
     every_file_is_named_for_a_noun,
     files_are_short,
+    kinds_of_actions_are_told_apart_by_their_traits,
 )
 
 
@@ -618,3 +655,29 @@ def test_a_long_file_is_found_and_one_line_less_is_let_through() -> None:
 
     assert list(files_are_short(long)) == ["mulligan/core/turn.py: 800 lines, and 799 are the most"]
     assert list(files_are_short(short)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("mulligan/history/story.py", 'if action.kind == "approve": pass'),
+        ("mulligan/service/inbox.py", 'if kind in ("wait", "approve"): pass'),
+        ("mulligan/core/deciding/admit.py", "if AGENT != task.kind: pass"),
+        ("mulligan/service/step_trial.py", 'step(action=Action("shell", {"text": "true"}))'),
+    ],
+)
+def test_a_comparison_of_kinds_is_found(path: str, text: str) -> None:
+    assert [*kinds_of_actions_are_told_apart_by_their_traits(source(path, text))]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("mulligan/core/model/actions.py", 'if action.kind == "approve": pass'),
+        ("mulligan/history/story.py", "if traits_of(action).asks_person: pass"),
+        ("mulligan/history/notices.py", 'if notice.kind == "failed": pass'),
+        ("mulligan/api/runs.py", 'if verdict == "approve": pass'),
+    ],
+)
+def test_a_question_for_a_trait_is_let_through(path: str, text: str) -> None:
+    assert not [*kinds_of_actions_are_told_apart_by_their_traits(source(path, text))]

@@ -66,7 +66,8 @@ class ActionPlugin:
     The function gets the keys that the file has as keyword arguments. Only workers import it, each in a separate
     process, so its dependencies slow down nothing else. `text_key` is the key that a plain text stands for.
     `program_keys` are those whose texts the function evaluates itself: a `${…}` is refused there. `waits`: it waits for
-    the network most of the time, so by default a step reserves no processor.
+    the network most of the time, so by default a step reserves no processor. `traits` says more about it, to coverage,
+    to what-if and to caches: docs/reference/actions.md lists them.
     """
 
     def __init__(
@@ -78,10 +79,12 @@ class ActionPlugin:
         text_key: str | None = None,
         program_keys: Iterable[str] = (),
         waits: bool = False,
+        traits: Mapping[str, Any] | None = None,
         about: str = "",
     ) -> None:
         self.call = _checked_call(call)
         self.waits = waits
+        self.traits = dict(traits or {})
         self.keys = dict(keys)
         self.required = tuple(required)
         self.text_key = text_key

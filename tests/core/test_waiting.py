@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.effects.tasks import demand, make_task
-from mulligan.core.model.waiting import default_cpus, waits
+from mulligan.core.model.actions import default_cpus, waits
 from mulligan.core.model.workflow import Action, Resources
 from mulligan.testing.history import History, step, workflow
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.support.work import Announcements, Work
 
+from mulligan.core.model.actions import ENGINE_ACTIONS
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
-from mulligan.core.model.workflow import ENGINE_ACTIONS
 from mulligan.language.action_keys import ACTIONS
 from mulligan.worker.actions import action_registry
 

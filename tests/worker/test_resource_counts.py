@@ -9,7 +9,7 @@ import pytest
 
 from mulligan.core.deciding.breaker import Guard
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.waiting import AGENT_CPUS, REQUEST_CPUS
+from mulligan.core.model.actions import AGENT_CPUS, REQUEST_CPUS
 from mulligan.ports import Lease, Offer
 from mulligan.worker.resource_pool import VISIBLE_GPUS, Prefetch, ResourcePool, visible_gpus
 

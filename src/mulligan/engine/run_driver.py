@@ -29,8 +29,8 @@ from mulligan.core.effects.tasks import Task, make_task
 from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.actions import waits
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.waiting import waits
 from mulligan.core.model.workflow import Workflow, encode, version, with_callers_secrets
 from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import is_on_hold

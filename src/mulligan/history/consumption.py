@@ -10,6 +10,7 @@ import msgspec
 
 from mulligan.core.deciding.classify import exceeded_limit
 from mulligan.core.deciding.resource_usage import MEMORY_FACTOR, MIB, NO_MEMORY, NO_TIME, TIMEOUT_FACTOR
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.events import AttemptFailed, AttemptSucceeded, Entry
 from mulligan.core.model.failure import number_or_zero
 from mulligan.core.model.formatting import format_duration, format_size
@@ -130,7 +131,7 @@ def consumption(workflow: Workflow, entries: Iterable[Entry]) -> tuple[Consumpti
             # The corrected workflow no longer has this step.
             continue
         step = steps[name]
-        if step.action is not None and step.action.kind == "workflow":
+        if traits_of(step.action).calls_run:
             # The usage of a child run is what its agents have spent; its steps are measured in that run.
             continue
         family = step.sweep or step.name

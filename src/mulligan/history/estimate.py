@@ -14,8 +14,8 @@ import msgspec
 
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import default_cpus, traits_of
 from mulligan.core.model.place_keys import step_name
-from mulligan.core.model.waiting import default_cpus
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import Place, State
 
@@ -105,12 +105,12 @@ def remaining_seconds(
 
 def _remaining(place: Place, usual: StepDuration | None, now: datetime, since: datetime | None) -> float | None:
     """How long a step that has not ended will still take."""
-    action = place.spec.action
-    is_for_a_person = place.status == "pending_failed" or (action is not None and action.kind == "approve")
+    action = traits_of(place.spec.action)
+    is_for_a_person = place.status == "pending_failed" or action.asks_person
     if is_for_a_person or place.pause is not None or place.has_ended:
         # A person decides or paused it; or it has failed, and another step is repairing it.
         return None
-    if place.due is not None and place.status == "running" and action is not None and action.kind == "wait":
+    if place.due is not None and place.status == "running" and action.is_timer:
         return max(0.0, (place.due - now).total_seconds())
     if usual is None:
         return None

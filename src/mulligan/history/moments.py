@@ -13,6 +13,7 @@ import msgspec
 
 from mulligan.core.effects.effects import SetTimer, open_timers
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.formatting import format_time_until
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import FailureRecord, Place, State
@@ -69,14 +70,14 @@ def _attempt(fact: Any) -> str:
 
 def _ended(memory: StoryMemory, fact: Any) -> str:
     spec = memory.spec(fact.place)
-    kind = spec.action.kind if spec is not None and spec.action is not None else ""
-    if kind == "approve":
+    action = traits_of(spec.action if spec is not None else None)
+    if action.asks_person:
         details = fact.failure.details if isinstance(fact, e.AttemptFailed) else fact.output or {}
         by = details.get("by", "") if isinstance(details, dict) else ""
         return f"{by or 'somebody'} answered the approval of '{fact.place}'" if by != "timeout" else _expired(fact)
-    if kind == "wait":
+    if action.is_timer:
         return f"the wait of '{fact.place}' was over"
-    if kind == "workflow":
+    if action.calls_run:
         return f"the child run of '{fact.place}' ended"
     return f"{_attempt(fact)} was reported to have ended"
 
@@ -152,8 +153,8 @@ def _describe_timer(state: State, timer: SetTimer) -> str:
     when = format_time_until(timer.due, state.run.at)
     if timer.kind == "attempt":
         place = state.places[timer.place]
-        kind = place.spec.action.kind if place.spec.action is not None else ""
-        what = {"wait": "its wait ends", "approve": "its approval expires"}.get(kind, "its time is up")
+        action = traits_of(place.spec.action)
+        what = {"timer": "its wait ends", "approval": "its approval expires"}.get(action.activity, "its time is up")
     elif timer.kind == "loop":
         to = next((one.to for one in state.run.loops.values() if one.step == timer.place), "")
         what = f"the loop back to '{to}' fires"

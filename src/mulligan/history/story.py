@@ -15,13 +15,13 @@ import msgspec
 
 from mulligan.core.deciding.adjustment import CAPS
 from mulligan.core.deciding.conditions import describe_rule, matching_rule
-from mulligan.core.deciding.fakes import is_faked
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.formatting import format_duration, format_time_until, pluralize, quote_names, single_line
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.spending import format_raised_budgets
-from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, WORKSPACE, Command, Rule, Workflow
+from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Rule, Workflow
 from mulligan.history.edge_reasons import describe_route, edges_after_failure, edges_after_success
 from mulligan.history.phrases import (
     describe_adjustment,
@@ -301,7 +301,8 @@ def _work_done(writer: StoryWriter, fact: e.StepCompleted) -> str:
     """What a step of `workspace` did: where the run works, or where its work is now."""
     step, output = writer.memory.step(fact.step), fact.output
     action = None if step is None else step.action
-    if action is None or action.kind != WORKSPACE or not isinstance(output, dict) or "branch" not in output:
+    is_of_workspace = action is not None and traits_of(action).opens_worktrees
+    if action is None or not is_of_workspace or not isinstance(output, dict) or "branch" not in output:
         return ""
     branch = f"branch '{output['branch']}'"
     if "folder" in output:
@@ -316,7 +317,7 @@ def _work_done(writer: StoryWriter, fact: e.StepCompleted) -> str:
 
 def _faked(writer: StoryWriter, name: str) -> str:
     step = writer.memory.step(name)
-    return " (faked)" if step is not None and is_faked(step) else ""
+    return " (faked)" if step is not None and traits_of(step.action).is_fake else ""
 
 
 def _how(recovered_by: str) -> str:
@@ -399,7 +400,7 @@ _FREE_RERUNS = {"lost": "a lost worker", "job_ended": "a job that somebody ended
 def _started(writer: StoryWriter, fact: e.AttemptStarted, at: datetime) -> _Sentence | None:
     """Only of an attempt that calls a child run, or runs on another host than it should."""
     spec = writer.memory.spec(fact.place)
-    if spec is not None and spec.action is not None and spec.action.kind == "workflow":
+    if spec is not None and spec.action is not None and traits_of(spec.action).calls_run:
         if fact.continues is not None:
             called = fact.continues
             return fact.place, f"continued run {called.run_id} in its round {called.round}", "try"
@@ -564,9 +565,9 @@ _SHOWN_COMMANDS = ("handler", "script")
 def _doing(spec: Command | None) -> str:
     """The text of a shell command, if no values are inserted into it."""
     action = spec.action if spec is not None else None
-    if action is None or action.kind != "shell" or action.bindings:
+    if action is None or not (script := traits_of(action).script) or action.bindings:
         return ""
-    line = str(action.params.get("text") or "").strip().partition("\n")[0]
+    line = str(action.params.get(script) or "").strip().partition("\n")[0]
     return f": {line if len(line) <= COMMAND_CHARS_MAX else line[: COMMAND_CHARS_MAX - 1] + '…'}"
 
 

@@ -14,10 +14,10 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from mulligan.core.deciding.budgets import RUN, budget_of
-from mulligan.core.deciding.fakes import is_faked
 from mulligan.core.deciding.flow import remaining_start_batches, waits_for_slot
 from mulligan.core.effects.tasks import demand
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.formatting import format_time, single_line
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.spending import spent_json
@@ -213,7 +213,7 @@ def _step_json(waits: _WaitFinder, name: str, view: dict[str, Any]) -> dict[str,
         "paused": None if place.pause is None else msgspec.to_builtins(place.pause),
         "spent": spent_json(place.spent),
         "budget": _budget_json(budget_of(state, name)),
-        "faked": is_faked(place.spec),
+        "faked": traits_of(place.spec.action).is_fake,
         "tool_calls": tool_calls_json(place),
     }
 
@@ -502,15 +502,15 @@ def _of_retry(place: Place) -> Wait:
 
 def _of_running(place: Place) -> Wait:
     action = place.spec.action
-    kind = action.kind if action else ""
+    found = traits_of(action)
     stopping = " (asked to stop)" if place.phase else ""
-    if action is not None and kind == "approve":
+    if action is not None and found.asks_person:
         message = fill_params(action, place.bindings).get("message")
         return Wait("approval", f"an approval{f': {message}' if message else ''}", place.key, place.attempt, place.due)
-    if kind == "wait":
+    if found.is_timer:
         when = f", due at {format_time(place.due)}" if place.due else ""
         return Wait("timer", f"its timer{when}", place.key, place.attempt, place.due)
-    if kind == "workflow":
+    if found.calls_run:
         last = place.last_child
         run_id = last.run_id if last is not None and last.attempt == place.attempt else 0
         called = f"run {run_id}" if run_id else "its child run"

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from mulligan.core.model.actions import ENGINE_ACTIONS, TRAITS, WAITS
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.on_dask import CLIENT
-from mulligan.core.model.waiting import WAITS
-from mulligan.core.model.workflow import ENGINE_ACTIONS, Action, Template
+from mulligan.core.model.workflow import Action, Template
 from mulligan.language.action_keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.expressions import Placeholder
 from mulligan.language.inputs import check_child_inputs
@@ -414,6 +414,8 @@ def _plugin(node: Node, fields: Fields, scope: Scope) -> Action:
     params: dict[str, Any] = {"call": plugin.definition.call_for(args), "package": plugin.package, "args": args}
     if plugin.definition.waits_with(args):
         params[WAITS] = True
+    if plugin.definition.traits:
+        params[TRAITS] = plugin.definition.traits
     return Action(kind, params, bindings)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from mulligan.core.model.actions import MCP
 from mulligan.core.model.workflow import (
-    MCP,
     MCP_CALL,
     Action,
     AgentTools,

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.spending import parse_cost
-from mulligan.core.model.workflow import AGENT, Budget, Command, all_commands
+from mulligan.core.model.workflow import Budget, Command, all_commands
 from mulligan.language.nodes import Source
 from mulligan.language.shapes import Fields, Key, Record, Value, whole
 
@@ -81,7 +82,8 @@ def read_budget(form: Fields, source: Source) -> Budget | None:
 
 def warn_of_idle_budget(fields: Fields, found: Iterable[Command], owner: str, source: Source) -> None:
     """Warn about a budget without agents."""
-    if not any(command.action and command.action.kind in (AGENT, "workflow") for command in all_commands(found)):
+    actions = (traits_of(command.action) for command in all_commands(found))
+    if not any(traits.is_agent or traits.calls_run for traits in actions):
         message = f"{owner} has a budget, but no agent to spend it"
         hint = "a budget is for agents: 'timeout' bounds time, 'resources' memory"
         source.warn("idle_budget", message, fields.key("budget"), hint=hint)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from mulligan.core.model.actions import TABLE
 from mulligan.core.state.scope import reads_secrets
 from mulligan.language.nodes import Mapping
 from mulligan.language.scope import Scope, read_template
 from mulligan.language.shapes import Fields
 
-# The steps that no worker runs, and why they cannot be cached.
-_NEVER = {
-    "wait": "waiting has no result",
-    "approve": "a person is asked each time",
-    "workflow": "each of its steps is cached by itself",
-    "group": "each of its steps is cached by itself",
-}
+# What stands for an action that has no result to keep, and why not.
+_NEVER = {kind: one.why_not_cached for kind, one in TABLE.items() if one.why_not_cached}
+_NEVER["group"] = _NEVER["workflow"]
 _INSTEAD = {"workflow": "set 'cache' on the steps of that workflow", "group": "set 'cache' on the steps of the group"}
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.workflow import AGENT, ENGINE_ACTIONS, Command, Expression, Handler, Template
+from mulligan.core.model.actions import AGENT, ENGINE_ACTIONS, traits_of
+from mulligan.core.model.workflow import Command, Expression, Handler, Template
 from mulligan.language.actions import read_action, shell_action
 from mulligan.language.agent_tools import read_agent_tools
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence
@@ -51,7 +52,7 @@ def action_field(fields: Fields, label: str, scope: Scope) -> dict[str, Any]:
     """The `action` field. If the action is refused, the rest is still read, to find all problems."""
     try:  # `scope.noting` would take longer, and this runs for every step
         action = read_action(fields, label, scope)
-        if action is not None and action.kind == AGENT:
+        if action is not None and traits_of(action).is_agent:
             return {"action": action, **read_agent_tools(fields.at(AGENT), scope)}
         return {"action": action}
     except Refusal as refusal:

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.core.deciding.fakes import FakeEnd, action_kind, triager_name
+from mulligan.core.model.actions import traits
 from mulligan.core.model.failure import CODES, Failure, failure
 from mulligan.core.model.http_codes import status_code
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.core.model.workflow import AGENT, Action, Step, Workflow, triager_of
+from mulligan.core.model.workflow import Action, Step, Workflow, triager_of
 from mulligan.errors import InputInvalid, LanguageError, UnknownStep
 from mulligan.language.document import decode, parse
 from mulligan.language.error_codes import suggest_code
@@ -30,12 +31,6 @@ from mulligan.language.suggestions import did_you_mean
 
 _CODE = lazy_regex(r"([A-Z][A-Z0-9_]*)(?::(.*))?")
 _FAILURE = ("fail", "exit_code", "signal", "message", "retryable", "severity", "details")
-# More forms per kind of step: the keys that belong together.
-_FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "python": (("returns",), ("raises", "details")),
-    "http": (("status", "headers", "body"),),
-    "sql": (("rows",), ("rowcount",)),
-}
 _RETRY_AFTER = "retry-after"
 # The kind of what decides about failures, here only.
 TRIAGER = "triager"
@@ -88,7 +83,7 @@ def _end(step: Step, fake: Any) -> FakeEnd:
     if not isinstance(fake, Mapping):
         raise _refusal(step, f"is {_show(fake)}, a mapping is expected")
     kind = action_kind(step)
-    for keys in (("output",), _FAILURE, *_FORMS.get(kind, ())):
+    for keys in (("output",), _FAILURE, *traits(kind, {}).fakes):
         if keys[0] in fake or (fake and keys[0] == "status" and set(fake) <= set(keys)):
             unknown = [key for key in fake if key not in keys]
             if unknown:
@@ -98,7 +93,7 @@ def _end(step: Step, fake: Any) -> FakeEnd:
 
 
 def _refusal(step: Step, problem: str) -> InputInvalid:
-    own = ", ".join(f"{{{keys[0]}: …}}" for keys in _FORMS.get(action_kind(step), ()))
+    own = ", ".join(f"{{{keys[0]}: …}}" for keys in traits(action_kind(step), {}).fakes)
     hint = f"write {{output: …}}, {{fail: CODE}}{f', {own}' if own else ''}, or a list of these"
     return InputInvalid(f"the fake of step '{step.name}' {problem}", hint=hint)
 
@@ -114,7 +109,7 @@ def _output(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
     given = fake["output"]
     if action_kind(step) == TRIAGER:
         return FakeEnd({"content": "", "decision": None, "tokens": None, "json": given})
-    if action_kind(step) == AGENT:
+    if traits(action_kind(step), {}).is_agent:
         answer = given if isinstance(given, Mapping) else {"content": given}
         return FakeEnd({"content": "", "decision": None, "tokens": None, **answer})
     return FakeEnd(given)
@@ -224,11 +219,12 @@ def _parse_value(step: Step, text: str) -> Any:
 
 def _form_of(kind: str, value: Any) -> dict[str, Any]:
     """A plain value is the output (http: the body, sql: the rows); a form of this kind is used as it is."""
-    if isinstance(value, Mapping) and any(value and set(value) <= set(keys) for keys in _FORMS.get(kind, ())):
+    forms = traits(kind, {}).fakes
+    if isinstance(value, Mapping) and any(value and set(value) <= set(keys) for keys in forms):
         return dict(value)
-    if kind == "sql":
+    if ("rows",) in forms:
         return {"rows": value}
-    return {"status": 200, "body": value} if kind == "http" else {"output": value}
+    return {"status": 200, "body": value} if any("body" in keys for keys in forms) else {"output": value}
 
 
 def _parse_failure(step: Step, text: str) -> dict[str, Any]:

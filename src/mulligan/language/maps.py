@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.actions import SHELL
 from mulligan.core.model.workflow import ITEMS_FILE, Action, Capture, Command, Expression, Map
 from mulligan.language.cel_tokens import RESERVED, TYPE_NAMES
 from mulligan.language.commands import read_command
@@ -108,7 +109,7 @@ def _lister(node: Mapping, scope: Scope, settings: Settings) -> Command:
     # The path reaches the shell as a variable, so blanks in it are safe.
     path = read_path_template(file, scope)
     paths = {ITEMS_FILE: ITEMS_FILE} if path.reads else {}
-    action = Action("shell", {"text": _PRINT_ITEMS}, {ITEMS_FILE: path}, paths)
+    action = Action(SHELL, {"text": _PRINT_ITEMS}, {ITEMS_FILE: path}, paths)
     capture: Capture = "json" if file.text.endswith(".json") else "lines"
     return Command(action=action, capture=capture, env=settings.env, cwd=settings.cwd)
 

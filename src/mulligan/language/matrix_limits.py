@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.model.workflow import ENGINE_ACTIONS, Step
+from mulligan.core.model.actions import traits_of
+from mulligan.core.model.workflow import Step
 from mulligan.errors import ExpressionFailed
 from mulligan.language import expressions
 from mulligan.language.matrix_binding import Values
@@ -59,7 +60,7 @@ def _refuse_unsupported(key: str, node: Mapping, step: Step, scope: Scope) -> No
     """Refuse keys that are read elsewhere: a map passes them on, and an engine action reads its own timeout."""
     if step.map is not None:
         message = f"'{key}' of a step with 'map' cannot have values of the matrix in it"
-    elif key == "timeout" and step.action is not None and step.action.kind in ENGINE_ACTIONS:
+    elif key == "timeout" and step.action is not None and traits_of(step.action).runs_in == "engine":
         message = f"'timeout' of '{step.action.kind}' cannot have values of the matrix in it"
     else:
         return

@@ -6,8 +6,9 @@ from collections.abc import Collection
 
 import msgspec
 
+from mulligan.core.model.actions import traits_problem
 from mulligan.language.shapes import Deferred, Either, Json, Key, Record, Shape, Template
-from mulligan.plugins import ACTIONS, BUILT_IN, ActionPlugin, load_plugin, offered
+from mulligan.plugins import ACTIONS, BUILT_IN, ActionPlugin, PluginError, load_plugin, offered
 
 
 class Plugin(msgspec.Struct, frozen=True):
@@ -56,4 +57,9 @@ def names() -> frozenset[str]:
 def find(name: str) -> Plugin | None:
     """The action of that name; None where no package offers one, PluginError where it cannot be used."""
     loaded = load_plugin(ACTIONS, name, ActionPlugin)
-    return Plugin(name, *loaded) if loaded else None
+    if loaded is None:
+        return None
+    package, definition = loaded
+    if problem := traits_problem(definition.traits):
+        raise PluginError(f"the action '{name}' of {package} {problem}")
+    return Plugin(name, package, definition)

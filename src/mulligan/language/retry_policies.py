@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.core.deciding.conditions import CONDITIONS
-from mulligan.core.model.workflow import (
-    AGENT,
-    MAX_RETRIES_DEFAULT,
-    SCRIPT_TIMEOUT_SECONDS,
-    Adjust,
-    Backoff,
-    Command,
-    Rule,
-)
+from mulligan.core.model.actions import AGENT, traits_of
+from mulligan.core.model.workflow import MAX_RETRIES_DEFAULT, SCRIPT_TIMEOUT_SECONDS, Adjust, Backoff, Command, Rule
 from mulligan.language.actions import read_action, shell_action
 from mulligan.language.agent_tools import read_agent_tools
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
@@ -153,5 +146,5 @@ def _script(node: Node, scope: Scope, settings: Settings) -> Command | None:
     own, inner = own.merge(form, inner), inner.for_fields(form)
     timeout = SCRIPT_TIMEOUT_SECONDS if own.timeout is None else own.timeout
     action = read_action(form, "'recovery_script'", inner)
-    tools = read_agent_tools(form.at(AGENT), inner) if action is not None and action.kind == AGENT else {}
+    tools = read_agent_tools(form.at(AGENT), inner) if traits_of(action).is_agent else {}
     return Command(action=action, timeout=timeout, env=own.env, cwd=own.cwd, **tools) if action else None

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.workflow import ENGINE_ACTIONS, Step, Template
+from mulligan.core.model.actions import traits_of
+from mulligan.core.model.workflow import Step, Template
 from mulligan.core.state.scope import reads_secrets
 from mulligan.language.matrix import format_name, format_path
 from mulligan.language.matrix_binding import Values, binder
@@ -58,7 +59,7 @@ def read_item_files(fields: Fields, command: Mapping[str, Any], scope: Scope) ->
         scope.note(scope.source.refuse("files", "items of a step with 'matrix' cannot declare files", key, hint=hint))
         return {}
     action = command.get("action")
-    is_engines = action is not None and action.kind in ENGINE_ACTIONS
+    is_engines = action is not None and traits_of(action).runs_in == "engine"
     if "writes" in fields and (is_engines or command.get("tools") or command.get("session")):
         message = "no worker runs this command itself, so nobody would look for the files that it 'writes'"
         hint = "declare them on the step that writes them"

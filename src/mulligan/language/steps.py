@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, ENGINE_ACTIONS, Action, Command, Step
+from mulligan.core.model.actions import shell_command, traits_of
+from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, Command, Step
 from mulligan.language.action_keys import ACTIONS
 from mulligan.language.budgets import read_budget, warn_of_idle_budget
 from mulligan.language.caching import read_cache
@@ -177,12 +178,12 @@ def _warn_of_idle_triage(values: dict[str, Any], fields: Fields, scope: Scope) -
 def _with_file_check(values: dict[str, Any]) -> dict[str, Any]:
     """Let the validator check the files that a map or engine action writes, since no worker runs the step itself."""
     action = values.get("action")
-    is_engines = "map" in values or (action is not None and action.kind in ENGINE_ACTIONS)
+    is_engines = "map" in values or (action is not None and traits_of(action).runs_in == "engine")
     # An agent with tools is several tasks, and none of them is the step itself.
     is_engines = is_engines or bool(values.get("tools") or values.get("session"))
     if not is_engines or not values.get("writes"):
         return values
-    check = values.get("validator") or Command(action=Action("shell", {"text": ":"}))
+    check = values.get("validator") or Command(action=shell_command(":"))
     return {**values, "validator": msgspec.structs.replace(check, writes=values["writes"])}
 
 

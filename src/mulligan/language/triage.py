@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.model.workflow import AGENT, TRIAGER_TIMEOUT_SECONDS, Action, Command, Template, Triage, TriageAgent
+from mulligan.core.model.actions import AGENT
+from mulligan.core.model.workflow import TRIAGER_TIMEOUT_SECONDS, Action, Command, Template, Triage, TriageAgent
 from mulligan.core.state.scope import reads_secrets
 from mulligan.language.scope import Scope
 from mulligan.language.settings import Settings

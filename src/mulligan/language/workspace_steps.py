@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.actions import WORKSPACE
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import (
-    WORKSPACE,
     Action,
     Expression,
     Handler,

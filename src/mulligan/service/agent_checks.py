@@ -9,7 +9,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from mulligan.core.model.workflow import AGENT, Workflow, all_commands
+from mulligan.core.model.actions import traits_of
+from mulligan.core.model.workflow import Workflow, all_commands
 from mulligan.errors import InputInvalid
 from mulligan.worker.actions.agent import DEFAULT_PROVIDER
 from mulligan.worker.actions.agent_providers import described_names, find_model
@@ -58,7 +59,7 @@ def _asked_agents(workflow: Workflow) -> Iterator[tuple[str, str]]:
     found: dict[str, str] = {}
     for step in (*workflow.steps, workflow.end):
         for command in all_commands((step,)):
-            if command.action is not None and command.action.kind == AGENT:
+            if command.action is not None and traits_of(command.action).is_agent:
                 provider = command.action.params.get("provider", DEFAULT_PROVIDER)
                 # Which agent an expression names is known when the step starts.
                 if isinstance(provider, str):

@@ -12,6 +12,7 @@ from mulligan.core.deciding.budgets import LIMITED, TOOL_CALLS, budgets_for
 from mulligan.core.deciding.resource_usage import ran_short
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.rejected_output import rejected_text
@@ -218,7 +219,7 @@ def _spent_budget(state: State, failed: FailedPlace) -> str:
     step, found = step_name(failed.place), failed.failure
     if found is None or is_removed(state, step):
         return ""
-    if (action := state.places[step].spec.action) is not None and action.kind == "workflow":
+    if traits_of(state.places[step].spec.action).calls_run:
         return _spent_below(state, step, found)
     return spent_budget(step, found.code, found.details)
 
@@ -254,7 +255,7 @@ def _kind(failure: Failure | None) -> str:
 def _child(state: State, failed: FailedPlace) -> int | None:
     """The child run that failed. Details that a step may have written are not trusted."""
     failure, place = failed.failure, state.places.get(failed.place)
-    is_group = place is not None and place.spec.action is not None and place.spec.action.kind == "workflow"
+    is_group = place is not None and traits_of(place.spec.action).calls_run
     is_ours = failure is not None and (failure.code == "CHILD_FAILED" or is_group)
     found = failure.details.get("child_run_id") if failure is not None and is_ours else None
     return found if type(found) is int else None

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from mulligan.core.model.actions import APPROVE
 from mulligan.core.model.fact_parts import Kept
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.outcome import Outcome
@@ -32,7 +33,7 @@ Failing = TypeVar("Failing", bound=Command)
 # The failing place keeps its handler, its capture format and the files that it must write.
 _FAILING: dict[str, Any] = {
     **{name: value for name, value in BARE.items() if name != "on_failure"},
-    "action": Action("approve", {"message": "how it failed"}),
+    "action": Action(APPROVE, {"message": "how it failed"}),
     **{"timeout": None, "deadline": None, "validate": None, "validator": None},
     **{"env": {}, "cwd": None, "resources": None, "reads": ()},
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.waves import waves
 from mulligan.core.model.workflow import Command, Expression, Map, Step, Workflow, all_commands, encode, version
@@ -170,7 +171,7 @@ class _StepPreviewer:
 
 
 def _requirements(steps: Sequence[Step]) -> tuple[str, ...]:
-    actions = [one.action for one in all_commands(steps) if one.action is not None and one.action.kind == "python"]
+    actions = [action for one in all_commands(steps) if (action := one.action) and traits_of(action).runs_python]
     return tuple(dict.fromkeys(one for action in actions for one in action.params.get("requirements", ())))
 
 

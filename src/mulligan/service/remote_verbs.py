@@ -41,7 +41,7 @@ class RemoteVerbs:
         return self.follow_shown(begin, followed_runs.QuietDisplay(), wait_seconds=wait_seconds).interrupted_by
 
     def explain_damage(self, run_ids: Iterable[int] | None, error: Exception) -> RunDamaged | UnknownRun | None:
-        """The error to show in place of this one, if one of these runs is damaged or gone; None for those named before."""
+        """The error to show in place of this one, if one of these runs is damaged or gone; None: those named before."""
         return damaged_runs.explain_damage(self.reader, run_ids, error)
 
     def remove_run(self, run_id: int, *, is_dry: bool = False) -> RemovedRuns:

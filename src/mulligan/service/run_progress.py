@@ -15,6 +15,7 @@ import msgspec
 
 from mulligan.core.effects.child_runs import calling_place
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.formatting import single_line
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END
@@ -398,7 +399,7 @@ def _is_announced(state: State, fact: e.Fact, is_root: bool) -> bool:
 def _approval_line(state: State, entry: e.Entry) -> StoryLine | None:
     """The line for an attempt that waits for an approval."""
     place = state.places.get(entry.fact.place) if isinstance(entry.fact, e.AttemptStarted) else None
-    if place is None or place.status != "running" or not _is_approval(place):
+    if place is None or place.status != "running" or not traits_of(place.spec.action).asks_person:
         return None
     return StoryLine(entry.at, place.key, f"waits for {_activity_of(place)[1]}", "wait")
 
@@ -411,16 +412,12 @@ def _request_for(state: State, fact: e.Fact, names: PlaceNames) -> PersonRequest
         return PersonRequest("triage", run_id, fact.step)
     if isinstance(fact, e.AttemptStarted):
         place = state.places.get(fact.place)
-        if place is None or not _is_approval(place):
+        if place is None or not traits_of(place.spec.action).asks_person:
             return None
         return PersonRequest("approval", run_id, names.name(state, fact.place))
     if isinstance(fact, e.StepPaused):
         return PersonRequest("step_pause", run_id, fact.step)
     return PersonRequest("pause", run_id) if isinstance(fact, e.RunPaused) else None
-
-
-def _is_approval(place: Place) -> bool:
-    return place.spec.action is not None and place.spec.action.kind == "approve"
 
 
 # A step that runs a command, or whose triager is asked.
@@ -472,7 +469,7 @@ def _queued(state: State, wait: Wait) -> Activity:
 def _activity_of(place: Place) -> tuple[Kind, str, datetime | None]:
     """What a place does or waits for, as kind and text, and until when."""
     action = place.spec.action
-    kind = _KINDS.get(action.kind, "running") if action else "running"
+    kind: Kind = "running" if (found := traits_of(action).activity) == "task" else found
     if place.status == "pending_failed":
         return "parked", "waiting for a decision", place.climb.parked_due
     if place.status == "backing_off":
@@ -483,9 +480,6 @@ def _activity_of(place: Place) -> tuple[Kind, str, datetime | None]:
         message = fill_params(action, place.bindings).get("message") or ""
         return kind, single_line(f"an approval: {message}" if message else "an approval"), place.due
     return kind, f"attempt {place.attempt}" if place.attempt > 1 else "", place.due if kind == "timer" else None
-
-
-_KINDS: dict[str, Kind] = {"approve": "approval", "wait": "timer", "workflow": "child"}
 
 
 def _describe_items(place: Place) -> str:

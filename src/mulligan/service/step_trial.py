@@ -10,8 +10,9 @@ import msgspec
 
 from mulligan.core.deciding.agent_context import reads_upstream
 from mulligan.core.deciding.fakes import FakeEnd, with_fakes
+from mulligan.core.model.actions import shell_command
 from mulligan.core.model.fact_parts import Kept
-from mulligan.core.model.workflow import END, Action, Command, Edge, Expression, Need, Step, Workflow
+from mulligan.core.model.workflow import END, Command, Edge, Expression, Need, Step, Workflow
 from mulligan.errors import InputInvalid, Refused, UnknownStep
 from mulligan.language.fakes import load_fakes, parse_fakes, read_fakes
 from mulligan.language.suggestions import did_you_mean
@@ -139,7 +140,7 @@ def _bared(command: Command) -> Command:
 
 
 def _stand_in(step: Step) -> Step:
-    return Step(name=step.name, action=Action("shell", {"text": "true"}), matrix=step.matrix, sweep=step.matrix_name)
+    return Step(name=step.name, action=shell_command("true"), matrix=step.matrix, sweep=step.matrix_name)
 
 
 def _reads(value: Any) -> Iterator[str]:

@@ -22,11 +22,12 @@ from mulligan.analysis.whatif.redecide import Redecided, redecide
 from mulligan.analysis.whatif.results import Estimate, RunWhatIf, UndecidedRun, WhatIf
 from mulligan.core.deciding.child_failure import failures_of_child
 from mulligan.core.effects.run_lists import RunFilter
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.artifacts import Artifact, Format, describe_artifact
 from mulligan.core.model.events import RunStarted
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import ChildEnded
-from mulligan.core.model.workflow import FAKE, Workflow, decode, encode, version, with_callers_secrets
+from mulligan.core.model.workflow import Workflow, decode, encode, version, with_callers_secrets
 from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -215,7 +216,7 @@ class _Decider:
         before = recording.graph.workflow
         if before.name != self.graph.workflow.name:
             raise Undecidable("other_workflow", before.name)
-        faked = [step.name for step in before.steps if step.action is not None and step.action.kind == FAKE]
+        faked = [step.name for step in before.steps if traits_of(step.action).is_fake]
         if faked:
             raise Undecidable("faked", quote_names(faked))
         if before.workspace is None or self.graph.workflow.workspace is not None:

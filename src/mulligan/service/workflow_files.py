@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mulligan.core.model.workflow import AGENT, Workflow, all_commands
+from mulligan.core.model.actions import traits_of
+from mulligan.core.model.workflow import Workflow, all_commands
 from mulligan.errors import LanguageError, Problem
 from mulligan.formats import OURS, LoadResult, examine
 from mulligan.lazy_modules import LazyModule
@@ -60,7 +61,7 @@ def _agent_warnings(file: str, workflow: Workflow) -> Iterator[Problem]:
 
 def _has_agents(workflow: Workflow) -> bool:
     commands = all_commands((*workflow.steps, workflow.end))
-    is_asked = any(command.action is not None and command.action.kind == AGENT for command in commands)
+    is_asked = any(traits_of(command.action).is_agent for command in commands)
     return is_asked or any(map(_has_agents, workflow.children.values()))
 
 

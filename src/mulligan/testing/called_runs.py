@@ -9,9 +9,10 @@ import msgspec
 from msgspec.structs import replace
 
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import is_group
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import step_name
-from mulligan.core.model.workflow import Command, is_group
+from mulligan.core.model.workflow import Command
 
 Round = tuple[int, int]
 

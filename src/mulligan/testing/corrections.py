@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from mulligan.core.evolve.revision import plain_from_json
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import Revised
 from mulligan.core.model.workflow import Command, Need, Step, Workflow, encode, version
@@ -50,7 +51,7 @@ def _other_text(rng: Random, workflow: Workflow) -> Workflow:
 
 def _reworded(command: _C) -> _C:
     action = command.action
-    if action is None or action.kind != "shell":
+    if action is None or not traits_of(action).script:
         return _replace(command, env={**command.env})
     text = f"{action.params.get('text', '')} # corrected"
     return _replace(command, action=_replace(action, params={**action.params, "text": text}))
@@ -70,7 +71,7 @@ def _one_more(rng: Random, workflow: Workflow) -> Workflow:
     """Add a step that needs an existing one, and that an existing one may need."""
     names = {step.name for step in workflow.steps}
     name = next(name for name in (f"new{i}" for i in range(len(names) + 1)) if name not in names)
-    like = next((step.action for step in workflow.steps if step.action and step.action.kind == "shell"), None)
+    like = next((step.action for step in workflow.steps if step.action and traits_of(step.action).script), None)
     new = Step(name=name, action=like, needs=tuple(Need(one) for one in rng.sample(sorted(names), 1)))
     changed = _replace(workflow, steps=(*workflow.steps, new))
     if rng.random() < 0.5:

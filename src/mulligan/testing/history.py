@@ -18,6 +18,7 @@ from mulligan.core.effects import effects as fx
 from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.actions import shell_command
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.scheduler_job import JobEnd
 from mulligan.core.model.workflow import (
@@ -70,7 +71,7 @@ class Answers:
 
 
 def shell(text: str = "true") -> Action:
-    return Action("shell", {"text": text})
+    return shell_command(text)
 
 
 def command(text: str = "true", **fields: Any) -> Command:

@@ -9,6 +9,7 @@ import msgspec
 
 from mulligan.core.deciding.flow import readiness
 from mulligan.core.evolve.evolve_places import is_engine_action, waits_until
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.events import Entry
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.workflow import END
@@ -97,12 +98,13 @@ def _has_waker(state: State, place: Place, pending: PendingWork) -> bool:
         return (place.key, place.attempt) in pending.tasks
     if place.status == "ready":
         return state.run.status == "paused" and place.key in state.run.unstarted
-    kind = place.spec.action.kind if place.spec.action else "map"
-    if kind == "workflow" and (place.key, place.attempt) not in pending.children:
+    if traits_of(place.spec.action).calls_run and (place.key, place.attempt) not in pending.children:
         return False
     is_timed = place.due is not None and not place.phase
     timer = "until" if waits_until(place.spec) else "attempt"
-    return kind != "map" and (not is_timed or _will_fire(state, pending, timer, place=place.key, number=place.attempt))
+    return place.spec.action is not None and (
+        not is_timed or _will_fire(state, pending, timer, place=place.key, number=place.attempt)
+    )
 
 
 def _will_fire(state: State, pending: PendingWork, kind: str, place: str, number: int) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.fact_parts import Route
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.graph import Graph
@@ -137,7 +138,7 @@ class LogFacts:
         """Whether an attempt of it is a call of an agent: not of one whose model is asked turn by turn, below it."""
         spec = self.specs[place]
         is_asked_below = spec.tools is not None or spec.session != ""
-        return spec.action is not None and spec.action.kind == "agent" and not is_asked_below
+        return traits_of(spec.action).is_agent and not is_asked_below
 
     def violation(self, promise: str, sentence: str, entry: e.Entry) -> AssertionError:
         """Return the error for a violated invariant, with the last facts."""

@@ -27,8 +27,9 @@ from mulligan.core.deciding.lifecycle import expected_files
 from mulligan.core.effects import effects as fx
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.workflow import FAKE, Command, Workflow, all_commands, triager_of
+from mulligan.core.model.workflow import Command, Workflow, all_commands, triager_of
 from mulligan.core.state.scope import failure_view, fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -71,7 +72,8 @@ def _refuse_the_impossible(step: str, command: Command) -> None:
     action = command.action
     if action is None:
         return
-    if action.kind not in ("shell", "wait", "approve", FAKE):
+    found = traits_of(action)
+    if found.calls_run or not (found.script or found.runs_in == "engine"):
         raise Refused(
             f"a rehearsal runs only shell commands, and step '{step}' has '{action.kind}'",
             hint=f"define how it ends: fakes={{'{step}': {{'output': …}}}}",

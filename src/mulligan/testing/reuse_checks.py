@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.workflow import Step, expressions_in
 from mulligan.core.state.state import State
@@ -148,7 +149,7 @@ def promise_12_an_approval_counts_for_its_inputs(before: State, fork: State, ent
         return
     for name, status in kept.items():
         action = fork.graph.nodes[name].step.action
-        if status != "completed" or action is None or action.kind != "approve":
+        if status != "completed" or not traits_of(action).asks_person:
             continue
         behind = sorted(one for one in fork.graph.behind((name,)) if one not in kept and one != name)
         reading = [one for one in (name, *behind) if _reads_inputs(fork.graph.nodes[one].step)]

@@ -16,6 +16,7 @@ import msgspec
 
 from mulligan.core.deciding.end_status import parse_end_output
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.codec import decode_log, encode_log
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.worker_time import RERUNS_AFTER_TIME_MAX
@@ -172,7 +173,7 @@ def promise_2_a_child_run_is_continued_once(facts: LogFacts, entry: e.Entry) -> 
     fact = entry.fact
     assert isinstance(fact, e.AttemptStarted)
     command = facts.specs[fact.place]
-    if command.action is None or command.action.kind != "workflow":
+    if command.action is None or not traits_of(command.action).calls_run:
         return
     step = facts.lineage(fact.place)[-1]
     expected, must = facts.called.expected(fact, command, step, facts.visit_of(fact.place), facts.graph)
@@ -409,7 +410,7 @@ def promise_4_what_could_not_be_undone_is_not_done_again_unasked(facts: LogFacts
     elif isinstance(fact, e.AttemptScheduled) and fact.cause in ("retry", "rerun"):
         last = facts.last_failure.get(fact.place)
         action = facts.specs[fact.place].action if fact.place in facts.specs else None
-        if last is not None and action is not None and action.kind == "workflow" and "undo_failed" in last.details:
+        if last is not None and action is not None and traits_of(action).calls_run and "undo_failed" in last.details:
             raise facts.violation("promise 4", f"'{fact.place}' is tried again, and an undo had failed in it", entry)
 
 

@@ -17,8 +17,9 @@ from typing import Any, cast
 import msgspec
 
 from mulligan.core.model import reports as r
+from mulligan.core.model.actions import shell_command
 from mulligan.core.model.schedule import Schedule
-from mulligan.core.model.workflow import END, Action, NoticeRule, Step, Workflow, encode, version
+from mulligan.core.model.workflow import END, NoticeRule, Step, Workflow, encode, version
 from mulligan.core.schedules.deciding import Pause, ScheduleState, paused, resumed
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import NewRun, RunRecord, Store
@@ -42,7 +43,7 @@ TARGETS = {"ops": Target(webhook="https://ops.example/"), "team": Target(urls=("
 # What the schedule starts.
 SCHEDULED = Workflow(
     name="nightly",
-    steps=(Step(name="s0", action=Action("shell", {"text": "do it"})),),
+    steps=(Step(name="s0", action=shell_command("do it")),),
     end=Step(name=END),
     notify=(NoticeRule(on=("failed", "needs_person"), to=("ops", "team")),),
 )

@@ -19,10 +19,11 @@ from mulligan.core.deciding.triage_agent import is_decided
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.actions import traits, traits_of
 from mulligan.core.model.fact_parts import ChildRound, WorktreeOrigin
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.workflow import END, WORKSPACE, decode
+from mulligan.core.model.workflow import END, decode
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.turn import fold
@@ -241,11 +242,11 @@ class SimulationSteps:
         if is_stopped and self.rng.random() < 0.8:
             return r.TaskEnded(at, place, attempt, Outcome(None, signal=15, is_stopped=True))
         is_merged = self.cluster.worktrees.is_merged(lease.task.run_id)
-        if lease.task.kind == WORKSPACE and (is_merged or self.rng.random() < 0.9):
+        if traits(lease.task.kind, {}).opens_worktrees and (is_merged or self.rng.random() < 0.9):
             return r.TaskEnded(at, place, attempt, output=self.cluster.worktrees.carry_out(lease.task))
-        if lease.task.kind != WORKSPACE and self.rng.random() >= self.failing_share:
+        if not traits(lease.task.kind, {}).opens_worktrees and self.rng.random() >= self.failing_share:
             warned = ({"severity": "warning", "code": "SLOW"},) if self.rng.random() < 0.05 else ()
-            spent = {"tokens": 10, "cost": "0.1"} if lease.task.kind == "agent" else {}
+            spent = {"tokens": 10, "cost": "0.1"} if traits(lease.task.kind, {}).is_agent else {}
             # Without asking for a random number, so that earlier seeds give the same histories.
             data = {"last": place} if attempt % 2 == 0 else {}
             outcome, output = Outcome(reported=warned), self._output(place)
@@ -631,7 +632,7 @@ def maps_of(state: State) -> list[Place]:
 def _waits_for_a_person(place: Place) -> bool:
     if place.status == "pending_failed":
         return True
-    is_approval = place.spec.action is not None and place.spec.action.kind == "approve"
+    is_approval = traits_of(place.spec.action).asks_person
     return is_approval and place.status == "running" and not place.phase
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.actions import traits
 from mulligan.core.model.reports import Report
 from mulligan.worker import wall_clock
 from mulligan.worker.actions import python
@@ -208,7 +209,7 @@ class CalledTasks:
         process_exit = ProcessExit(
             0, child_task.started, ended=wall_clock.now(), cpu_seconds=answer.cpu, peak_memory=answer.peak
         )
-        if lease.task.kind == "python":
+        if traits(lease.task.kind, lease.task.params).is_short:
             self._note_seconds(process_exit.ended - process_exit.started)
         is_over = not (child.is_leaving or answer.dirty or answer.forked)
         if is_over:

@@ -6,6 +6,7 @@ import os
 from datetime import UTC, datetime
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.actions import traits
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, Report, TaskInterrupted
 from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
@@ -78,7 +79,7 @@ class ExitReader:
             return make_report(task, self._log_limit.make_outcome(running), None, process_exit)
         if running.child and (reason := missing_result_reason(process_exit)):
             return make_report(task, Outcome(code="EXCEPTION", exit_code=None, message=reason), None, process_exit)
-        if running.child and process_exit.signal == SIGVTALRM and task.kind != "python":
+        if running.child and process_exit.signal == SIGVTALRM and not traits(task.kind, task.params).runs_python:
             outcome = Outcome(code="EXPRESSION_FAILED", exit_code=None, message=ENDLESS)
             return make_report(task, outcome, None, process_exit)
         if process_exit.stop_reason == "memory":

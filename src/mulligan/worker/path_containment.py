@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.actions import traits
 from mulligan.core.model.paths import TemplatedPath, path_problem
 from mulligan.core.model.workflow import ITEMS_FILE
 from mulligan.core.state.scope import FILE
@@ -69,7 +70,7 @@ def _check_parameter(name: str, folder: str, task: Task, folders: Folders) -> No
     if not isinstance(value, str):
         return
     scheme = next((scheme for scheme in _FILE_SCHEMES if folder.lower().startswith(scheme)), "")
-    if task.kind == "sql" and not scheme:
+    if traits(task.kind, task.params).query and not scheme:
         return  # the URL of a server, or a URL that is entirely a value
     path = TemplatedPath(value[len(scheme) :], folder[len(scheme) :])
     label = "file" if name == ITEMS_FILE else name

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.actions import traits
 from mulligan.worker.environment_cache import (
     Busy,
     cache_folder,
@@ -39,7 +40,7 @@ Request = tuple[str, tuple[str, ...]]
 
 def requirements_of(task: Task) -> tuple[str, ...]:
     """Return the requirements of a python task; none for any other."""
-    return tuple(task.params.get("requirements", ())) if task.kind == "python" else ()
+    return tuple(task.params.get("requirements", ())) if traits(task.kind, task.params).runs_python else ()
 
 
 class PythonEnvironments:

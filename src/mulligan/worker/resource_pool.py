@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from mulligan.core.effects.lease_rules import has_nodes_for, held_max, may_be_held
 from mulligan.core.effects.tasks import Task, round_cpus
+from mulligan.core.model.actions import WAITING_CPUS, traits
 from mulligan.core.model.formatting import format_size, pluralize
-from mulligan.core.model.waiting import WAITING_CPUS
 from mulligan.ports import Lease, Offer
 
 # The GPUs that a process may use, by number or name. CUDA and HIP read it.
@@ -23,8 +23,6 @@ _EPSILON = 1e-9
 # Tasks that were not leased ahead are prefetched while they take less than this on average.
 _SHORT_SECONDS = 0.05
 _NEWEST_WEIGHT = 0.1
-# The kinds of tasks that are leased ahead. Others, such as agents, say little about how long the next one takes.
-_AHEAD_KINDS = ("shell", "python")
 # The share of the processors that waiting tasks have together, and the most that one of them counts.
 _WAITING_SHARE = 0.5
 _WAITING_CPUS_MAX = 0.5
@@ -221,7 +219,6 @@ class Prefetch:
         self._slots = slots
         self._limit = math.inf if tasks_max is None else tasks_max
         self._is_ahead = is_ahead
-        self._kinds = _AHEAD_KINDS if is_ahead else ("shell",)
         self._average_seconds: float | None = None
         self._reserved: set[tuple[int, str, int]] = set()
 
@@ -230,7 +227,9 @@ class Prefetch:
         return self.has_room(task) and (self._average_seconds or 0.0) < _SHORT_SECONDS
 
     def has_room(self, task: Task) -> bool:
-        return task.kind in self._kinds and may_be_held(task) and len(self._reserved) < self._tasks_max
+        action = traits(task.kind, task.params)
+        is_held = action.is_short and (self._is_ahead or action.runs_in == "process")
+        return is_held and may_be_held(task) and len(self._reserved) < self._tasks_max
 
     @property
     def room_ahead(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.workflow import AGENT
+from mulligan.core.model.actions import traits
 from mulligan.worker import outputs
 from mulligan.worker.folders import (
     Folders,
@@ -155,7 +155,7 @@ class TaskFiles:
             used += [scratch.out, scratch.err]
         if running.lease.task.context:
             used.append(scratch.context)
-        if running.lease.task.kind == AGENT:
+        if traits(running.lease.task.kind, {}).is_agent:
             used += [scratch.stdin, scratch.prompt, scratch.agent_context]
         elif "stdin" in running.lease.task.params:
             used.append(scratch.stdin)

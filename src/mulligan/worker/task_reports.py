@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.actions import traits
 from mulligan.core.model.formatting import error_reason
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
@@ -153,7 +154,8 @@ def report_spawn_error(task: Task, folder: str, error_number: int, reason: str) 
         return report_folder_error(task, folder, reason)
     if error_number == errno.E2BIG:
         return report_refusal(task, "its text and its values together are too large to start a process with")
-    is_ours = task.kind in ("shell", "python") and not task.params.get("interpreter")
+    action = traits(task.kind, task.params)
+    is_ours = bool(action.script or action.runs_python) and not task.params.get("interpreter")
     broken = f"the program that runs {task.kind} steps is broken" if error_number and is_ours else ""
     if trouble := trouble_of(error_number) or broken:
         message = f"{_program_of(task)} cannot be started: {reason.lower()}"

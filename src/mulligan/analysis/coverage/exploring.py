@@ -30,6 +30,7 @@ from mulligan.analysis.coverage.results import Case, Times
 from mulligan.analysis.coverage.worlds import World, worlds_for
 from mulligan.analysis.playing.assumed_values import AssumingEvaluator, assumed_inputs
 from mulligan.analysis.playing.player import PlayedRun, Player
+from mulligan.core.model.actions import called_workflow, traits_of
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import Expression, Step, Workflow
 from mulligan.core.state.scope import Evaluator
@@ -42,8 +43,6 @@ EVENTS_MAX = 5_000_000
 ENTRIES_MAX = 100_000
 # Workflows that call each other are followed this deep.
 DEPTH_MAX = 5
-# What is decided when a step starts, and so cannot be decided otherwise after that.
-_DECIDED_AT_START = frozenset({"workflow", "approve"})
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -71,8 +70,7 @@ def rows_of(workflow: Workflow, path: Path = ()) -> Iterator[Row]:
 
 def called_by(workflow: Workflow, step: Step) -> Workflow | None:
     """The workflow that a step calls."""
-    action = step.action
-    return workflow.children.get(str(action.params.get("file"))) if action and action.kind == "workflow" else None
+    return called_workflow(step.action, workflow)
 
 
 def scenario_of(row: Row, kind: Kind, times: int, world: World) -> Scenario:
@@ -293,8 +291,9 @@ class Explorer:
     def _play_on(self, moment: _Moment, kind: Kind, times: int) -> tuple[CaseEnd, bool]:
         """Play a case to its end from this moment, or from the start if it begins earlier."""
         row, player = moment.row, moment.player
-        action = row.step.action
-        is_decided = action is not None and action.kind in _DECIDED_AT_START and kind.of not in ("cancel", "kill")
+        # A child run and an approval are decided when the step starts, and cannot be decided otherwise after that.
+        action = traits_of(row.step.action)
+        is_decided = (action.calls_run or action.asks_person) and kind.of not in ("cancel", "kill")
         if is_decided or moment.world.injections:
             return self._play_alone(row, kind, times, moment.world)
         scenario = scenario_of(row, kind, times, moment.world)

@@ -16,22 +16,15 @@ from mulligan.analysis.coverage.results import FailureKind
 from mulligan.core.deciding.bounded_regex import is_found
 from mulligan.core.deciding.conditions import describe_edge, describe_rule, matching_rule
 from mulligan.core.evolve.evolve_places import holds_conversation
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.failure import RETRYABLE, Failure, failure
-from mulligan.core.model.workflow import END, ENGINE_ACTIONS, Command, Edge, Map, Rule, Step, Workflow, all_commands
+from mulligan.core.model.workflow import END, Command, Edge, Map, Rule, Step, Workflow, all_commands
 
 # Codes that only follow from something else: they are not made to happen, whoever names them.
 _FOLLOW_FROM_OTHERS = frozenset(
     "HANDLER_FAILED UNDO_FAILED BUDGET_UNREPORTED LOOP_LIMIT NO_ROUTE RUN_TIMEOUT INTERRUPTED CANCELLED CIRCUIT_OPEN "
     "ITEMS_FAILED TURN_LIMIT BUDGET_EXCEEDED TOOL_FAILED APPROVAL_REFUSED APPROVAL_EXPIRED".split()
 )
-# What runs without a process of its own on this machine does not run out of memory here.
-_WITHOUT_MEMORY = frozenset({"http", "sql", "mcp"})
-# What usually happens to an action that has no exit code. Others exit with one that nobody names.
-_USUAL: dict[str, tuple[str, ...]] = {
-    "http": ("HTTP_5XX", "HTTP_4XX", "CONNECTION"),
-    "sql": ("CONNECTION",),
-    "python": ("EXCEPTION",),
-}
 # More exit codes of one rule than this are not played one by one: a range is represented by its first and last.
 EXIT_CODES_MAX = 6
 
@@ -94,11 +87,11 @@ def _own_kinds(step: Step) -> Iterator[Kind]:
         yield from _map_kinds(step, step.map)
     elif action is None:
         return
-    elif action.kind == "approve":
+    elif traits_of(action).asks_person:
         yield _kind("APPROVAL_REFUSED")
         if "timeout" in action.params:
             yield _kind("APPROVAL_EXPIRED")
-    elif action.kind == "wait":
+    elif traits_of(action).is_timer:
         return
     else:
         yield from _task_kinds(step, step)
@@ -120,7 +113,7 @@ def _command_kinds(step: Step) -> Iterator[Kind]:
 def _task_kinds(step: Step, command: Command, of: str = "step") -> Iterator[Kind]:
     """What can happen to a task: what rules and edges name, what nobody names, and what happens to everybody."""
     rules, edges = command.rules, tuple(edge for edge in step.edges if edge.on == "failure")
-    is_child = command.action is not None and command.action.kind == "workflow"
+    action = traits_of(command.action)
     named: dict[str, Kind] = {}
     for index, rule in enumerate(rules):
         where = f"rule {index + 1}: {describe_rule(rule)}"
@@ -133,18 +126,17 @@ def _task_kinds(step: Step, command: Command, of: str = "step") -> Iterator[Kind
         for kind in _named(edge.codes, edge.exit_codes, _edge_words(edge), of):
             named.setdefault(kind.name, kind)
     others = []
-    if is_child:
+    if action.calls_run:
         others.append(_kind("CHILD_FAILED", of=of))
     else:
-        usual = _USUAL.get(command.action.kind) if command.action is not None else None
         where = _catch_all(rules)
         others += (
-            [_kind(code, of=of, named_by=where if RETRYABLE[code] else "") for code in usual]
-            if usual
+            [_kind(code, of=of, named_by=where if RETRYABLE[code] else "") for code in action.usual_codes]
+            if action.usual_codes
             else [_unnamed(rules, edges, of)]
         )
         others.append(_kind("WORKER_LOST", of=of))
-        if command.action is not None and command.action.kind not in _WITHOUT_MEMORY:
+        if command.action is not None and action.has_memory:
             others.append(_kind("OUT_OF_MEMORY", of=of))
         if command.writes:
             others.append(_kind("OUTPUT_MISSING", of=of))
@@ -164,7 +156,7 @@ def _item_limit(step: Step) -> float | None:
 
 def _map_kinds(step: Step, policy: Map) -> Iterator[Kind]:
     """The failures of one item: those of its first command that runs a task. And of what lists the items."""
-    command = next((one for one in step.do if one.action and one.action.kind not in ENGINE_ACTIONS), None)
+    command = next((one for one in step.do if one.action and traits_of(one.action).runs_in != "engine"), None)
     if command is not None:
         yield from _task_kinds(step, command)
     if policy.lister is not None:
@@ -261,7 +253,7 @@ def failing_command(step: Step) -> Command:
     """What fails first when the step fails: its own action, or the first command of its items."""
     if step.map is None:
         return step
-    return next((one for one in step.do if one.action and one.action.kind not in ENGINE_ACTIONS), step)
+    return next((one for one in step.do if one.action and traits_of(one.action).runs_in != "engine"), step)
 
 
 def _is_remediation(edge: Edge) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from mulligan.analysis.coverage.results import Finding
-from mulligan.core.model.workflow import Step, Workflow, is_group
+from mulligan.core.model.actions import is_group
+from mulligan.core.model.workflow import Step, Workflow
 
 # Code → what it means, as the documentation says it.
 FINDINGS: dict[str, str] = {

@@ -13,8 +13,9 @@ from mulligan.analysis.coverage.results import Cell, FailureKind, Finding
 from mulligan.analysis.coverage.route_findings import route_findings
 from mulligan.analysis.coverage.rule_findings import rule_findings
 from mulligan.analysis.coverage.step_findings import step_findings
+from mulligan.core.model.actions import is_group
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.workflow import Workflow, is_group
+from mulligan.core.model.workflow import Workflow
 
 _ABOUT_TIME = ("worst_case_exceeds_timeout", "timeout_never_strikes")
 

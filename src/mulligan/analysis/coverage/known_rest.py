@@ -23,8 +23,9 @@ from mulligan.analysis.coverage.injection import InjectedOutcomes
 from mulligan.analysis.coverage.results import Verdict
 from mulligan.analysis.playing.player import PlayedRun, Player
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.workflow import END, ENGINE_ACTIONS, Step, Workflow, all_commands, encode
+from mulligan.core.model.workflow import END, Step, Workflow, all_commands, encode
 from mulligan.core.state.verdict import unhandled
 
 # A step as an expression reads it, and the field that is read.
@@ -75,7 +76,7 @@ class KnownRest:
     def is_remedy(self, step: Step, target: Step) -> bool:
         """Whether the cases of `target`, to which only failures of `step` lead, may be played locally."""
         node = self.graph.nodes.get(target.name)
-        if node is None or target.action is None or target.action.kind in ENGINE_ACTIONS or target.map is not None:
+        if node is None or traits_of(target.action).runs_in == "engine" or target.map is not None:
             return False
         is_alone = not (node.needs or node.waits) and all(arc.source == step.name for arc in node.arrivals)
         is_plain = is_alone and target.when is None and not self.reads_failures and target.name not in self._read_steps
@@ -94,7 +95,7 @@ class KnownRest:
         parts = [one for step in steps for one in (step.undo, *(step.on_failure.commands if step.on_failure else ()))]
         parts += [one for step in steps for do in step.do for one in (do.on_failure.commands if do.on_failure else ())]
         commands = all_commands((*parts, self.workflow.end))
-        return any(one.action is not None and one.action.kind in ENGINE_ACTIONS for one in commands)
+        return any(one.action is not None and traits_of(one.action).runs_in == "engine" for one in commands)
 
     def is_harmless(self, name: str) -> bool:
         """Whether nothing that follows from the end of a step can fail, wait or repeat: then that end decides the run.
@@ -116,8 +117,8 @@ class KnownRest:
         node = self.graph.nodes.get(vertex)
         if node is None:
             return True
-        kinds = (one.action.kind for one in all_commands([node.step]) if one.action is not None)
-        is_waiting = any(kind in ENGINE_ACTIONS for kind in kinds)
+        actions = (one.action for one in all_commands([node.step]) if one.action is not None)
+        is_waiting = any(traits_of(action).runs_in == "engine" for action in actions)
         return not is_waiting and node.step.no_match != "fail" and vertex not in self.graph.loops
 
     def has_time_left(self, seconds: float) -> bool:

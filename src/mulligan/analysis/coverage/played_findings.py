@@ -10,10 +10,11 @@ from mulligan.analysis.coverage.failure_kinds import failing_command
 from mulligan.analysis.coverage.finding_codes import Found, all_steps
 from mulligan.analysis.coverage.results import Cell, FailureKind, Finding
 from mulligan.core.deciding.conditions import matching_rule
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.failure import RETRYABLE, failure
 from mulligan.core.model.formatting import format_duration
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.workflow import END, WORKSPACE, Step, Workflow
+from mulligan.core.model.workflow import END, Step, Workflow
 
 _ENDS_BADLY = ("fails", "stops")
 # Follows from the failure of a step that has a row of its own.
@@ -83,7 +84,7 @@ def _is_ours(step: Step) -> bool:
     action = step.action
     if action is None:
         return False
-    return action.kind == WORKSPACE or str(action.params.get("call", "")).startswith("mulligan.")
+    return traits_of(action).opens_worktrees or str(action.params.get("call", "")).startswith("mulligan.")
 
 
 def _fails_anyway(step: Step, cells: list[Cell]) -> bool:

@@ -7,11 +7,15 @@ that packages add may fail with any code.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from mulligan.core.model.actions import is_group, traits_of
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.workflow import AGENT, ENGINE_ACTIONS, Action, Command, Step, Workflow, is_group
+from mulligan.core.model.workflow import Action, Command, Step, Workflow
 
 # A step reports codes of its own by writing to the file that this variable names.
 _REPORT_VARIABLE = "MULLIGAN_ERROR"
+_OF_APPROVALS = frozenset({"APPROVAL_REFUSED", "APPROVAL_EXPIRED"})
 _OF_HTTP = frozenset({"HTTP_4XX", "HTTP_5XX", "HTTP_429"})
 _OF_PROCESSES = frozenset({"EXIT_NONZERO", "SIGNALED", "OUT_OF_MEMORY", "WORKER_LOST", "NO_CAPACITY"})
 # Attached to another failure, or of a run that is being stopped: no rule and no route is asked about it.
@@ -22,7 +26,14 @@ _NEVER_CLIMBS = {
     "CANCELLED": "a cancelled run starts no step again",
     "INTERRUPTED": "an interrupted run goes on with 'mulligan resume', and no rule is asked",
 }
-_KNOWN_ACTIONS = frozenset({"shell", "python", "http", "sql", AGENT, *ENGINE_ACTIONS})
+# What a key of a step asks for: only then it has the code.
+_ASKED: dict[str, Callable[[Command], bool]] = {
+    "TIMEOUT": lambda place: place.timeout is not None or place.deadline is not None,
+    "OUTPUT_MISSING": lambda place: bool(place.writes),
+    "VALIDATION_FAILED": lambda place: place.validate is not None or place.validator is not None,
+    "TOOL_FAILED": lambda place: place.tools is not None,
+    "TURN_LIMIT": lambda place: place.tools is not None,
+}
 
 
 class PossibleCodes:
@@ -47,9 +58,8 @@ class PossibleCodes:
         action = place.action
         if isinstance(place, Step) and place.map is not None:
             return "" if place.map.lister is not None else "a map fails with ITEMS_FAILED, whatever its items fail with"
-        if action is None or is_group(action) or action.kind in ("shell", "python", AGENT):
-            return ""
-        return f"{_article(action.kind)} has no exit code" if action.kind in _KNOWN_ACTIONS else ""
+        found = traits_of(action)
+        return "" if action is None or is_group(action) or found.has_exit_code else f"{found.noun} has no exit code"
 
     def _by_engine(self, place: Command, code: str, is_route: bool) -> str:
         """Codes that only the engine gives."""
@@ -67,53 +77,22 @@ class PossibleCodes:
             if breaker is None:
                 return "no breaker guards it"
             return "" if breaker.when_open == "fail" else f"it waits while the breaker '{place.breaker}' is open"
-        if code == "WORKER_LOST" and place.action is not None and place.action.kind in ENGINE_ACTIONS:
-            return f"no worker runs {_article(place.action.kind)}"
         return ""
 
     def _by_action(self, place: Command, code: str) -> str:
         if isinstance(place, Step) and place.map is not None:
             return _of_map(place, code)
-        action = place.action
-        if action is None or action.kind not in _KNOWN_ACTIONS:
+        if place.action is None:
             return ""
-        if code == "APPROVAL_REFUSED" or code == "APPROVAL_EXPIRED":
-            return _of_approval(action, code)
-        if action.kind == "approve" or action.kind == "wait":
-            return _of_waiting(place, action.kind, code)
-        if action.kind == "workflow":
-            return _of_child(place, code)
-        if action.kind == "python":
-            return ""  # its code may raise a StepError with any code
-        return "" if _may_report(action) else self._of_worker(place, action, code)
-
-    def _of_worker(self, place: Command, action: Action, code: str) -> str:
-        """For shell, http, sql and agent."""
-        what = _article(action.kind)
-        is_shell = action.kind == "shell"
-        if code == "CHILD_FAILED":
-            return f"{what} has no child run"
-        if code == "ITEMS_FAILED":
-            return f"{what} has no items"
-        if code == "REQUIREMENTS_FAILED" and "requirements" not in action.params:
-            return f"{what} has no requirements"
-        if code in ("TOOL_FAILED", "TURN_LIMIT") and place.tools is None:
-            return f"{what} has no tools"
-        if code == "BUDGET_EXCEEDED" and action.kind != AGENT:
-            return f"{what} spends no budget: it is for agents"
-        if code == "OUTPUT_MISSING" and not place.writes and action.kind != AGENT:
-            return "it declares no files with 'writes'"
-        if code == "EXIT_NONZERO" and action.kind in ("http", "sql"):
-            return f"{what} has no exit code"
-        if code in _OF_HTTP and action.kind in ("shell", "sql"):
-            return f"{what} makes no HTTP request that mulligan sees" if is_shell else f"{what} makes no HTTP request"
-        if code == "CONNECTION" and is_shell:
-            return f"{what} fails with an exit code"
-        if code == "VALIDATION_FAILED" and action.kind in ("shell", "sql"):
-            return "" if place.validate is not None or place.validator is not None else "it has no 'validate'"
-        if code == "TIMEOUT" and is_shell and place.timeout is None and place.deadline is None:
-            return "it has no 'timeout'"
-        return ""
+        found = traits_of(place.action)
+        # A shell text may say itself that it reports codes; none of them is that of an approval.
+        if _REPORT_VARIABLE in str(place.action.params.get(found.script, "")) and code not in _OF_APPROVALS:
+            return ""
+        if code == "APPROVAL_EXPIRED" and found.asks_person:
+            return _why_never_expired(place.action)
+        if code in found.only_if_asked and not _ASKED[code](place):
+            return found.only_if_asked[code]
+        return found.never.get(code, "")
 
 
 def _revisited(graph: Graph) -> frozenset[str]:
@@ -145,44 +124,7 @@ def _of_map(step: Step, code: str) -> str:
     return ""
 
 
-def _of_approval(action: Action, code: str) -> str:
-    if action.kind != "approve":
-        return "it asks nobody for an approval"
-    if code == "APPROVAL_EXPIRED" and "timeout" not in action.params:
+def _why_never_expired(approval: Action) -> str:
+    if "timeout" not in approval.params:
         return "the approval has no 'timeout'"
-    if code == "APPROVAL_EXPIRED" and action.params.get("default") == "approve":
-        return "its default is to approve"
-    return ""
-
-
-def _of_waiting(place: Command, kind: str, code: str) -> str:
-    is_work = code in _OF_HTTP or code in _OF_PROCESSES or code in ("CONNECTION", "CHILD_FAILED", "ITEMS_FAILED")
-    if code == "TIMEOUT" and kind == "approve" and place.timeout is None and place.deadline is None:
-        return "an approval without an answer fails with APPROVAL_EXPIRED"
-    return f"{_article(kind)} runs nothing that could fail so" if is_work else ""
-
-
-def _of_child(place: Command, code: str) -> str:
-    if code in _OF_HTTP or code in _OF_PROCESSES or code in ("CONNECTION", "EXCEPTION", "ITEMS_FAILED"):
-        return "a child run that fails is CHILD_FAILED, whatever failed in it"
-    if code == "TIMEOUT" and place.timeout is None and place.deadline is None:
-        return "it has no 'timeout'"
-    return ""
-
-
-def _may_report(action: Action) -> bool:
-    """Whether the step itself says that it reports codes."""
-    return action.kind == "shell" and _REPORT_VARIABLE in str(action.params.get("text", ""))
-
-
-def _article(kind: str) -> str:
-    words = {
-        "shell": "a shell step",
-        "http": "an http step",
-        "sql": "an sql step",
-        "agent": "an agent",
-        "wait": "a wait",
-        "approve": "an approval",
-        "workflow": "a child run",
-    }
-    return words.get(kind, f"a step with '{kind}'")
+    return "its default is to approve" if approval.params.get("default") == "approve" else ""

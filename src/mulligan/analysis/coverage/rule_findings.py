@@ -11,6 +11,7 @@ from mulligan.analysis.coverage.finding_codes import Found, Path
 from mulligan.analysis.coverage.possible_codes import PossibleCodes
 from mulligan.analysis.coverage.side_effects import COMMIT_UNKNOWN, NOTHING_DONE, side_effect
 from mulligan.core.deciding.conditions import describe_rule
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.formatting import number_ranges
 from mulligan.core.model.workflow import Command, Rule, Step, Workflow
 
@@ -153,7 +154,7 @@ def _repeats_side_effect(step: Step, place: Command, path: Path) -> Iterator[Fou
     effect = side_effect(place.action)
     if not effect:
         return
-    is_query = place.action is not None and place.action.kind == "sql"
+    is_query = bool(traits_of(place.action).query)
     for index, rule in enumerate(place.rules):
         if rule.max_retries > 0 and _may_repeat(rule, is_query):
             message = f"step '{step.name}' {effect}, and a retry does it again"

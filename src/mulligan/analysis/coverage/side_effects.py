@@ -20,8 +20,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from mulligan.core.model.actions import called_workflow, traits_of
 from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.core.model.workflow import AGENT, Action, Step, Workflow
+from mulligan.core.model.workflow import Action, Step, Workflow
 
 _KEY = lazy_regex(r"idempoten|MULLIGAN_IDEMPOTENCY_KEY|request[-_]?id", re.IGNORECASE)
 _NOT_IDEMPOTENT = frozenset({"POST", "PATCH"})
@@ -62,15 +63,14 @@ NOTHING_DONE = frozenset({"HTTP_429", "CIRCUIT_OPEN", "NO_CAPACITY", "REQUIREMEN
 
 def side_effect(action: Action | None) -> str:
     """What doing it twice does twice, in words such as "posts to a server"; "" if none is recognized."""
-    if action is None:
-        return ""
-    if action.kind == "http":
+    found = traits_of(action)
+    if action is None or found.effect:
+        return found.effect
+    if found.is_request:
         return _of_request(action.params)
-    if action.kind == "sql":
-        return _of_query(_texts(action.params.get("query")))
-    if action.kind == "shell":
-        return _of_shell(_CONTINUED.sub(" ", str(action.params.get("text", ""))))
-    return ""
+    if found.query:
+        return _of_query(_texts(action.params.get(found.query)))
+    return _of_shell(_CONTINUED.sub(" ", str(action.params.get(found.script, "")))) if found.script else ""
 
 
 def effect_of_another_visit(step: Step, workflow: Workflow) -> str:
@@ -88,19 +88,16 @@ def effect_of_another_visit(step: Step, workflow: Workflow) -> str:
 
 
 def _of_visit(action: Action, workflow: Workflow) -> str:
+    found = traits_of(action)
+    if found.visit_effect:
+        return found.visit_effect
     method = str(action.params.get("method", "GET")).upper()
-    if action.kind == "approve":
-        return "asks a person"
-    if action.kind == AGENT:
-        return "asks an agent"
-    if action.kind == "http" and method not in _READING:
+    if found.is_request and method not in _READING:
         return f"sends a {method}"
-    query = action.params.get("query")
-    queries = query if isinstance(query, list) else [query]
-    if action.kind == "sql" and any(_WRITE.search(str(one)) for one in queries):
+    query = action.params.get(found.query) if found.query else None
+    if any(_WRITE.search(str(one)) for one in (query if isinstance(query, list) else [query])):
         return "writes to a database"
-    child = workflow.children.get(str(action.params.get("file"))) if action.kind == "workflow" else None
-    if child is not None:
+    if (child := called_workflow(action, workflow)) is not None:
         return next((effect for one in child.steps if (effect := effect_of_another_visit(one, child))), "")
     return side_effect(action)
 

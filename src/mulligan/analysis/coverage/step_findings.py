@@ -10,6 +10,7 @@ import msgspec
 from mulligan.analysis.coverage.finding_codes import Found, Path, WhatIsWritten
 from mulligan.core.deciding.conditions import edge_mismatch
 from mulligan.core.deciding.ladder import delay_seconds
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.failure import failure
 from mulligan.core.model.formatting import format_duration
 from mulligan.core.model.graph import Arc, Graph, Node
@@ -78,7 +79,7 @@ def _why_lost(handler: Handler) -> str:
     last = handler.commands[-1]
     # What an earlier command fails with counts, and ends the handler.
     does_work = [command for command in handler.commands if not command.continue_on_error]
-    text = str(last.action.params.get("text", "")) if last.action is not None and last.action.kind == "shell" else ""
+    text = str(last.action.params.get(traits_of(last.action).script, "")) if last.action is not None else ""
     is_alone = len(does_work) == 1 and does_work[0] is last
     if is_alone and _IGNORES_FAILURE.search(text) and _does_more_than_print(text):
         return "its command ends with one that always succeeds"
@@ -103,7 +104,7 @@ def _endless_waits(step: Step, workflow: Workflow) -> Iterator[Found]:
         hint = "add 'timeout' and 'default' to 'triage', or 'notify: {on: needs_person, to: …}' to the file"
         yield Found("triage_waits_forever", message, step, hint, path=("triage",))
     action = step.action
-    if action is not None and action.kind == "approve" and workflow.schedules and "timeout" not in action.params:
+    if action is not None and traits_of(action).asks_person and workflow.schedules and "timeout" not in action.params:
         message = f"a scheduled run waits for the approval '{step.name}' for ever, and nobody is notified"
         hint = "add 'timeout' and 'default' to 'approve', or 'notify: {on: needs_person, to: …}' to the file"
         yield Found("approval_never_expires", message, step, hint, path=("approve",))
@@ -148,7 +149,7 @@ def _times(step: Step, workflow: Workflow) -> Iterator[Found]:
 
 def _own_timeout(step: Step) -> float | None:
     action = step.action
-    if action is not None and action.kind == "approve":
+    if action is not None and traits_of(action).asks_person:
         found = action.params.get("timeout")
         return found if isinstance(found, int | float) else None
     return step.timeout
@@ -256,11 +257,7 @@ def _failures_within(graph: Graph, loop: Arc) -> list[Step] | None:
         return None
     body = {loop.to, *graph.between((loop.to,), {loop.source})}
     found = [graph.nodes[name].step for name in body if any(arc.edge.on == "failure" for arc in graph.nodes[name].arcs)]
-    return [step for step in found if step.action is None or step.action.kind != "approve"] if _all_work(found) else []
-
-
-def _all_work(steps: list[Step]) -> bool:
-    return all(step.action is None or step.action.kind != "approve" for step in steps)
+    return [] if any(traits_of(step.action).asks_person for step in found) else found
 
 
 def _after_success(graph: Graph, start: str) -> set[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import Command, Expression, Input, Step, Template, Workflow, all_commands
 from mulligan.core.state.scope import Evaluator
@@ -135,7 +136,8 @@ def _typed_values(command: Command) -> Iterator[tuple[Expression, Any]]:
         if policy.parallel is not None:
             yield policy.parallel, 1
     action = command.action
-    if action is not None and action.kind in ("wait", "approve"):
+    found = traits_of(action)
+    if action is not None and (found.is_timer or found.asks_person):
         for template in action.bindings.values():
             for part in template.parts:
                 if isinstance(part, Expression):

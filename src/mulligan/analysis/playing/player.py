@@ -29,6 +29,7 @@ from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid, round_request
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.fact_parts import ChildRun
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.outcome import Outcome
@@ -228,7 +229,7 @@ class Player:
             if run.has_ended:
                 continue
             for place in run.state.places.values():
-                if place.status == "pending_failed" or _waits_for_approval(place):
+                if place.status == "pending_failed" or place.is_open_approval:
                     found.append("/".join((*_path(run), place.key)))
         return found
 
@@ -272,7 +273,7 @@ class Player:
         places = run.state.places
         keys = (key for key in run.tasks if key.startswith(step) and step_name(key) == step)
         actions = ((key, places[key].spec.action) for key in keys if key in places)
-        return [key for key, action in actions if action is not None and action.kind != "workflow"]
+        return [key for key, action in actions if action is not None and not traits_of(action).calls_run]
 
     def ask_again(self, run: PlayedRun, keys: Iterable[str], *, holds_others: bool = False) -> None:
         """Ask once more how tasks end that have just started: in a branch with other outcomes.
@@ -294,7 +295,7 @@ class Player:
                 action = None if place is None else place.spec.action
                 # What follows from an earlier loss may have ended it.
                 is_running = run.tasks.get(key, (0, 0))[0] == attempt
-                if action is not None and action.kind != "workflow" and is_running:
+                if action is not None and not traits_of(action).calls_run and is_running:
                     del run.tasks[key]
                     self.report(r.LeaseExpired(self.now, key, attempt, WORKER), run)
 
@@ -514,7 +515,7 @@ class Player:
     def _ask_person(self, run: PlayedRun, fact: Any) -> None:
         key = fact.place if isinstance(fact, e.AttemptStarted) else fact.step
         place = run.state.places.get(key)
-        if place is None or not (_waits_for_approval(place) or _waits_for_decision(place, fact)):
+        if place is None or not (place.is_open_approval or _waits_for_decision(place, fact)):
             return
         decision = self.outcomes.of_person(run.state, place, self.now)
         if decision is not None:
@@ -523,11 +524,6 @@ class Player:
 
 
 _ASKS_PEOPLE = frozenset({e.StepParked, e.TriageSuggested, e.AttemptStarted})
-
-
-def _waits_for_approval(place: Place) -> bool:
-    action = place.spec.action
-    return action is not None and action.kind == "approve" and place.status == "running" and not place.phase
 
 
 def _waits_for_decision(place: Place, fact: e.Fact) -> bool:

@@ -18,6 +18,7 @@ from mulligan.analysis.suggest.evidence import RUN_IDS_MAX, ErrorKey, Evidence
 from mulligan.analysis.suggest.proposals import RUNS_MIN, Answer, Counted, Proposal, Question, Saving
 from mulligan.analysis.suggest.retries import describe_error
 from mulligan.analysis.suggest.statistics import at_least_by_chance, chance_of, median
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.failure import CODES
 from mulligan.core.model.formatting import format_duration
 from mulligan.core.model.workflow import Step, Workflow
@@ -30,7 +31,6 @@ FAILURES, RESET_SECONDS = 5, (30.0, 600.0)
 # Codes and exit codes that can mean that a service is away. A step's own codes can mean it too.
 _OF_SERVICES = frozenset({"CONNECTION", "HTTP_5XX", "HTTP_429", "TIMEOUT"})
 _VAGUE_EXIT_CODES = frozenset({1, 2, 126, 127, 255})
-_ACTIONS = frozenset({"shell", "python", "http", "sql", "agent"})
 
 
 def breaker_questions(evidence: Evidence, workflow: Workflow) -> Iterator[Question]:
@@ -48,7 +48,8 @@ def breaker_questions(evidence: Evidence, workflow: Workflow) -> Iterator[Questi
 
 
 def _may_have_breaker(step: Step) -> bool:
-    return step.action is not None and step.action.kind in _ACTIONS and step.map is None
+    action = traits_of(step.action)
+    return action.runs_in != "engine" and not action.opens_worktrees and step.map is None
 
 
 def _is_of_service(key: ErrorKey) -> bool:

@@ -25,6 +25,7 @@ from mulligan.core.effects import effects as fx
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import Now
@@ -182,7 +183,7 @@ class Continuation:
                 self._await_verdict(fact.step, fact.attempt, found, entry.at)
         elif isinstance(fact, e.AttemptStarted):
             place = self.state.places.get(fact.place)
-            if place is not None and place.spec.action is not None and place.spec.action.kind == "approve":
+            if place is not None and traits_of(place.spec.action).asks_person:
                 self._begin(place, entry.at)
 
     # -- what is open when the histories part --------------------------------------------------------------------------
@@ -200,7 +201,7 @@ class Continuation:
             if not is_engine_action(place.spec) and not is_on_hold(self.state, place):
                 self._queue(place, history.scheduled_at[place.key])
         elif place.phase and not self._reports_although_stopping(place):
-            stop = self._end_child if _is_child(place) else self._stop
+            stop = self._end_child if traits_of(place.spec.action).calls_run else self._stop
             self._push(at, lambda now: stop(now, place.key, place.attempt))
         else:
             self._begin(place, history.started_at.get(place.key, at))
@@ -238,7 +239,8 @@ class Continuation:
         """An attempt has started that something outside ends: note when."""
         key, attempt = place.key, place.attempt
         recorded = self.history.recorded(place)
-        if recorded is not None and recorded.end is None and not recorded.was_cut and _is_approval(place):
+        is_open = recorded is not None and recorded.end is None and not recorded.was_cut
+        if is_open and traits_of(place.spec.action).asks_person:
             # Nobody has answered, or its time was up before.
             return
         expected = self.history.expect(place)
@@ -255,7 +257,8 @@ class Continuation:
         if place is None:
             return None
         if place.phase and not self._reports_although_stopping(place):
-            return self._end_child(at, key, attempt) if _is_child(place) else self._stop(at, key, attempt)
+            is_child = traits_of(place.spec.action).calls_run
+            return self._end_child(at, key, attempt) if is_child else self._stop(at, key, attempt)
         if isinstance(expected.end, r.ChildEnded):
             report = _replace(expected.end, at=at, place=key, attempt=attempt)
             return follow(self.state, report, self.history.evaluator)
@@ -276,7 +279,7 @@ class Continuation:
         recorded = self.history.recorded(place)
         was_stopping = recorded is not None and recorded.was_stopping
         may_finish = was_stopping or self.state.is_left_to_finish(place)
-        return place.phase == "stopping" and may_finish and not _is_child(place)
+        return place.phase == "stopping" and may_finish and not traits_of(place.spec.action).calls_run
 
     def _end_child(self, at: datetime, key: str, attempt: int) -> Iterator[e.Entry] | None:
         if self._is_open(key, attempt) is None:
@@ -343,14 +346,6 @@ class Continuation:
         if isinstance(fact, e.StepPaused):
             return self._report(lambda at: r.PauseRequested(at, fact.by, fact.reason, fact.step))
         return self._report(lambda at: r.ResumeRequested(at, fact.by, fact.reason, fact.step))
-
-
-def _is_child(place: Place) -> bool:
-    return place.spec.action is not None and place.spec.action.kind == "workflow"
-
-
-def _is_approval(place: Place) -> bool:
-    return place.spec.action is not None and place.spec.action.kind == "approve"
 
 
 def _moved(now: Now, place: Place, end: Any) -> e.Fact:

@@ -25,6 +25,7 @@ from mulligan.core.effects import effects as fx
 from mulligan.core.evolve.evolve_places import waits_until
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.actions import traits_of
 from mulligan.core.state.scope import Now
 from mulligan.core.turn import follow, follow_facts
 from mulligan.errors import InputInvalid, NotFound, Refused
@@ -189,8 +190,9 @@ class Follower:
     def _attempt_ended(self, at: Any, fact: e.AttemptFailed | e.AttemptSucceeded) -> r.Report | None:
         """A wait that was over, or an approval whose time was up; any other end is taken as it was recorded."""
         place = self.history.state.places.get(fact.place)
-        kind = place.spec.action.kind if place is not None and place.spec.action is not None else ""
-        if place is None or kind not in ("wait", "approve") or (kind == "approve" and is_answer_of_a_person(fact)):
+        action = traits_of(place.spec.action if place is not None else None)
+        is_timed_out = action.asks_person and not is_answer_of_a_person(fact)
+        if place is None or not (action.is_timer or is_timed_out):
             return None
         if isinstance(fact, e.AttemptFailed) and fact.failure.code == "TIMEOUT":
             return r.TimerFired(at, "deadline", fact.place, place.visit)

@@ -15,6 +15,7 @@ from mulligan.analysis.whatif.knowledge import Draw, Drawn, Knowledge, Share, Su
 from mulligan.analysis.whatif.recording import HistoryCounter, RecordedAttempt, Recording
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.graph import Graph
 from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.scope import Evaluator
@@ -151,7 +152,7 @@ class PlayedHistory:
     def child_result(self, place: Place) -> ChildResult | None:
         """The result of a child run with another definition than then; None if it has the same, or never ran."""
         recorded = self.recorded(place)
-        if recorded is None or place.spec.action is None or place.spec.action.kind != "workflow":
+        if recorded is None or not traits_of(place.spec.action).calls_run:
             return None
         return self.children(self.state, place, recorded) if self.may_differ else None
 

@@ -12,6 +12,7 @@ from mulligan.core.effects import effects as fx
 from mulligan.core.evolve.evolve_places import is_engine_action, waits_until
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import Command
 from mulligan.core.state.deadlines import deadline_of
@@ -269,8 +270,8 @@ def fired_timer(state: State, entry: e.Entry) -> tuple[str, str, int] | None:
         return "handler", fact.place, fact.attempt
     if isinstance(fact, e.AttemptSucceeded | e.AttemptFailed | e.AttemptStopping) and fact.place in state.places:
         place = state.places[fact.place]
-        kind = place.spec.action.kind if place.spec.action is not None else ""
-        if kind == "wait" or (kind == "approve" and not is_answer_of_a_person(fact)):
+        action = traits_of(place.spec.action)
+        if action.is_timer or (action.asks_person and not is_answer_of_a_person(fact)):
             return "until" if waits_until(place.spec) else "attempt", fact.place, fact.attempt
     return None
 
@@ -281,9 +282,8 @@ def _was_ended_by_the_run(place: Place, fact: AttemptEnd) -> bool:
         return True
     if isinstance(fact, e.AttemptFailed) and place.status == "ready" and fact.failure.code == "TIMEOUT":
         return True
-    action = place.spec.action
     # An approval that nobody answered: a timer decides.
-    return action is not None and action.kind == "approve" and not is_answer_of_a_person(fact)
+    return traits_of(place.spec.action).asks_person and not is_answer_of_a_person(fact)
 
 
 def ends_outside(place: Place) -> bool:
@@ -291,7 +291,8 @@ def ends_outside(place: Place) -> bool:
     action = place.spec.action
     if action is None:
         return False
-    return action.kind in ("approve", "workflow") or not is_engine_action(place.spec)
+    found = traits_of(action)
+    return found.asks_person or found.calls_run or not is_engine_action(place.spec)
 
 
 def is_answer_of_a_person(fact: e.Fact) -> bool:
@@ -316,12 +317,8 @@ def end_of(state: State) -> str:
     if state.run.status in RUN_ENDED or state.run.status == "paused":
         return str(state.run.status)
     active = [place for place in state.places.values() if place.is_active and not place.child]
-    waits = [place for place in active if place.status == "pending_failed" or _waits_for_approval(place)]
+    waits = [place for place in active if place.status == "pending_failed" or place.is_open_approval]
     return "waiting" if waits and len(waits) == len(active) else "running"
-
-
-def _waits_for_approval(place: Place) -> bool:
-    return place.status == "running" and place.spec.action is not None and place.spec.action.kind == "approve"
 
 
 class HistoryCounter:
@@ -341,7 +338,7 @@ class HistoryCounter:
             counts.decisions += is_decision_of_a_person(fact)
         elif isinstance(fact, e.AttemptSucceeded | e.AttemptFailed):
             place = state.places.get(fact.place)
-            is_approval = place is not None and place.spec.action is not None and place.spec.action.kind == "approve"
+            is_approval = place is not None and traits_of(place.spec.action).asks_person
             counts.decisions += is_approval and is_answer_of_a_person(fact)
         elif isinstance(fact, e.RunStarted):
             self._began_at = entry.at

@@ -31,6 +31,7 @@ from mulligan.core.evolve.evolve_places import holds_conversation, is_agent, is_
 from mulligan.core.evolve.revision import Difference, revise
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.artifacts import dropped_reference
 from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.failure import Failure, failure
@@ -451,8 +452,7 @@ def _task_interrupted(now: Now, report: r.TaskInterrupted) -> Facts:
 
 def end_open_attempt(now: Now, place: Place) -> Facts:
     """What follows in a fork for an attempt that ran in the other run: it runs again, unless it was to end there."""
-    action = place.spec.action
-    if action is not None and action.kind == "workflow" and place.phase:
+    if traits_of(place.spec.action).calls_run and place.phase:
         return _child_ended(now, r.ChildEnded(now.at, place.key, place.attempt, 0, "cancelled"))
     return iter((e.AttemptInterrupted(place.key, place.attempt),))
 
@@ -529,14 +529,9 @@ def _other_verb_hint(now: Now, place: Place | None) -> str:
     """The hint for the right verb: a parked step is classified, an approval is answered."""
     if place is not None and place.status == "pending_failed":
         return f"the step is parked: mulligan classify {now.state.run.run_id} {place.key} retry|fail --reason TEXT"
-    if place is not None and _waits_for_approval(place):
+    if place is not None and place.is_open_approval:
         return f"the step waits for an approval: mulligan approve {now.state.run.run_id} {place.key} --reason TEXT"
     return ""
-
-
-def _waits_for_approval(place: Place) -> bool:
-    action = place.spec.action
-    return action is not None and action.kind == "approve" and place.status == "running" and not place.phase
 
 
 def _requested_adjustment(place: Place, report: r.Classified) -> Adjusted | None:
@@ -549,7 +544,7 @@ def _requested_adjustment(place: Place, report: r.Classified) -> Adjusted | None
 
 def _approval(now: Now, report: r.ApprovalGiven) -> Facts:
     place = now.state.places.get(report.place)
-    if place is None or not _waits_for_approval(place):
+    if place is None or not place.is_open_approval:
         message = f"'{report.place}' does not wait for an approval"
         raise StepNotWaitingForApproval(message, hint=_other_verb_hint(now, place), step=report.place)
     if not report.reason.strip():
@@ -624,9 +619,10 @@ def _attempt_due(now: Now, place: Place) -> Facts:
     action = place.spec.action
     if action is None or place.phase:
         return
-    if action.kind == "wait":
+    found = traits_of(action)
+    if found.is_timer:
         yield e.AttemptSucceeded(place.key, place.attempt)
-    elif action.kind == "workflow":
+    elif found.calls_run:
         yield e.AttemptStopping(place.key, place.attempt, "timeout")
     elif holds_conversation(place.spec):
         yield e.AttemptStopping(place.key, place.attempt, "timeout")
@@ -635,8 +631,8 @@ def _attempt_due(now: Now, place: Place) -> Facts:
         output = {"approved": True, "by": "timeout", "reason": "no answer before the timeout"}
         yield e.AttemptSucceeded(place.key, place.attempt, output)
     else:
-        found = make_failure(now, place, "APPROVAL_EXPIRED", "no answer before the timeout")
-        yield e.AttemptFailed(place.key, place.attempt, found)
+        expired = make_failure(now, place, "APPROVAL_EXPIRED", "no answer before the timeout")
+        yield e.AttemptFailed(place.key, place.attempt, expired)
 
 
 def _handler_due(now: Now, place: Place) -> Facts:
@@ -665,15 +661,13 @@ def _triage_due(now: Now, place: Place) -> Facts:
 
 def _deadline_due(now: Now, place: Place) -> Facts:
     """The deadline of the visit has passed. A worker ends its own task; everything else is ended here."""
-    kind = place.spec.action.kind if place.spec.action else "map"
-    is_conversation = holds_conversation(place.spec)
-    if place.status == "ready" or kind in ("wait", "approve"):
-        found = make_failure(now, place, "TIMEOUT", PAST_DEADLINE)
-        yield e.AttemptFailed(place.key, place.attempt, found)
-    elif kind == "map" or is_conversation:
+    found = traits_of(place.spec.action)
+    if place.status == "ready" or found.is_timer or found.asks_person:
+        yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "TIMEOUT", PAST_DEADLINE))
+    elif place.spec.action is None or holds_conversation(place.spec):
         yield e.AttemptStopping(place.key, place.attempt, "deadline")
         yield from stop_place(now, place)
-    elif kind == "workflow":
+    elif found.calls_run:
         yield e.AttemptStopping(place.key, place.attempt, "timeout")
 
 

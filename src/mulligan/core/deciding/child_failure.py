@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.actions import is_group, traits_of
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_line import most_useful_line
 from mulligan.core.model.formatting import escape_unprintable, single_line, strip_control_characters
 from mulligan.core.model.reports import ChildEnded
-from mulligan.core.model.workflow import END, Action, is_group
+from mulligan.core.model.workflow import END, Action
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.verdict import unhandled
 
@@ -62,7 +63,7 @@ def undo_failed_below(state: State, step: Place) -> bool:
     """Whether a child run that a step or an item of it has called did not complete, nor undo all that it did."""
     if _left_undone(step) or undo_failed_in_child(step, step.failure):
         return True
-    if step.items is None or not any(_calls_child(command.action) for command in state.step(step.key).do):
+    if step.items is None or not any(traits_of(command.action).calls_run for command in state.step(step.key).do):
         return False
     items = [item for item in state.items_of(step) if item is not None]
     failures = (item.failure for item in items if item.status == "failed" and item.failure is not None)
@@ -75,11 +76,7 @@ def _left_undone(place: Place) -> bool:
 
 def undo_failed_in_child(place: Place, found: Failure | None) -> bool:
     """Whether a place failed because its child run did, and that could not undo all that it did."""
-    return _calls_child(place.spec.action) and found is not None and bool(found.details.get(UNDO_FAILED))
-
-
-def _calls_child(action: Action | None) -> bool:
-    return action is not None and action.kind == "workflow"
+    return traits_of(place.spec.action).calls_run and found is not None and bool(found.details.get(UNDO_FAILED))
 
 
 def child_failure(action: Action | None, report: ChildEnded) -> Failure:

@@ -12,11 +12,12 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
+from mulligan.core.model.actions import is_group
 from mulligan.core.model.fact_parts import ChildRound, ChildRun
 from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.reports import ChildEnded, RetryRequested, RoundRequested
-from mulligan.core.model.workflow import Command, is_group
+from mulligan.core.model.workflow import Command
 from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import LastChild, Place, State
 from mulligan.core.state.workspace import folder_of

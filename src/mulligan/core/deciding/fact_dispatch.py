@@ -52,6 +52,7 @@ from mulligan.core.evolve.evolve_conversations import CONVERSATION_ROLES
 from mulligan.core.evolve.evolve_fork import is_scheduled_again
 from mulligan.core.evolve.evolve_places import holds_conversation, is_engine_action
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.workflow import END
 from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import held_places, is_on_hold
@@ -87,8 +88,8 @@ def _run_forked(now: Now, fact: e.RunForked) -> Facts:
         yield from fire_held_timer(now, "run", "", now.state.run.round)
     workspace = now.state.workflow.workspace
     if fact.inputs is not None:
-        for key in [place.key for place in now.state.places.values() if _is_open_question(place)]:
-            if (place := now.state.places.get(key)) is not None and _is_open_question(place):
+        for key in [place.key for place in now.state.places.values() if place.is_open_approval]:
+            if (place := now.state.places.get(key)) is not None and place.is_open_approval:
                 yield from end_open_attempt(now, place)
     if fact.worktree is None or workspace is None:
         yield from _run_again(now, lambda place: _is_in_flight(place) or is_scheduled_again(place, fact))
@@ -114,12 +115,7 @@ def _may_run_again(place: Place) -> bool:
     action = place.spec.action
     if action is None or place.phase in ("validating", "finishing", "stopped"):
         return False
-    return not is_engine_action(place.spec) or action.kind == "workflow"
-
-
-def _is_open_question(place: Place) -> bool:
-    action = place.spec.action
-    return action is not None and action.kind == "approve" and place.status == "running" and not place.phase
+    return not is_engine_action(place.spec) or traits_of(action).calls_run
 
 
 def _is_in_flight(place: Place) -> bool:

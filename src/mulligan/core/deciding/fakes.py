@@ -13,8 +13,9 @@ import msgspec
 
 from mulligan.core.deciding.lifecycle import add_location
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import AGENT, FAKE, shell_command
 from mulligan.core.model.failure import Failure, failure
-from mulligan.core.model.workflow import AGENT, FAKE, Action, Command, Step, Workflow
+from mulligan.core.model.workflow import Action, Command, Step, Workflow
 from mulligan.core.state.scope import Now
 from mulligan.core.state.state import Place
 
@@ -76,12 +77,8 @@ def _fake_validator(step: Step) -> Command | None:
     """The validator of a faked step. It also checks the declared files, which no worker does for a fake."""
     if not step.writes or step.validate is not None:
         return step.validator
-    check = step.validator or Command(action=Action("shell", {"text": ":"}))
+    check = step.validator or Command(action=shell_command(":"))
     return msgspec.structs.replace(check, writes=step.writes)
-
-
-def is_faked(spec: Command) -> bool:
-    return spec.action is not None and spec.action.kind == FAKE
 
 
 def end_attempt(now: Now, place: Place) -> e.Fact:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.agent_context import reads_upstream
+from mulligan.core.model.actions import called_workflow, traits_of
 from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.lazy_regex import lazy_regex
@@ -35,10 +36,9 @@ _COMPLETED = ("completed", "stood_in")
 def asks_person(step: Step, workflow: Workflow) -> bool:
     """Whether the step, a command below it, or a step of the workflow that it calls is an approval."""
     for command in all_commands([step]):
-        action = command.action
-        if action is not None and action.kind == "approve":
+        if traits_of(command.action).asks_person:
             return True
-        child = workflow.children.get(str(action.params.get("file"))) if action and action.kind == "workflow" else None
+        child = called_workflow(command.action, workflow)
         if child is not None and any(asks_person(one, child) for one in child.steps):
             return True
     return False
@@ -193,8 +193,8 @@ def approvals_given(state: State) -> list[str]:
 def _is_given(place: Place) -> bool:
     if not place.is_active:
         return place.status == "completed"
-    action = place.spec.action
-    return action is None or action.kind not in ("approve", "workflow")
+    found = traits_of(place.spec.action)
+    return not (found.asks_person or found.calls_run)
 
 
 def refuse_outdated_approvals(state: State, inputs: Mapping[str, Any]) -> None:

@@ -21,13 +21,14 @@ from mulligan.core.deciding.routes import has_no_route, success_edges, takes_loo
 from mulligan.core.deciding.sessions import session_facts
 from mulligan.core.evolve.evolve_places import is_agent, is_agent_call, is_engine_action, waits_until
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.credential_patterns import hide_at_ends
 from mulligan.core.model.durations import parse_time, parse_wait
 from mulligan.core.model.fact_parts import Role
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import CONTEXT_CHARS_MAX, head_tail, retry_summary_text
 from mulligan.core.model.rejected_output import rejected_details
-from mulligan.core.model.workflow import END, FAKE
+from mulligan.core.model.workflow import END
 from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import Now, fill_params, next_attempt
@@ -166,7 +167,7 @@ def start_engine_action(now: Now, place: Place) -> Facts:
         message = f"{place.spec.action.kind if place.spec.action else 'map'}: {error}"
         yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "INPUT_INVALID", message))
         return
-    is_faked = place.spec.action is not None and place.spec.action.kind == FAKE
+    is_faked = traits_of(place.spec.action).is_fake
     continues = None if place.last_child is None else child_to_continue(now.state, place)
     yield e.AttemptStarted(place.key, place.attempt, due=due, is_faked=is_faked, continues=continues)
 
@@ -177,15 +178,16 @@ def _due(now: Now, place: Place) -> datetime | None:
     Or an agent that is asked turn by turn times out.
     """
     action = place.spec.action
-    if action is None or action.kind == FAKE:
+    found = traits_of(action)
+    if action is None or found.is_fake:
         return None
     params = fill_params(action, place.bindings)
-    if action.kind == "wait":
+    if found.is_timer:
         if waits_until(place.spec):
             return parse_time(params["until"])
         return now.at + timedelta(seconds=parse_wait(params["seconds"]))
     adjusted = place.climb.adjusted.timeout if place.climb.adjusted else None
-    limit = params.get("timeout") if action.kind == "approve" else adjusted or place.spec.timeout
+    limit = params.get("timeout") if found.asks_person else adjusted or place.spec.timeout
     return None if limit is None else now.at + timedelta(seconds=float(limit))
 
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from mulligan.core.deciding.lifecycle import Facts, enter_command
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.fact_parts import Route
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.place_keys import item_key
@@ -65,13 +66,13 @@ def _stop_items(now: Now, place: Place) -> Facts:
 
 def _stop_attempt(now: Now, place: Place) -> Facts:
     """Cancel an attempt that has not started or only waits for a timer or a person; ask any other to end."""
-    kind = place.spec.action.kind if place.spec.action else ""
+    action = traits_of(place.spec.action)
     stop = now.state.run.stop
     # A child run that is already stopping may be in cleanup or undo: `--now` must reach it too.
-    passes_on_now = kind == "workflow" and place.phase in ("stopping", "timeout") and stop is not None and stop.now
+    passes_on_now = action.calls_run and place.phase in ("stopping", "timeout") and stop is not None and stop.now
     if place.phase and not passes_on_now:
         return
-    if place.status == "ready" or kind in ("wait", "approve"):
+    if place.status == "ready" or action.is_timer or action.asks_person:
         yield e.AttemptCancelled(place.key, place.attempt)
     else:
         yield e.AttemptStopping(place.key, place.attempt, place.phase or "stopping")

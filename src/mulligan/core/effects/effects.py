@@ -16,6 +16,7 @@ from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.evolve.evolve_fork import is_scheduled_again
 from mulligan.core.evolve.evolve_places import holds_conversation, is_engine_action, waits_until
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.reports import TimerKind
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
 from mulligan.core.state.deadlines import deadline_of
@@ -121,7 +122,7 @@ def _started(state: State, fact: e.AttemptStarted) -> Iterable[Effect]:
         return ()
     kind: TimerKind = "until" if waits_until(place.spec) else "attempt"
     timer = () if fact.due is None else (SetTimer(kind, fact.due, fact.place, fact.attempt),)
-    if place.spec.action is None or place.spec.action.kind != "workflow":
+    if not traits_of(place.spec.action).calls_run:
         return timer
     if fact.continues is None:
         return (StartChild(fact.place, fact.attempt), *timer)
@@ -136,7 +137,7 @@ def _stopping(state: State, fact: e.AttemptStopping) -> Iterable[Effect]:
     if holds_conversation(place.spec):
         # A separate fact stops the question or the call below it.
         return
-    if place.spec.action.kind == "workflow":
+    if traits_of(place.spec.action).calls_run:
         last = place.last_child
         run_id = last.run_id if last is not None and last.attempt == fact.attempt else 0
         yield StopChild(fact.place, fact.attempt, state.run.stop is not None and state.run.stop.now, run_id)

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.actions import is_group, traits_of
 from mulligan.core.model.artifacts import KEY_AS_JSON, parse_reference, replace_references
-from mulligan.core.model.workflow import AGENT, END, Command, Workflow, is_group
+from mulligan.core.model.workflow import END, Command, Workflow
 from mulligan.core.state.scope import CACHE_KEY
 from mulligan.core.state.state import Place, State
 
@@ -42,7 +43,7 @@ def reuse_of(state: State, place: Place) -> Reuse | None:
     if above is None or above.key == END or above.spec.cache is False or (above.key, above.visit) in state.informed:
         return None
     step, spec = state.step(above.key), place.spec
-    is_wanted = above.spec.cache or (state.run.changed_only and not (spec.action and spec.action.kind == AGENT))
+    is_wanted = above.spec.cache or (state.run.changed_only and not traits_of(spec.action).is_agent)
     if not (is_wanted or above.spec.reads or spec.reads or spec.writes):
         return None
     is_forced = _is_forced(state, above)
@@ -99,7 +100,7 @@ def _trace_of(state: State, place: Place) -> str:
         return digest_of((contents_of(place.output), [(one.name, one.sha256) for one in place.files]))
     if place.status == "completed" and not place.recovered_by and place.fingerprint:
         return place.fingerprint
-    if place.status == "completed" and spec.action is not None and spec.action.kind in ("wait", "approve"):
+    if place.status == "completed" and spec.action is not None and not traits_of(spec.action).has_result:
         return spec.action.kind
     items = [item.fingerprint if item is not None else "" for item in state.items_of(place)]
     if place.status == "completed" and items and all(items):

@@ -129,8 +129,7 @@ def _tag(place: Place) -> str:
     """What the place waits for, if it waits for a person; the fingerprint of a result that later runs may reuse."""
     if place.status == "completed":
         return "" if place.recovered_by or place.is_undone or place.has_failed_undo else place.fingerprint
-    action = place.spec.action
-    if place.status == "running" and action is not None and action.kind == "approve" and not place.phase:
+    if place.is_open_approval:
         return "approval"
     if place.status == "pending_failed":
         # Not while an agent is asked: it may decide.

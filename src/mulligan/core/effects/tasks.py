@@ -16,12 +16,12 @@ from mulligan.core.deciding.lifecycle import expected_files, item_index
 from mulligan.core.deciding.triage_prompt import triager_params
 from mulligan.core.effects.conversation_task import conversation_of
 from mulligan.core.effects.reuse import Reuse, path_of, reuse_of
+from mulligan.core.model.actions import DEFAULT_CPUS, Traits, default_cpus, traits, waits
 from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, Role
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.on_dask import LABEL as DASK
 from mulligan.core.model.on_dask import wants_client
-from mulligan.core.model.waiting import DEFAULT_CPUS, default_cpus, waits
-from mulligan.core.model.workflow import AGENT, Action, Budget, Capture, Command, Resources, Secret
+from mulligan.core.model.workflow import Action, Budget, Capture, Command, Resources, Secret
 from mulligan.core.state.deadlines import deadline_of, goes_on_when_stopped
 from mulligan.core.state.scope import (
     BREAKER_KEY,
@@ -181,11 +181,11 @@ def make_task(state: State, key: str) -> Task:
     is_step = place.role == "step"
     step = place if is_step else state.step_of(place)
     asker = place if is_step else values_of(state, place)
-    bindings = asker.bindings
+    bindings, found = asker.bindings, traits(action.kind, action.params)
     wanted = spec.resources or _NO_RESOURCES
     adjusted = place.climb.adjusted or _NOT_ADJUSTED
     about = None if is_step else _failure_about(state, place)
-    context = _agent_context(state, asker) if action.kind == AGENT else None
+    context = _agent_context(state, asker) if found.is_agent else None
     secrets = state.workflow.secrets
     if state.workflow.callers_secrets:
         # Under names that no expression can use.
@@ -217,7 +217,7 @@ def make_task(state: State, key: str) -> Task:
         step.visit,
         place.role,
         None if is_step else item_index(state, place),
-        _environment(action.kind, action.params, bindings) if bindings and not late else {},
+        _environment(found, action.params, bindings) if bindings and not late else {},
         home,
         "" if late else bindings.get("cwd", ""),
         spec.capture,
@@ -327,7 +327,7 @@ def fill_late_values(task: Task, values: Mapping[str, Any]) -> Task:
     return msgspec.structs.replace(
         task,
         params=fill(task.params, known),
-        env=_environment(task.kind, task.params, known),
+        env=_environment(traits(task.kind, task.params), task.params, known),
         cwd=known.get("cwd", ""),
         late={},
         bound={},
@@ -367,11 +367,11 @@ def _failure_about(state: State, place: Place) -> Failure | None:
     return None
 
 
-def _environment(kind: str, params: dict[str, Any], bindings: Mapping[str, Any]) -> dict[str, Any]:
+def _environment(action: Traits, params: dict[str, Any], bindings: Mapping[str, Any]) -> dict[str, Any]:
     """The environment: the bindings that shell text reads, without those that fill params, and `env`."""
     others = {name: value for name, value in bindings.items() if name != "cwd" and not name.startswith(_NOT_IN_SHELL)}
     found = {}
-    if kind == "shell" and others:
+    if action.script and others:
         fed = holes(params)
         found = {name: value for name, value in others.items() if name not in fed}
     found.update((name[4:], value) for name, value in bindings.items() if name.startswith("env."))

@@ -18,6 +18,7 @@ from mulligan.core.evolve.evolve_conversations import (
     tool_called,
 )
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import AGENT, is_added, traits_of
 from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import RetrySummary
@@ -25,17 +26,7 @@ from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.place_keys import item_key, undo_key
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.worker_time import seconds_needed
-from mulligan.core.model.workflow import (
-    AGENT,
-    ENGINE_ACTIONS,
-    FAKE,
-    MCP_CALL,
-    Action,
-    Command,
-    Step,
-    is_added,
-    triager_of,
-)
+from mulligan.core.model.workflow import MCP_CALL, Action, Command, Step, triager_of
 from mulligan.core.state.held_steps import is_held_role, release
 from mulligan.core.state.state import NO_CLIMB, Climb, Items, LastChild, Place, State
 from mulligan.errors import IllegalTransition
@@ -76,30 +67,27 @@ def _summary(place: Place, fact: e.AttemptScheduled, entry: e.Entry) -> RetrySum
     )
 
 
-_ENGINE_KINDS = ENGINE_ACTIONS | {FAKE}
-
-
 def is_engine_action(spec: Command) -> bool:
     """Whether the engine carries it out without a worker: a wait, an approval, a child run, a map, a fake.
 
     Also an agent with tools or a session: workers ask its model and call its tools, as places below it.
     """
-    return spec.action is None or spec.action.kind in _ENGINE_KINDS or holds_conversation(spec)
+    return traits_of(spec.action).runs_in == "engine" or holds_conversation(spec)
 
 
 def holds_conversation(spec: Command) -> bool:
     """Whether it is an agent that is asked turn by turn: it has tools, or keeps its messages in a session."""
-    return (spec.tools is not None or spec.session != "") and spec.action is not None and spec.action.kind == AGENT
+    return (spec.tools is not None or spec.session != "") and traits_of(spec.action).is_agent
 
 
 def waits_until(spec: Command) -> bool:
     """Whether it is a wait until a time, which goes by the wall clock, and not a wait for a duration."""
-    return spec.action is not None and spec.action.kind == "wait" and "until" in spec.action.params
+    return spec.action is not None and traits_of(spec.action).is_timer and "until" in spec.action.params
 
 
 def is_agent(spec: Command) -> bool:
     """Whether it runs an agent."""
-    return spec.action is not None and spec.action.kind == AGENT
+    return traits_of(spec.action).is_agent
 
 
 def is_agent_call(spec: Command) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.evolve.evolve_places import reset_items
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import is_group, traits_of
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import Revised
 from mulligan.core.model.workflow import (
@@ -27,7 +28,6 @@ from mulligan.core.model.workflow import (
     decode,
     encode,
     expressions_in,
-    is_group,
     version,
 )
 from mulligan.core.state.state import ITEM, PastVisit, Place, Revision, State
@@ -212,7 +212,7 @@ def _map_without_policies(listed: Map) -> Map:
 def _called_file(command: Command) -> str:
     """The file of the workflow that a command calls; "" if it calls none."""
     action = command.action
-    return str(action.params.get("file", "")) if action is not None and action.kind == "workflow" else ""
+    return str(action.params.get("file", "")) if action is not None and traits_of(action).calls_run else ""
 
 
 def _names_read(step: Step) -> set[str]:

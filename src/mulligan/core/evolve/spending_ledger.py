@@ -16,6 +16,7 @@ from typing import Any
 
 from mulligan.core.evolve.evolve_places import is_agent_call
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.spending import NOTHING_SPENT, Spent, spent_from_usage
 from mulligan.core.model.workflow import Budget
 from mulligan.core.state.state import Place, Run, State
@@ -41,7 +42,7 @@ def _book_call(state: State, fact: e.AttemptScheduled, entry: e.Entry) -> None:
 
 def _book_usage(state: State, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled, entry: e.Entry) -> None:
     place = state.places[fact.place]
-    if place.spec.action is not None and place.spec.action.kind == "workflow":
+    if traits_of(place.spec.action).calls_run:
         _book(state, place, spent_from_usage(fact.usage))
     elif is_agent_call(place.spec) and fact.attempt == place.attempt and state.step_of(place).spent.calls:
         # Without a counted call the log is older than budgets: its tables have no sums, so nothing is booked.

@@ -13,6 +13,7 @@ from functools import cached_property
 
 import msgspec
 
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.workflow import END, Edge, Step, Workflow, all_commands
 
 # Bounds the memory for a chain of many loops, each of which has the rest of the chain as its region.
@@ -379,7 +380,7 @@ def _link_problems(workflow: Workflow) -> Iterator[str]:
     for command in all_commands((*workflow.steps, workflow.end)):
         if command.breaker is not None:
             yield _missing((command.breaker,), workflow.breakers, "breaker")
-        if command.action is not None and command.action.kind == "workflow":
+        if command.action is not None and traits_of(command.action).calls_run:
             yield _missing((str(command.action.params.get("file", "")),), workflow.children, "workflow")
 
 

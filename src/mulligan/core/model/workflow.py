@@ -87,30 +87,15 @@ class Action(_Frozen):
     paths: dict[str, str] = {}
 
 
-# Actions that the engine carries out itself, without a worker.
-ENGINE_ACTIONS = frozenset({"wait", "approve", "workflow"})
-# Replaces an action that is not carried out; `params` say how it ends. Not available in files.
-FAKE = "fake"
 # The variable with the file that the lister of a map reads: `over: {file: …}`.
 ITEMS_FILE = "_items_file"
 MERGE_KINDS: tuple[MergeKind, ...] = ("none", "fast-forward", "merge", "squash")
 NOTICE_KINDS: tuple[NoticeKind, ...] = ("needs_person", "failed", "degraded", "completed", "recovered", "late")
-# Opens, merges and removes Git worktrees. Not available in files: `workspace` adds steps with it.
-WORKSPACE = "workspace"
 # Before the name of an agent, in the name of whoever decided.
 AGENT_PREFIX = "agent:"
-# The action that gets the context of earlier failures and outputs.
-AGENT = "agent"
-# Lists the tools of an MCP server, or calls one. Not available in files: `tools` of an agent adds it.
-MCP = "mcp"
 # The bindings of a command that calls a tool of an MCP server: the name of the tool, and the arguments.
 MCP_CALL = ("_tool", "_arguments")
 MAX_TURNS_DEFAULT = 20
-
-
-def is_group(action: Action | None) -> bool:
-    """Whether it is a group of steps: a child workflow within the file of its caller."""
-    return action is not None and action.kind == "workflow" and action.params.get("group") is True
 
 
 class Backoff(_Frozen):
@@ -527,23 +512,6 @@ def expressions_in(part: Any) -> Iterator[Expression]:
 def triager_of(step: Step) -> Command | None:
     """The command of the agent that decides about failures of the step, if one does."""
     return step.triage.agent.command if step.triage is not None and step.triage.agent is not None else None
-
-
-# How a call names a function for a command that a reader of another system's files added to the commands of an item.
-# What opens and merges the worktree of an item is added by `workspace`.
-ADDED_CALLS = ".runtime.added:"
-
-
-def is_added(command: Command) -> bool:
-    """Whether the command is not one of the file's own: attempts of the item are counted without it."""
-    action = command.action
-    if action is None:
-        return False
-    if action.kind == "python":
-        call = str(action.params.get("call", ""))
-        # Not every module with such a name: a user's command counts.
-        return call.startswith("mulligan.") and ADDED_CALLS in call
-    return action.kind == WORKSPACE
 
 
 def encode(workflow: Workflow) -> bytes:

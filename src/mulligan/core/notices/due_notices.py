@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.workflow import NoticeKind, NoticeRule
 from mulligan.core.state.notice_rules import notice_rules
 from mulligan.core.state.state import State
@@ -78,7 +79,7 @@ def _kinds(state: State, fact: e.Fact) -> Iterator[NoticeKind]:
 def _asks_a_person(state: State, fact: e.Fact) -> bool:
     if isinstance(fact, e.AttemptStarted):
         place = state.places.get(fact.place)
-        return place is not None and place.spec.action is not None and place.spec.action.kind == "approve"
+        return place is not None and traits_of(place.spec.action).asks_person
     if isinstance(fact, e.StepParked):
         # An agent is asked first. If it does not decide, `TriageSuggested` asks a person.
         return not fact.agent

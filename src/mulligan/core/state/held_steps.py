@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import Place, State, Stepping
@@ -75,8 +76,7 @@ def choose_steps(state: State, count: int) -> tuple[str, ...]:
 
 
 def _waits_for_answer(step: Place) -> bool:
-    is_approval = step.spec.action is not None and step.spec.action.kind == "approve"
-    return step.status == "pending_failed" or (is_approval and step.status == "running")
+    return step.status == "pending_failed" or (step.status == "running" and traits_of(step.spec.action).asks_person)
 
 
 def has_run_its_steps(state: State) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from mulligan.core.model.actions import is_added, traits_of
 from mulligan.core.model.artifacts import describe_dropped, find_dropped, is_artifact
 from mulligan.core.model.breaker_keys import breaker_key, breaker_name
 from mulligan.core.model.credential_patterns import hide_in
@@ -16,7 +17,7 @@ from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, failure_context
 from mulligan.core.model.paths import folder_of, literal_prefix
 from mulligan.core.model.place_keys import file_name, item_key
-from mulligan.core.model.workflow import AGENT, END, WORKSPACE, Action, Command, Expression, Template, is_added
+from mulligan.core.model.workflow import END, Action, Command, Expression, Template
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled
 from mulligan.core.state.workspace import lacks_worktree, workspace_view
@@ -95,11 +96,12 @@ class Now(msgspec.Struct, eq=False):
         found: dict[str, Any] = {}
         if command.action and command.action.bindings:
             # No worker fetches artifacts for these actions, so their values are fetched here.
-            is_fetched_here = command.action.kind in ("wait", "approve")
+            action = traits_of(command.action)
+            is_fetched_here = action.is_timer or action.asks_person
             for name, template in command.action.bindings.items():
                 value = self._bind(template, place)
                 found[name] = self.fetch(value) if is_fetched_here else value
-            if command.action.kind == AGENT and self.state.workflow.hide_credentials:
+            if action.is_agent and self.state.workflow.hide_credentials:
                 found = {name: _hide_credentials(value) for name, value in found.items()}
         if command.env:
             for name, template in command.env.items():
@@ -288,7 +290,7 @@ def _item_outputs(state: State, place: Place) -> list[Any]:
 
 
 def _is_of_workspace(place: Place) -> bool:
-    return place.spec.action is not None and place.spec.action.kind == WORKSPACE
+    return traits_of(place.spec.action).opens_worktrees
 
 
 def _add_item(state: State, place: Place, root: str, found: dict[str, Any]) -> None:

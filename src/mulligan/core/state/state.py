@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.conversation import SessionPart
 from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, ChildRound, Role, Route, StopCause, WorktreeOrigin
 from mulligan.core.model.failure import Failure
@@ -316,6 +317,11 @@ class Place(msgspec.Struct, array_like=True):
     @property
     def has_ended(self) -> bool:
         return self.status in ENDED
+
+    @property
+    def is_open_approval(self) -> bool:
+        """Whether it waits for the answer of a person."""
+        return self.status == "running" and not self.phase and traits_of(self.spec.action).asks_person
 
 
 class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Action, Expression, Step, Template, Workflow
 from mulligan.formats.torc.jobs import Job
@@ -251,7 +252,7 @@ def _is_same_step(one: Step, other: Step) -> bool:
 def _comparable(step: Step) -> Step:
     """The step without what only a matrix has, and without the text of its command."""
     action = step.action
-    if action is not None and action.kind == "shell":
+    if action is not None and traits_of(action).script:
         kept = {name: value for name, value in action.bindings.items() if not name.startswith("_matrix_")}
         action = Action(action.kind, {**action.params, "text": ""}, kept, action.paths)
     env = {name: _joined(template) for name, template in step.env.items()}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mulligan.core.model.actions import TABLE, Colour
+
 FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,'Noto Sans',sans-serif"
 
 STATUS_GLYPHS = {
@@ -30,15 +32,17 @@ _STATUS_TONES = {
 _FAINT = ("waiting", "skipped", "cancelled")
 
 # Visible on light and on dark pages.
-ACTIONS = {
-    "shell": "#64748b",
-    "python": "#3b82f6",
-    "http": "#14b8a6",
-    "sql": "#06b6d4",
-    "agent": "#a855f7",
-    "workflow": "#6366f1",
-    "other": "#94a3b8",
+_COLOURS: dict[Colour, str] = {
+    "slate": "#64748b",
+    "blue": "#3b82f6",
+    "teal": "#14b8a6",
+    "cyan": "#06b6d4",
+    "purple": "#a855f7",
+    "indigo": "#6366f1",
+    "grey": "#94a3b8",
 }
+ACTIONS = {kind: _COLOURS[one.colour] for kind, one in TABLE.items() if one.colour != "grey"}
+ACTIONS["other"] = _COLOURS["grey"]
 
 
 @dataclass(frozen=True, slots=True)

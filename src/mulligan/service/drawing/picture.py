@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from mulligan.core.model.actions import Shape, traits_of
 from mulligan.core.model.formatting import number_ranges
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import END, Edge, Need, Step, Then, Workflow
 from mulligan.history.matrices import group_counts
 
-Shape = Literal["action", "map", "workflow", "wait", "approve", "triage", "group", "end"]
 # `leaf` is the light line to `end` from a step that nothing follows.
 LinkKind = Literal["success", "failure", "always", "leaf"]
 
@@ -117,14 +117,8 @@ def _end_node(end: Step, status: str) -> Node:
 def _shape(step: Step) -> Shape:
     if step.map:
         return "map"
-    kind = step.action.kind if step.action else ""
-    if kind == "workflow":
-        return "workflow"
-    if kind == "wait":
-        return "wait"
-    if kind == "approve":
-        return "approve"
-    return "triage" if step.triage else "action"
+    shape = traits_of(step.action).shape
+    return "triage" if step.triage and shape == "action" else shape
 
 
 def _action(step: Step) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.waiting import WAITS
-from mulligan.core.model.workflow import MCP
+from mulligan.core.model.actions import MCP, TRAITS, WAITS
 from mulligan.plugins import CODE_FREE_CALLS
 from mulligan.ports import Lease
 from mulligan.worker.actions import python
@@ -45,7 +44,7 @@ def _is_code_free(task: Task) -> bool:
 
 def build_call(lease: Lease, scratch: ScratchFiles, folders: Folders) -> CallRequest:
     """Return what the child has to call. InputInvalid if a value does not fit."""
-    params = {name: value for name, value in lease.task.params.items() if name != WAITS}
+    params = {name: value for name, value in lease.task.params.items() if name not in (WAITS, TRAITS)}
     call = BUILT_IN.get(lease.task.kind, PLUGIN)
     is_ours = lease.task.kind in BUILT_IN or str(params["call"]).startswith(_OURS)
     return python.make_call(lease, scratch, folders, params, call=call, is_ours=is_ours)

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.actions import AGENT
 from mulligan.core.model.reports import TaskEnded
-from mulligan.core.model.workflow import AGENT
 from mulligan.ports import Lease
 from mulligan.worker import outputs
 from mulligan.worker.actions.agent import DEFAULT_PROVIDER, provider_of
