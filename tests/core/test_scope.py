@@ -10,7 +10,7 @@ from mulligan.core.model.artifacts import describe_artifact, make_reference
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.workflow import Action, Command, Expression, Handler, Map, Rule, Step, Template
 from mulligan.core.state.scope import (
-    Now,
+    DecisionContext,
     attempt_number,
     error_view,
     fetch_artifact,
@@ -37,8 +37,8 @@ def seen(run: History, key: str, *reads: str, **extra: Any) -> dict[str, Any]:
     return names(run.state, run[key], reads, extra)
 
 
-def now(run: History, answers: dict[str, Any] | None = None) -> Now:
-    return Now(run.state, run.clock, Answers(answers))
+def now(run: History, answers: dict[str, Any] | None = None) -> DecisionContext:
+    return DecisionContext(run.state, run.clock, Answers(answers))
 
 
 # -- names -----------------------------------------------------------------------------------------------------------

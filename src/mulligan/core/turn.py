@@ -20,7 +20,7 @@ from mulligan.core.model.kept_history import kept_history
 from mulligan.core.model.reports import Report, RunRequested, TaskStarted, TimerFired
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.deadlines import is_time_up
-from mulligan.core.state.scope import Evaluator, Now
+from mulligan.core.state.scope import DecisionContext, Evaluator
 from mulligan.core.state.state import State
 from mulligan.errors import Refused
 
@@ -40,7 +40,7 @@ def follow(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Ent
     if isinstance(report, RunRequested) and report.history:
         return _continue_history(state, report, evaluator)
     # Times in the log never go back, whatever the clock of the reporter does.
-    now = Now(state, max(report.at, state.run.at), evaluator)
+    now = DecisionContext(state, max(report.at, state.run.at), evaluator)
     return follow_facts(now, admit(now, report))
 
 
@@ -54,7 +54,7 @@ def report_before(state: State, report: Report) -> TimerFired | None:
     return TimerFired(report.at, "run", "", state.run.round)
 
 
-def follow_facts(now: Now, facts: Facts) -> Iterator[e.Entry]:
+def follow_facts(now: DecisionContext, facts: Facts) -> Iterator[e.Entry]:
     """Yield the entries of a turn that begins with these facts, in place of those that a report brings."""
     state = now.state
     run, rested_at = state.run, -1
@@ -122,7 +122,7 @@ def _continue_history(state: State, request: RunRequested, evaluator: Evaluator)
     for entry in kept_history(request):
         evolve(state, entry)
         yield entry
-    now = Now(state, max(request.at, state.run.at), evaluator)
+    now = DecisionContext(state, max(request.at, state.run.at), evaluator)
     yield from follow_facts(now, admit(now, request))
 
 

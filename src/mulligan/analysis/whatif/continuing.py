@@ -28,7 +28,7 @@ from mulligan.core.model import reports as r
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.state.held_steps import is_on_hold
-from mulligan.core.state.scope import Now
+from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Place
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.turn import follow, follow_facts
@@ -138,8 +138,8 @@ class Continuation:
         )
         return follow_facts(now, iter((reopened_at(now, fact),)))
 
-    def _now(self, at: datetime) -> Now:
-        return Now(self.state, max(at, self.state.run.at), self.history.evaluator)
+    def _now(self, at: datetime) -> DecisionContext:
+        return DecisionContext(self.state, max(at, self.state.run.at), self.history.evaluator)
 
     def _push(self, at: datetime, due: Due, *, is_start: bool = False) -> None:
         """Do something at a time. Tasks start before anything else of that time, as in the turn that queues them."""
@@ -348,7 +348,7 @@ class Continuation:
         return self._report(lambda at: r.ResumeRequested(at, fact.by, fact.reason, fact.step))
 
 
-def _moved(now: Now, place: Place, end: Any) -> e.Fact:
+def _moved(now: DecisionContext, place: Place, end: Any) -> e.Fact:
     """A recorded or drawn outcome, as that of the present attempt at a place."""
     if isinstance(end, e.AttemptFailed):
         found = add_location(now, place, end.failure)

@@ -26,7 +26,7 @@ from mulligan.core.evolve.evolve_places import waits_until
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.actions import traits_of
-from mulligan.core.state.scope import Now
+from mulligan.core.state.scope import DecisionContext
 from mulligan.core.turn import follow, follow_facts
 from mulligan.errors import InputInvalid, NotFound, Refused
 
@@ -134,7 +134,7 @@ class Follower:
         """The turn that begins with a recorded entry."""
         history = self.history
         state, fact = history.state, expected.fact
-        now = Now(state, max(expected.at, state.run.at), history.evaluator)
+        now = DecisionContext(state, max(expected.at, state.run.at), history.evaluator)
         if expected.caused_by != 0:
             # Nothing came in but the time: a loop is due.
             return follow_facts(now, NOTHING)
@@ -225,13 +225,13 @@ def requested(at: datetime, fact: e.RunStarted, inputs: dict[str, Any] | None = 
     return r.RunRequested(at=at, **fields)
 
 
-def reopened_at(now: Now, fact: e.RunReopened) -> e.RunReopened:
+def reopened_at(now: DecisionContext, fact: e.RunReopened) -> e.RunReopened:
     """The fact that opens a round, with the timeout of the present definition."""
     limit = now.state.workflow.timeout
     return _replace(fact, due=None if limit is None else now.at + timedelta(seconds=limit))
 
 
-def with_present_cap(now: Now, fact: e.AttemptFailed) -> e.AttemptFailed:
+def with_present_cap(now: DecisionContext, fact: e.AttemptFailed) -> e.AttemptFailed:
     """A recorded failure; whether a cap keeps a rule from giving more is said for the present rules."""
     place = now.state.places.get(fact.place)
     if place is None or fact.failure.code not in ("OUT_OF_MEMORY", "TIMEOUT"):
@@ -243,7 +243,7 @@ def with_present_cap(now: Now, fact: e.AttemptFailed) -> e.AttemptFailed:
 def fired(history: PlayedHistory, at: datetime, timer: fx.SetTimer) -> Iterator[e.Entry]:
     """The turn of a timer that is due."""
     if timer.kind == "loop":
-        return follow_facts(Now(history.state, max(at, history.state.run.at), history.evaluator), NOTHING)
+        return follow_facts(DecisionContext(history.state, max(at, history.state.run.at), history.evaluator), NOTHING)
     report = r.TimerFired(at, timer.kind, timer.place, timer.number, max(at, timer.due))
     return follow(history.state, report, history.evaluator)
 

@@ -44,7 +44,7 @@ from mulligan.core.model.workflow import END
 from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import choose_steps, held_places
 from mulligan.core.state.not_begun import count_not_begun
-from mulligan.core.state.scope import RUN_TOO_LONG, Now, fill_params
+from mulligan.core.state.scope import RUN_TOO_LONG, DecisionContext, fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import (
@@ -61,7 +61,7 @@ from mulligan.errors import (
 LATEST = datetime.max.replace(tzinfo=UTC)
 
 
-def admit(now: Now, report: r.Report) -> Facts:
+def admit(now: DecisionContext, report: r.Report) -> Facts:
     """The facts that a report brings. Each is requested after the one before is in the state."""
     if now.state.run.status == "new" and not isinstance(report, r.RunRequested):
         raise Refused("the run has not started")
@@ -71,7 +71,7 @@ def admit(now: Now, report: r.Report) -> Facts:
 # -- the run ------------------------------------------------------------------------------
 
 
-def _run_requested(now: Now, report: r.RunRequested) -> Facts:
+def _run_requested(now: DecisionContext, report: r.RunRequested) -> Facts:
     if report.history:
         yield from _run_forked(now, report)
         return
@@ -105,7 +105,7 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
     )
 
 
-def _run_forked(now: Now, report: r.RunRequested) -> Facts:
+def _run_forked(now: DecisionContext, report: r.RunRequested) -> Facts:
     """The run goes on from the history that it keeps; then what is decided in another way than there.
 
     It is refused if that was not possible then.
@@ -124,12 +124,12 @@ def _run_forked(now: Now, report: r.RunRequested) -> Facts:
             yield from admit(now, report.decision)
 
 
-def _run_due(now: Now) -> Any:
+def _run_due(now: DecisionContext) -> Any:
     limit = now.state.workflow.timeout
     return None if limit is None else now.at + timedelta(seconds=limit)
 
 
-def _cancel(now: Now, report: r.CancelRequested) -> Facts:
+def _cancel(now: DecisionContext, report: r.CancelRequested) -> Facts:
     run = now.state.run
     if run.status in RUN_ENDED:
         ended = "was cancelled" if run.status == "cancelled" else run.status
@@ -150,7 +150,7 @@ def _cancel(now: Now, report: r.CancelRequested) -> Facts:
         )
 
 
-def _pause(now: Now, report: r.PauseRequested) -> Facts:
+def _pause(now: DecisionContext, report: r.PauseRequested) -> Facts:
     run = now.state.run
     if run.status in RUN_ENDED:
         raise RunFinished(f"run {run.run_id} {run.status}, so there is nothing to pause")
@@ -162,7 +162,7 @@ def _pause(now: Now, report: r.PauseRequested) -> Facts:
         yield e.RunPaused(report.by, report.reason)
 
 
-def _pause_steps(now: Now, report: r.PauseRequested) -> Facts:
+def _pause_steps(now: DecisionContext, report: r.PauseRequested) -> Facts:
     """Pause a step, or all steps of a matrix that have not ended."""
     steps = _named_steps(now, report.step)
     open_steps = [place for place in steps if not place.has_ended]
@@ -178,7 +178,7 @@ def _pause_steps(now: Now, report: r.PauseRequested) -> Facts:
         yield e.StepPaused(place.key, report.by, report.reason)
 
 
-def _resume_steps(now: Now, report: r.ResumeRequested) -> Facts:
+def _resume_steps(now: DecisionContext, report: r.ResumeRequested) -> Facts:
     held = [place for place in _named_steps(now, report.step) if place.pause is not None]
     if not held:
         raise Refused(f"step '{report.step}' is not paused", step=report.step)
@@ -188,7 +188,7 @@ def _resume_steps(now: Now, report: r.ResumeRequested) -> Facts:
             yield e.StepResumed(place.key, report.by, report.reason)
 
 
-def _named_steps(now: Now, name: str) -> list[Place]:
+def _named_steps(now: DecisionContext, name: str) -> list[Place]:
     """The step of that name, or all steps of the matrix of that name."""
     state = now.state
     if name in state.graph.nodes:
@@ -208,7 +208,7 @@ def rerun_hint(run_id: int, status: str) -> str:
     return f"to run what failed again: mulligan retry {run_id}"
 
 
-def _resume(now: Now, report: r.ResumeRequested) -> Facts:
+def _resume(now: DecisionContext, report: r.ResumeRequested) -> Facts:
     run = now.state.run
     if run.status in RUN_ENDED:
         raise RunFinished(
@@ -245,18 +245,18 @@ def _unstarted(state: State) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*state.run.unstarted, *held)))
 
 
-def _retry(now: Now, report: r.RetryRequested) -> Facts:
+def _retry(now: DecisionContext, report: r.RetryRequested) -> Facts:
     refuse_child(now.state)
     yield from _open_round(now, report)
 
 
-def _round_requested(now: Now, report: r.RoundRequested) -> Facts:
+def _round_requested(now: DecisionContext, report: r.RoundRequested) -> Facts:
     asked = requested_round(now.state, report)
     if asked is not None:
         yield from _open_round(now, _forced_if_decided(now, asked, report), report)
 
 
-def _forced_if_decided(now: Now, asked: r.RetryRequested, report: r.RoundRequested) -> r.RetryRequested:
+def _forced_if_decided(now: DecisionContext, asked: r.RetryRequested, report: r.RoundRequested) -> r.RetryRequested:
     """By force if the round would be refused because of a failed undo, and somebody decided that it begins."""
     if asked.force or not report.is_decided:
         return asked
@@ -271,7 +271,7 @@ def _forced_if_decided(now: Now, asked: r.RetryRequested, report: r.RoundRequest
     return asked
 
 
-def _open_round(now: Now, report: r.RetryRequested, caller: r.RoundRequested | None = None) -> Facts:
+def _open_round(now: DecisionContext, report: r.RetryRequested, caller: r.RoundRequested | None = None) -> Facts:
     found = plan_revision(now.state, report)
     if found is None:
         yield _run_reopened(now, report, plan_round(now.state, report), caller)
@@ -282,14 +282,18 @@ def _open_round(now: Now, report: r.RetryRequested, caller: r.RoundRequested | N
     yield _run_reopened(now, report, plan_round(now.state, report, difference), caller)
 
 
-def _refuse_under_revision(now: Now, report: r.RetryRequested, fact: e.RunRevised, difference: Difference) -> None:
+def _refuse_under_revision(
+    now: DecisionContext, report: r.RetryRequested, fact: e.RunRevised, difference: Difference
+) -> None:
     """Raise what the round under the corrected definition would raise: a yielded fact cannot be taken back."""
     state = now.state.copy()
     revise(state, fact, e.Entry(state.run.seq + 1, now.at, 0, fact))
     plan_round(state, report, difference)
 
 
-def _run_reopened(now: Now, report: r.RetryRequested, plan: Round, caller: r.RoundRequested | None) -> e.RunReopened:
+def _run_reopened(
+    now: DecisionContext, report: r.RetryRequested, plan: Round, caller: r.RoundRequested | None
+) -> e.RunReopened:
     return e.RunReopened(
         now.state.run.round + 1,
         report.by,
@@ -328,7 +332,7 @@ def _stale_reason(state: State, key: str, attempt: int) -> str:
     return "already_ended" if is_over or place.spec.action is None else ""
 
 
-def _task_started(now: Now, report: r.TaskStarted) -> Facts:
+def _task_started(now: DecisionContext, report: r.TaskStarted) -> Facts:
     reason = _stale_reason(now.state, report.place, report.attempt)
     if not reason and now.state.places[report.place].status != "ready":
         reason = "already_started"
@@ -339,12 +343,12 @@ def _task_started(now: Now, report: r.TaskStarted) -> Facts:
     return iter((e.AttemptStarted(report.place, report.attempt, report.worker, report.host, instead_of=instead_of),))
 
 
-def _task_ended(now: Now, report: r.TaskEnded) -> Facts:
+def _task_ended(now: DecisionContext, report: r.TaskEnded) -> Facts:
     reason = _stale_reason(now.state, report.place, report.attempt)
     return iter((e.ReportRefused(report.place, report.attempt, reason) if reason else _attempt_ended(now, report),))
 
 
-def _attempt_ended(now: Now, report: r.TaskEnded) -> e.Fact:
+def _attempt_ended(now: DecisionContext, report: r.TaskEnded) -> e.Fact:
     place = now.state.places[report.place]
     found, notes = classify(_with_data_problem(now, report) if report.data else report.outcome)
     warnings = tuple(add_location(now, place, note) for note in notes) if notes else ()
@@ -379,12 +383,12 @@ def _attempt_ended(now: Now, report: r.TaskEnded) -> e.Fact:
     )
 
 
-def _dropped_output(now: Now, place: Place, outcome: Outcome) -> dict[str, Any]:
+def _dropped_output(now: DecisionContext, place: Place, outcome: Outcome) -> dict[str, Any]:
     """What stands for an output that is too large to be kept. Whoever reads it fails."""
     return dropped_reference(f"{now.artifact_folder(place)}/output.txt", outcome.output_bytes)
 
 
-def _with_data_problem(now: Now, report: r.TaskEnded) -> Outcome:
+def _with_data_problem(now: DecisionContext, report: r.TaskEnded) -> Outcome:
     """The outcome; its output is not valid if the data that it sets is too large."""
     problem = size_problem(now.state.run.data, report.data)
     return msgspec.structs.replace(report.outcome, output_error=problem) if problem else report.outcome
@@ -410,7 +414,7 @@ def _failure_details(place: Place, found: Failure, report: r.TaskEnded) -> dict[
     return {**details, LIMIT: "timeout", "timeout": timeout} if timeout else details
 
 
-def _memory_warnings(now: Now, place: Place, usage: dict[str, Any]) -> tuple[Failure, ...]:
+def _memory_warnings(now: DecisionContext, place: Place, usage: dict[str, Any]) -> tuple[Failure, ...]:
     """A warning if the attempt used more memory than its limit, too briefly to be stopped for it."""
     if place.spec.resources is None and place.climb.adjusted is None:
         return ()
@@ -421,18 +425,18 @@ def _memory_warnings(now: Now, place: Place, usage: dict[str, Any]) -> tuple[Fai
     return (add_location(now, place, failure("OUT_OF_MEMORY", message, severity="warning")),)
 
 
-def _budget_warnings(now: Now, place: Place, usage: dict[str, Any]) -> tuple[Failure, ...]:
+def _budget_warnings(now: DecisionContext, place: Place, usage: dict[str, Any]) -> tuple[Failure, ...]:
     """A warning if a budget cannot be enforced because the agent did not report its spending."""
     found = unreported_warning(now.state, place, usage) if is_agent(place.spec) else None
     return () if found is None else (add_location(now, place, found),)
 
 
-def _was_stopped(now: Now, place: Place) -> bool:
+def _was_stopped(now: DecisionContext, place: Place) -> bool:
     """Whether it ended because it was asked to. If it was left to finish, what it reports counts."""
     return place.phase == "stopping" and not now.state.is_left_to_finish(place)
 
 
-def _lease_expired(now: Now, report: r.LeaseExpired) -> Facts:
+def _lease_expired(now: DecisionContext, report: r.LeaseExpired) -> Facts:
     reason = _stale_reason(now.state, report.place, report.attempt)
     if reason:
         yield e.ReportRefused(report.place, report.attempt, reason)
@@ -440,7 +444,7 @@ def _lease_expired(now: Now, report: r.LeaseExpired) -> Facts:
         yield e.AttemptLost(report.place, report.attempt, report.worker, report.job)
 
 
-def _task_interrupted(now: Now, report: r.TaskInterrupted) -> Facts:
+def _task_interrupted(now: DecisionContext, report: r.TaskInterrupted) -> Facts:
     reason = _stale_reason(now.state, report.place, report.attempt)
     if reason:
         yield e.ReportRefused(report.place, report.attempt, reason)
@@ -450,14 +454,14 @@ def _task_interrupted(now: Now, report: r.TaskInterrupted) -> Facts:
         )
 
 
-def end_open_attempt(now: Now, place: Place) -> Facts:
+def end_open_attempt(now: DecisionContext, place: Place) -> Facts:
     """What follows in a fork for an attempt that ran in the other run: it runs again, unless it was to end there."""
     if traits_of(place.spec.action).calls_run and place.phase:
         return _child_ended(now, r.ChildEnded(now.at, place.key, place.attempt, 0, "cancelled"))
     return iter((e.AttemptInterrupted(place.key, place.attempt),))
 
 
-def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
+def _child_ended(now: DecisionContext, report: r.ChildEnded) -> Facts:
     reason = _stale_reason(now.state, report.place, report.attempt)
     if reason:
         yield e.ReportRefused(report.place, report.attempt, reason)
@@ -481,7 +485,7 @@ def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
 # -- people ------------------------------------------------------------------------------
 
 
-def _classified(now: Now, report: r.Classified) -> Facts:
+def _classified(now: DecisionContext, report: r.Classified) -> Facts:
     place = now.state.places.get(report.step)
     if place is None or place.role != "step":
         raise UnknownStep(f"'{report.step}' is not a step of run {now.state.run.run_id}", step=report.step)
@@ -525,7 +529,7 @@ def _earlier_decision(place: Place) -> str:
     return "" if ruling is None else f"already classified as {ruling.verdict}{by}: {ruling.reason}"
 
 
-def _other_verb_hint(now: Now, place: Place | None) -> str:
+def _other_verb_hint(now: DecisionContext, place: Place | None) -> str:
     """The hint for the right verb: a parked step is classified, an approval is answered."""
     if place is not None and place.status == "pending_failed":
         return f"the step is parked: mulligan classify {now.state.run.run_id} {place.key} retry|fail --reason TEXT"
@@ -542,7 +546,7 @@ def _requested_adjustment(place: Place, report: r.Classified) -> Adjusted | None
     return decided_adjustment(place, report.memory, report.timeout)
 
 
-def _approval(now: Now, report: r.ApprovalGiven) -> Facts:
+def _approval(now: DecisionContext, report: r.ApprovalGiven) -> Facts:
     place = now.state.places.get(report.place)
     if place is None or not place.is_open_approval:
         message = f"'{report.place}' does not wait for an approval"
@@ -560,11 +564,11 @@ def _approval(now: Now, report: r.ApprovalGiven) -> Facts:
 # -- timers ------------------------------------------------------------------------------
 
 
-def _starts_due(now: Now, report: r.StartsDue) -> Facts:
+def _starts_due(now: DecisionContext, report: r.StartsDue) -> Facts:
     return NOTHING if now.state.run.status in RUN_ENDED else wake_starts(now, report.begin)
 
 
-def _timer(now: Now, report: r.TimerFired) -> Facts:
+def _timer(now: DecisionContext, report: r.TimerFired) -> Facts:
     if now.state.run.status in RUN_ENDED:
         return
     if now.state.run.status == "paused" and report.kind != "late":
@@ -575,18 +579,18 @@ def _timer(now: Now, report: r.TimerFired) -> Facts:
     yield from fire_timer(now, report.kind, report.place, report.number, report.wall)
 
 
-def fire_held_timer(now: Now, kind: str, key: str, number: int) -> Facts:
+def fire_held_timer(now: DecisionContext, kind: str, key: str, number: int) -> Facts:
     """Fire a timer that was held back by a pause, if it is still current. It was due before."""
     yield from fire_timer(now, kind, key, number, LATEST)
 
 
-def fire_timer(now: Now, kind: str, key: str, number: int, wall: datetime | None = None) -> Facts:
+def fire_timer(now: DecisionContext, kind: str, key: str, number: int, wall: datetime | None = None) -> Facts:
     """The consequences of a timer, if it is still current."""
     if _is_timer_current(now, kind, key, number, wall):
         yield from _TIMERS[kind](now, now.state.places.get(key))
 
 
-def _is_timer_current(now: Now, kind: str, key: str, number: int, wall: datetime | None) -> bool:
+def _is_timer_current(now: DecisionContext, kind: str, key: str, number: int, wall: datetime | None) -> bool:
     """Whether the run still waits for this timer, and it is due.
 
     `wall`: the time of the wall clock, for timers that go by it.
@@ -614,7 +618,7 @@ def _is_timer_current(now: Now, kind: str, key: str, number: int, wall: datetime
     return place.status in statuses and counter == number and due is not None and due <= at
 
 
-def _attempt_due(now: Now, place: Place) -> Facts:
+def _attempt_due(now: DecisionContext, place: Place) -> Facts:
     """End an action of the engine: a wait is over, an approval has expired, a child run or an agent has timed out."""
     action = place.spec.action
     if action is None or place.phase:
@@ -635,13 +639,13 @@ def _attempt_due(now: Now, place: Place) -> Facts:
         yield e.AttemptFailed(place.key, place.attempt, expired)
 
 
-def _handler_due(now: Now, place: Place) -> Facts:
+def _handler_due(now: DecisionContext, place: Place) -> Facts:
     yield e.AttemptStopping(place.key, place.attempt, "handler_timeout")
     if place.child:
         yield from stop_place(now, now.state.places[place.child])
 
 
-def _triage_due(now: Now, place: Place) -> Facts:
+def _triage_due(now: DecisionContext, place: Place) -> Facts:
     """Apply the default verdict of the triage. A retry by default is granted once per visit."""
     policy = now.state.step(place.key).triage
     assert policy is not None
@@ -659,7 +663,7 @@ def _triage_due(now: Now, place: Place) -> Facts:
     )
 
 
-def _deadline_due(now: Now, place: Place) -> Facts:
+def _deadline_due(now: DecisionContext, place: Place) -> Facts:
     """The deadline of the visit has passed. A worker ends its own task; everything else is ended here."""
     found = traits_of(place.spec.action)
     if place.status == "ready" or found.is_timer or found.asks_person:
@@ -671,17 +675,17 @@ def _deadline_due(now: Now, place: Place) -> Facts:
         yield e.AttemptStopping(place.key, place.attempt, "timeout")
 
 
-def _run_time_up(now: Now, _: Place | None) -> Facts:
+def _run_time_up(now: DecisionContext, _: Place | None) -> Facts:
     found = failure("RUN_TIMEOUT", RUN_TOO_LONG, at=now.at)
     count = count_not_begun(now.state)
     yield e.RunStopping("timed_out", reason=RUN_TOO_LONG, failure=found, not_begun=count)
 
 
-def _run_late(now: Now, _: Place | None) -> Facts:
+def _run_late(now: DecisionContext, _: Place | None) -> Facts:
     yield e.RunLate(now.state.run.late_after)
 
 
-_TIMERS: dict[str, Callable[[Now, Any], Facts]] = {
+_TIMERS: dict[str, Callable[[DecisionContext, Any], Facts]] = {
     "retry": start_due_retry,
     "attempt": _attempt_due,
     "until": _attempt_due,
@@ -692,7 +696,7 @@ _TIMERS: dict[str, Callable[[Now, Any], Facts]] = {
     "late": _run_late,
 }
 
-_HANDLERS: dict[type[r.Report], Callable[[Now, Any], Facts]] = {
+_HANDLERS: dict[type[r.Report], Callable[[DecisionContext, Any], Facts]] = {
     r.RunRequested: _run_requested,
     r.TaskStarted: _task_started,
     r.TaskEnded: _task_ended,

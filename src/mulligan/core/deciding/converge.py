@@ -21,13 +21,13 @@ from mulligan.core.model.place_keys import undo_key
 from mulligan.core.model.workflow import END
 from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import has_run_its_steps
-from mulligan.core.state.scope import Now
+from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Place, State, UndoableVisit
 from mulligan.core.state.verdict import verdict
 from mulligan.core.state.workspace import awaits_worktree, lacks_worktree
 
 
-def converge(now: Now) -> Facts:
+def converge(now: DecisionContext) -> Facts:
     """Called when nothing more follows in a turn: fire due loops, fill free slots, undo, enter `end`."""
     run = now.state.run
     if run.status != "running" or is_time_up(now.state, now.at):
@@ -66,7 +66,7 @@ def _has_more_to_start(state: State) -> bool:
     return any(may_enter(state, step) or _has_arrival(state, step) for step in state.steps())
 
 
-def _fire_loops(now: Now) -> Facts:
+def _fire_loops(now: DecisionContext) -> Facts:
     """Fire loops in the order they were taken: each when it is due and no step of its region is active."""
     if awaits_worktree(now.state):
         return
@@ -77,7 +77,7 @@ def _fire_loops(now: Now) -> Facts:
             yield e.LoopFired(loop.step, loop.edge, loop.to)
 
 
-def _resolve_deadlock(now: Now) -> Facts:
+def _resolve_deadlock(now: DecisionContext) -> Facts:
     """Steps wait for each other, or for a remediation that waits for them: nothing else can happen.
 
     Enter a step that has an arrival, if there is one: the arrivals it still waits for depend on it. Otherwise skip
@@ -119,7 +119,7 @@ def _may_be_undone(state: State, one: UndoableVisit) -> bool:
     return one.failed_round != state.run.round and node is not None and node.step.undo is not None
 
 
-def after_undo(now: Now, place: Place, fact: e.Fact) -> Facts:
+def after_undo(now: DecisionContext, place: Place, fact: e.Fact) -> Facts:
     """Record how an undo ended. The other undos go on in any case."""
     visit = int(now.state.run.undoing.rpartition("@")[2])
     if isinstance(fact, e.CommandCompleted):
@@ -134,7 +134,7 @@ def after_undo(now: Now, place: Place, fact: e.Fact) -> Facts:
 # -- end ------------------------------------------------------------------------------
 
 
-def _enter_end(now: Now) -> Facts:
+def _enter_end(now: DecisionContext) -> Facts:
     end = now.state.places[END]
     yield e.StepEntered(END, end.visit + 1)
     if end.spec.action is None:

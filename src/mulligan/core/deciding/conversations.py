@@ -26,14 +26,14 @@ from mulligan.core.model.agent_messages import (
 from mulligan.core.model.artifacts import describe_dropped, find_dropped
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.workflow import AgentTools
-from mulligan.core.state.scope import Now
+from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import NO_CONVERSATION, CalledTool, Conversation, Place
 from mulligan.errors import ExpressionFailed
 
 _NO_TOOLS = AgentTools()
 
 
-def start_conversation(now: Now, place: Place) -> Facts:
+def start_conversation(now: DecisionContext, place: Place) -> Facts:
     """Start an attempt: list the tools of its servers, then go on with the turns that the visit has."""
     return enter_command(now, place, "tool_list", 0) if _tools(place).servers else _continue(now, place)
 
@@ -46,7 +46,7 @@ def _talk(place: Place) -> Conversation:
     return place.conversation or NO_CONVERSATION
 
 
-def after_turn_command(now: Now, place: Place, fact: Any) -> Facts:
+def after_turn_command(now: DecisionContext, place: Place, fact: Any) -> Facts:
     """A list, a question or a call has ended: go on, or end the attempt."""
     if place.phase in ("timeout", "deadline"):
         return iter((_too_late(now, place),))
@@ -65,7 +65,7 @@ def _fail(place: Place, found: Failure) -> Facts:
     return iter((e.AttemptFailed(place.key, place.attempt, found),))
 
 
-def _too_late(now: Now, place: Place) -> e.AttemptFailed:
+def _too_late(now: DecisionContext, place: Place) -> e.AttemptFailed:
     limit = place.phase
     details: dict[str, Any] = {"limit": limit}
     if limit == "timeout":
@@ -75,7 +75,7 @@ def _too_late(now: Now, place: Place) -> e.AttemptFailed:
     return e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "TIMEOUT", message, details=details))
 
 
-def _check_tools(now: Now, place: Place) -> Facts:
+def _check_tools(now: DecisionContext, place: Place) -> Facts:
     """Go on, if the servers have every tool that the agent may call, and no two tools have the same name."""
     tools = _tools(place)
     try:
@@ -93,14 +93,14 @@ def _check_tools(now: Now, place: Place) -> Facts:
     return _continue(now, place)
 
 
-def _lists(now: Now, place: Place) -> list[Any]:
+def _lists(now: DecisionContext, place: Place) -> list[Any]:
     return [now.fetch(listed) for listed in _talk(place).lists]
 
 
 # -- turns -----------------------------------------------------------------------------------------------------------
 
 
-def _continue(now: Now, place: Place) -> Facts:
+def _continue(now: DecisionContext, place: Place) -> Facts:
     """Call the next tool that the model asked for, ask the model again, or end the attempt with its answer."""
     talk = _talk(place)
     if not talk.turns:
@@ -121,7 +121,7 @@ def _continue(now: Now, place: Place) -> Facts:
     return iter((e.AttemptSucceeded(place.key, place.attempt, last.answer),))
 
 
-def _ask(now: Now, place: Place) -> Facts:
+def _ask(now: DecisionContext, place: Place) -> Facts:
     asked, turns_max = _talk(place).asked, _tools(place).max_turns
     if asked >= turns_max:
         message = f"the agent gave no final answer in {turns_max} turns (max_turns)"
@@ -132,7 +132,7 @@ def _ask(now: Now, place: Place) -> Facts:
 # -- calls -----------------------------------------------------------------------------------------------------------
 
 
-def _call(now: Now, place: Place, asked: AskedCall) -> Facts:
+def _call(now: DecisionContext, place: Place, asked: AskedCall) -> Facts:
     """Record the call and make it; a call that cannot be made is answered with the reason."""
     refused = tool_budget_refusal(now.state, place)
     if refused is not None:
@@ -165,7 +165,7 @@ def _call(now: Now, place: Place, asked: AskedCall) -> Facts:
         yield from enter_command(now, place, "tool", tool.position, command_key(place, "tool", number))
 
 
-def _examine(now: Now, place: Place, asked: AskedCall) -> tuple[OfferedTool | None, dict[str, Any], str]:
+def _examine(now: DecisionContext, place: Place, asked: AskedCall) -> tuple[OfferedTool | None, dict[str, Any], str]:
     """The tool to call with its arguments; None, and why, if it cannot be called."""
     tools = _tools(place)
     offered = {tool.name: tool for tool in offered_tools(tools, _lists(now, place))}
@@ -184,7 +184,7 @@ def _examine(now: Now, place: Place, asked: AskedCall) -> tuple[OfferedTool | No
     return (None, asked.arguments, problem) if problem else (tool, arguments, "")
 
 
-def _after_tool(now: Now, place: Place, fact: e.CommandCompleted | e.CommandFailed) -> Facts:
+def _after_tool(now: DecisionContext, place: Place, fact: e.CommandCompleted | e.CommandFailed) -> Facts:
     """Answer the call with the output or the failure of the tool; with `on_tool_failure: fail` that fails the agent."""
     call = _talk(place).open or CalledTool(0, "")
     if isinstance(fact, e.CommandFailed) and _tools(place).on_failure == "fail" and not fact.is_allowed:

@@ -14,7 +14,7 @@ import msgspec
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import is_artifact
 from mulligan.core.model.workflow import END
-from mulligan.core.state.scope import RUN_TOO_LONG, Now
+from mulligan.core.state.scope import RUN_TOO_LONG, DecisionContext
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.verdict import dropped_outputs, is_degraded, is_handled, open_failures, unhandled, verdict
 from mulligan.errors import ExpressionFailed, OutputDropped
@@ -51,7 +51,7 @@ def _excerpt(status: Any) -> str:
 # -- after `end` has run ----------------------------------------------------------------------------------------------
 
 
-def after_end_step(now: Now) -> Iterator[e.Fact]:
+def after_end_step(now: DecisionContext) -> Iterator[e.Fact]:
     """End the round. `end` may turn completed into failed, and failed into completed unless steps were undone."""
     state, end = now.state, now.state.places[END]
     status, reason = _final_status(now, end)
@@ -68,7 +68,7 @@ def after_end_step(now: Now) -> Iterator[e.Fact]:
     )
 
 
-def _final_status(now: Now, end: Place) -> tuple[str, str]:
+def _final_status(now: DecisionContext, end: Place) -> tuple[str, str]:
     state = now.state
     status = verdict(state)
     if status == "cancelled":
@@ -88,14 +88,14 @@ def _final_status(now: Now, end: Place) -> tuple[str, str]:
     return status, ""
 
 
-def _end_result(now: Now, end: Place) -> dict[str, Any]:
+def _end_result(now: DecisionContext, end: Place) -> dict[str, Any]:
     try:
         return parse_end_output(now.fetch(end.output))
     except ExpressionFailed:
         return {}
 
 
-def _outputs(now: Now, end: Place) -> tuple[dict[str, Any], str]:
+def _outputs(now: DecisionContext, end: Place) -> tuple[dict[str, Any], str]:
     """The outputs of the workflow, null where one cannot be evaluated; and the first such problem."""
     outputs: dict[str, Any] = {}
     problem = ""

@@ -56,13 +56,13 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.workflow import END
 from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import held_places, is_on_hold
-from mulligan.core.state.scope import Now
+from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Place
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.workspace import awaits_worktree, lacks_worktree, opens_worktree
 
 
-def decide(now: Now, fact: e.Fact) -> Facts | None:
+def decide(now: DecisionContext, fact: e.Fact) -> Facts | None:
     """The facts that follow; None if this kind of fact never has consequences."""
     rule = _RULES.get(type(fact))
     return None if rule is None else rule(now, fact)
@@ -71,13 +71,13 @@ def decide(now: Now, fact: e.Fact) -> Facts | None:
 # -- the run ------------------------------------------------------------------------------
 
 
-def _run_started(now: Now, fact: e.RunStarted) -> Facts:
+def _run_started(now: DecisionContext, fact: e.RunStarted) -> Facts:
     yield from wake_starts(now, 0)
     if fact.kept:
         yield from wake_after_kept(now, [k.step for k in fact.kept])
 
 
-def _run_forked(now: Now, fact: e.RunForked) -> Facts:
+def _run_forked(now: DecisionContext, fact: e.RunForked) -> Facts:
     """Run again what ran in the other run, and what was queued with values of that one.
 
     With other inputs an open question is asked again: the answer is about what it says.
@@ -101,7 +101,7 @@ def _run_forked(now: Now, fact: e.RunForked) -> Facts:
         yield from _run_again(now, lambda place: place.key == workspace.opens)
 
 
-def _run_again(now: Now, is_wanted: Callable[[Place], bool]) -> Facts:
+def _run_again(now: DecisionContext, is_wanted: Callable[[Place], bool]) -> Facts:
     """End attempts that no worker of this run has, or whose values are of another run; they run again."""
     places = now.state.places
     for key in [place.key for place in places.values() if _may_run_again(place) and is_wanted(place)]:
@@ -128,7 +128,7 @@ def _was_begun(place: Place) -> bool:
     return _is_in_flight(place) or (place.status == "ready" and place.attempt > 0)
 
 
-def _after_opening(now: Now, follows: Facts) -> Facts:
+def _after_opening(now: DecisionContext, follows: Facts) -> Facts:
     """The run has its worktree: go on with what ran in the other run, in a fork, and with everything that waited."""
     state = now.state
     yield from _run_again(now, _was_begun)
@@ -141,14 +141,14 @@ def _after_opening(now: Now, follows: Facts) -> Facts:
         yield from wake(now, name)
 
 
-def _run_resumed(now: Now, fact: e.RunResumed) -> Facts:
+def _run_resumed(now: DecisionContext, fact: e.RunResumed) -> Facts:
     """Do what the pause held back: fail-fast, timers that fired, actions that the engine carries out itself."""
     yield from fail_fast_after_pause(now)
     yield from stop_without_worktree(now)
     yield from _release(now, fact)
 
 
-def _release(now: Now, fact: e.RunResumed | e.RunStopping) -> Facts:
+def _release(now: DecisionContext, fact: e.RunResumed | e.RunStopping) -> Facts:
     for kind, key, number in fact.held:
         # An earlier consequence, such as fail-fast, may have ended the run.
         if now.state.run.status not in RUN_ENDED:
@@ -159,7 +159,7 @@ def _release(now: Now, fact: e.RunResumed | e.RunStopping) -> Facts:
             yield from start_engine_action(now, place)
 
 
-def _step_resumed(now: Now, fact: e.StepResumed) -> Facts:
+def _step_resumed(now: DecisionContext, fact: e.StepResumed) -> Facts:
     """Start what needs no worker; the other attempts are queued again as an effect."""
     if now.state.run.status == "paused":
         return
@@ -168,7 +168,7 @@ def _step_resumed(now: Now, fact: e.StepResumed) -> Facts:
             yield from start_engine_action(now, place)
 
 
-def _run_stopping(now: Now, fact: e.RunStopping) -> Facts:
+def _run_stopping(now: DecisionContext, fact: e.RunStopping) -> Facts:
     yield from stop_all(now, fact)
     if lacks_worktree(now.state) and now.state.run.stops == 1:
         # Nothing runs there: they were left as they were in the other run.
@@ -176,7 +176,7 @@ def _run_stopping(now: Now, fact: e.RunStopping) -> Facts:
     yield from _release(now, fact)
 
 
-def _run_reopened(now: Now, fact: e.RunReopened) -> Facts:
+def _run_reopened(now: DecisionContext, fact: e.RunReopened) -> Facts:
     for step in list(now.state.steps()):
         if step.loop_edge is not None and step.has_ended:
             yield from after_end(now, step.key, step.visit)
@@ -187,7 +187,7 @@ def _run_reopened(now: Now, fact: e.RunReopened) -> Facts:
 # -- steps ------------------------------------------------------------------------------
 
 
-def _step_ended(now: Now, fact: e.StepCompleted | e.StepFailed) -> Facts:
+def _step_ended(now: DecisionContext, fact: e.StepCompleted | e.StepFailed) -> Facts:
     if fact.step == END:
         # In a fork that still opens its worktree, `end` may have waited for a person: the round ends after both.
         return iter(()) if now.state.run.active else after_end_step(now)
@@ -199,11 +199,11 @@ def _step_ended(now: Now, fact: e.StepCompleted | e.StepFailed) -> Facts:
     return _after_opening(now, follows)
 
 
-def _step_passed_over(now: Now, fact: e.StepSkipped | e.StepRestored) -> Facts:
+def _step_passed_over(now: DecisionContext, fact: e.StepSkipped | e.StepRestored) -> Facts:
     return after_passing_over(now, fact.step)
 
 
-def _step_put_back(now: Now, fact: e.StepPutBack) -> Facts:
+def _step_put_back(now: DecisionContext, fact: e.StepPutBack) -> Facts:
     place = now.state.places[fact.step]
     if fact.cause == "rerun" and not waits_for_slot(now.state, place) and not awaits_worktree(now.state):
         yield from enter(now, place)
@@ -211,12 +211,12 @@ def _step_put_back(now: Now, fact: e.StepPutBack) -> Facts:
         yield from wake(now, fact.step)
 
 
-def _step_spread(now: Now, fact: e.StepStoodIn | e.StepSettled) -> Facts:
+def _step_spread(now: DecisionContext, fact: e.StepStoodIn | e.StepSettled) -> Facts:
     place = now.state.places[fact.step]
     return after_end(now, fact.step, place.visit)
 
 
-def _loop_fired(now: Now, fact: e.LoopFired) -> Facts:
+def _loop_fired(now: DecisionContext, fact: e.LoopFired) -> Facts:
     """Enter the target of the loop; skip at once the steps of its region that can no longer be entered."""
     nodes = now.state.graph.nodes
     yield from enter(now, now.state.places[fact.to])
@@ -227,7 +227,7 @@ def _loop_fired(now: Now, fact: e.LoopFired) -> Facts:
 # -- attempts ------------------------------------------------------------------------------
 
 
-def _attempt_started(now: Now, fact: e.AttemptStarted) -> Facts | None:
+def _attempt_started(now: DecisionContext, fact: e.AttemptStarted) -> Facts | None:
     place = now.state.places[fact.place]
     if fact.is_faked:
         return iter((fakes.end_attempt(now, place),))
@@ -240,13 +240,13 @@ def _attempt_started(now: Now, fact: e.AttemptStarted) -> Facts | None:
     return iter((e.AttemptSucceeded(place.key, place.attempt),))
 
 
-def _attempt_succeeded(now: Now, fact: e.AttemptSucceeded) -> Facts:
+def _attempt_succeeded(now: DecisionContext, fact: e.AttemptSucceeded) -> Facts:
     place = now.state.places[fact.place]
     follows = succeed(now, place)
     return _then_refuse_queued(now, place, follows) if _reports_spending(fact) else follows
 
 
-def _attempt_failed(now: Now, fact: e.AttemptFailed | e.ResultRejected) -> Facts:
+def _attempt_failed(now: DecisionContext, fact: e.AttemptFailed | e.ResultRejected) -> Facts:
     place = now.state.places[fact.place]
     follows = climb(now, place, fact.failure)
     return _then_refuse_queued(now, place, follows) if _reports_spending(fact) else follows
@@ -257,20 +257,20 @@ def _reports_spending(fact: Any) -> bool:
     return type(fact) is not e.ResultRejected and bool(fact.usage) and not fact.usage.keys().isdisjoint(LIMITED)
 
 
-def _then_refuse_queued(now: Now, place: Place, follows: Facts) -> Facts:
+def _then_refuse_queued(now: DecisionContext, place: Place, follows: Facts) -> Facts:
     """Yield what follows, then fail the queued agents that this one has left no budget."""
     step = now.state.step_of(place)
     yield from follows
     yield from refuse_queued(now, step)
 
 
-def _attempt_cancelled(now: Now, fact: e.AttemptCancelled) -> Facts:
+def _attempt_cancelled(now: DecisionContext, fact: e.AttemptCancelled) -> Facts:
     place = now.state.places[fact.place]
     follows = conclude(now, place)
     return _then_refuse_queued(now, place, follows) if _reports_spending(fact) else follows
 
 
-def _command_ended(now: Now, fact: Any) -> Facts:
+def _command_ended(now: DecisionContext, fact: Any) -> Facts:
     """A command has ended: continue its parent."""
     parent = now.state.places[fact.parent]
     if fact.role == "do":
@@ -293,11 +293,11 @@ def _command_ended(now: Now, fact: Any) -> Facts:
         yield from after_undo(now, parent, fact)
 
 
-def _item_ended(now: Now, fact: e.ItemCompleted | e.ItemFailed | e.ItemCancelled) -> Facts:
+def _item_ended(now: DecisionContext, fact: e.ItemCompleted | e.ItemFailed | e.ItemCancelled) -> Facts:
     return run_items(now, now.state.places[fact.parent])
 
 
-_RULES: dict[type[e.Fact], Callable[[Now, Any], Facts | None]] = {
+_RULES: dict[type[e.Fact], Callable[[DecisionContext, Any], Facts | None]] = {
     e.RunStarted: _run_started,
     e.RunForked: _run_forked,
     e.RunResumed: _run_resumed,

@@ -16,7 +16,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.actions import AGENT, FAKE, shell_command
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.workflow import Action, Command, Step, Workflow
-from mulligan.core.state.scope import Now
+from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Place
 
 # Fields of a step that belong to its action, without which they are reset.
@@ -81,7 +81,7 @@ def _fake_validator(step: Step) -> Command | None:
     return msgspec.structs.replace(check, writes=step.writes)
 
 
-def end_attempt(now: Now, place: Place) -> e.Fact:
+def end_attempt(now: DecisionContext, place: Place) -> e.Fact:
     """End the current attempt of a faked step."""
     assert place.spec.action is not None
     ends = place.spec.action.params["ends"]

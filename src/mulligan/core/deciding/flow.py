@@ -16,7 +16,7 @@ from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.graph import Arc, Barrier, Node
 from mulligan.core.model.workflow import END
 from mulligan.core.state.not_begun import count_not_begun
-from mulligan.core.state.scope import Now
+from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled, open_failures, verdict
 from mulligan.core.state.visit_limits import is_beyond_limit
@@ -50,7 +50,7 @@ def _join_readiness(place: Place, join: str) -> str:
     return "enter" if arrived else "" if place.open_arrivals else "no_arrival"
 
 
-def wake(now: Now, name: str) -> Facts:
+def wake(now: DecisionContext, name: str) -> Facts:
     """Start, skip or reconsider a step whose needs or arrivals have changed."""
     if now.state.run.stop is not None:
         return NOTHING
@@ -74,7 +74,7 @@ def waits_for_slot(state: State, place: Place) -> bool:
     return is_at_max_parallel(state) and may_enter(state, place)
 
 
-def enter_free_slots(now: Now) -> Facts:
+def enter_free_slots(now: DecisionContext) -> Facts:
     """With `max_parallel`: enter steps that are ready, in file order, while there are free slots.
 
     It looks at every step, so such a workflow has a bounded number of steps (`MAX_PARALLEL_STEPS`).
@@ -94,7 +94,7 @@ def _has_unpaused_work(state: State) -> bool:
     return state.run.active > 0 or any(place.pause is None and may_enter(state, place) for place in state.steps())
 
 
-def wake_starts(now: Now, begin: int) -> Facts:
+def wake_starts(now: DecisionContext, begin: int) -> Facts:
     """Wake one batch of the steps that a run enters first, from index `begin` on."""
     graph, places = now.state.graph, now.state.places
     for name in graph.starts[begin : begin + graph.starts_at_once]:
@@ -117,7 +117,7 @@ def may_enter(state: State, place: Place) -> bool:
     return place.status == "waiting" and readiness(state, place) == "enter"
 
 
-def _reconsider(now: Now, place: Place) -> Facts:
+def _reconsider(now: DecisionContext, place: Place) -> Facts:
     """An ended step got another arrival, or can no longer get one."""
     if _awaits_remediation(now.state, place):
         if _has_no_remediation(now.state, place):
@@ -154,7 +154,7 @@ def pass_over(place: Place, reason: str) -> e.Fact:
     return e.StepRestored(place.key, reason) if place.last_status else e.StepSkipped(place.key, reason)
 
 
-def enter(now: Now, place: Place) -> Facts:
+def enter(now: DecisionContext, place: Place) -> Facts:
     """Start a new visit, unless `when` is false. The visit beyond max_visits fails at once and is the last."""
     step = now.state.graph.nodes[place.key].step
     workspace = now.state.workflow.workspace
@@ -170,7 +170,7 @@ def enter(now: Now, place: Place) -> Facts:
     return _enter_and_schedule(now, place)
 
 
-def _enter_and_schedule(now: Now, place: Place) -> Facts:
+def _enter_and_schedule(now: DecisionContext, place: Place) -> Facts:
     asks = asks_after_failed_undo(now.state, place)
     yield e.StepEntered(place.key, place.visit + 1)
     if asks:
@@ -189,7 +189,7 @@ def asks_after_failed_undo(state: State, place: Place) -> bool:
     return may_ask and state.step(place.key).triage is not None
 
 
-def _park_after_failed_undo(now: Now, place: Place) -> e.StepParked:
+def _park_after_failed_undo(now: DecisionContext, place: Place) -> e.StepParked:
     policy = now.state.step(place.key).triage
     assert policy is not None
     message = "it would run again, but its undo failed: what it did may still stand"
@@ -197,7 +197,7 @@ def _park_after_failed_undo(now: Now, place: Place) -> e.StepParked:
     return e.StepParked(place.key, place.visit, place.attempt, found, "undo_failed", due=default_due(now, policy))
 
 
-def _enter_and_fail(now: Now, place: Place, found: Failure) -> Facts:
+def _enter_and_fail(now: DecisionContext, place: Place, found: Failure) -> Facts:
     yield e.StepEntered(place.key, place.visit + 1)
     attempt = place.attempt + 1
     yield e.AttemptFailed(place.key, attempt, add_location(now, place, found, attempt))
@@ -206,7 +206,7 @@ def _enter_and_fail(now: Now, place: Place, found: Failure) -> Facts:
 # -- when a step has ended ------------------------------------------------------------------------------
 
 
-def after_end(now: Now, name: str, visit: int) -> Facts:
+def after_end(now: DecisionContext, name: str, visit: int) -> Facts:
     """Everything that follows from the end of a visit, or from skipping it."""
     state = now.state
     place, node = state.places[name], state.graph.nodes[name]
@@ -236,7 +236,7 @@ def _decided_barriers(state: State, node: Node, settled: str) -> list[Barrier]:
     return found
 
 
-def after_passing_over(now: Now, name: str) -> Facts:
+def after_passing_over(now: DecisionContext, name: str) -> Facts:
     """Failures routed to the visit that did not happen are unhandled; with `join: each`, to any of its visits."""
     place = now.state.places[name]
     visits = len(now.state.graph.nodes[name].arrivals) if now.state.step(name).join == "each" else 1
@@ -246,7 +246,7 @@ def after_passing_over(now: Now, name: str) -> Facts:
     yield from after_end(now, name, place.visit + 1)
 
 
-def _wake_dependents(now: Now, node: Node, place: Place, barriers: Iterable[Barrier]) -> Facts:
+def _wake_dependents(now: DecisionContext, node: Node, place: Place, barriers: Iterable[Barrier]) -> Facts:
     """Wake the steps that an edge, a need or a barrier connects to this one."""
     for arc in node.arcs:
         if arc.to != END and not arc.is_loop:
@@ -260,7 +260,7 @@ def _wake_dependents(now: Now, node: Node, place: Place, barriers: Iterable[Barr
             yield from wake(now, target)
 
 
-def wake_after_kept(now: Now, names: Iterable[str]) -> Facts:
+def wake_after_kept(now: DecisionContext, names: Iterable[str]) -> Facts:
     """Wake the steps that depend on results taken over by a fork, for all of these at once."""
     for name in names:
         yield from _wake_dependents(now, now.state.graph.nodes[name], now.state.places[name], ())
@@ -271,7 +271,7 @@ def wake_after_kept(now: Now, names: Iterable[str]) -> Facts:
                 yield from wake(now, target)
 
 
-def _loop_taken(now: Now, arc: Arc) -> e.LoopTaken:
+def _loop_taken(now: DecisionContext, arc: Arc) -> e.LoopTaken:
     number = now.state.run.loops_taken.get(arc.key, 0) + 1
     seed = f"{now.state.run.run_id}:{arc.key}:{number}"
     due = now.at + timedelta(seconds=delay_seconds(arc.edge.backoff, number, seed, {}))
@@ -281,7 +281,7 @@ def _loop_taken(now: Now, arc: Arc) -> e.LoopTaken:
 # -- remediation ------------------------------------------------------------------------------
 
 
-def _after_remediation(now: Now, fix: Place, visit: int) -> Facts:
+def _after_remediation(now: DecisionContext, fix: Place, visit: int) -> Facts:
     """The visit that failures were routed to has ended: rerun their sources, stand in for them, or settle them."""
     is_open = now.state.run.stop is None and fix.visit == visit
     if is_open and (_awaits_remediation(now.state, fix) or fix.loop_edge is not None):
@@ -308,7 +308,7 @@ def _sent_to(state: State, step: str, visit: int) -> list[FailureRecord]:
     return [state.failures[index] for index in state.routed.get((step, visit), ())]
 
 
-def _stand_in(now: Now, source: Place, record: FailureRecord, by: str, output: Any) -> e.Fact:
+def _stand_in(now: DecisionContext, source: Place, record: FailureRecord, by: str, output: Any) -> e.Fact:
     """The fix takes the success edges of the source; if none can be chosen, the source has failed."""
     try:
         # The always edges were taken when the source failed.
@@ -323,24 +323,26 @@ def _stand_in(now: Now, source: Place, record: FailureRecord, by: str, output: A
     return e.StepStoodIn(source.key, by, output=output, taken=taken, no_route=no_route)
 
 
-def _cannot_stand_in(now: Now, source: Place, record: FailureRecord, code: str, message: str) -> e.StepSettled:
+def _cannot_stand_in(
+    now: DecisionContext, source: Place, record: FailureRecord, code: str, message: str
+) -> e.StepSettled:
     found = add_location(now, source, failure(code, message, cause=(record.failure,)))
     return e.StepSettled(source.key, "failed", found)
 
 
-def fail_fast(now: Now, name: str, visit: int) -> Facts:
+def fail_fast(now: DecisionContext, name: str, visit: int) -> Facts:
     """Stop the run if a failure is unhandled now: of this visit, or one that was routed to it without success."""
     yield from _stop_if_required(now, _unhandled_chain(now.state, name, visit))
 
 
-def fail_fast_after_pause(now: Now) -> Facts:
+def fail_fast_after_pause(now: DecisionContext) -> Facts:
     """Fail-fast for failures that became unhandled during a pause. A paused run starts no cleanup, undo or `end`."""
     state = now.state
     open_ = (record for record in open_failures(state) if not record.is_allowed)
     yield from _stop_if_required(now, (record for record in open_ if is_handled(state, record) is False))
 
 
-def stop_without_worktree(now: Now) -> Facts:
+def stop_without_worktree(now: DecisionContext) -> Facts:
     """Stop a run whose worktree could not be opened: its other steps have no folder to work in."""
     state = now.state
     if not awaits_worktree(state) or state.run.status == "paused" or state.workflow.workspace is None:
@@ -351,7 +353,7 @@ def stop_without_worktree(now: Now) -> Facts:
         yield e.RunStopping("failed_fast", reason=reason, not_begun=count_not_begun(state))
 
 
-def _stop_if_required(now: Now, records: Iterable[FailureRecord]) -> Facts:
+def _stop_if_required(now: DecisionContext, records: Iterable[FailureRecord]) -> Facts:
     run = now.state.run
     if run.stop is not None or run.status == "paused":
         return

@@ -47,7 +47,7 @@ from mulligan.core.model.workflow import (
     Triage,
 )
 from mulligan.core.state.deadlines import deadline_of
-from mulligan.core.state.scope import Now, error_view
+from mulligan.core.state.scope import DecisionContext, error_view
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.visit_limits import is_beyond_limit
 from mulligan.errors import ExpressionFailed
@@ -56,15 +56,15 @@ _SIGKILL = 9
 _KILLED_STATUS = 128 + _SIGKILL
 # How long a retry with `host: other` waits for a host that has not failed it.
 OTHER_HOST_SECONDS = 60.0
-Rung = Callable[[Now, Place, Failure], Generator[e.Fact, None, bool]]
+Rung = Callable[[DecisionContext, Place, Failure], Generator[e.Fact, None, bool]]
 
 
-def climb(now: Now, place: Place, failure: Failure) -> Facts:
+def climb(now: DecisionContext, place: Place, failure: Failure) -> Facts:
     """Try rungs 1 to 4."""
     yield from _climb(now, place, failure, (retry, handle, triage, route))
 
 
-def _climb(now: Now, place: Place, failure: Failure, rungs: tuple[Rung, ...]) -> Facts:
+def _climb(now: DecisionContext, place: Place, failure: Failure, rungs: tuple[Rung, ...]) -> Facts:
     if not now.may_start(place):
         yield from conclude(now, place)
         return
@@ -85,7 +85,7 @@ def reruns_after_loss(place: Place) -> bool:
     return _reruns_lost(place) and place.climb.losses < RERUNS_AFTER_LOSS_MAX
 
 
-def after_loss(now: Now, place: Place, fact: e.AttemptLost) -> Facts:
+def after_loss(now: DecisionContext, place: Place, fact: e.AttemptLost) -> Facts:
     """Run the attempt of a lost worker again, up to three times; after that, or with `on_lost: fail`, it has failed.
 
     The reruns do not count against any rule's retries. If somebody ended the job of the worker, they do not count at
@@ -113,7 +113,7 @@ def after_loss(now: Now, place: Place, fact: e.AttemptLost) -> Facts:
         yield e.AttemptFailed(place.key, place.attempt, found)
 
 
-def _out_of_memory_with_its_job(now: Now, place: Place, fact: e.AttemptLost) -> e.AttemptFailed:
+def _out_of_memory_with_its_job(now: DecisionContext, place: Place, fact: e.AttemptLost) -> e.AttemptFailed:
     assert fact.job is not None
     # It had all that the job has, and nobody could measure more.
     peak, memory = fact.job.job.memory, attempt_limits(place).memory
@@ -125,7 +125,7 @@ def _out_of_memory_with_its_job(now: Now, place: Place, fact: e.AttemptLost) -> 
     return e.AttemptFailed(place.key, place.attempt, with_cap_detail(place, found))
 
 
-def after_interruption(now: Now, place: Place, fact: e.AttemptInterrupted) -> Facts:
+def after_interruption(now: DecisionContext, place: Place, fact: e.AttemptInterrupted) -> Facts:
     """Run it again, spending nothing, unless the time of workers has proved too short for it."""
     if place.phase == "stopping" or not now.may_start(place):
         yield e.AttemptCancelled(place.key, place.attempt)
@@ -136,7 +136,7 @@ def after_interruption(now: Now, place: Place, fact: e.AttemptInterrupted) -> Fa
 
 
 def _after_end_of_time(
-    now: Now, place: Place, ran_seconds: float | None, life_seconds: float | None, details: dict[str, Any]
+    now: DecisionContext, place: Place, ran_seconds: float | None, life_seconds: float | None, details: dict[str, Any]
 ) -> Facts:
     if not is_too_long(place.climb.time_ends, ran_seconds, life_seconds):
         yield from schedule(now, place, "time")
@@ -157,7 +157,7 @@ def _job_details(job: JobEnd | WorkerJob | None) -> dict[str, Any]:
 # -- rung 1: retry ------------------------------------------------------------------------------
 
 
-def retry(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, bool]:
+def retry(now: DecisionContext, place: Place, failure: Failure) -> Generator[e.Fact, None, bool]:
     """Reserve a retry if a rule grants one. Its recovery script runs only after the retry is reserved."""
     index = None if place.climb.reruns else matching_rule(place.spec.rules, failure)
     if index is None:
@@ -212,7 +212,7 @@ def _not_before(failure: Failure, otherwise: datetime) -> datetime:
         return otherwise
 
 
-def _retry_refusal(now: Now, place: Place, rule: Rule, number: int, due: datetime) -> str:
+def _retry_refusal(now: DecisionContext, place: Place, rule: Rule, number: int, due: datetime) -> str:
     """Why a matching rule does not grant a retry; empty if it does."""
     spec = place.spec
     if is_beyond_limit(now.state, place):
@@ -266,7 +266,7 @@ _LONGEST_SECONDS = 100 * 365 * 86400.0
 _GROWTH_MAX = 1e12
 
 
-def after_script(now: Now, place: Place, fact: e.Fact) -> Facts:
+def after_script(now: DecisionContext, place: Place, fact: e.Fact) -> Facts:
     """Continue with the retry. A failure of the script is recorded and does not stop it."""
     if not now.may_start(place):
         yield from conclude(now, place)
@@ -274,7 +274,7 @@ def after_script(now: Now, place: Place, fact: e.Fact) -> Facts:
         yield from start_due_retry(now, place)
 
 
-def start_due_retry(now: Now, place: Place) -> Facts:
+def start_due_retry(now: DecisionContext, place: Place) -> Facts:
     """Start the reserved retry if its script has ended and its delay is over."""
     climb_ = place.climb
     if place.status == "backing_off" and not climb_.is_script_open and climb_.due is not None and climb_.due <= now.at:
@@ -284,7 +284,7 @@ def start_due_retry(now: Now, place: Place) -> Facts:
 # -- rung 2: handle ------------------------------------------------------------------------------
 
 
-def handle(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, bool]:
+def handle(now: DecisionContext, place: Place, failure: Failure) -> Generator[e.Fact, None, bool]:
     """Run the on_failure commands, for fatal failures too."""
     handler = place.spec.on_failure
     if handler is None:
@@ -310,7 +310,7 @@ def _handler_refusal(state: State, place: Place, handler: Handler, failure: Fail
     return "reruns_exhausted" if handler.rerun and place.climb.handled_times >= handler.rerun else ""
 
 
-def after_handler_command(now: Now, place: Place, fact: e.Fact, index: int) -> Facts:
+def after_handler_command(now: DecisionContext, place: Place, fact: e.Fact, index: int) -> Facts:
     """Run the next command of the handler, or end the handler."""
     handler = _handler(place)
     if place.climb.is_handler_late:
@@ -339,12 +339,12 @@ def _handler(place: Place) -> Handler:
     return place.spec.on_failure
 
 
-def _handler_failed(now: Now, place: Place, cause: Failure) -> e.HandlerFailed:
+def _handler_failed(now: DecisionContext, place: Place, cause: Failure) -> e.HandlerFailed:
     found = make_failure(now, place, "HANDLER_FAILED", cause.message, exit_code=cause.exit_code, cause=(cause,))
     return e.HandlerFailed(place.key, place.attempt, found)
 
 
-def _handler_ended(now: Now, place: Place, handler: Handler) -> e.Fact:
+def _handler_ended(now: DecisionContext, place: Place, handler: Handler) -> e.Fact:
     """The commands succeeded. The output is what the handler captured, or the output of its last command."""
     try:
         output = _handler_output(now, place, handler)
@@ -357,7 +357,7 @@ def _handler_ended(now: Now, place: Place, handler: Handler) -> e.Fact:
     return e.HandlerSucceeded(place.key, place.attempt, handler.strategy, output)
 
 
-def _handler_output(now: Now, place: Place, handler: Handler) -> Any:
+def _handler_output(now: DecisionContext, place: Place, handler: Handler) -> Any:
     output = place.climb.handler_output
     if handler.capture:
         names = {"output": output, "error": error_view(place.failure)}
@@ -366,7 +366,7 @@ def _handler_output(now: Now, place: Place, handler: Handler) -> Any:
     return now.fetch(output) if handler.strategy == "custom" else output
 
 
-def after_handler_success(now: Now, place: Place, fact: e.HandlerSucceeded) -> Facts:
+def after_handler_success(now: DecisionContext, place: Place, fact: e.HandlerSucceeded) -> Facts:
     """Complete the place, run it again, or climb on, by the strategy of the handler."""
     handler = _handler(place)
     if handler.strategy == "cleanup":
@@ -382,7 +382,7 @@ def after_handler_success(now: Now, place: Place, fact: e.HandlerSucceeded) -> F
         yield from complete(now, place, fact.output, handler.strategy)
 
 
-def climb_after_handler(now: Now, place: Place) -> Facts:
+def climb_after_handler(now: DecisionContext, place: Place) -> Facts:
     """Go on to rung 3: the handler failed or did not deal with the failure. Its own failure is attached."""
     if place.phase == "stopped":
         # The cleanup handler of a place that was stopped and has not failed.
@@ -395,7 +395,7 @@ def climb_after_handler(now: Now, place: Place) -> Facts:
 # -- rung 3: triage ------------------------------------------------------------------------------
 
 
-def triage(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, bool]:
+def triage(now: DecisionContext, place: Place, failure: Failure) -> Generator[e.Fact, None, bool]:
     """Park the step for a person or an agent, if its triage policy covers this failure."""
     if place.role != "step":
         return False
@@ -460,7 +460,7 @@ def _is_allowed(place: Place, failure: Failure) -> bool:
     return place.spec.continue_on_error and not is_fatal_handler_failure(place, failure)
 
 
-def after_classified(now: Now, place: Place, fact: e.StepClassified) -> Facts:
+def after_classified(now: DecisionContext, place: Place, fact: e.StepClassified) -> Facts:
     if place.child:
         # `after_triager` goes on when the agent has ended.
         yield from stop_triager(now, place)
@@ -468,7 +468,7 @@ def after_classified(now: Now, place: Place, fact: e.StepClassified) -> Facts:
         yield from _follow_decision(now, place)
 
 
-def _follow_decision(now: Now, place: Place) -> Facts:
+def _follow_decision(now: DecisionContext, place: Place) -> Facts:
     assert place.climb.ruling is not None and place.failure is not None
     if place.climb.ruling.verdict == "retry":
         yield from schedule(now, place, "classified")
@@ -476,7 +476,7 @@ def _follow_decision(now: Now, place: Place) -> Facts:
         yield from _climb(now, place, place.failure, (route,))
 
 
-def after_triager(now: Now, place: Place, fact: e.Fact) -> Facts:
+def after_triager(now: DecisionContext, place: Place, fact: e.Fact) -> Facts:
     """The agent has ended: apply its decision or leave the step to a person, unless somebody decided meanwhile."""
     if place.status != "pending_failed":
         return
@@ -491,7 +491,7 @@ def after_triager(now: Now, place: Place, fact: e.Fact) -> Facts:
 # -- rung 4: route ------------------------------------------------------------------------------
 
 
-def route(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, bool]:
+def route(now: DecisionContext, place: Place, failure: Failure) -> Generator[e.Fact, None, bool]:
     """End the place as failed: a step chooses a failure edge; a command reports to its parent."""
     if is_fatal_handler_failure(place, failure):
         failure = msgspec.structs.replace(failure, severity="critical")
@@ -512,7 +512,7 @@ def route(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, b
     return True
 
 
-def _choose_route(now: Now, place: Place, failure: Failure) -> Route:
+def _choose_route(now: DecisionContext, place: Place, failure: Failure) -> Route:
     if place.key == END:
         return Route("no_route", reason="no_edge")
     if is_fatal_handler_failure(place, failure):
@@ -520,7 +520,7 @@ def _choose_route(now: Now, place: Place, failure: Failure) -> Route:
     return failure_route(now.state, place, failure)
 
 
-def step_failed(now: Now, place: Place, failure: Failure, chosen: Route) -> e.StepFailed:
+def step_failed(now: DecisionContext, place: Place, failure: Failure, chosen: Route) -> e.StepFailed:
     """The fact that ends a failed step, with all edges it takes."""
     if place.key == END:
         return e.StepFailed(END, place.visit, failure, place.attempt)
@@ -543,7 +543,9 @@ def step_failed(now: Now, place: Place, failure: Failure, chosen: Route) -> e.St
     )
 
 
-def _edges_taken(now: Now, place: Place, failure: Failure, chosen: Route, is_allowed: bool) -> tuple[int, ...]:
+def _edges_taken(
+    now: DecisionContext, place: Place, failure: Failure, chosen: Route, is_allowed: bool
+) -> tuple[int, ...]:
     taken = set(alert_edges(now.state, place, failure))
     if is_fatal_handler_failure(place, failure):
         # No route, but alert edges are still taken.

@@ -31,7 +31,7 @@ from mulligan.core.model.rejected_output import rejected_details
 from mulligan.core.model.workflow import END
 from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import is_on_hold
-from mulligan.core.state.scope import Now, fill_params, next_attempt
+from mulligan.core.state.scope import DecisionContext, fill_params, next_attempt
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.visit_limits import is_beyond_limit, last_failure_of_loop
 from mulligan.errors import ExpressionFailed, OutputDropped
@@ -41,12 +41,12 @@ Facts = Iterator[e.Fact]
 NOTHING: Facts = iter(())
 
 
-def make_failure(now: Now, place: Place, code: str, message: str, **fields: Any) -> Failure:
+def make_failure(now: DecisionContext, place: Place, code: str, message: str, **fields: Any) -> Failure:
     """A failure of this place, found by the core itself."""
     return add_location(now, place, failure(code, message, **fields))
 
 
-def add_location(now: Now, place: Place, found: Failure, attempt: int | None = None) -> Failure:
+def add_location(now: DecisionContext, place: Place, found: Failure, attempt: int | None = None) -> Failure:
     """The failure with its step, item, visit, attempt and time filled in."""
     step = now.state.step_of(place)
     return msgspec.structs.replace(
@@ -67,7 +67,7 @@ def item_index(state: State, place: Place) -> int | None:
 # -- attempts ------------------------------------------------------------------------------
 
 
-def schedule(now: Now, place: Place, cause: str) -> Facts:
+def schedule(now: DecisionContext, place: Place, cause: str) -> Facts:
     """Schedule the next attempt with the values of its expressions; an attempt that cannot be evaluated has failed.
 
     In the visit beyond max_visits no attempt runs, whether an entry, a rule, a handler or a person asks for it.
@@ -115,7 +115,7 @@ def _loop_limit(state: State, place: Place) -> Failure:
     return failure("LOOP_LIMIT", f"{limit}; last '{last.step}' failed with {failure_words(last.failure)}", cause=cause)
 
 
-def refuse_queued(now: Now, step: Place) -> Facts:
+def refuse_queued(now: DecisionContext, step: Place) -> Facts:
     """An agent has reported what it spent: fail the queued agents for which no budget is left."""
     state = now.state
     if budget_refusal(state, step, is_counted=True) is None:
@@ -129,7 +129,7 @@ def refuse_queued(now: Now, step: Place) -> Facts:
                 yield e.AttemptFailed(key, place.attempt, add_location(now, place, refused))
 
 
-def _summary(now: Now, place: Place) -> str:
+def _summary(now: DecisionContext, place: Place) -> str:
     """The text about its last failure that an agent gets for its next attempt, whatever caused that attempt."""
     if place.failure is None:
         return ""
@@ -138,7 +138,7 @@ def _summary(now: Now, place: Place) -> str:
     )
 
 
-def _advice(now: Now, place: Place) -> str:
+def _advice(now: DecisionContext, place: Place) -> str:
     """What an agent in the recovery script answered about the failure. If it cannot be read, it is left out."""
     hides = now.state.workflow.hide_credentials
     try:
@@ -152,14 +152,14 @@ def _advice(now: Now, place: Place) -> str:
     return head_tail(hide_at_ends(advice, CONTEXT_CHARS_MAX) if hides else advice, CONTEXT_CHARS_MAX)[0]
 
 
-def _schedule_engine_action(now: Now, place: Place, scheduled: e.AttemptScheduled) -> Facts:
+def _schedule_engine_action(now: DecisionContext, place: Place, scheduled: e.AttemptScheduled) -> Facts:
     """Schedule an attempt that needs no worker, and start it unless the run or the step is paused."""
     yield scheduled
     if now.state.run.status != "paused" and not is_on_hold(now.state, place):
         yield from start_engine_action(now, place)
 
 
-def start_engine_action(now: Now, place: Place) -> Facts:
+def start_engine_action(now: DecisionContext, place: Place) -> Facts:
     """Start what the engine carries out itself: a wait, an approval, a child run, a map, a conversation."""
     try:
         due = _due(now, place)
@@ -172,7 +172,7 @@ def start_engine_action(now: Now, place: Place) -> Facts:
     yield e.AttemptStarted(place.key, place.attempt, due=due, is_faked=is_faked, continues=continues)
 
 
-def _due(now: Now, place: Place) -> datetime | None:
+def _due(now: DecisionContext, place: Place) -> datetime | None:
     """When an action of the engine ends by itself: a wait is over, an approval expires, a child run times out.
 
     Or an agent that is asked turn by turn times out.
@@ -194,7 +194,7 @@ def _due(now: Now, place: Place) -> datetime | None:
 # -- success ------------------------------------------------------------------------------
 
 
-def succeed(now: Now, place: Place) -> Facts:
+def succeed(now: DecisionContext, place: Place) -> Facts:
     """The attempt succeeded: check its result, run on_success, complete the place.
 
     A result taken over from an earlier run was checked there.
@@ -210,7 +210,7 @@ def succeed(now: Now, place: Place) -> Facts:
     return after_validation(now, place)
 
 
-def _reject(now: Now, place: Place) -> Failure | None:
+def _reject(now: DecisionContext, place: Place) -> Failure | None:
     condition = place.spec.validate
     assert condition is not None
     try:
@@ -222,7 +222,7 @@ def _reject(now: Now, place: Place) -> Failure | None:
     return make_failure(now, place, "VALIDATION_FAILED", message, details=rejected_details(place.output))
 
 
-def after_validator(now: Now, place: Place, fact: e.Fact) -> Facts:
+def after_validator(now: DecisionContext, place: Place, fact: e.Fact) -> Facts:
     """The validator has ended. Its failure becomes a failure of the place and goes up the ladder."""
     if isinstance(fact, e.CommandFailed) and not fact.is_allowed:
         message = fact.failure.message or f"the validator ended with {fact.failure.code}"
@@ -238,14 +238,14 @@ def after_validator(now: Now, place: Place, fact: e.Fact) -> Facts:
         yield from after_validation(now, place)
 
 
-def after_validation(now: Now, place: Place) -> Facts:
+def after_validation(now: DecisionContext, place: Place) -> Facts:
     is_rerun = place.climb.reruns > 0
     if place.spec.on_success and not is_rerun and now.may_start(place):
         return enter_command(now, place, "success", 0)
     return complete(now, place, place.output, "rerun" if is_rerun else "")
 
 
-def after_success_command(now: Now, place: Place, fact: e.Fact, index: int) -> Facts:
+def after_success_command(now: DecisionContext, place: Place, fact: e.Fact, index: int) -> Facts:
     """Continue `on_success`. Its failure is a warning, or, with `handler_failure_fatal`, fails the place."""
     if isinstance(fact, e.CommandFailed) and not fact.is_allowed:
         if place.spec.handler_failure_fatal:
@@ -264,7 +264,7 @@ def after_success_command(now: Now, place: Place, fact: e.Fact, index: int) -> F
 # -- ends ------------------------------------------------------------------------------
 
 
-def complete(now: Now, place: Place, output: Any, recovered_by: str) -> Facts:
+def complete(now: DecisionContext, place: Place, output: Any, recovered_by: str) -> Facts:
     """Complete the place: its data is set, and a step chooses its edges; to find none may itself be a failure."""
     # A handler that stands in for an agent says nothing in its session.
     keeps_session = place.spec.session != "" and recovered_by in ("", "rerun")
@@ -273,7 +273,9 @@ def complete(now: Now, place: Place, output: Any, recovered_by: str) -> Facts:
     return iter((_completion(now, place, output, recovered_by),))
 
 
-def _complete_with_data(now: Now, place: Place, output: Any, recovered_by: str, keeps_session: bool) -> Facts:
+def _complete_with_data(
+    now: DecisionContext, place: Place, output: Any, recovered_by: str, keeps_session: bool
+) -> Facts:
     if keeps_session:
         yield from session_facts(now, place)
     for name, value in place.data.items():
@@ -284,7 +286,7 @@ def _complete_with_data(now: Now, place: Place, output: Any, recovered_by: str, 
     yield _completion(now, place, output, recovered_by)
 
 
-def _completion(now: Now, place: Place, output: Any, recovered_by: str) -> e.Fact:
+def _completion(now: DecisionContext, place: Place, output: Any, recovered_by: str) -> e.Fact:
     if place.role != "step":
         return e.CommandCompleted(
             place.key, place.parent, role=place.role, index=place.index, output=output, recovered_by=recovered_by
@@ -294,7 +296,7 @@ def _completion(now: Now, place: Place, output: Any, recovered_by: str) -> e.Fac
     return _step_completed(now, place, output, recovered_by)
 
 
-def _end_completed(now: Now, place: Place, output: Any, recovered_by: str) -> e.Fact:
+def _end_completed(now: DecisionContext, place: Place, output: Any, recovered_by: str) -> e.Fact:
     """Complete `end`, unless it returned a status that a run cannot have: then `end` has failed."""
     try:
         problem, code = status_problem(now.fetch(output)), "OUTPUT_INVALID"
@@ -307,7 +309,7 @@ def _end_completed(now: Now, place: Place, output: Any, recovered_by: str) -> e.
     return e.StepCompleted(END, place.visit, attempt=place.attempt, output=output, recovered_by=recovered_by)
 
 
-def _step_completed(now: Now, place: Place, output: Any, recovered_by: str) -> e.Fact:
+def _step_completed(now: DecisionContext, place: Place, output: Any, recovered_by: str) -> e.Fact:
     taken: tuple[int, ...] = ()
     no_route = False
     # Most steps have no edges: there is nothing to choose.
@@ -364,7 +366,7 @@ def command_key(place: Place, role: str, index: int) -> str:
     return f"{place.key}.{_SUFFIX.get(role, role + '@{0}').format(place.attempt, index)}"
 
 
-def enter_command(now: Now, place: Place, role: Role, index: int, key: str = "") -> Facts:
+def enter_command(now: DecisionContext, place: Place, role: Role, index: int, key: str = "") -> Facts:
     key = key or command_key(place, role, index)
     yield e.CommandEntered(key, place.key, role, index)
     yield from schedule(now, now.state.places[key], "entered")

@@ -13,7 +13,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.workflow import Map
-from mulligan.core.state.scope import Now
+from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Items, Place
 from mulligan.errors import ExpressionFailed
 
@@ -22,7 +22,7 @@ FAILURES_SHOWN_MAX = 20
 CHILD_FAILURES_SHOWN_MAX = 5
 
 
-def expand(now: Now, place: Place) -> Facts:
+def expand(now: DecisionContext, place: Place) -> Facts:
     """Start an attempt of a map step: list its items, or, on a later attempt, continue with those not done."""
     policy = _policy(now, place)
     try:
@@ -38,24 +38,24 @@ def expand(now: Now, place: Place) -> Facts:
         yield from _expand_with(now, place, lambda: now.evaluate(over, place))
 
 
-def _policy(now: Now, place: Place) -> Map:
+def _policy(now: DecisionContext, place: Place) -> Map:
     policy = now.state.step(place.key).map
     assert policy is not None
     return policy
 
 
-def _continue_list(now: Now, place: Place, items: Items) -> e.MapExpanded:
+def _continue_list(now: DecisionContext, place: Place, items: Items) -> e.MapExpanded:
     """Continue the same list: run only the items that are not done."""
     todo = tuple(i for i in range(len(items.values)) if not _is_done(now, place, i))
     return e.MapExpanded(place.key, place.attempt, todo=todo)
 
 
-def _runs_chosen_items(now: Now, place: Place) -> bool:
+def _runs_chosen_items(now: DecisionContext, place: Place) -> bool:
     """Whether the round was opened for some items of this step: the list stays, and only those items run."""
     return place.key == now.state.run.items_of and place.visit == place.visits_before + 1
 
 
-def _is_done(now: Now, place: Place, index: int) -> bool:
+def _is_done(now: DecisionContext, place: Place, index: int) -> bool:
     """Whether the item need not run: it completed, or it failed before a round that was opened for other items."""
     item = now.state.places.get(item_key(place.key, index))
     if item is None or item.status != "failed" or not _runs_chosen_items(now, place):
@@ -63,7 +63,7 @@ def _is_done(now: Now, place: Place, index: int) -> bool:
     return item.visit != place.visit
 
 
-def after_lister(now: Now, place: Place, fact: e.Fact) -> Facts:
+def after_lister(now: DecisionContext, place: Place, fact: e.Fact) -> Facts:
     """Expand the map from the output of its lister, or fail with it."""
     if isinstance(fact, e.CommandCompleted):
         yield from _expand_with(now, place, lambda: now.fetch(fact.output))
@@ -75,13 +75,13 @@ def after_lister(now: Now, place: Place, fact: e.Fact) -> Facts:
         yield e.AttemptCancelled(place.key, place.attempt)
 
 
-def _too_late(now: Now, place: Place) -> e.AttemptFailed:
+def _too_late(now: DecisionContext, place: Place) -> e.AttemptFailed:
     return e.AttemptFailed(
         place.key, place.attempt, make_failure(now, place, "TIMEOUT", "the map took longer than its deadline")
     )
 
 
-def _expand_with(now: Now, place: Place, values: Callable[[], Any]) -> Facts:
+def _expand_with(now: DecisionContext, place: Place, values: Callable[[], Any]) -> Facts:
     try:
         items = select_items(now, place, values())
     except ExpressionFailed as error:
@@ -114,7 +114,7 @@ def _normalize_numbers(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def select_items(now: Now, place: Place, values: Any) -> list[Any]:
+def select_items(now: DecisionContext, place: Place, values: Any) -> list[Any]:
     """Apply filter, sort_by, distinct, offset and max_items, in this order."""
     policy = _policy(now, place)
     if not isinstance(values, list):
@@ -157,7 +157,7 @@ def _kind(value: Any) -> str:
 # -- items ------------------------------------------------------------------------------
 
 
-def run_items(now: Now, place: Place) -> Facts:
+def run_items(now: DecisionContext, place: Place) -> Facts:
     """Enter as many items as may run in parallel; when none is left and none runs, conclude the map."""
     while may_enter(now, place):
         items = _items(place)
@@ -175,7 +175,7 @@ def _items(place: Place) -> Items:
     return place.items
 
 
-def may_enter(now: Now, place: Place) -> bool:
+def may_enter(now: DecisionContext, place: Place) -> bool:
     items, policy = _items(place), _policy(now, place)
     if items.is_judged or place.phase or items.next >= len(items.todo) or not now.may_start(place):
         return False
@@ -189,7 +189,7 @@ def may_enter(now: Now, place: Place) -> bool:
     return most is None or items.running < most
 
 
-def _most_parallel(now: Now, place: Place, policy: Map) -> int | None:
+def _most_parallel(now: DecisionContext, place: Place, policy: Map) -> int | None:
     """How many items may run at the same time; None: all. ExpressionFailed if its expression gives no such number."""
     if policy.parallel is None:
         return policy.max_parallel
@@ -200,7 +200,7 @@ def _most_parallel(now: Now, place: Place, policy: Map) -> int | None:
     return int(most)
 
 
-def _enter_or_skip(now: Now, item: Place, index: int) -> Facts:
+def _enter_or_skip(now: DecisionContext, item: Place, index: int) -> Facts:
     """Enter the command of an item, or skip it if `when` is false. If `when` cannot be evaluated, the command fails."""
     when = now.state.step(item.parent).do[index].when
     if when is None:
@@ -213,13 +213,13 @@ def _enter_or_skip(now: Now, item: Place, index: int) -> Facts:
     return iter((e.CommandSkipped(command_key(item, "do", index), item.key, "do", index),))
 
 
-def _enter_and_fail(now: Now, item: Place, index: int, found: Failure) -> Facts:
+def _enter_and_fail(now: DecisionContext, item: Place, index: int, found: Failure) -> Facts:
     key, attempt = command_key(item, "do", index), item.attempt + 1
     yield e.CommandEntered(key, item.key, "do", index)
     yield e.AttemptFailed(key, attempt, add_location(now, now.state.places[key], found, attempt))
 
 
-def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
+def after_command(now: DecisionContext, item: Place, fact: e.Fact, index: int) -> Facts:
     """A command of an item has ended: run the next one, or end the item."""
     step = now.state.step(item.parent)
     if isinstance(fact, e.CommandCancelled):
@@ -239,7 +239,7 @@ def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
 # -- the end of a map ------------------------------------------------------------------------------
 
 
-def conclude_map(now: Now, place: Place) -> Facts:
+def conclude_map(now: DecisionContext, place: Place) -> Facts:
     """No item runs and no more may start: the step succeeds, fails with ITEMS_FAILED, or is cancelled."""
     items, policy = _items(place), _policy(now, place)
     begun, total = [item for item in now.state.items_of(place) if item is not None], len(items.values)
@@ -255,7 +255,7 @@ def conclude_map(now: Now, place: Place) -> Facts:
         yield _map_succeeded(now, place, map_output(begun, items.values))
 
 
-def _map_succeeded(now: Now, place: Place, output: dict[str, Any]) -> e.Fact:
+def _map_succeeded(now: DecisionContext, place: Place, output: dict[str, Any]) -> e.Fact:
     """End the attempt with its output. Large lists in it are stored as artifacts, each on its own."""
     kept = {name: now.keep(place, name, output[name]) for name in ("results", "failures")}
     return e.AttemptSucceeded(place.key, place.attempt, {**output, **kept})
@@ -280,7 +280,7 @@ def _failures_allowed(policy: Map, total: int) -> float:
     return math.inf if policy.on_item_failure == "collect" else 0
 
 
-def _items_failed(now: Now, place: Place, failed: list[Place], total: int) -> Failure:
+def _items_failed(now: DecisionContext, place: Place, failed: list[Place], total: int) -> Failure:
     """ITEMS_FAILED with the failures of the items. If a critical one fails the step, it is critical and comes first."""
     critical = [] if _policy(now, place).collect_critical else [item for item in failed if _is_critical(item)]
     shown = dict.fromkeys(item.key for item in (*critical, *failed))

@@ -10,19 +10,19 @@ from mulligan.core.model.fact_parts import Passed, Route
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.graph import Arc
 from mulligan.core.model.workflow import END, Edge
-from mulligan.core.state.scope import Now
+from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.visit_limits import can_be_entered
 from mulligan.errors import ExpressionFailed
 
 
-def success_edges(now: Now, place: Place, output: object, *, with_always: bool = True) -> tuple[int, ...]:
+def success_edges(now: DecisionContext, place: Place, output: object, *, with_always: bool = True) -> tuple[int, ...]:
     """The success and always edges to take; a loop edge is taken alone. May raise `ExpressionFailed`."""
     kinds = ("success", "always") if with_always else ("success",)
     return _only_loop(_open_edges(now, place, kinds, lambda edge: _holds(now, place, edge, output)))
 
 
-def edges_after_failure(now: Now, place: Place, *, is_allowed: bool, with_loops: bool) -> tuple[int, ...]:
+def edges_after_failure(now: DecisionContext, place: Place, *, is_allowed: bool, with_loops: bool) -> tuple[int, ...]:
     """The always edges of a failed step, and its success edges too if it may fail.
 
     There is no output, so a condition may fail to evaluate: such an edge is not taken.
@@ -32,7 +32,7 @@ def edges_after_failure(now: Now, place: Place, *, is_allowed: bool, with_loops:
     return _only_loop([arc for arc in arcs if with_loops or not arc.is_loop])
 
 
-def _open_edges(now: Now, place: Place, kinds: tuple[str, ...], holds: Callable[[Edge], bool]) -> list[Arc]:
+def _open_edges(now: DecisionContext, place: Place, kinds: tuple[str, ...], holds: Callable[[Edge], bool]) -> list[Arc]:
     node = now.state.graph.nodes[place.key]
     taken: list[Arc] = []
     for arc in node.by_priority:
@@ -55,17 +55,17 @@ def takes_loop(state: State, step: str, taken: Iterable[int]) -> bool:
     return any(state.graph.arc(step, index).is_loop for index in taken)
 
 
-def has_no_route(now: Now, place: Place, taken: tuple[int, ...]) -> bool:
+def has_no_route(now: DecisionContext, place: Place, taken: tuple[int, ...]) -> bool:
     """Whether the step has success edges and takes none of them."""
     edges = now.state.graph.nodes[place.key].step.edges
     return any(edge.on == "success" for edge in edges) and not any(edges[index].on == "success" for index in taken)
 
 
-def _holds(now: Now, place: Place, edge: Edge, output: object) -> bool:
+def _holds(now: DecisionContext, place: Place, edge: Edge, output: object) -> bool:
     return edge.when is None or now.condition(edge.when, place, output=output)
 
 
-def _holds_without_output(now: Now, place: Place, edge: Edge) -> bool:
+def _holds_without_output(now: DecisionContext, place: Place, edge: Edge) -> bool:
     try:
         return _holds(now, place, edge, None)
     except ExpressionFailed:

@@ -9,7 +9,7 @@ from mulligan.core.evolve.evolve_places import holds_conversation
 from mulligan.core.model import events as e
 from mulligan.core.model.agent_messages import Message, as_text, shorten_text, turn_messages
 from mulligan.core.model.failure import failure
-from mulligan.core.state.scope import Now, fill_params
+from mulligan.core.state.scope import DecisionContext, fill_params
 from mulligan.core.state.state import Place, Turn
 from mulligan.errors import ExpressionFailed
 
@@ -19,7 +19,7 @@ SESSION_CHARS_MAX = 200_000
 _HIDDEN = "***"
 
 
-def session_facts(now: Now, place: Place) -> Iterator[e.Fact]:
+def session_facts(now: DecisionContext, place: Place) -> Iterator[e.Fact]:
     """Keep the messages of an agent whose answer was accepted, if it has a session."""
     talk = place.conversation
     if not place.spec.session or talk is None or not talk.turns or not holds_conversation(place.spec):
@@ -31,7 +31,7 @@ def session_facts(now: Now, place: Place) -> Iterator[e.Fact]:
         yield e.WarningRecorded(place.key, failure(error.failure_code, message, severity="warning"))
 
 
-def _kept(now: Now, place: Place, turns: tuple[Turn, ...]) -> e.SessionKept:
+def _kept(now: DecisionContext, place: Place, turns: tuple[Turn, ...]) -> e.SessionKept:
     messages = _messages(now, place, turns)
     if (chars := _chars(messages)) > SESSION_CHARS_MAX:
         # What it asked its tools is of no use to the next agent without the results.
@@ -47,18 +47,18 @@ def _kept(now: Now, place: Place, turns: tuple[Turn, ...]) -> e.SessionKept:
     return e.SessionKept(place.key, place.attempt, place.spec.session, messages=kept, chars=chars, dropped=dropped)
 
 
-def _messages(now: Now, place: Place, turns: tuple[Turn, ...]) -> list[Message]:
+def _messages(now: DecisionContext, place: Place, turns: tuple[Turn, ...]) -> list[Message]:
     """The prompt and what followed, as text alone: nothing in it can be mistaken for a reference."""
     return [{"role": "user", "text": _prompt(now, place)}, *turn_messages(_fetched(now, turns))]
 
 
-def _fetched(now: Now, turns: tuple[Turn, ...]) -> Iterator[dict[str, Any]]:
+def _fetched(now: DecisionContext, turns: tuple[Turn, ...]) -> Iterator[dict[str, Any]]:
     for turn in turns:
         results = [{"output": _output(now, one.output), "error": one.error} for one in turn.results]
         yield {"answer": now.fetch(turn.answer), "results": results}
 
 
-def _output(now: Now, output: Any) -> Any:
+def _output(now: DecisionContext, output: Any) -> Any:
     """The output of a tool; a note in place of one that is gone or that only a worker can read."""
     try:
         return now.fetch(output)
@@ -66,7 +66,7 @@ def _output(now: Now, output: Any) -> Any:
         return f"[not available: {error.message}]"
 
 
-def _prompt(now: Now, place: Place) -> str:
+def _prompt(now: DecisionContext, place: Place) -> str:
     assert place.spec.action is not None
     bindings = place.conversation.bindings if place.conversation else {}
     prompt = now.fetch(fill_params(place.spec.action, bindings).get("prompt"))

@@ -15,11 +15,11 @@ from mulligan.core.model.fact_parts import Route
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS
-from mulligan.core.state.scope import Now
+from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Place
 
 
-def stop_all(now: Now, fact: e.RunStopping) -> Facts:
+def stop_all(now: DecisionContext, fact: e.RunStopping) -> Facts:
     """Cancel waiting steps and stop active ones. `end` goes on if it is running already."""
     state = now.state
     for step in list(state.steps()):
@@ -31,7 +31,7 @@ def stop_all(now: Now, fact: e.RunStopping) -> Facts:
         yield from stop_place(now, state.places[state.run.undoing])
 
 
-def stop_place(now: Now, place: Place) -> Facts:
+def stop_place(now: DecisionContext, place: Place) -> Facts:
     """Ask a place and everything below it to end. `conclude` ends it when that has happened."""
     if place.status == "pending_failed":
         yield from stop_triager(now, place)
@@ -50,13 +50,13 @@ def stop_place(now: Now, place: Place) -> Facts:
         yield from _stop_attempt(now, place)
 
 
-def _stop_handler(now: Now, place: Place) -> Facts:
+def _stop_handler(now: DecisionContext, place: Place) -> Facts:
     """A cleanup handler goes on under its own timeout; any other is stopped with the step."""
     if place.child and (place.climb.is_handler_late or not now.may_clean_up(place)):
         yield from stop_place(now, now.state.places[place.child])
 
 
-def _stop_items(now: Now, place: Place) -> Facts:
+def _stop_items(now: DecisionContext, place: Place) -> Facts:
     assert place.items is not None
     for index in place.items.todo[: place.items.next]:
         item = now.state.places[item_key(place.key, index)]
@@ -64,7 +64,7 @@ def _stop_items(now: Now, place: Place) -> Facts:
             yield from stop_place(now, now.state.places[item.child])
 
 
-def _stop_attempt(now: Now, place: Place) -> Facts:
+def _stop_attempt(now: DecisionContext, place: Place) -> Facts:
     """Cancel an attempt that has not started or only waits for a timer or a person; ask any other to end."""
     action = traits_of(place.spec.action)
     stop = now.state.run.stop
@@ -78,14 +78,14 @@ def _stop_attempt(now: Now, place: Place) -> Facts:
         yield e.AttemptStopping(place.key, place.attempt, place.phase or "stopping")
 
 
-def stop_triager(now: Now, place: Place) -> Facts:
+def stop_triager(now: DecisionContext, place: Place) -> Facts:
     """Ask the agent to end that is asked about a parked step, if there is one: its answer is not needed any more."""
     triager = now.state.places.get(place.child)
     if triager is not None and triager.role == "triager":
         yield from stop_place(now, triager)
 
 
-def conclude(now: Now, place: Place) -> Facts:
+def conclude(now: DecisionContext, place: Place) -> Facts:
     """Run the cleanup handler of a stopped place if it has one, then end the place."""
     handler = place.spec.on_failure
     if handler is not None and now.may_clean_up(place) and place.climb.handled_attempt != place.attempt:

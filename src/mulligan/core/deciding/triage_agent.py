@@ -21,7 +21,7 @@ from mulligan.core.model.failure_line import most_useful_line
 from mulligan.core.model.formatting import format_duration, format_size
 from mulligan.core.model.triage_answers import TriageAnswer, read_answer
 from mulligan.core.model.workflow import AGENT_PREFIX, Triage, TriageAgent
-from mulligan.core.state.scope import Now
+from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Place
 from mulligan.errors import ExpressionFailed
 
@@ -66,7 +66,7 @@ def _cap(asked: str, cap: Any, describe: Any) -> str:
     return f"it asks for {asked}, and may give {'none' if cap is None else f'at most {describe(cap)}'}"
 
 
-def default_due(now: Now, policy: Triage) -> datetime | None:
+def default_due(now: DecisionContext, policy: Triage) -> datetime | None:
     """When the default verdict applies if a person is asked now."""
     return None if policy.timeout is None else now.at + timedelta(seconds=policy.timeout)
 
@@ -76,7 +76,7 @@ def is_decided(place: Place) -> bool:
     return place.climb.ruling is not None and place.climb.ruling.attempt == place.attempt
 
 
-def decide_or_suggest(now: Now, place: Place, fact: e.Fact) -> Facts:
+def decide_or_suggest(now: DecisionContext, place: Place, fact: e.Fact) -> Facts:
     """The agent has ended: apply its decision, or leave the step to a person."""
     policy = now.state.step(place.key).triage
     assert policy is not None and policy.agent is not None
@@ -107,7 +107,7 @@ def decide_or_suggest(now: Now, place: Place, fact: e.Fact) -> Facts:
     )
 
 
-def _judgement(now: Now, agent: TriageAgent, fact: e.Fact) -> Judgement:
+def _judgement(now: DecisionContext, agent: TriageAgent, fact: e.Fact) -> Judgement:
     if isinstance(fact, e.CommandFailed):
         return Judgement(None, _NO_ANSWER.get(fact.failure.code, "agent_failed"), _detail(fact.failure))
     if not isinstance(fact, e.CommandCompleted):

@@ -37,7 +37,7 @@ class Evaluator(Protocol):
         """The value as a fact holds it: a large value is stored as an artifact and replaced by a reference."""
 
 
-class Now(msgspec.Struct, eq=False):
+class DecisionContext(msgspec.Struct, eq=False):
     """What a decision reads: the state, the time, and the evaluator of expressions."""
 
     state: State
