@@ -25,7 +25,7 @@ from tests.support.runner import Live, Ran, opened
 from tests.support.web import as_json, serving
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.language import lint, load
 from mulligan.language.document import decode, parse
 from mulligan.language.nodes import plain

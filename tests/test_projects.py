@@ -23,7 +23,7 @@ from jsonschema import Draft202012Validator
 from tests.support.runner import Live, opened, wait_until
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.failure import Failure
 from mulligan.language import lint, load
 from mulligan.language.document import decode, parse

@@ -17,12 +17,12 @@ import msgspec
 import pytest
 from tests.support.nightly import examples
 
+from mulligan.analysis.coverage.assumptions import Assumptions
 from mulligan.analysis.coverage.case_end import judge
 from mulligan.analysis.coverage.exploring import TIMES, Explorer, Row, make_case, scenario_of
 from mulligan.analysis.coverage.failure_kinds import Kind
 from mulligan.analysis.coverage.injection import InjectedOutcomes, Scenario, play_scenario
 from mulligan.analysis.coverage.results import VERDICTS, Case, Times
-from mulligan.analysis.coverage.worlds import World
 from mulligan.analysis.playing.assumed_values import assumed_inputs
 from mulligan.analysis.playing.player import HOST, START, WORKER, PlayedRun, Player
 from mulligan.core.model import events as e
@@ -80,10 +80,10 @@ class RecordingPlayer(Player):
         super().report(report, run)
 
 
-def play(explorer: Explorer, scenario: Scenario, world: World) -> RecordingPlayer:
+def play(explorer: Explorer, scenario: Scenario, assumed: Assumptions) -> RecordingPlayer:
     player = RecordingPlayer(
         explorer.workflow,
-        evaluator=explorer._evaluator_of(world),
+        evaluator=explorer._evaluator_of(assumed),
         outcomes=InjectedOutcomes(scenario.injections),
         inputs=explorer.inputs,
         child_inputs=assumed_inputs,
@@ -164,10 +164,10 @@ def _plain(fact: e.Fact) -> Any:
     return fact
 
 
-def check_case(explorer: Explorer, scenario: Scenario, world: World) -> RecordingPlayer:
+def check_case(explorer: Explorer, scenario: Scenario, assumed: Assumptions) -> RecordingPlayer:
     """Play a case and run it: both have the same logs."""
-    player = play(explorer, scenario, world)
-    real = RealRun(explorer.workflow, explorer.inputs, explorer._evaluator_of(world))
+    player = play(explorer, scenario, assumed)
+    real = RealRun(explorer.workflow, explorer.inputs, explorer._evaluator_of(assumed))
     try:
         real.follow(player)
         for run in player.runs:
@@ -226,9 +226,9 @@ def test_a_case_is_what_a_real_run_does(make: Callable[[int], tuple[Random, Expl
     for seed in range(count):
         rng, explorer = make(seed)
         row, kind, times = random_case(rng, explorer)
-        world = explorer.world_of(row)
+        assumed = explorer.assumptions_of(row)
         with suppress(NotComparable):
-            check_case(explorer, scenario_of(row, kind, TIMES[times], world), world)
+            check_case(explorer, scenario_of(row, kind, TIMES[times], assumed), assumed)
             compared += 1
 
     assert compared >= count - 2

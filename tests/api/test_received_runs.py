@@ -15,7 +15,7 @@ from tests.support.store_files import write_empty_store
 
 from mulligan.core.deciding.fork import kept_results
 from mulligan.core.model.artifacts import Artifact, make_reference
-from mulligan.core.model.fact_parts import HostCapacity, Kept
+from mulligan.core.model.event_types import HostCapacity, Kept
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import RunRequested
 from mulligan.core.model.run_data import DataValue

@@ -9,7 +9,7 @@ import pytest
 from mulligan.core.effects import effects as fx
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import Action, Command, Handler, Map, Resources, Triage
 from mulligan.errors import MulliganError, Refused

@@ -15,7 +15,7 @@ from mulligan.core.effects.tasks import Task, make_task
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Kept
+from mulligan.core.model.event_types import Kept
 from mulligan.core.model.failure_context import (
     CONTEXT_CHARS_MAX,
     FAILURE_HEADER,

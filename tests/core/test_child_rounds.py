@@ -14,7 +14,7 @@ from mulligan.core.effects.child_runs import round_request
 from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import ChildRound
+from mulligan.core.model.event_types import ChildRound
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import Action, Budget, Command, Handler, Map, Template, Triage, encode, version

@@ -10,8 +10,8 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.core.model.codec import VERSION, decode, decode_all, decode_log, encode, encode_all, encode_log
+from mulligan.core.model.event_types import Adjusted, Kept, Passed, Route
 from mulligan.core.model.events import FACTS, Entry
-from mulligan.core.model.fact_parts import Adjusted, Kept, Passed, Route
 from mulligan.core.model.failure import failure
 from mulligan.core.model.workflow import decode as decode_workflow
 from mulligan.core.turn import fold

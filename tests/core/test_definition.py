@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from mulligan.core.model import workflow as w
+from mulligan.core.model.actions import ENGINE_ACTIONS
 from mulligan.core.model.workflow import Command, Expression, Handler, Map, Rule, Step, Template, Workflow
 from mulligan.errors import CodecError
 from mulligan.testing.history import command, expression, step, workflow
@@ -150,4 +151,4 @@ def test_what_holds_of_runs_where_the_file_says_nothing() -> None:
     assert (plain.fail_fast, plain.cancel_grace, plain.description, plain.origin) == ("on_critical", 10.0, "", "")
     assert (w.END, w.RERUNS_AFTER_LOSS_MAX, w.MAX_PARALLEL_STEPS) == ("end", 3, 1000)
     assert (w.END_TIMEOUT_SECONDS, w.SCRIPT_TIMEOUT_SECONDS) == (300.0, 300.0)
-    assert sorted(w.ENGINE_ACTIONS) == ["approve", "wait", "workflow"]
+    assert sorted(ENGINE_ACTIONS) == ["approve", "wait", "workflow"]

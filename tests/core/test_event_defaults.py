@@ -7,7 +7,7 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import Adjusted, Kept, Passed, Route
+from mulligan.core.model.event_types import Adjusted, Kept, Passed, Route
 from mulligan.core.model.outcome import Outcome
 
 # What each must say. Never more than this: what is in a log or an inbox does not say what was thought of later.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Kept
+from mulligan.core.model.event_types import Kept
 from mulligan.core.model.workflow import Backoff, Map, Need
 from mulligan.testing.history import History, command, edge, expression, step, workflow
 

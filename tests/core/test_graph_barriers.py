@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Kept
+from mulligan.core.model.event_types import Kept
 from mulligan.core.model.workflow import Need
 from mulligan.core.state.state import State
 from mulligan.testing.history import History, edge, step, workflow

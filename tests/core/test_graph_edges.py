@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Passed
+from mulligan.core.model.event_types import Passed
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, edge, handler, retry, step, workflow
 

@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Passed
+from mulligan.core.model.event_types import Passed
 from mulligan.testing.history import History, edge, step, workflow
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Passed
+from mulligan.core.model.event_types import Passed
 from mulligan.core.model.workflow import Need
 from mulligan.core.state.verdict import is_handled
 from mulligan.errors import ExpressionFailed

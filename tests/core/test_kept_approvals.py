@@ -10,7 +10,7 @@ from mulligan.core.deciding.fork import Fork, outdated_approvals, own_kept, plan
 from mulligan.core.deciding.kept_approvals import approvals_given, approvals_relied_on, changed_inputs, inputs_read
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import Kept
+from mulligan.core.model.event_types import Kept
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.workflow import Action, Expression, Map, Step, Template, Workflow

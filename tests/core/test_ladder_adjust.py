@@ -6,7 +6,7 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import Adjust, Resources, Rule
 from mulligan.history.phrases import describe_failure

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.nightly import examples
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Passed, Route
+from mulligan.core.model.event_types import Passed, Route
 from mulligan.core.model.workflow import Edge, Rule
 from mulligan.testing.history import History, command, edge, handler, retry, step, workflow
 

@@ -9,7 +9,7 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.workflow import Action, Adjust, Resources, Rule, Template, Triage
 from mulligan.errors import ExpressionFailed, InputInvalid, MulliganError, StepNotParked, UnknownStep
 from mulligan.testing.history import T0, History, edge, expression, handler, retry, step, workflow

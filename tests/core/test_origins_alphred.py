@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Passed, Route
+from mulligan.core.model.event_types import Passed, Route
 from mulligan.testing.history import History
 
 from .writing import commands, refusal, run_of, written

@@ -7,7 +7,7 @@ from datetime import timedelta
 from mulligan.core.effects.lease_rules import may_run_on
 from mulligan.core.effects.tasks import Demand, Task, demand, make_task
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import AvoidedHosts
+from mulligan.core.model.event_types import AvoidedHosts
 from mulligan.core.model.workflow import Backoff, Rule
 from mulligan.history.obstacles import WorkerCapacity, WorkerPool
 from mulligan.history.story import story

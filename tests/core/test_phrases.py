@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.deciding.classify import PAST_DEADLINE, TOO_LARGE, TOO_LONG
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.failure import failure
 from mulligan.core.model.formatting import (
     error_reason,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mulligan.core.deciding.agent_context import agent_context
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import Action, Command, Map, Resources, Rule, Step, Triage
 from mulligan.testing.history import History, command, expression, handler, retry, step, workflow

@@ -10,7 +10,7 @@ from mulligan.core.deciding.resource_usage import MIB, peak_memory_by_step, prop
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import Action, Adjust, Map, Resources, Rule
 from mulligan.core.turn import fold

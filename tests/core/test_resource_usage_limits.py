@@ -19,7 +19,7 @@ from mulligan.core.deciding.resource_usage import (
 )
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.failure import failure
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import Map, Resources, Triage

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.workflow import Rule, Triage
 from mulligan.core.state.state import TriageDecision
 from mulligan.history.retry_reasons import why_not

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Passed, Route
+from mulligan.core.model.event_types import Passed, Route
 from mulligan.testing.history import History, edge, step, workflow
 
 

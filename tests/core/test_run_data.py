@@ -8,7 +8,7 @@ from mulligan.core.deciding.fork import kept_data
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import Kept
+from mulligan.core.model.event_types import Kept
 from mulligan.core.model.run_data import BYTES_MAX, DataValue, name_problem, value_problem
 from mulligan.core.model.workflow import Action, Command, Template
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow

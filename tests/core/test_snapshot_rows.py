@@ -10,7 +10,7 @@ import pytest
 from mulligan.core.effects.snapshot import Row, _reader, changes, read_place, read_tally, restore, restore_brief
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Action, Backoff, Map, Workflow
-from mulligan.core.state.state import ITEM, NO_CLIMB, Place, Run, State, Tally, UndoableVisit
+from mulligan.core.state.state import ITEM, NOTHING_TRIED, Place, Run, State, Tally, UndoableVisit
 from mulligan.core.turn import turn
 from mulligan.errors import CodecError
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
@@ -136,7 +136,7 @@ def test_places_that_never_failed_share_what_they_know_of_failures() -> None:
 
     back = restore(run.state.workflow, everything(run))
 
-    assert back.places["a"].climb is NO_CLIMB
+    assert back.places["a"].climb is NOTHING_TRIED
     assert back.places["b"].climb == run["b"].climb
 
 

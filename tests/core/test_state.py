@@ -9,17 +9,17 @@ import msgspec
 import pytest
 
 from mulligan.core.effects import effects as fx
-from mulligan.core.model.fact_parts import Route
+from mulligan.core.model.event_types import Route
 from mulligan.core.model.failure import failure
 from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import Map
 from mulligan.core.state.state import (
     EPOCH,
-    NO_CLIMB,
-    Climb,
+    NOTHING_TRIED,
     FailureRecord,
     PastVisit,
     Place,
+    RecoveryProgress,
     Run,
     State,
     Stop,
@@ -40,7 +40,7 @@ WRITTEN: list[tuple[msgspec.Struct, dict[str, Any], dict[str, Any]]] = [
         {"exit_code": None, "attempt": 0},
     ),
     (
-        Climb(),
+        RecoveryProgress(),
         {},
         {
             "retries": {},
@@ -132,7 +132,7 @@ def test_a_place_that_nothing_has_happened_to_has_done_nothing_and_waits_for_nob
         **{"key": "a", "role": "step", "spec": spec, "status": "waiting", "parent": "", "index": 0},
         **{"visit": 0, "attempt": 0, "phase": "", "child": "", "entered_at": EPOCH, "entered_seq": 0, "due": None},
         **{"bindings": {}, "host": "", "worker": "", "output": None, "failure": None, "recovered_by": ""},
-        **{"climb": NO_CLIMB, "warnings": (), "items": None, "open_needs": 0, "has_dead_need": False},
+        **{"climb": NOTHING_TRIED, "warnings": (), "items": None, "open_needs": 0, "has_dead_need": False},
         **{"open_arrivals": 0, "taken_arrivals": 0, "dead_arrivals": 0, "queue": (), "arrival": "", "settled": ""},
         **{
             "last_status": "",

@@ -10,7 +10,7 @@ from mulligan.core.effects import effects as fx
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import Route
+from mulligan.core.model.event_types import Route
 from mulligan.core.model.workflow import Action, Command, Handler, Map, Triage, Workflow
 from mulligan.core.state.state import Stop
 from mulligan.core.turn import fold

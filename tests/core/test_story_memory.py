@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Route
+from mulligan.core.model.event_types import Route
 from mulligan.core.model.failure import failure
 from mulligan.core.model.workflow import Handler, Map, Need, Workflow
 from mulligan.history.story_memory import StoryMemory

@@ -16,7 +16,7 @@ from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.artifacts import Artifact, make_reference
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.triage_answers import ANSWER_SCHEMA, REASON_CHARS_MAX, RULE_CHARS_MAX, read_answer
 from mulligan.core.model.workflow import Action, Budget, Command, Resources, Rule, Triage, TriageAgent

@@ -13,7 +13,7 @@ from mulligan.core.effects.snapshot import restore
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import ChildRound
+from mulligan.core.model.event_types import ChildRound
 from mulligan.core.model.outcome import Outcome
 from mulligan.engine.engine import Engine
 from mulligan.ports import FAULT_POINTS

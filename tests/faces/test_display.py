@@ -18,7 +18,7 @@ from tests.support.pipes import Pipe
 
 from mulligan.service import Progress
 from mulligan.service.console.display import FRAME_SECONDS, LIVE_AFTER_SECONDS, PROGRESS_SECONDS, Display
-from mulligan.service.console.paper import Paper
+from mulligan.service.console.printer import Printer
 from mulligan.testing.history import History, step
 from mulligan.testing.history import workflow as checked_workflow
 
@@ -98,7 +98,7 @@ class Screen(io.StringIO):
 
 def test_what_moves_is_drawn_only_of_a_run_that_takes_long_enough_to_be_looked_at() -> None:
     screen, now = Screen(), [0.0]
-    display = Display(Paper(screen, {"TERM": "xterm"}), clock=lambda: now[0])
+    display = Display(Printer(screen, {"TERM": "xterm"}), clock=lambda: now[0])
 
     now[0] += LIVE_AFTER_SECONDS
     display.tick()
@@ -181,7 +181,7 @@ def test_how_far_a_step_says_that_it_is_is_drawn_beside_it():
 
 def test_without_a_terminal_progress_is_said_seldom_and_only_if_it_has_changed() -> None:
     stream, now, reported = io.StringIO(), [0.0], [Progress(3, 10, "files")]
-    display = Display(Paper(stream, {}), clock=lambda: now[0], read_progress=lambda *_: reported[0])
+    display = Display(Printer(stream, {}), clock=lambda: now[0], read_progress=lambda *_: reported[0])
     history = History(checked_workflow(step("copy"))).start().started("copy")
     display.committed(history.state, history.log)
     stream.seek(stream.truncate(0))

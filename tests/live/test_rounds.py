@@ -10,7 +10,7 @@ import pytest
 from tests.support.runner import Live, Terminal
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.errors import Refused
 from mulligan.language import load
 

@@ -6,7 +6,7 @@ import pytest
 from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 
 MIB = 1 << 20
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.runner import Live, Terminal
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.errors import MulliganError, StepNotParked
 from mulligan.service import Service, to_json
 from mulligan.service.decisions import Decision, DecisionResult

@@ -13,7 +13,7 @@ from tests.support.runner import Live, Terminal
 
 from mulligan.core.deciding.fork import plan_fork
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Kept, WorktreeOrigin
+from mulligan.core.model.event_types import Kept, WorktreeOrigin
 from mulligan.core.model.reports import RunRequested
 from mulligan.errors import Refused
 from mulligan.ports import NewRun

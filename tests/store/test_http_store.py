@@ -16,7 +16,7 @@ from tests.support.keeping import T0, commit, ended, new_run, offer, queue, soun
 from mulligan.core.effects.run_lists import QueuedShape, RunFilter
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import AvoidedHosts
+from mulligan.core.model.event_types import AvoidedHosts
 from mulligan.core.model.shipped_logs import WATCH_KIND, is_watched
 from mulligan.core.model.workflow import Breaker, encode, version
 from mulligan.errors import (

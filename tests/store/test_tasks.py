@@ -25,7 +25,7 @@ from tests.support.keeping import (
 
 from mulligan.core.effects.effects import SetTimer
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import AvoidedHosts
+from mulligan.core.model.event_types import AvoidedHosts
 from mulligan.core.model.workflow import Secret
 from mulligan.errors import StaleLease
 from mulligan.ports import Store

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mulligan.core.deciding import admit, flow, fork
-from mulligan.core.model.fact_parts import Kept
+from mulligan.core.model.event_types import Kept
 
 from .sabotage import DEFECTS, defect
 

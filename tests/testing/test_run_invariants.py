@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Kept, Route
+from mulligan.core.model.event_types import Kept, Route
 from mulligan.core.model.failure import failure
 from mulligan.core.model.workflow import Handler, Map, Need, Rule, Step, Workflow
 from mulligan.core.state.state import State

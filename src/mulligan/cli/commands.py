@@ -81,7 +81,7 @@ _DRIVING = frozenset({"run", "resume", "step", "rehearse", "worker"})
 def load(name: str) -> Command:
     """The function of a command."""
     if name in _DRIVING:
-        services.import_bottom_up()
+        services.import_in_order()
     module, _, function = COMMANDS[name][0].partition(":")
     result: Command = getattr(import_module(module), function)
     return result

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from mulligan.cli.options import service_at
 from mulligan.cli.parameters import Option
-from mulligan.service import Display, Outcome, Paper, Service, machine
+from mulligan.service import Display, Outcome, Printer, Service, machine
 
 # Longer than any timer of the demo.
 WAIT_SECONDS = 60.0
@@ -36,30 +36,30 @@ def main(
 
     It is a durable run like any other, on SQLite, in a temporary folder that is removed in the end.
     """
-    paper = Paper(sys.stdout, os.environ)
+    printer = Printer(sys.stdout, os.environ)
     folder = tempfile.mkdtemp(prefix="mulligan-demo-")
     try:
-        found = _run(paper, Path(folder))
+        found = _run(printer, Path(folder))
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
     if keep:
-        paper.say(f"\nThe run was kept:\n  mulligan explain {found.run_id} --home {folder}/home\n  rm -r {folder}")
+        printer.say(f"\nThe run was kept:\n  mulligan explain {found.run_id} --home {folder}/home\n  rm -r {folder}")
     else:
-        paper.say("\nThe run was removed. To keep one and look around in it: mulligan demo --keep")
+        printer.say("\nThe run was removed. To keep one and look around in it: mulligan demo --keep")
     return found.exit_code
 
 
-def _run(paper: Paper, folder: Path) -> Outcome:
+def _run(printer: Printer, folder: Path) -> Outcome:
     workflow = Service.load_workflow(str(files("mulligan.cli") / "demo.yaml"))
-    paper.say(f"{paper.tinted(workflow.name, 'bold')}: {workflow.description}\n")
+    printer.say(f"{printer.tinted(workflow.name, 'bold')}: {workflow.description}\n")
     # Its steps write their files next to the home, not into the current folder.
     work = folder / "work"
     work.mkdir()
     with service_at(str(folder / "home")) as service:
-        found = _drive(service, service.prepare(workflow, {}, work), Display(paper))
+        found = _drive(service, service.prepare(workflow, {}, work), Display(printer))
         *_, last = service.event_lines(found.run_id)
-        paper.say("\n".join(_summary(paper, found, json.loads(last)["fact"])))
+        printer.say("\n".join(_summary(printer, found, json.loads(last)["fact"])))
     return found
 
 
@@ -74,14 +74,14 @@ def _drive(service: Service, prepared: Any, display: Display) -> Outcome:
         display.close()
 
 
-def _summary(paper: Paper, found: Outcome, last: dict[str, Any]) -> Iterator[str]:
+def _summary(printer: Printer, found: Outcome, last: dict[str, Any]) -> Iterator[str]:
     """Each failure with the rung that handled it; and the counts in the last event of the run."""
-    yield f"\n{paper.tinted('What failed, and which rung of the ladder handled it', 'bold')}\n"
+    yield f"\n{printer.tinted('What failed, and which rung of the ladder handled it', 'bold')}\n"
     wide = max((len(one.name) for one in found.failures), default=0)
     for one in sorted(found.failures, key=lambda one: _RUNGS.index(one.rung)):
         rung = f"{_RUNGS.index(one.rung) + 1} {one.rung:<8}"
-        answer = paper.tinted(one.answer, "bad" if one.is_open else "good")
-        yield f"{rung}  {one.name:<{wide}}  {paper.tinted(one.what, 'bad')}\n{'':<{wide + 14}}{answer}"
+        answer = printer.tinted(one.answer, "bad" if one.is_open else "good")
+        yield f"{rung}  {one.name:<{wide}}  {printer.tinted(one.what, 'bad')}\n{'':<{wide + 14}}{answer}"
     ending = found.status if found.ending == "ended" else found.ending
     degraded = " (degraded)" if found.degraded else ""
     counts = ", ".join(f"{last.get(key, 0)} {word}" for key, word in _COUNTED.items())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from mulligan.cli.options import where
 from mulligan.cli.terminal import show_json, show_json_parts
-from mulligan.service import Capacity, Display, Driver, Service, machine, paper, show_outcome
+from mulligan.service import Capacity, Display, Driver, Service, machine, printer, show_outcome
 
 # How long to wait for a timer of a run that otherwise waits for a person.
 WAIT_SECONDS = 600.0
@@ -31,7 +31,7 @@ def drive_run(
     `capacity`: by default all that this machine has. No commands are suggested for a run that is not kept. Without
     `prints` nothing is written on stdout. If another process drives the run (`is_driven`), its progress is shown.
     """
-    sheet = paper()
+    sheet = printer()
     capacity = capacity or machine()
     forecast = service.forecast(capacity.cpus) if sheet.is_live else None
     display = Display(sheet, where(home), forecast, read_progress=service.attempt_progress)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 
 from mulligan.client.session import Session
-from mulligan.service import Display, Forecast, Outcome, Paper, Service, paper, show_outcome
+from mulligan.service import Display, Forecast, Outcome, Printer, Service, printer, show_outcome
 
 
 class TerminalDisplay(Display):
     """The display of `mulligan run`: a line for each thing that happens, what runs now below, a summary in the end."""
 
-    def __init__(self, sheet: Paper, service: Service, session: Session, outlook: Forecast | None) -> None:
+    def __init__(self, sheet: Printer, service: Service, session: Session, outlook: Forecast | None) -> None:
         super().__init__(sheet, session.option, outlook, read_progress=service.attempt_progress)
         self._session = session
         self._outcome: Outcome | None = None
@@ -22,12 +22,12 @@ class TerminalDisplay(Display):
     def close(self) -> None:
         super().close()
         if self._outcome is not None:
-            show_outcome(self.paper, self._outcome, self._session.given)
+            show_outcome(self.printer, self._outcome, self._session.given)
 
 
 def open_display(service: Service, session: Session, slots: float) -> TerminalDisplay:
     """The display of a run that is about to be driven."""
-    sheet = paper()
+    sheet = printer()
     # Two runs in two threads would draw over each other: only the main thread draws what runs now.
     sheet.is_live = sheet.is_live and threading.current_thread() is threading.main_thread()
     return TerminalDisplay(sheet, service, session, service.forecast(slots) if sheet.is_live else None)

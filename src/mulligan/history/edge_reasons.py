@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mulligan.core.deciding.conditions import describe_edge
+from mulligan.core.model.event_types import Passed
 from mulligan.core.model.events import StepFailed
-from mulligan.core.model.fact_parts import Passed
 from mulligan.core.model.workflow import END, Edge, Step
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mulligan.core.deciding.adjustment import CAP, CAPS
 from mulligan.core.deciding.classify import LIMIT_SECONDS, PAST_DEADLINE, TOO_LARGE_PREFIX, TOO_LONG, exceeded_limit
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.events import AttemptInterrupted, TriageSuggested
-from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_line import most_useful_line, tail_lines
 from mulligan.core.model.formatting import (

@@ -7,7 +7,7 @@ import msgspec
 from mulligan.core.deciding.conditions import describe_rule, matching_rule, rule_mismatch
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.workflow import Command
-from mulligan.core.state.state import Climb
+from mulligan.core.state.state import RecoveryProgress
 from mulligan.history.phrases import describe_cap
 
 
@@ -19,7 +19,7 @@ class RetryReason(msgspec.Struct, frozen=True):
     reason: str
 
 
-def why_not(spec: Command, climb: Climb, failure: Failure) -> list[RetryReason]:
+def why_not(spec: Command, climb: RecoveryProgress, failure: Failure) -> list[RetryReason]:
     """Of each rule, in the order of the file, why it granted no retry for this failure."""
     chosen = matching_rule(spec.rules, failure)
     return [
@@ -28,7 +28,7 @@ def why_not(spec: Command, climb: Climb, failure: Failure) -> list[RetryReason]:
     ]
 
 
-def _reason(spec: Command, climb: Climb, failure: Failure, index: int, chosen: int | None) -> str:
+def _reason(spec: Command, climb: RecoveryProgress, failure: Failure, index: int, chosen: int | None) -> str:
     if climb.verdict == "rules_not_asked":
         return "rules do not apply after a rerun"
     if index == chosen:
@@ -43,7 +43,7 @@ def _overruled(failure: Failure, chosen: int | None) -> str:
     return f"rule {chosen + 1} was used instead"
 
 
-def _spent(spec: Command, climb: Climb, index: int) -> str:
+def _spent(spec: Command, climb: RecoveryProgress, index: int) -> str:
     """Why the rule that was used granted no retry."""
     if climb.verdict == "attempts_exhausted":
         return f"max_attempts reached, {climb.tries} of {spec.max_attempts}"

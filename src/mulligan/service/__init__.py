@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mulligan.core.deciding.child_rounds import PlannedChild
     from mulligan.core.effects.run_lists import QueuedShape
     from mulligan.core.model.credential_patterns import hide_credentials, is_credential_name
-    from mulligan.core.model.fact_parts import HostCapacity
+    from mulligan.core.model.event_types import HostCapacity
     from mulligan.core.model.failure import Failure
     from mulligan.core.model.guard_rails import VERDICTS, agent_user, is_agent
     from mulligan.core.model.scopes import MEANINGS, SCOPES, allows
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from mulligan.service.attempts import AttemptRecord
     from mulligan.service.audit import ACCEPTED, AuditLog, AuditPage, AuditWithRun
     from mulligan.service.background_jobs import JOBS, BackgroundJobs, Job, run_jobs
-    from mulligan.service.bottom_up import import_bottom_up
     from mulligan.service.breakers import Breaker
     from mulligan.service.brief_overview import unlisted_counts
     from mulligan.service.catalogue.catalogue import Draft, Proposal, Publication, PublishedWorkflow, WorkflowList
@@ -77,7 +76,7 @@ if TYPE_CHECKING:
     )
     from mulligan.service.console.coverage_text import case_story_lines, coverage_lines
     from mulligan.service.console.display import Display
-    from mulligan.service.console.paper import Paper, paper
+    from mulligan.service.console.printer import Printer, printer
     from mulligan.service.console.summary import show_outcome
     from mulligan.service.console.terminal_text import (
         ANY_COLOURS,
@@ -115,6 +114,7 @@ if TYPE_CHECKING:
     from mulligan.service.handler_trial import HandlerResult, HandlerTrial, describe_result, parse_failure
     from mulligan.service.home import Home
     from mulligan.service.home_names import CONFIG_VARIABLE, server_url
+    from mulligan.service.import_order import import_in_order
     from mulligan.service.inbox import GivenAnswer, Inbox, LogTail, PendingDetails
     from mulligan.service.items import Item, SomeItems
     from mulligan.service.json_output import error_to_json, log_lines_to_json, to_json
@@ -282,7 +282,7 @@ _NAMES = {
     "mulligan.analysis.coverage.table": "CoverageRow CoverageTable arrange_table",
     "mulligan.analysis.coverage.words": "describe_failure_of played_text",
     "mulligan.analysis.whatif.results": "Estimate RunWhatIf UndecidedRun WhatIf",
-    "mulligan.core.model.fact_parts": "HostCapacity",
+    "mulligan.core.model.event_types": "HostCapacity",
     "mulligan.core.deciding.child_rounds": "PlannedChild",
     "mulligan.core.effects.run_lists": "QueuedShape",
     "mulligan.core.model.failure": "Failure",
@@ -305,7 +305,7 @@ _NAMES = {
     "mulligan.service.attempts": "AttemptRecord",
     "mulligan.service.audit": "ACCEPTED AuditLog AuditPage AuditWithRun",
     "mulligan.service.background_jobs": "JOBS BackgroundJobs Job run_jobs",
-    "mulligan.service.bottom_up": "import_bottom_up",
+    "mulligan.service.import_order": "import_in_order",
     "mulligan.service.breakers": "Breaker",
     "mulligan.service.brief_overview": "unlisted_counts",
     "mulligan.service.change_verbs": "ChangeResult ChangeVerbs DecidedStep DecisionsResult ForkResult Given "
@@ -320,7 +320,7 @@ _NAMES = {
     "mulligan.service.catalogue.workflow_lines": "WorkflowLine list_workflow_lines",
     "mulligan.service.console.coverage_text": "case_story_lines coverage_lines",
     "mulligan.service.console.display": "Display",
-    "mulligan.service.console.paper": "Paper paper",
+    "mulligan.service.console.printer": "Printer printer",
     "mulligan.service.console.summary": "show_outcome",
     "mulligan.service.console.terminal_text": "ANY_COLOURS NO_COLOURS OWN_COLOURS kinds_text length visible "
     "wants_colour",

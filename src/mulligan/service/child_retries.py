@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.model.fact_parts import ChildRound
+from mulligan.core.model.event_types import ChildRound
 from mulligan.core.model.place_keys import lasting_key, step_name
 from mulligan.core.model.reports import RetryRequested
 from mulligan.core.state.state import State

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import msgspec
 
 from mulligan import __version__
-from mulligan.core.model.fact_parts import HostCapacity
+from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.model.reports import CancelRequested, ChildEnded, Report
 from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS

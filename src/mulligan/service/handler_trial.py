@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from mulligan.core.model.actions import APPROVE
-from mulligan.core.model.fact_parts import Kept
+from mulligan.core.model.event_types import Kept
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded

@@ -14,7 +14,7 @@ from mulligan.core.deciding.fork import Fork, run_reasons
 from mulligan.core.deciding.kept_approvals import approvals_among, approvals_relied_on
 from mulligan.core.deciding.resource_usage import Proposal, adjustments_of
 from mulligan.core.deciding.rounds import failed_undos, items_to_rerun, rerun_reasons
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import RetryRequested

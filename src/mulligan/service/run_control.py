@@ -24,7 +24,7 @@ from mulligan.core.deciding.report_checks import check_report
 from mulligan.core.deciding.resource_usage import peak_memory_by_step
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import reports as r
-from mulligan.core.model.fact_parts import HostCapacity, Kept
+from mulligan.core.model.event_types import HostCapacity, Kept
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.guard_rails import refuse_beyond, refuse_keeping
 from mulligan.core.model.workflow import Budget, NoticeRule, Workflow, encode, version

@@ -16,8 +16,8 @@ from mulligan.core.model.workflow import END, Step, Workflow
 from mulligan.core.state.state import State
 from mulligan.errors import UnknownStep
 from mulligan.language.suggestions import did_you_mean
+from mulligan.service.drawing.grouped_steps import build_stacked_picture
 from mulligan.service.drawing.picture import END_KEY, Link, Node, Picture, build_picture
-from mulligan.service.drawing.stacks import build_stacked_picture
 from mulligan.service.drawing.svg import RunMarks, draw_run_svg
 
 # A picture with more nodes is not readable any more: it is shown around one step.

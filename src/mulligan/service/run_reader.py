@@ -16,8 +16,8 @@ from mulligan.core.effects.snapshot import read_items, restore, restore_brief
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import KEY, fetch_references, parse_reference
+from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.model.events import RunStarted
-from mulligan.core.model.fact_parts import HostCapacity
 from mulligan.core.model.formatting import NAMES_MAX, quote_names
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import is_at_or_below, item_key, step_name

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mulligan import StepError
-from mulligan.core.model.fact_parts import WorktreeOrigin
+from mulligan.core.model.event_types import WorktreeOrigin
 from mulligan.core.state.state import State
 from mulligan.core.state.workspace import workspace_view
 from mulligan.errors import Refused

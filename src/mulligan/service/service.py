@@ -32,7 +32,7 @@ from mulligan.service.workflow_verbs import WorkflowVerbs
 
 if TYPE_CHECKING:
     from mulligan import formats
-    from mulligan.core.model.fact_parts import HostCapacity, Kept
+    from mulligan.core.model.event_types import HostCapacity, Kept
     from mulligan.core.model.failure import Failure
     from mulligan.core.model.workflow import Budget, NoticeRule, Workflow
     from mulligan.engine.observers import Observer

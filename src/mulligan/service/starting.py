@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.fact_parts import HostCapacity
+from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, KeyUsed, MulliganError
 from mulligan.service.capacity_checks import (

@@ -13,11 +13,11 @@ import msgspec
 
 from mulligan.core.deciding.conditions import describe_rule, matching_rule
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.place_keys import is_at_or_below, item_key, step_name
 from mulligan.core.model.workflow import END, Command, Workflow
-from mulligan.core.state.state import Climb, Place, State
+from mulligan.core.state.state import Place, RecoveryProgress, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import UnknownItem
 from mulligan.history.edge_reasons import edges_after_failure
@@ -395,7 +395,7 @@ def _rule_lines(place: str, name: str, failed: _Failed) -> Iterator[RuleLine]:
     spec, failure = failed.spec, failed.failure
     if spec is None or failure is None:
         return
-    climb = Climb(retries=failed.granted, tries=failed.tries, verdict=failed.verdict)
+    climb = RecoveryProgress(retries=failed.granted, tries=failed.tries, verdict=failed.verdict)
     chosen = matching_rule(spec.rules, failure)
     for index, (rule, refused) in enumerate(zip(spec.rules, why_not(spec, climb, failure), strict=True)):
         granted = failed.granted.get(index, 0)

@@ -11,7 +11,7 @@ import msgspec
 from mulligan.core.deciding.agent_context import reads_upstream
 from mulligan.core.deciding.fakes import FakeEnd, with_fakes
 from mulligan.core.model.actions import shell_command
-from mulligan.core.model.fact_parts import Kept
+from mulligan.core.model.event_types import Kept
 from mulligan.core.model.workflow import END, Command, Edge, Expression, Need, Step, Workflow
 from mulligan.errors import InputInvalid, Refused, UnknownStep
 from mulligan.language.fakes import load_fakes, parse_fakes, read_fakes

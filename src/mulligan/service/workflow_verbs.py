@@ -10,7 +10,7 @@ from mulligan.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from mulligan import formats
-    from mulligan.core.model.fact_parts import Kept
+    from mulligan.core.model.event_types import Kept
     from mulligan.core.model.workflow import Workflow
     from mulligan.formats import Converted, Examined
     from mulligan.language import input_files, schema

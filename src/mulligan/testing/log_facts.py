@@ -14,7 +14,7 @@ import msgspec
 
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.fact_parts import Route
+from mulligan.core.model.event_types import Route
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import undo_key

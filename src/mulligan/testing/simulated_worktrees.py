@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.fact_parts import WorktreeOrigin
+from mulligan.core.model.event_types import WorktreeOrigin
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import State
 

@@ -20,7 +20,7 @@ from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.actions import traits, traits_of
-from mulligan.core.model.fact_parts import ChildRound, WorktreeOrigin
+from mulligan.core.model.event_types import ChildRound, WorktreeOrigin
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import END, decode

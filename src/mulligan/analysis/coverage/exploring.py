@@ -1,7 +1,7 @@
 """Plays every failure of every step, from shared prefixes, and says how each case ends.
 
 The run without failures is played once, step by step. At the moment at which a step starts, all of its cases branch off
-and are rolled back. A case is given up as soon as its rest is known (`known_rest`). `play_case` plays a case alone,
+and are rolled back. A case is given up as soon as its rest is known (`shortcuts`). `play_case` plays a case alone,
 from the start of the run to its end; both find the same.
 """
 
@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from mulligan.analysis.coverage.assumptions import Assumptions, assumptions_for
 from mulligan.analysis.coverage.case_end import CaseEnd, judge
 from mulligan.analysis.coverage.failure_kinds import Kind, kinds_of
 from mulligan.analysis.coverage.injection import (
@@ -25,9 +26,8 @@ from mulligan.analysis.coverage.injection import (
     play_scenario,
     stop_now,
 )
-from mulligan.analysis.coverage.known_rest import KnownRest, LocalPlay
 from mulligan.analysis.coverage.results import Case, Times
-from mulligan.analysis.coverage.worlds import World, worlds_for
+from mulligan.analysis.coverage.shortcuts import LocalPlay, Shortcuts
 from mulligan.analysis.playing.assumed_values import AssumingEvaluator, assumed_inputs
 from mulligan.analysis.playing.player import PlayedRun, Player
 from mulligan.core.model.actions import called_workflow, traits_of
@@ -73,15 +73,15 @@ def called_by(workflow: Workflow, step: Step) -> Workflow | None:
     return called_workflow(step.action, workflow)
 
 
-def scenario_of(row: Row, kind: Kind, times: int, world: World) -> Scenario:
+def scenario_of(row: Row, kind: Kind, times: int, assumed: Assumptions) -> Scenario:
     """What goes wrong in a case."""
     if kind.of in ("cancel", "kill"):
         how: Literal["cancel", "kill"] = "kill" if kind.of == "kill" else "cancel"
-        return Scenario(world.injections, Stop(row.path, row.step.name, "running", how))
+        return Scenario(assumed.injections, Stop(row.path, row.step.name, "running", how))
     injection = Injection(row.path, row.step, kind, times)
     # An undo runs when the run is cancelled after its step has completed.
     stop = Stop(row.path, row.step.name, "completed") if kind.of == "undo" else None
-    return Scenario((*world.injections, injection), stop)
+    return Scenario((*assumed.injections, injection), stop)
 
 
 class _Moment(msgspec.Struct, frozen=True):
@@ -90,8 +90,8 @@ class _Moment(msgspec.Struct, frozen=True):
     player: Player
     run: PlayedRun
     row: Row
-    world: World
-    known: KnownRest
+    assumed: Assumptions
+    known: Shortcuts
     # The running tasks of the step.
     keys: list[str]
 
@@ -118,9 +118,9 @@ class Explorer:
         self._evaluator = evaluator
         self._graph = Graph(workflow)
         self._events_max = events_max
-        self._evaluators: list[tuple[World, AssumingEvaluator]] = []
-        # In which world the step of a row is reached.
-        self._worlds: dict[str, World] = {}
+        self._evaluators: list[tuple[Assumptions, AssumingEvaluator]] = []
+        # Under which assumptions the step of a row is reached.
+        self._assumptions: dict[str, Assumptions] = {}
 
     def choose(self, step: str, failure: str) -> None:
         """Play only the failures of this step, only this failure, or only this failure of this step."""
@@ -142,11 +142,11 @@ class Explorer:
     def cases(self) -> Iterator[Case]:
         """Every single failure: once, twice and always."""
         left = {name: row for name, row in self.rows.items() if self.kinds[name]}
-        yield from self._explore(World(), left)
+        yield from self._explore(Assumptions(), left)
         while left and not self.is_spent:
             row = next(iter(left.values()))
-            for world in self._worlds_for(row):
-                yield from self._explore(world, left)
+            for assumed in self._assumptions_for(row):
+                yield from self._explore(assumed, left)
                 if row.name not in left or self.is_spent:
                     break
             if left.pop(row.name, None) is not None:
@@ -162,26 +162,26 @@ class Explorer:
         """The sources of the expressions whose values were assumed, with what was assumed."""
         return {source: value for _, one in self._evaluators for source, value in one.assumed.items()}
 
-    def _worlds_for(self, row: Row) -> Iterator[World]:
-        """Worlds in which the step of the row may be reached. Its callers are, in theirs."""
+    def _assumptions_for(self, row: Row) -> Iterator[Assumptions]:
+        """Assumptions in which the step of the row may be reached. Its callers are, in theirs."""
         choices: dict[Expression, bool] = {}
         injections: tuple[Injection, ...] = ()
         for depth in range(len(row.path)):
-            caller = self._worlds.get("/".join(row.path[: depth + 1]))
+            caller = self._assumptions.get("/".join(row.path[: depth + 1]))
             if caller is None:
                 return
             choices |= caller.choices
             injections = caller.injections
-        for world in worlds_for(row.workflow, row.path, row.step, choices):
-            yield World(world.choices, (*injections, *world.injections))
+        for assumed in assumptions_for(row.workflow, row.path, row.step, choices):
+            yield Assumptions(assumed.choices, (*injections, *assumed.injections))
 
-    def _explore(self, world: World, left: dict[str, Row]) -> Iterator[Case]:
-        """The cases of all rows that are reached in this world; they are taken out of `left`."""
-        straight = self._player(world, world.injections)
+    def _explore(self, assumed: Assumptions, left: dict[str, Row]) -> Iterator[Case]:
+        """The cases of all rows that are reached under these assumptions; they are taken out of `left`."""
+        straight = self._player(assumed, assumed.injections)
         play_scenario(straight, None)
         self._count(straight)
-        known = KnownRest(straight, self._graph)
-        player = self._player(world, world.injections)
+        known = Shortcuts(straight, self._graph)
+        player = self._player(assumed, assumed.injections)
         by_path: dict[Path, dict[str, Row]] = {}
         for row in left.values():
             by_path.setdefault(row.path, {})[row.step.name] = row
@@ -190,10 +190,10 @@ class Explorer:
         while True:
             for row, run in _started(player, by_path, lengths):
                 del left[row.name]
-                self._worlds[row.name] = world
-                moment = _Moment(player, run, row, world, known, player.running(run, row.step.name))
+                self._assumptions[row.name] = assumed
+                moment = _Moment(player, run, row, assumed, known, player.running(run, row.step.name))
                 yield from self._cases_of(moment)
-                if not row.path and not world.injections:
+                if not row.path and not assumed.injections:
                     yield from self._cases_of_remedies(moment, left)
             if player.is_over or self.is_spent or not player.step():
                 return
@@ -213,7 +213,7 @@ class Explorer:
     def _end_of(self, moment: _Moment, kind: Kind, times: int) -> tuple[CaseEnd, bool]:
         """How a case ends, and whether it ends so however often the failure happens."""
         row, known = moment.row, moment.known
-        is_first = not row.path and not moment.world.injections
+        is_first = not row.path and not moment.assumed.injections
         local: LocalPlay | None = None
         if kind.of in ("cancel", "kill"):
             end = known.end_of_stop(moment.player, row.step, kind) if is_first else None
@@ -243,8 +243,8 @@ class Explorer:
                 continue
             injection, seconds, straight = first
             del left[target]
-            world = self._worlds[target] = World(moment.world.choices, (injection,))
-            self._evaluators.append((world, self._evaluator_of(moment.world)))
+            assumed = self._assumptions[target] = Assumptions(moment.assumed.choices, (injection,))
+            self._evaluators.append((assumed, self._evaluator_of(moment.assumed)))
             for kind in self.kinds[target]:
                 end, is_same = None, False
                 for times, number in TIMES.items():
@@ -254,9 +254,9 @@ class Explorer:
 
     def _way_to(self, moment: _Moment, row: Row) -> tuple[Injection, float, CaseEnd | None] | None:
         """How the step of the moment must fail to reach that of the row, when that is, and how the run ends then."""
-        for world in worlds_for(row.workflow, (), row.step, {}, self._graph):
-            (injection,) = world.injections if len(world.injections) == 1 else (None,)
-            if injection is None or world.choices or injection.step.name != moment.row.step.name:
+        for assumed in assumptions_for(row.workflow, (), row.step, {}, self._graph):
+            (injection,) = assumed.injections if len(assumed.injections) == 1 else (None,)
+            if injection is None or assumed.choices or injection.step.name != moment.row.step.name:
                 return None
             local = self._local(moment, injection.kind, row.step)
             end = local.end(InjectedOutcomes((injection,)))
@@ -283,7 +283,7 @@ class Explorer:
             end, is_same = local.end(outcomes), not outcomes.was_asked_again
             self.events += local.events
         if end is None:
-            end, is_same = self._play_alone(row, kind, times, self._worlds[row.name])
+            end, is_same = self._play_alone(row, kind, times, self._assumptions[row.name])
             if local is not None and local.key is not None:
                 known.remember(local.key, end, local.seconds)
         return end, is_same or kind.of in ("cancel", "kill")
@@ -294,9 +294,9 @@ class Explorer:
         # A child run and an approval are decided when the step starts, and cannot be decided otherwise after that.
         action = traits_of(row.step.action)
         is_decided = (action.calls_run or action.asks_person) and kind.of not in ("cancel", "kill")
-        if is_decided or moment.world.injections:
-            return self._play_alone(row, kind, times, moment.world)
-        scenario = scenario_of(row, kind, times, moment.world)
+        if is_decided or moment.assumed.injections:
+            return self._play_alone(row, kind, times, moment.assumed)
+        scenario = scenario_of(row, kind, times, moment.assumed)
         outcomes = InjectedOutcomes(scenario.injections)
         before, kept = _length(player), player.outcomes
         player.branch()
@@ -317,40 +317,40 @@ class Explorer:
 
     def play_case(self, row: Row, kind: Kind, times: int) -> Player:
         """Play a case alone, from the start of the run to its end."""
-        return self.play(scenario_of(row, kind, times, self.world_of(row)), self.world_of(row))
+        return self.play(scenario_of(row, kind, times, self.assumptions_of(row)), self.assumptions_of(row))
 
-    def play(self, scenario: Scenario, world: World) -> Player:
-        player = self._player(world, scenario.injections)
+    def play(self, scenario: Scenario, assumed: Assumptions) -> Player:
+        player = self._player(assumed, scenario.injections)
         play_scenario(player, scenario.stop)
         self._count(player)
         return player
 
-    def world_of(self, row: Row) -> World:
-        """The world in which the step of the row is reached."""
-        found = self._worlds.get(row.name)
+    def assumptions_of(self, row: Row) -> Assumptions:
+        """The assumptions under which the step of the row is reached."""
+        found = self._assumptions.get(row.name)
         if found is None:
             for _ in self._find(row):
                 pass
-            found = self._worlds.get(row.name, World())
+            found = self._assumptions.get(row.name, Assumptions())
         return found
 
     def _find(self, row: Row) -> Iterator[None]:
-        """Look for the worlds of a row and of its callers, without playing their cases."""
+        """Look for the assumptions of a row and of its callers, without playing their cases."""
         for depth in range(len(row.path)):
-            self.world_of(self.rows["/".join(row.path[: depth + 1])])
-        for world in (World(), *self._worlds_for(row)):
-            player = self._player(world, world.injections)
+            self.assumptions_of(self.rows["/".join(row.path[: depth + 1])])
+        for assumed in (Assumptions(), *self._assumptions_for(row)):
+            player = self._player(assumed, assumed.injections)
             play_scenario(player, None)
             runs = [run for run in player.runs if path_of(run) == row.path]
             if any(run.state.places[row.step.name].visit for run in runs):
-                self._worlds[row.name] = world
+                self._assumptions[row.name] = assumed
                 return
             yield
 
-    def _play_alone(self, row: Row, kind: Kind, times: int, world: World) -> tuple[CaseEnd, bool]:
-        scenario = scenario_of(row, kind, times, world)
+    def _play_alone(self, row: Row, kind: Kind, times: int, assumed: Assumptions) -> tuple[CaseEnd, bool]:
+        scenario = scenario_of(row, kind, times, assumed)
         outcomes = InjectedOutcomes(scenario.injections)
-        player = self._player(world, scenario.injections, outcomes)
+        player = self._player(assumed, scenario.injections, outcomes)
         play_scenario(player, scenario.stop)
         self._count(player)
         return judge(player, row.path, row.step, kind), not outcomes.was_asked_again
@@ -359,11 +359,11 @@ class Explorer:
         self.events += _length(player)
 
     def _player(
-        self, world: World, injections: tuple[Injection, ...], outcomes: InjectedOutcomes | None = None
+        self, assumed: Assumptions, injections: tuple[Injection, ...], outcomes: InjectedOutcomes | None = None
     ) -> Player:
         return Player(
             self.workflow,
-            evaluator=self._evaluator_of(world),
+            evaluator=self._evaluator_of(assumed),
             outcomes=outcomes or InjectedOutcomes(injections),
             inputs=self.inputs,
             graph=self._graph,
@@ -371,12 +371,12 @@ class Explorer:
             entries_max=ENTRIES_MAX,
         )
 
-    def _evaluator_of(self, world: World) -> AssumingEvaluator:
+    def _evaluator_of(self, assumed: Assumptions) -> AssumingEvaluator:
         for known, evaluator in self._evaluators:
-            if known is world:
+            if known is assumed:
                 return evaluator
-        evaluator = AssumingEvaluator(self._evaluator, self.workflow, world.choices)
-        self._evaluators.append((world, evaluator))
+        evaluator = AssumingEvaluator(self._evaluator, self.workflow, assumed.choices)
+        self._evaluators.append((assumed, evaluator))
         return evaluator
 
 

@@ -31,7 +31,7 @@ def explore_pairs(
 ) -> tuple[list[Case], int, bool]:
     """The pairs that end worse than each of their failures alone; how many were played; whether that is a sample."""
     verdicts = {(cell.step, cell.failure): cell.verdict for cell in cells}
-    rows = [row for row in explorer.rows.values() if not row.path and not explorer.world_of(row).injections]
+    rows = [row for row in explorer.rows.values() if not row.path and not explorer.assumptions_of(row).injections]
     kinds = {row.name: _kinds(explorer, row) for row in rows}
     places = [
         (first, second) for first, second in _interacting(explorer, rows) if kinds[first.name] and kinds[second.name]
@@ -90,11 +90,11 @@ def _sample(places: Sequence[tuple[Row, Row]], kinds: dict[str, list[Kind]], see
 
 def _play(explorer: Explorer, first: Row, kind: Kind, second: Row, other: Kind) -> Case:
     """Both steps fail, always."""
-    world = explorer.world_of(first)
+    assumed = explorer.assumptions_of(first)
     injections = (
         Injection(second.path, second.step, other, ALWAYS),
         Injection(first.path, first.step, kind, ALWAYS),
     )
-    player = explorer.play(Scenario(injections), world)
+    player = explorer.play(Scenario(injections), assumed)
     case = make_case(first, kind, "always", judge(player, first.path, first.step, kind))
     return msgspec.structs.replace(case, with_step=second.name, with_failure=other.name)

@@ -30,7 +30,7 @@ from mulligan.core.effects.child_runs import child_uid, round_request
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.fact_parts import ChildRun
+from mulligan.core.model.event_types import ChildRun
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.place_keys import step_name

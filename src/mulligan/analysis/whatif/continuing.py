@@ -26,7 +26,7 @@ from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mulligan.core.deciding.classify import LIMIT_SECONDS, WORKER_LIFE, exceeded_limit
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.failure import Failure, number_or_zero
 from mulligan.core.model.workflow import Adjust, Resources
 from mulligan.core.state.state import Place

@@ -33,7 +33,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.artifacts import dropped_reference
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.formatting import format_size
 from mulligan.core.model.outcome import Outcome

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.model.fact_parts import AvoidedHosts
+from mulligan.core.model.event_types import AvoidedHosts
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.workspace import lacks_worktree, opens_worktree
 

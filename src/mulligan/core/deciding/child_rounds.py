@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from mulligan.core.model.actions import is_group
-from mulligan.core.model.fact_parts import ChildRound, ChildRun
+from mulligan.core.model.event_types import ChildRound, ChildRun
 from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.reports import ChildEnded, RetryRequested, RoundRequested

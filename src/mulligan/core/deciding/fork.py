@@ -12,7 +12,7 @@ from mulligan.core.deciding.kept_approvals import asked_again_in_fork
 from mulligan.core.deciding.rounds import failed_undos
 from mulligan.core.evolve.revision import compare_definitions
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.fact_parts import Kept, WorktreeOrigin
+from mulligan.core.model.event_types import Kept, WorktreeOrigin
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.graph import Graph

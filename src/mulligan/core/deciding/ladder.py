@@ -30,7 +30,7 @@ from mulligan.core.deciding.routes import alert_edges, edges_after_failure, fail
 from mulligan.core.deciding.stopping import conclude, stop_triager
 from mulligan.core.deciding.triage_agent import decide_or_suggest, default_due, is_decided
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import AvoidedHosts, Route
+from mulligan.core.model.event_types import AvoidedHosts, Route
 from mulligan.core.model.failure import Failure, number_or_zero
 from mulligan.core.model.formatting import format_duration
 from mulligan.core.model.on_dask import loss_details

@@ -24,7 +24,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.credential_patterns import hide_at_ends
 from mulligan.core.model.durations import parse_time, parse_wait
-from mulligan.core.model.fact_parts import Role
+from mulligan.core.model.event_types import Role
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import CONTEXT_CHARS_MAX, head_tail, retry_summary_text
 from mulligan.core.model.rejected_output import rejected_details

@@ -15,7 +15,7 @@ import msgspec
 
 from mulligan.core.model import reports as r
 from mulligan.core.model.durations import DURATION_SECONDS_MAX
-from mulligan.core.model.fact_parts import ChildRound
+from mulligan.core.model.event_types import ChildRound
 from mulligan.core.model.graph import Graph, link_problem
 from mulligan.core.model.scheduler_job import WorkerJob
 from mulligan.core.model.sizes import SIZE_BYTES_MAX

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.core.deciding.classify import exceeded_limit
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.events import AttemptFailed, AttemptSucceeded, Entry
-from mulligan.core.model.fact_parts import Adjusted
 from mulligan.core.model.failure import Failure, number_or_zero
 from mulligan.core.model.formatting import format_size
 from mulligan.core.model.place_keys import step_name

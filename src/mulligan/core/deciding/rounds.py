@@ -16,8 +16,8 @@ from mulligan.core.deciding.resource_usage import Proposal, proposals
 from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.evolve.evolve_places import steps_starting_fresh
 from mulligan.core.evolve.revision import Difference, make_revision, workflow_from_plain
+from mulligan.core.model.event_types import ChildRound
 from mulligan.core.model.events import RunRevised
-from mulligan.core.model.fact_parts import ChildRound
 from mulligan.core.model.file_records import FileRecord, StaleFile, last_writers
 from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.graph import Graph

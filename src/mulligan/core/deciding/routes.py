@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from mulligan.core.deciding.conditions import edge_mismatch
 from mulligan.core.evolve.arrivals import next_visit
-from mulligan.core.model.fact_parts import Passed, Route
+from mulligan.core.model.event_types import Passed, Route
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.graph import Arc
 from mulligan.core.model.workflow import END, Edge

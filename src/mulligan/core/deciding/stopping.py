@@ -11,7 +11,7 @@ from datetime import timedelta
 from mulligan.core.deciding.lifecycle import Facts, enter_command
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.fact_parts import Route
+from mulligan.core.model.event_types import Route
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS

@@ -8,7 +8,7 @@ from typing import Any
 from mulligan.core.deciding.budgets import remaining_budget
 from mulligan.core.effects.effects import ContinueChild, StartChild
 from mulligan.core.effects.reuse import forced_child_steps
-from mulligan.core.model.fact_parts import ChildRound
+from mulligan.core.model.event_types import ChildRound
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.reports import Revised, RoundRequested, RunRequested
 from mulligan.core.model.workflow import Workflow

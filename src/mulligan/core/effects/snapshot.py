@@ -21,7 +21,7 @@ from mulligan.core.model.workflow import END, Command, Workflow, decode, encode
 from mulligan.core.state.brief_state import BriefState
 from mulligan.core.state.state import (
     ITEM,
-    NO_CLIMB,
+    NOTHING_TRIED,
     FailureRecord,
     Items,
     PastVisit,
@@ -454,9 +454,9 @@ def _complete(place: Place, key: str, items: _Table, texts: _SharedTexts) -> Non
     if place.items is not None:
         values, todo = _reader("items")(items[key])
         place.items = msgspec.structs.replace(place.items, values=values, todo=todo)
-    if place.climb == NO_CLIMB:
+    if place.climb == NOTHING_TRIED:
         # The shared instance, as in a live state: most places never fail.
-        place.climb = NO_CLIMB
+        place.climb = NOTHING_TRIED
 
 
 def _spec(state: State, key: str, place: Place) -> Command:

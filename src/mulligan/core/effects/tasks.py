@@ -17,7 +17,7 @@ from mulligan.core.deciding.triage_prompt import triager_params
 from mulligan.core.effects.conversation_task import conversation_of
 from mulligan.core.effects.reuse import Reuse, path_of, reuse_of
 from mulligan.core.model.actions import DEFAULT_CPUS, Traits, default_cpus, traits, waits
-from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, Role
+from mulligan.core.model.event_types import Adjusted, AvoidedHosts, Role
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.on_dask import LABEL as DASK
 from mulligan.core.model.on_dask import wants_client

@@ -15,9 +15,9 @@ from mulligan.core.evolve.apply_transition import move_run
 from mulligan.core.evolve.arrivals import put_back
 from mulligan.core.evolve.evolve_places import waits_until
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import WorktreeOrigin
+from mulligan.core.model.event_types import WorktreeOrigin
 from mulligan.core.model.workflow import Command
-from mulligan.core.state.state import NO_CLIMB, Climb, Place, Run, State
+from mulligan.core.state.state import NOTHING_TRIED, Place, RecoveryProgress, Run, State
 from mulligan.core.state.workspace import lacks_worktree
 
 _replace = msgspec.structs.replace
@@ -89,11 +89,11 @@ def _take_over(place: Place, run_id: int, passed: timedelta) -> None:
     place.entered_at += passed
     if not waits_until(place.spec):
         place.due = _later(place.due, passed)
-    if place.climb is not NO_CLIMB:
+    if place.climb is not NOTHING_TRIED:
         place.climb = _moved_climb(place.climb, passed)
 
 
-def _moved_climb(climb: Climb, passed: timedelta) -> Climb:
+def _moved_climb(climb: RecoveryProgress, passed: timedelta) -> RecoveryProgress:
     return _replace(climb, **{name: _later(getattr(climb, name), passed) for name in _CLIMB_TIMES})
 
 

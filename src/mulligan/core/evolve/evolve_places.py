@@ -19,7 +19,7 @@ from mulligan.core.evolve.evolve_conversations import (
 )
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import AGENT, is_added, traits_of
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import StaleFile
@@ -28,7 +28,7 @@ from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.worker_time import seconds_needed
 from mulligan.core.model.workflow import MCP_CALL, Action, Command, Step, triager_of
 from mulligan.core.state.held_steps import is_held_role, release
-from mulligan.core.state.state import NO_CLIMB, Climb, Items, LastChild, Place, State
+from mulligan.core.state.state import NOTHING_TRIED, Items, LastChild, Place, RecoveryProgress, State
 from mulligan.errors import IllegalTransition
 
 _replace = msgspec.structs.replace
@@ -43,7 +43,7 @@ def _attempt_scheduled(state: State, place: Place, fact: e.AttemptScheduled, ent
         place.data = {}
     if place.spec.file_paths:
         place.paths = {name: value for name, value in fact.bindings.items() if name.startswith(_FILE_BINDINGS)}
-    if place.climb is not NO_CLIMB:
+    if place.climb is not NOTHING_TRIED:
         place.climb = _replace(place.climb, due=None, summary=_summary(place, fact, entry))
     if holds_conversation(place.spec):
         begin_turns(place)
@@ -297,10 +297,14 @@ def _command_entered(state: State, fact: e.CommandEntered, entry: e.Entry) -> No
         parent.phase = "finishing"
 
 
-def fresh_climb(state: State, step: str, spec: Command) -> Climb:
+def fresh_climb(state: State, step: str, spec: Command) -> RecoveryProgress:
     """The ladder state at the start of a visit: empty, unless this round gives the step larger limits."""
     adjusted = state.run.adjustments.get(step)
-    return NO_CLIMB if adjusted is None or spec.action is None else Climb(adjusted=_raise_adjusted(spec, adjusted))
+    return (
+        NOTHING_TRIED
+        if adjusted is None or spec.action is None
+        else RecoveryProgress(adjusted=_raise_adjusted(spec, adjusted))
+    )
 
 
 def _raise_adjusted(spec: Command, adjusted: Adjusted) -> Adjusted:

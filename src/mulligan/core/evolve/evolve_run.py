@@ -39,7 +39,7 @@ from mulligan.core.evolve.revision import revise
 from mulligan.core.evolve.spending_ledger import SPENDING_HANDLERS, add_to_budget, raise_budgets
 from mulligan.core.evolve.tallies import TALLY_HANDLERS
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Kept
+from mulligan.core.model.event_types import Kept
 from mulligan.core.model.graph import Arc
 from mulligan.core.model.place_keys import item_key, lasting_key
 from mulligan.core.model.run_data import DataValue
@@ -48,7 +48,7 @@ from mulligan.core.state.held_steps import begin_stepping, held_places, release
 from mulligan.core.state.not_begun import steps_not_begun
 from mulligan.core.state.notice_rules import next_lateness
 from mulligan.core.state.state import (
-    NO_CLIMB,
+    NOTHING_TRIED,
     FailureRecord,
     Loop,
     PastVisit,
@@ -343,7 +343,7 @@ def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entr
     place.entered_at, place.entered_seq = entry.at, entry.seq
     if place.output is not None:
         place.before = place.output
-    place.climb, place.failure, place.output = NO_CLIMB, None, None
+    place.climb, place.failure, place.output = NOTHING_TRIED, None, None
     if place.files or place.fingerprint:
         place.files, place.fingerprint, place.reused_run_id, place.kept_run_id = (), "", 0, 0
     place.conversation = None

@@ -13,7 +13,7 @@ from typing import Any, Literal, dataclass_transform
 import msgspec
 
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.fact_parts import (
+from mulligan.core.model.event_types import (
     Adjusted,
     AvoidedHosts,
     ChildRound,

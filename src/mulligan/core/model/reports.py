@@ -8,7 +8,7 @@ from typing import Any, Literal, dataclass_transform
 import msgspec
 
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.fact_parts import ChildRound, HostCapacity, Kept, WorktreeOrigin
+from mulligan.core.model.event_types import ChildRound, HostCapacity, Kept, WorktreeOrigin
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.outcome import Outcome

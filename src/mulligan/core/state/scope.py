@@ -12,7 +12,7 @@ from mulligan.core.model.actions import is_added, traits_of
 from mulligan.core.model.artifacts import describe_dropped, find_dropped, is_artifact
 from mulligan.core.model.breaker_keys import breaker_key, breaker_name
 from mulligan.core.model.credential_patterns import hide_in
-from mulligan.core.model.fact_parts import StopCause
+from mulligan.core.model.event_types import StopCause
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, failure_context
 from mulligan.core.model.paths import folder_of, literal_prefix

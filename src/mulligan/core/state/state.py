@@ -15,7 +15,7 @@ import msgspec
 
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.conversation import SessionPart
-from mulligan.core.model.fact_parts import Adjusted, AvoidedHosts, ChildRound, Role, Route, StopCause, WorktreeOrigin
+from mulligan.core.model.event_types import Adjusted, AvoidedHosts, ChildRound, Role, Route, StopCause, WorktreeOrigin
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import FileRecord
@@ -64,7 +64,7 @@ class Suggestion(msgspec.Struct, frozen=True):
     rule: str = ""
 
 
-class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
+class RecoveryProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """The progress of the ladder in one visit. Only places that failed have one."""
 
     # How often each rule granted a retry, and how many attempts failed (without lost ones).
@@ -109,7 +109,7 @@ class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds_min: float = 0.0
 
 
-NO_CLIMB = Climb()
+NOTHING_TRIED = RecoveryProgress()
 
 
 class Items(msgspec.Struct, frozen=True, array_like=True):
@@ -242,7 +242,7 @@ class Place(msgspec.Struct, array_like=True):
     output: Any = None
     failure: Failure | None = None
     recovered_by: str = ""
-    climb: Climb = NO_CLIMB
+    climb: RecoveryProgress = NOTHING_TRIED
     warnings: tuple[Failure, ...] = ()
     items: Items | None = None
     # -- steps only: their state in the graph

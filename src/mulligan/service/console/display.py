@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mulligan.service.attempt_progress import describe_progress
-from mulligan.service.console.paper import Paper
+from mulligan.service.console.printer import Printer
 from mulligan.service.console.terminal_text import length, where_there_is_room
 from mulligan.service.next_commands import command_for_request
 from mulligan.service.run_progress import Activity, Announcement, RunProgress
@@ -38,13 +38,13 @@ class Display:
 
     def __init__(
         self,
-        paper: Paper,
+        printer: Printer,
         home: str = "",
         outlook: Forecast | None = None,
         clock: Callable[[], float] = time.monotonic,
         read_progress: Callable[[int, str, int], Progress | None] | None = None,
     ) -> None:
-        self.paper = paper
+        self.printer = printer
         # The `--home` option of suggested commands; and the source of estimates and queued tasks.
         self._home = home
         self._outlook = outlook
@@ -60,7 +60,7 @@ class Display:
     # -- called before and after the run is driven -------------------------------------------------------------------
 
     def begin(self, run_id: int, workflow: str) -> None:
-        self.paper.say(self.paper.tinted(f"run {run_id}: {workflow}", "bold"))
+        self.printer.say(self.printer.tinted(f"run {run_id}: {workflow}", "bold"))
 
     def end(self, outcome: Outcome) -> None:
         """Nothing: the summary is printed when the board is gone."""
@@ -76,7 +76,7 @@ class Display:
         self._trouble = message
         if message:
             self._show_announcements()
-            self._say([self.paper.tinted(f"! {message}", "wait")])
+            self._say([self.printer.tinted(f"! {message}", "wait")])
         self._draw()
 
     def tick(self) -> None:
@@ -84,10 +84,10 @@ class Display:
         if now - self._drawn_at < FRAME_SECONDS:
             return
         self._drawn_at = now
-        if self._board is None and self.paper.is_live and now - self._begun_at > LIVE_AFTER_SECONDS:
-            self._board = import_module("mulligan.service.console.live_board").Board(self.paper, self._home)
+        if self._board is None and self.printer.is_live and now - self._begun_at > LIVE_AFTER_SECONDS:
+            self._board = import_module("mulligan.service.console.live_board").Board(self.printer, self._home)
         self._show_announcements()
-        if not self.paper.is_live and now - self._reported_at >= PROGRESS_SECONDS:
+        if not self.printer.is_live and now - self._reported_at >= PROGRESS_SECONDS:
             self._reported_at = now
             self._say_progress()
         self._draw()
@@ -128,23 +128,23 @@ class Display:
         self._reported = reported
         if fresh:
             width, at = self.progress.place_column_width(PLACE_CHARS_MAX), f"{datetime.now():%H:%M:%S}"
-            self._say([f"{at} {self.paper.mark('plain')} {where:<{width}}  {text}" for (_, where), text in fresh])
+            self._say([f"{at} {self.printer.mark('plain')} {where:<{width}}  {text}" for (_, where), text in fresh])
 
     def _say(self, lines: list[str]) -> None:
         if self._board is not None:
             with where_there_is_room():
                 self._board.say(lines)
         else:
-            self.paper.say("\n".join(lines))
+            self.printer.say("\n".join(lines))
 
     def _format(self, announcement: Announcement) -> str:
-        paper, line = self.paper, announcement.line
-        at = paper.tinted(f"{line.at.astimezone():%H:%M:%S}", "dim")
-        name = paper.tinted(f"{announcement.where:<{self.progress.place_column_width(PLACE_CHARS_MAX)}}", "bold")
+        printer, line = self.printer, announcement.line
+        at = printer.tinted(f"{line.at.astimezone():%H:%M:%S}", "dim")
+        name = printer.tinted(f"{announcement.where:<{self.progress.place_column_width(PLACE_CHARS_MAX)}}", "bold")
         seconds = announcement.seconds or 0.0
         took = f" in {length(seconds)}" if seconds >= TOOK_SECONDS_MIN else ""
-        text = paper.tinted(f"{line.text}{took}", line.tone)
-        shown = f"{at} {paper.tinted(paper.mark(line.tone), line.tone)} {name}  {text}"
+        text = printer.tinted(f"{line.text}{took}", line.tone)
+        shown = f"{at} {printer.tinted(printer.mark(line.tone), line.tone)} {name}  {text}"
         request = announcement.request
         command = command_for_request(request.run_id, request.kind, request.name) if request is not None else ""
         # The board shows the command for as long as the request is open.

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from mulligan.service.attempt_progress import describe_progress
-from mulligan.service.console.paper import Paper
+from mulligan.service.console.printer import Printer
 from mulligan.service.console.terminal_text import length, visible
 from mulligan.service.next_commands import command_for_request
 from mulligan.service.run_progress import Activity, RunProgress
@@ -52,14 +52,14 @@ _DONE = ("completed", "failed", "skipped", "cancelled")
 class Board:
     """Draws only when `draw` is called: there is no thread beside the engine's loop."""
 
-    def __init__(self, paper: Paper, home: str = "") -> None:
-        self._paper = paper
+    def __init__(self, printer: Printer, home: str = "") -> None:
+        self._printer = printer
         # The `--home` option of suggested commands.
         self._home = home
-        self._has_signs = paper.has_signs
+        self._has_signs = printer.has_signs
         # Without colours nothing is bold or dim either; the cursor still moves.
-        colours: Literal["auto"] | None = "auto" if paper.is_coloured else None
-        self._console = Console(file=paper.stream, color_system=colours, highlight=False, markup=False, emoji=False)
+        colours: Literal["auto"] | None = "auto" if printer.is_coloured else None
+        self._console = Console(file=printer.stream, color_system=colours, highlight=False, markup=False, emoji=False)
         self._live = Live(
             console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )
@@ -67,7 +67,7 @@ class Board:
 
     def say(self, lines: list[str]) -> None:
         """Print lines that stay, above the board."""
-        self._console.print(Text.from_ansi(self._paper.shown("\n".join(lines))), soft_wrap=True)
+        self._console.print(Text.from_ansi(self._printer.shown("\n".join(lines))), soft_wrap=True)
 
     def draw(self, progress: RunProgress, queued: Sequence[Activity], seconds: float, left: str, trouble: str) -> None:
         """Draw the board. `queued`: tasks that no worker takes. `left`: the estimated time left, or ""."""

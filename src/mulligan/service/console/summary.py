@@ -8,7 +8,7 @@ from datetime import datetime
 
 from mulligan.history.route_outcomes import Fate
 from mulligan.service.console.display import PLACE_CHARS_MAX
-from mulligan.service.console.paper import Paper
+from mulligan.service.console.printer import Printer
 from mulligan.service.console.terminal_text import kinds_text, length
 from mulligan.service.failure_summary import FailureGroup, FailureOutcome, group_failures
 from mulligan.service.formatting import group_title, pluralize, single_line
@@ -21,34 +21,34 @@ LISTED_MAX = 20
 NAMES_MAX = 8
 
 
-def show_outcome(paper: Paper, outcome: Outcome, home: str | None, *, is_kept: bool = True) -> None:
+def show_outcome(printer: Printer, outcome: Outcome, home: str | None, *, is_kept: bool = True) -> None:
     """Print the summary in a few lines, whatever the size of the run; with the next commands, if the run is kept."""
     where = f" --home {shlex.quote(home)}" if home else ""
-    lines = ["", _headline(paper, outcome)]
+    lines = ["", _headline(printer, outcome)]
     if outcome.is_cut and is_kept:
         note = f"  not all lines are shown; for the full story: mulligan explain {outcome.run_id}{where}"
-        lines.append(paper.tinted(note, "dim"))
-    lines += [paper.tinted(f"  agents: {outcome.spent}", "dim")] if outcome.spent else []
-    lines += _failures(paper, outcome, where, is_kept=is_kept)
-    lines += _waits(paper, outcome, where, is_kept=is_kept)
-    lines += _next(paper, outcome, where) if is_kept else []
-    paper.say("\n".join(lines))
+        lines.append(printer.tinted(note, "dim"))
+    lines += [printer.tinted(f"  agents: {outcome.spent}", "dim")] if outcome.spent else []
+    lines += _failures(printer, outcome, where, is_kept=is_kept)
+    lines += _waits(printer, outcome, where, is_kept=is_kept)
+    lines += _next(printer, outcome, where) if is_kept else []
+    printer.say("\n".join(lines))
 
 
-def _headline(paper: Paper, outcome: Outcome) -> str:
+def _headline(printer: Printer, outcome: Outcome) -> str:
     took, run = _took(outcome), f"run {outcome.run_id}"
     if outcome.ending == "waiting":
-        return paper.tinted(f"{paper.mark('wait')} {run} waits for a person", "wait")
+        return printer.tinted(f"{printer.mark('wait')} {run} waits for a person", "wait")
     if outcome.ending == "detached":
-        return paper.tinted(f"{paper.mark('wait')} {run} goes on without this terminal", "wait")
+        return printer.tinted(f"{printer.mark('wait')} {run} goes on without this terminal", "wait")
     if outcome.ending == "interrupted":
-        return paper.tinted(f"{paper.mark('wait')} {run} was interrupted after {took}; it can be resumed", "wait")
+        return printer.tinted(f"{printer.mark('wait')} {run} was interrupted after {took}; it can be resumed", "wait")
     tone = "good" if outcome.status == "completed" else "bad"
     words = "was cancelled" if outcome.status == "cancelled" else outcome.status
     degraded = f" ({outcome.degraded})" if outcome.degraded else ""
     reason = f": {outcome.reason}" if outcome.reason else ""
-    headline = paper.tinted(f"{paper.mark(tone)} {run} {words}{degraded} in {took}{reason}", tone)
-    return headline + paper.tinted(f" ({_counts(outcome)})", "dim")
+    headline = printer.tinted(f"{printer.mark(tone)} {run} {words}{degraded} in {took}{reason}", tone)
+    return headline + printer.tinted(f" ({_counts(outcome)})", "dim")
 
 
 def _took(outcome: Outcome) -> str:
@@ -70,27 +70,27 @@ _COUNTED = {"failed": "failed", "skipped": "skipped", "cancelled": "cancelled"}
 # -- failures --------------------------------------------------------------------------------------------------------
 
 
-def _failures(paper: Paper, outcome: Outcome, where: str, *, is_kept: bool) -> Iterator[str]:
+def _failures(printer: Printer, outcome: Outcome, where: str, *, is_kept: bool) -> Iterator[str]:
     # A wait for a decision shows its failure.
     waiting = {wait.place for run_id, wait in outcome.waits if run_id == outcome.run_id}
     together = {step for matrix in outcome.matrices for step in matrix.failed}
     elsewhere = waiting | together
     failures = [one for one in outcome.failures if one.run_id or one.place not in elsewhere]
-    yield from (_matrix(paper, matrix, outcome.run_id, where, is_kept=is_kept) for matrix in outcome.matrices)
+    yield from (_matrix(printer, matrix, outcome.run_id, where, is_kept=is_kept) for matrix in outcome.matrices)
     groups = group_failures(failures)
     shown = groups[:LISTED_MAX]
     names = [_name(group) for group in shown]
     wide = min(PLACE_CHARS_MAX, max(map(len, names), default=0))
     for group, name in zip(shown, names, strict=True):
         yield _failure(
-            paper,
+            printer,
             group,
             f"{name:<{wide}}",
             f"mulligan {_command_for_group(group, outcome.run_id)}{where}" if is_kept else "",
         )
     rest = [one for group in groups[LISTED_MAX:] for one in group.members]
     if rest and is_kept:
-        yield paper.tinted(f"  {_more(rest, outcome.run_id)}{where}", "dim")
+        yield printer.tinted(f"  {_more(rest, outcome.run_id)}{where}", "dim")
 
 
 def _name(group: FailureGroup) -> str:
@@ -108,13 +108,13 @@ def _command_for_group(group: FailureGroup, run_id: int) -> str:
     return f"items {run_id} {one.step} --failed" if are_failed_items else _command_for(one, run_id)
 
 
-def _matrix(paper: Paper, matrix: MatrixFailures, run_id: int, where: str, *, is_kept: bool) -> str:
+def _matrix(printer: Printer, matrix: MatrixFailures, run_id: int, where: str, *, is_kept: bool) -> str:
     """The failed steps of a matrix in one line: how many, with which failures, and the command that lists them."""
     title = group_title(matrix.name, matrix.count)
-    name = paper.tinted(title if paper.has_signs else title.replace("×", "x"), "bold")
-    failed = paper.tinted(f"{len(matrix.failed):,} failed", "bad")
-    typed = paper.tinted(f"  (mulligan show {run_id} {matrix.name}{where})", "dim") if is_kept else ""
-    return f"  {paper.tinted(paper.mark('bad'), 'bad')} {name}  {failed}, {kinds_text(matrix.kinds)}{typed}"
+    name = printer.tinted(title if printer.has_signs else title.replace("×", "x"), "bold")
+    failed = printer.tinted(f"{len(matrix.failed):,} failed", "bad")
+    typed = printer.tinted(f"  (mulligan show {run_id} {matrix.name}{where})", "dim") if is_kept else ""
+    return f"  {printer.tinted(printer.mark('bad'), 'bad')} {name}  {failed}, {kinds_text(matrix.kinds)}{typed}"
 
 
 def _more(rest: Sequence[FailureOutcome], run_id: int) -> str:
@@ -125,15 +125,15 @@ def _more(rest: Sequence[FailureOutcome], run_id: int) -> str:
     return f"{len(rest):,} more {failed}: mulligan explain {run_id}"
 
 
-def _failure(paper: Paper, group: FailureGroup, name: str, typed: str) -> str:
+def _failure(printer: Printer, group: FailureGroup, name: str, typed: str) -> str:
     one = group.first
     tone = _TONES[one.fate]
-    arrow = "→" if paper.has_signs else "->"
+    arrow = "→" if printer.has_signs else "->"
     line = (
-        f"  {paper.tinted(paper.mark(tone), tone)} {paper.tinted(name, 'bold')}  {group.what} {arrow} "
-        f"{paper.tinted(one.answer, tone)}{paper.tinted(f'  ({typed})', 'dim') if typed else ''}"
+        f"  {printer.tinted(printer.mark(tone), tone)} {printer.tinted(name, 'bold')}  {group.what} {arrow} "
+        f"{printer.tinted(one.answer, tone)}{printer.tinted(f'  ({typed})', 'dim') if typed else ''}"
     )
-    return f"{line}\n{paper.tinted(f'      {_names(group)}', 'dim')}" if len(group.members) > 1 else line
+    return f"{line}\n{printer.tinted(f'      {_names(group)}', 'dim')}" if len(group.members) > 1 else line
 
 
 def _names(group: FailureGroup) -> str:
@@ -163,12 +163,12 @@ def _command_for(one: FailureOutcome, run_id: int) -> str:
 # -- next steps ------------------------------------------------------------------------------------------------------
 
 
-def _waits(paper: Paper, outcome: Outcome, where: str, *, is_kept: bool) -> Iterator[str]:
+def _waits(printer: Printer, outcome: Outcome, where: str, *, is_kept: bool) -> Iterator[str]:
     for run_id, wait in outcome.waits[:LISTED_MAX]:
         run = "" if run_id == outcome.run_id else f"run {run_id}"
         name = ", ".join(filter(None, (run, wait.shown_place))) or "the run"
         text = f"{name} waits for {single_line(wait.text)}{_default(wait.due)}"
-        yield paper.tinted(f"  {paper.mark('wait')} {text}", "wait")
+        yield printer.tinted(f"  {printer.mark('wait')} {text}", "wait")
         typed = commands_for_wait(run_id, wait.kind, wait.shown_place, wait.steps) if is_kept else []
         yield from (f"      {one}{where}" for one in typed)
 
@@ -177,7 +177,7 @@ def _default(due: datetime | None) -> str:
     return f"; the default applies on {due.astimezone():%Y-%m-%d at %H:%M}" if due is not None else ""
 
 
-def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
+def _next(printer: Printer, outcome: Outcome, where: str) -> Iterator[str]:
     """What one would type now."""
     found = suggest_commands(
         outcome.run_id,
@@ -189,7 +189,7 @@ def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     )
     typed = {f"{one.text}{where}": one.why for one in found}
     wide = max(map(len, typed), default=0)
-    yield from (f"  {words:<{wide}}  {paper.tinted(f'# {why}', 'dim')}" for words, why in typed.items())
+    yield from (f"  {words:<{wide}}  {printer.tinted(f'# {why}', 'dim')}" for words, why in typed.items())
 
 
 def _spent_budgets(outcome: Outcome) -> list[str]:

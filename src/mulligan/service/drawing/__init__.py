@@ -6,9 +6,9 @@ Pure and deterministic: the same workflow gives the same bytes, in time roughly 
 
 from __future__ import annotations
 
+from mulligan.service.drawing.grouped_steps import choose_picture
 from mulligan.service.drawing.mermaid import draw_mermaid
 from mulligan.service.drawing.picture import Picture
-from mulligan.service.drawing.stacks import choose_picture
 from mulligan.service.drawing.svg import draw_embedded_svg, draw_page_svg, draw_svg
 
 __all__ = ["Picture", "choose_picture", "draw_embedded_svg", "draw_mermaid", "draw_page_svg", "draw_svg"]

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from mulligan.core.model.actions import Shape
 from mulligan.core.model.workflow import Workflow
+from mulligan.service.drawing.grouped_steps import choose_picture
 from mulligan.service.drawing.picture import Link, Node, Picture
-from mulligan.service.drawing.stacks import choose_picture
 
 _BRACKETS: dict[Shape, tuple[str, str]] = {
     "action": ("[", "]"),

@@ -103,7 +103,7 @@ def _mix(colour: str, percent: int, ground: str) -> str:
 
 
 def _embedded() -> Palette:
-    """Colours made from the colour of the text around the drawing: right in a light and in a dark notebook.
+    """Printer made from the colour of the text around the drawing: right in a light and in a dark notebook.
 
     A notebook has a theme that may differ from the one that the browser prefers.
     """

@@ -10,6 +10,7 @@ from zlib import crc32
 
 from mulligan.core.model.formatting import INVISIBLE_CHARACTERS
 from mulligan.core.model.workflow import Workflow
+from mulligan.service.drawing.grouped_steps import choose_picture
 from mulligan.service.drawing.layers import (
     LABEL_HEIGHT,
     NODE_PADDING,
@@ -22,7 +23,6 @@ from mulligan.service.drawing.layers import (
 from mulligan.service.drawing.layout import Curve, Label, Layout, compute_layout
 from mulligan.service.drawing.palette import ACTIONS, ALONE, EMBEDDED, ON_PAGE, STATUS_GLYPHS, embedded_style, style
 from mulligan.service.drawing.picture import Link, Node, Picture
-from mulligan.service.drawing.stacks import choose_picture
 from mulligan.service.drawing.text_width import truncate_to_width
 
 _ROW_HEIGHT = 16.0

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.core.model import events as e
-from mulligan.core.model.fact_parts import Adjusted
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import Command
 from mulligan.history.phrases import describe_failure

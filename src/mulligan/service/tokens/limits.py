@@ -10,7 +10,7 @@ from mulligan.core.deciding.child_rounds import planned_children
 from mulligan.core.deciding.kept_approvals import approvals_among, approvals_given, approvals_relied_on
 from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.effects.snapshot import restore
-from mulligan.core.model.fact_parts import ChildRound
+from mulligan.core.model.event_types import ChildRound
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.guard_rails import refuse_beyond, refuse_keeping
 from mulligan.core.model.kept_history import kept_history

@@ -1,4 +1,4 @@
-"""Worlds: what is assumed about conditions, and which failures come first, so that a step is reached at all."""
+"""Assumptions: what is assumed about conditions, and which failures come first, so that a step is reached at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mulligan.core.model.graph import Arc, Graph
 from mulligan.core.model.workflow import Expression, Step, Workflow
 
 
-class World:
+class Assumptions:
     """One set of assumptions, and the failures that happen in it before any other."""
 
     def __init__(
@@ -20,17 +20,17 @@ class World:
         self.injections = injections
 
 
-def worlds_for(
+def assumptions_for(
     workflow: Workflow, path: Path, step: Step, choices: Mapping[Expression, bool], graph: Graph | None = None
-) -> Iterator[World]:
-    """Worlds in which a step is probably reached, the simplest first. `choices`: what leads to its workflow."""
+) -> Iterator[Assumptions]:
+    """Assumptions under which a step is probably reached, the simplest first. `choices`: what leads to its workflow."""
     way = _Way(graph or Graph(workflow), path, dict(choices))
     way.reach(step.name)
     # A remediation that reruns its step needs a failure that stops when it has run; retries come before it.
     tries = (1, 2, max((one.times for one in way.failures), default=0), ALWAYS)
     for times in dict.fromkeys(tries) if way.failures else (0,):
         injections = tuple(Injection(one.path, one.step, one.kind, times) for one in way.failures)
-        yield World(way.choices, injections)
+        yield Assumptions(way.choices, injections)
 
 
 class _Way:

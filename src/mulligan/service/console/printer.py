@@ -14,7 +14,7 @@ _MARKS = {"plain": "·", "good": "✓", "bad": "✗", "try": "↻", "wait": "?"}
 _ASCII_MARKS = {"plain": "-", "good": "+", "bad": "x", "try": "~", "wait": "?"}
 
 
-class Paper:
+class Printer:
     """A stream for people, and what it can show."""
 
     def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
@@ -39,6 +39,6 @@ class Paper:
         return visible(text, OWN_COLOURS if self.is_coloured else NO_COLOURS)
 
 
-def paper() -> Paper:
+def printer() -> Printer:
     """Stderr, where messages for people go."""
-    return Paper(sys.stderr, os.environ)
+    return Printer(sys.stderr, os.environ)

@@ -36,7 +36,7 @@ _LOCAL_PARTS = frozenset({"step", "handler", "script", "remediation", "triager",
 _STATUSES: dict[Verdict, str] = {"parked": "waiting", "fails": "failed", "stops": "failed"}
 
 
-class KnownRest:
+class Shortcuts:
     """What is known of a workflow from its run without failures."""
 
     def __init__(self, straight: Player, graph: Graph) -> None:
@@ -180,7 +180,7 @@ class LocalPlay:
 
     def __init__(
         self,
-        known: KnownRest,
+        known: Shortcuts,
         player: Player,
         run: PlayedRun,
         step: Step,

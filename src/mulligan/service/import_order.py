@@ -23,7 +23,7 @@ _MODULES = (
 )
 
 
-def import_bottom_up() -> None:
+def import_in_order() -> None:
     """Import them all; only for a process that has a single thread and will drive a run."""
     _import_yaml()
     for name in _MODULES:
