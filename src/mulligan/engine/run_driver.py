@@ -314,20 +314,20 @@ class RunDriver:
             return None
         # A crash here says nothing about the report of this turn.
         suspect, self._suspect = self._suspect, None
-        passed_over: list[BacklogEntry] = []
+        skipped: list[BacklogEntry] = []
         rejected: Task | None = None
         rejected_waiting: Task | None = None
         try:
-            while len(passed_over) < REJECTED_MAX and self.executor is not None and not self.is_paused:
+            while len(skipped) < REJECTED_MAX and self.executor is not None and not self.is_paused:
                 entry = self.queue.pop(skips_waiting=rejected_waiting is not None)
                 if entry is None:
                     break
                 if not self._is_ready(*entry.task_key):
                     continue
-                passed_over.append(entry)
+                skipped.append(entry)
                 task = self._task(entry.task_key[0])
                 if self._is_ours(task):
-                    self._begin().claimed.append(passed_over.pop().task_key)
+                    self._begin().claimed.append(skipped.pop().task_key)
                     self._take_or_refuse(self._begin(), task, now)
                     self._follow(self._begin(), now)
                     continue
@@ -339,7 +339,7 @@ class RunDriver:
                     break
         finally:
             # Also after a crash: the other tasks still wait.
-            self.queue.put_back(passed_over)
+            self.queue.put_back(skipped)
         self._suspect = suspect
         return rejected if rejected is not None and rejected.is_small else rejected_waiting or rejected
 

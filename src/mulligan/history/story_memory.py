@@ -241,7 +241,7 @@ class StoryMemory:
         self._entered[fact.step] = self._number
         self._visits[fact.step] += 1
 
-    def _step_passed_over(self, fact: Any) -> None:
+    def _step_skipped(self, fact: Any) -> None:
         self._undone[fact.step] = "skipped" if isinstance(fact, e.StepSkipped) else "cancelled"
 
     def _step_completed(self, fact: e.StepCompleted) -> None:
@@ -331,8 +331,8 @@ _RULES: dict[type[e.Fact], Callable[[StoryMemory, Any], None]] = {
     e.ResultRejected: StoryMemory._attempt_failed,
     e.MapExpanded: StoryMemory._map_expanded,
     e.StepEntered: StoryMemory._step_entered,
-    e.StepSkipped: StoryMemory._step_passed_over,
-    e.StepCancelled: StoryMemory._step_passed_over,
+    e.StepSkipped: StoryMemory._step_skipped,
+    e.StepCancelled: StoryMemory._step_skipped,
     e.StepCompleted: StoryMemory._step_completed,
     e.StepFailed: StoryMemory._step_failed,
     e.StepSettled: StoryMemory._settled,

@@ -286,7 +286,7 @@ def _outcome(fact: e.StepCompleted | e.StepFailed | e.StepCancelled) -> str:
     return "completed" if isinstance(fact, e.StepCompleted) else "cancelled"
 
 
-def _passed_over(facts: LogFacts, fact: e.StepSkipped | e.StepRestored, entry: e.Entry) -> None:
+def _skipped(facts: LogFacts, fact: e.StepSkipped | e.StepRestored, entry: e.Entry) -> None:
     facts.decided_in_round.add(fact.step)
     facts.outcomes[fact.step] = "skipped"
     facts.done.add(fact.step)
@@ -499,8 +499,8 @@ _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {
     e.ToolAnswered: _tool_answered,
     e.StepEntered: _step_entered,
     **dict.fromkeys(STEP_ENDS, _step_ended),
-    e.StepSkipped: _passed_over,
-    e.StepRestored: _passed_over,
+    e.StepSkipped: _skipped,
+    e.StepRestored: _skipped,
     e.StepStoodIn: _stood_in,
     e.StepSettled: _settled,
     e.StepPutBack: _put_back,

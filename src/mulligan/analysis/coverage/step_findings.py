@@ -288,8 +288,8 @@ def _endless_loop(node: Node, arc: Arc, graph: Graph) -> Iterator[Found]:
 def _may_pass(node: Node, loop: Arc) -> bool:
     """Whether the step may complete without taking the loop edge, which is the only one taken if it is."""
     earlier = node.by_priority[: node.by_priority.index(loop)]
-    is_passed_over = node.step.take == "first" and any(arc.edge.on == "success" for arc in earlier)
-    return loop.edge.when is not None or (is_passed_over and loop.edge.on == "success")
+    may_be_skipped = node.step.take == "first" and any(arc.edge.on == "success" for arc in earlier)
+    return loop.edge.when is not None or (may_be_skipped and loop.edge.on == "success")
 
 
 def _may_leave(node: Node) -> bool:

@@ -10,8 +10,8 @@ from mulligan.core.deciding.flow import (
     enter_free_slots,
     is_at_max_parallel,
     may_enter,
-    pass_over,
     remaining_start_batches,
+    skip_step,
     wake_starts,
 )
 from mulligan.core.deciding.lifecycle import Facts, enter_command, make_failure, schedule
@@ -91,7 +91,7 @@ def _resolve_deadlock(now: DecisionContext) -> Facts:
         if now.state.run.active or now.state.run.loops:
             return
         if step.status == "waiting":
-            yield pass_over(step, "unreachable")
+            yield skip_step(step, "unreachable")
 
 
 def _has_arrival(state: State, step: Place) -> bool:

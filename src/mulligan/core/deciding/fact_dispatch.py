@@ -199,7 +199,7 @@ def _step_ended(now: DecisionContext, fact: e.StepCompleted | e.StepFailed) -> F
     return _after_opening(now, follows)
 
 
-def _step_passed_over(now: DecisionContext, fact: e.StepSkipped | e.StepRestored) -> Facts:
+def _step_skipped(now: DecisionContext, fact: e.StepSkipped | e.StepRestored) -> Facts:
     return after_passing_over(now, fact.step)
 
 
@@ -306,8 +306,8 @@ _RULES: dict[type[e.Fact], Callable[[DecisionContext, Any], Facts | None]] = {
     e.RunReopened: _run_reopened,
     e.StepCompleted: _step_ended,
     e.StepFailed: _step_ended,
-    e.StepSkipped: _step_passed_over,
-    e.StepRestored: _step_passed_over,
+    e.StepSkipped: _step_skipped,
+    e.StepRestored: _step_skipped,
     e.StepCancelled: lambda now, fact: after_end(now, fact.step, fact.visit),
     e.StepClassified: lambda now, fact: after_classified(now, now.state.places[fact.step], fact),
     e.StepPutBack: _step_put_back,

@@ -59,7 +59,7 @@ def wake(now: DecisionContext, name: str) -> Facts:
         answer = readiness(now.state, place)
         if answer == "enter":
             return enter(now, place) if now.state.workflow.max_parallel is None else NOTHING
-        return iter((pass_over(place, answer),)) if answer else NOTHING
+        return iter((skip_step(place, answer),)) if answer else NOTHING
     return _reconsider(now, place) if place.has_ended else NOTHING
 
 
@@ -149,7 +149,7 @@ def _outcome(state: State, place: Place) -> str:
     return "allowed" if record is not None and record.is_allowed and not record.target else place.status
 
 
-def pass_over(place: Place, reason: str) -> e.Fact:
+def skip_step(place: Place, reason: str) -> e.Fact:
     """Skip a step, or, if a loop put it back, restore its status from before."""
     return e.StepRestored(place.key, reason) if place.last_status else e.StepSkipped(place.key, reason)
 
@@ -159,12 +159,12 @@ def enter(now: DecisionContext, place: Place) -> Facts:
     step = now.state.graph.nodes[place.key].step
     workspace = now.state.workflow.workspace
     if workspace is not None and place.key == workspace.closes and verdict(now.state) != "completed":
-        return iter((pass_over(place, "unsuccessful"),))
+        return iter((skip_step(place, "unsuccessful"),))
     if is_beyond_limit(now.state, place):
-        return iter((pass_over(place, "loop_limit"),))
+        return iter((skip_step(place, "loop_limit"),))
     try:
         if step.when is not None and not now.condition(step.when, place):
-            return iter((pass_over(place, "when"),))
+            return iter((skip_step(place, "when"),))
     except ExpressionFailed as error:
         return _enter_and_fail(now, place, failure(error.failure_code, error.message))
     return _enter_and_schedule(now, place)

@@ -378,15 +378,15 @@ def _remove_undoable(state: State, step: str, visit: int) -> None:
 
 
 def _step_skipped(state: State, place: Place, fact: e.StepSkipped, entry: e.Entry) -> None:
-    _pass_over(state, place)
+    _skip(state, place)
 
 
 def _step_restored(state: State, place: Place, fact: e.StepRestored, entry: e.Entry) -> None:
     set_status(state, place, place.last_status)
-    _pass_over(state, place)
+    _skip(state, place)
 
 
-def _pass_over(state: State, place: Place) -> None:
+def _skip(state: State, place: Place) -> None:
     """Settle a step that is not entered, for all of its queued arrivals: the reason applies to all of them."""
     place.last_status, place.queue = "", ()
     settle(state, place.key, "skipped")

@@ -105,10 +105,10 @@ def statements(query: str, dialect: Dialect) -> list[Statement]:
     """Return the statements of the query, without empty ones."""
     splitter, at = _Splitter(query), 0
     while token := TOKENS[dialect].search(query, at):
-        splitter.pass_over(query[at : token.start()])
+        splitter.skip(query[at : token.start()])
         splitter.take(token)
         at = token_end(query, token)
-    splitter.pass_over(query[at:])
+    splitter.skip(query[at:])
     splitter.end(len(query))
     return splitter.statements
 
@@ -142,7 +142,7 @@ class _Splitter:
         self._is_blank = True
         self._parentheses = self._bodies = 0
 
-    def pass_over(self, text: str) -> None:
+    def skip(self, text: str) -> None:
         """Skip the text between tokens, which is for the database to parse."""
         self._is_blank = self._is_blank and not text.strip()
 

@@ -83,7 +83,7 @@ class _Binder:
             found = mark if is_mark else token
             if found is None:
                 break
-            self._pass_over(self._text[at : found.start()])
+            self._skip(self._text[at : found.start()])
             at = found.end() if is_mark else token_end(self._text, found)
             self._written.append(self._value(found) if is_mark else self._token(found, self._text[found.start() : at]))
         self._written.append(self._text[at:])
@@ -91,7 +91,7 @@ class _Binder:
 
     # -- outside of quotes
 
-    def _pass_over(self, text: str) -> None:
+    def _skip(self, text: str) -> None:
         """Read the signs between tokens."""
         self._written.append(text)
         for sign in text:
