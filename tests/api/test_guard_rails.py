@@ -171,7 +171,7 @@ def test_the_token_of_an_agent_has_guard_rails_unless_others_are_given(service: 
         ({"agent": "night", "scopes": ("admin",)}, "an agent cannot have the scope 'admin'"),
         ({"agent": "night", "scopes": ("worker",)}, "a token of a worker has no limits"),
         ({"agent": "a\nb"}, "the name of an agent must be one line"),
-        ({"agent": "night", "verdicts": ("retri",)}, "'retri' is not what a token may decide"),
+        ({"agent": "night", "verdicts": ("retri",)}, "unknown verdict 'retri' of a token"),
         ({"agent": "night", "min_confidence": 80}, "the confidence that decisions need is a number from 0 to 1"),
         ({"agent": "night", "min_confidence": float("nan")}, "the confidence that decisions need is a number"),
     ],

@@ -193,7 +193,7 @@ def test_a_wait_says_that_the_run_needs_a_person():
 def test_a_wait_for_a_run_that_nothing_drives_ends_and_says_how_to_drive_it():
     handle = mulligan.open().start(good())
 
-    with pytest.raises(RunNotDriven, match="run 1 waits: no process drives it; start a worker with: mulligan worker"):
+    with pytest.raises(RunNotDriven, match="run 1 waits: nothing is running it; start a worker with: mulligan worker"):
         handle.wait()
 
 

@@ -652,7 +652,7 @@ def test_from_a_step_on_maps_run_all_their_items_again() -> None:
             "m",
             (),
             "error[run.not_finished]: run 1 is running; it can be retried after it has ended\n"
-            "  if no process drives it: mulligan resume 1; to stop it: mulligan cancel 1",
+            "  if nothing is running it: mulligan resume 1; to stop it: mulligan cancel 1",
         ),
         (
             run_of(
@@ -702,7 +702,7 @@ def test_a_plain_retry_of_a_run_that_let_items_fail_points_to_them() -> None:
             run_of(step("a")),
             "",
             "error[run.not_finished]: run 1 is running; it can be retried after it has ended\n"
-            "  if no process drives it: mulligan resume 1; to stop it: mulligan cancel 1",
+            "  if nothing is running it: mulligan resume 1; to stop it: mulligan cancel 1",
         ),
         (
             run_of(step("a")).pause(),

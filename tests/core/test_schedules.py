@@ -247,7 +247,7 @@ def test_no_more_than_a_thousand_instants_wait_and_the_others_are_skipped_in_wor
         decided = decide(hourly(overlap="queue"), state, at(1), due(at(1)), {}, T0)
 
         assert decided.waiting == state.waiting
-        assert decided.skips == (Skip(at(1), "1,000 instants wait already"),)
+        assert decided.skips == (Skip(at(1), "1,000 scheduled times are waiting"),)
     caught_up = decide(hourly(overlap="queue", catch_up="all"), full, at(3), due(at(3)), {}, at(0))
     assert [one.instant for one in caught_up.skips] == [at(1), at(2), at(3)]
 

@@ -47,7 +47,7 @@ def test_a_run_that_nobody_drives_is_driven_to_its_end_undo_and_end_included():
     said = mulligan("cancel", 1, "--reason", "wrong target")
 
     assert said.code == 0
-    assert said.err.startswith("run 1 is stopping and no process drives it: its cleanup and its end run here\n")
+    assert said.err.startswith("run 1 is stopping and nothing is running it: its cleanup and its end run here\n")
     assert mulligan("show", 1, "--json").json["status"] == "cancelled"
     assert Path("trace").read_text().splitlines() == ["cleaned", "undone", "over"]
 
@@ -168,7 +168,7 @@ def test_with_no_follow_a_retry_is_recorded_and_left_to_resume():
     assert mulligan("retry", 1, "--no-follow") == (
         0,
         "",
-        "run 1 begins round 2: 2 steps again, 1 kept\nno process drives it: mulligan resume 1\n",
+        "run 1 begins round 2: 2 steps again, 1 kept\nnothing is running it; to run it here: mulligan resume 1\n",
     )
     assert mulligan("resume", 1).code == 1
 
@@ -405,7 +405,7 @@ def test_a_run_that_has_not_ended_cannot_be_retried(words: tuple[str, ...]):
         2,
         "",
         "error[run.not_finished]: run 1 is running; it can be retried after it has ended\n"
-        "  if no process drives it: mulligan resume 1; to stop it: mulligan cancel 1\n",
+        "  if nothing is running it: mulligan resume 1; to stop it: mulligan cancel 1\n",
     )
 
 
@@ -453,7 +453,8 @@ def test_a_fork_can_be_left_for_later():
     assert mulligan("fork", 1, "--from", "deploy", "--no-follow") == (
         0,
         "",
-        "run 2 is a fork of run 1 from 'deploy': 2 steps to run, 1 kept\nno process drives it: mulligan resume 2\n",
+        "run 2 is a fork of run 1 from 'deploy': 2 steps to run, 1 kept\n"
+        "nothing is running it; to run it here: mulligan resume 2\n",
     )
     assert mulligan("resume", 2).code == 1
 

@@ -242,7 +242,7 @@ def test_what_the_next_attempt_gets_is_recorded_with_the_word():
         "classify", 1, "simulate", "retry", "--reason", "x", "--memory", "2GiB", "--timeout", "1h30m", "--no-follow"
     )
 
-    assert said == (0, "", "run 1: 'simulate' runs again\nno process drives it: mulligan resume 1\n")
+    assert said == (0, "", "run 1: 'simulate' runs again\nnothing is running it; to run it here: mulligan resume 1\n")
     assert 'adjusted={"memory": 2147483648, "timeout": 5400.0}' in mulligan("events", 1).out
 
 
@@ -419,7 +419,7 @@ def test_an_agent_adds_verdict_and_reason_to_what_pending_prints_and_hands_it_ba
         "run 1: 'simulate' runs again\n"
         "run 2: 'simulate' fails\n"
         "2 decisions recorded\n"
-        "run 1: no process drives it: mulligan resume 1\n"
+        "run 1: nothing is running it; to run it here: mulligan resume 1\n"
     )
     assert said.json[0] == {
         "run_id": 1,
@@ -590,7 +590,7 @@ def test_one_that_comes_too_late_is_refused_and_said_and_the_others_count():
         "run 1: 'simulate' fails\n"
         "run 2: 'simulate' was refused: step 'simulate' is cancelled, so there is nothing to classify\n"
         "1 decision recorded, 1 refused\n"
-        "run 1: no process drives it: mulligan resume 1\n"
+        "run 1: nothing is running it; to run it here: mulligan resume 1\n"
     )
     assert [one["is_recorded"] for one in said.json] == [True, False]
     assert said.json[1]["error"]["code"] == "step.not_parked"
@@ -717,5 +717,5 @@ def test_after_a_childs_last_word_the_run_to_go_on_with_is_its_parents():
 
     said = mulligan("classify", 2, "simulate", "fail", "--reason", "x", "--no-follow")
 
-    assert said == (0, "", "run 2: 'simulate' fails\nno process drives it: mulligan resume 1\n")
+    assert said == (0, "", "run 2: 'simulate' fails\nnothing is running it; to run it here: mulligan resume 1\n")
     assert mulligan("resume", 1, "--json").json["steps"]["inner"]["failure"]["code"] == "CHILD_FAILED"

@@ -296,7 +296,7 @@ def test_with_no_follow_a_round_for_items_is_recorded_and_left_to_resume():
         0,
         "",
         "run 1 begins round 2: 2 steps again, 1 kept; of 'check' only items 1, 2\n"
-        "no process drives it: mulligan resume 1\n",
+        "nothing is running it; to run it here: mulligan resume 1\n",
     )
     assert mulligan("resume", 1).code == 0
     assert mulligan("replay", 1, "--verify").code == 0

@@ -133,7 +133,7 @@ def test_a_run_that_waits_says_for_what_and_how_to_answer():
         "run 1 of 'asking': running, started Ns ago\n"
         "STEP  STATUS  TRIES  TIME  CPU  MEMORY\n"
         "gate  running  1  waits for an approval: deploy?\n",
-        "no process drives it: mulligan resume 1\n"
+        "nothing is running it; to run it here: mulligan resume 1\n"
         "'gate' waits for an approval: mulligan approve 1 gate --reason TEXT\n",
     )
 

@@ -207,7 +207,7 @@ def test_a_run_that_nobody_drives_is_said_to_be_so(service: Service):
 
     piece = next(follow_logs(service.reader, 1, LogSelection(), by_line=True, monotonic=lambda: float(next(time))))
 
-    assert (piece.run_id, piece.place, piece.text) == (1, "", "no process drives it")
+    assert (piece.run_id, piece.place, piece.text) == (1, "", "nothing is running it")
 
 
 def test_a_step_that_wrote_nothing_is_said_to_have_written_nothing(folder: Path):

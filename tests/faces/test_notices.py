@@ -69,7 +69,7 @@ def test_a_test_message_goes_to_the_target_now(folder: Path, receiver: Receiver)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("notices", "post"), "'post' is not what notices can do"),
+        (("notices", "post"), "unknown subcommand 'post' of notices"),
         (("notices", "test"), "'notices test' has other arguments"),
         (("notices", "send", "ops"), "'notices send' has other arguments"),
         (("run", "w.yaml", "--notify", "ops=fail"), "'fail' is not an event that is announced"),

@@ -158,7 +158,7 @@ def test_with_no_follow_the_change_is_only_recorded(verb: str):
     said = mulligan(*row.words, "--no-follow")
 
     assert said.code == 0
-    assert f"no process drives it: mulligan resume {row.run_id}\n" in said.err
+    assert f"nothing is running it; to run it here: mulligan resume {row.run_id}\n" in said.err
     assert status(row.run_id) == "running"
     assert mulligan("resume", row.run_id).code == (3 if verb == "cancel" else 0)
 

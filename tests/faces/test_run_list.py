@@ -119,13 +119,13 @@ def test_a_run_that_nobody_drives_says_so_and_what_it_had_under_way_is_not_runni
     run = OneRun()
     run.commit(taken=[run.task("a")])
 
-    assert run.waits(is_driven=False) == [("driver", "no process drives it")]
+    assert run.waits(is_driven=False) == [("driver", "nothing is running it")]
 
 
 def test_on_a_shared_store_a_run_is_served_by_any_worker_and_says_what_it_waits_for():
     run = OneRun(is_shared=True)
     run.commit(queued=[run.task("a")])
-    assert run.waits(is_driven=False) == [("driver", "no process drives it")]
+    assert run.waits(is_driven=False) == [("driver", "nothing is running it")]
 
     run.others = {"v": WorkerRecord("v", "there", 4712, cpus=1.0)}
     run.store.register(run.others["v"])

@@ -107,7 +107,7 @@ def test_each_start_says_what_it_gets_for_its_instant(published: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("schedule", "start"), "'start' is not what schedule can do"),
+        (("schedule", "start"), "unknown subcommand 'start' of schedule"),
         (("schedule", "show"), "'schedule show' has other arguments"),
         (("schedule", "list", "a"), "'schedule list' has other arguments"),
         (("schedule", "put", "a", "--cron", "@daily"), "a schedule needs a workflow"),

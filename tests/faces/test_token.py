@@ -59,7 +59,7 @@ def test_json_has_the_secret_once() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("mint",), "'mint' is not what token can do"),
+        (("mint",), "unknown subcommand 'mint' of token"),
         (("create",), "'token create' has other arguments"),
         (("list", "ci"), "'token list' has other arguments"),
         (("revoke", "x", "--scope", "run"), "'token revoke' has other arguments"),
@@ -67,7 +67,7 @@ def test_json_has_the_secret_once() -> None:
         (("create", "ci"), "a token needs a scope"),
         (("create", "ci", "--scope", "reed"), "'reed' is not a scope"),
         (("create", "ci", "--agent", "night"), "'token create' has other arguments"),
-        (("create", "--agent", "night", "--may", "retri"), "'retri' is not what a token may decide"),
+        (("create", "--agent", "night", "--may", "retri"), "unknown verdict 'retri' of a token"),
         (("create", "--agent", "night", "--min-confidence", "high"), "'high' is not a number"),
         (("list", "--agent", "night"), "'token list' has other arguments"),
         (("create", "ci", "--scope", "run", "--expires", "soon"), "'soon' is not a duration"),

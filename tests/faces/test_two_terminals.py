@@ -89,7 +89,7 @@ def test_a_run_whose_process_was_killed_is_cancelled_by_us_cleanup_and_end_inclu
         said = mulligan("cancel", 1)
 
     assert said.code == 0
-    assert said.err.startswith("run 1 is stopping and no process drives it: its cleanup and its end run here\n")
+    assert said.err.startswith("run 1 is stopping and nothing is running it: its cleanup and its end run here\n")
     assert mulligan("show", 1, "--json").json["status"] == "cancelled"
     assert trace()[-1] == "over"
 
@@ -145,7 +145,7 @@ def test_the_list_and_the_run_say_who_drives_it():
         (
             ("retry", 1),
             "error[run.not_finished]: run 1 is running; it can be retried after it has ended\n"
-            "  if no process drives it: mulligan resume 1; to stop it: mulligan cancel 1\n",
+            "  if nothing is running it: mulligan resume 1; to stop it: mulligan cancel 1\n",
         ),
         (
             ("classify", 1, "hold", "retry", "--reason", "x"),

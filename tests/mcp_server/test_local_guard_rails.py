@@ -49,7 +49,7 @@ def test_a_local_agent_is_held_to_its_options_and_counted_after_a_restart(folder
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--may", "retri"), "'retri' is not what a token may decide"),
+        (("--may", "retri"), "unknown verdict 'retri' of a token"),
         (("--min-confidence", "high"), "'high' is not a number"),
         (("--decisions-per-hour", "-1"), "decisions per hour must be a number of 0 or more"),
     ],

@@ -355,7 +355,7 @@ def test_without_slurm_the_missing_program_is_named(folder: Path, store: str, mo
         (("auto",), "'slurm auto' needs to know how many pilots there may be"),
         (("auto", "--max", 0), "--max 0 is not possible"),
         (("auto", "--max", 1, "--every", "0.1s"), "--every 0.1s is too often"),
-        (("start",), "'start' is not what slurm can do"),
+        (("start",), "unknown subcommand 'start' of slurm"),
     ],
 )
 def test_what_makes_no_sense_is_refused(slurm: FakeSlurm, store: str, words: tuple[object, ...], message: str) -> None:

@@ -124,7 +124,7 @@ def name_driver(service: Service, run_id: int, home: str | None, prefix: str = "
     elif (worker := service.who_continues()) is not None:
         complain(f"{prefix}process {worker.pid} on {worker.host}, a worker of this store, takes it up")
     else:
-        complain(f"{prefix}no process drives it: mulligan resume {run_id}{where(home)}")
+        complain(f"{prefix}nothing is running it; to run it here: mulligan resume {run_id}{where(home)}")
 
 
 def start_and_continue(
@@ -158,7 +158,7 @@ def finish_run(service: Service, run_id: int, chosen: Continuation, *, as_json: 
         complain(f"run {run_id} will stop when its parent continues: mulligan resume {record.root_run_id}{where(home)}")
     elif drives_here(service, chosen, run_id):
         runs_here = "" if service.home.is_remote else ": its cleanup and its end run here"
-        complain(f"run {run_id} is stopping and no process drives it{runs_here}")
+        complain(f"run {run_id} is stopping and nothing is running it{runs_here}")
         capacity = service.capacity_of(run_id)
         code = drive_run(service, lambda _: run_id, capacity=capacity, as_json=as_json, home=home)
         return 0 if code == CANCELLED else code

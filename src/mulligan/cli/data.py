@@ -38,7 +38,7 @@ def data(
     and what the attempt has set itself. Outside of a step, `get` and `list` read any run.
     """
     if word not in _WORDS:
-        raise UsageRefused(f"'{word[:40]}' is not what data can do", hint="write get NAME, set NAME VALUE or list")
+        raise UsageRefused(f"unknown subcommand '{word[:40]}' of data", hint="write get NAME, set NAME VALUE or list")
     if (name is None) != (word == "list") or (value is None) == (word == "set"):
         raise UsageRefused(f"'data {word}' has other arguments", hint=_usage(word))
     if word == "set":

@@ -226,8 +226,8 @@ def driven(run: dict[str, Any], place: str) -> str:
     if run["driver"]:
         return driven_by(run["driver"]["pid"], run["driver"]["host"])
     if run["parent_run_id"] is not None:
-        return "no process drives it"
-    return f"no process drives it: mulligan resume {run['run_id']}{place}"
+        return "nothing is running it"
+    return f"nothing is running it; to run it here: mulligan resume {run['run_id']}{place}"
 
 
 # -- below the table -------------------------------------------------------------------------------------------------

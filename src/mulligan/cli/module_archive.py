@@ -124,7 +124,11 @@ class _ArchiveLoader(SourceFileLoader):
         self._code = code
 
     def get_code(self, fullname: str) -> CodeType | None:
-        code: CodeType = marshal.loads(self._code)  # noqa: S302
+        try:
+            code: CodeType = marshal.loads(self._code)  # noqa: S302
+        except (EOFError, ValueError, TypeError):
+            # Somebody has changed the file. Python has what it has compiled itself, or compiles it again.
+            return super().get_code(fullname)
         return code
 
 

@@ -31,7 +31,7 @@ def notices(
     run, or by `send`. It is tried again until its target has taken it, or until it is given up.
     """
     if word not in _WORDS:
-        raise UsageRefused(f"'{word[:40]}' is not what notices can do", hint="write list, send or test TARGET")
+        raise UsageRefused(f"unknown subcommand '{word[:40]}' of notices", hint="write list, send or test TARGET")
     if (target is None) != (word != "test"):
         hint = "write mulligan notices test TARGET" if word == "test" else f"write mulligan notices {word}"
         raise UsageRefused(f"'notices {word}' has other arguments", hint=hint)

@@ -45,7 +45,7 @@ def postgres(
     for root, the owner of the folder runs it, or else the user 'postgres' or 'nobody'.
     """
     if word not in _WORDS:
-        raise UsageRefused(f"'{word[:40]}' is not what postgres can do", hint="write start, stop or status")
+        raise UsageRefused(f"unknown subcommand '{word[:40]}' of postgres", hint="write start, stop or status")
     if word != "start" and (port is not None or listen is not None):
         raise UsageRefused(f"'postgres {word}' has neither --port nor --listen", hint="they are for 'postgres start'")
     if word != "stop" and now:

@@ -82,7 +82,7 @@ def schedule(
     this moment. `put` creates a schedule or replaces it; -i day='${schedule.date}' is the date of each start.
     """
     if word not in _WORDS:
-        raise UsageRefused(f"'{word[:40]}' is not what schedule can do", hint=f"write one of: {', '.join(_WORDS)}")
+        raise UsageRefused(f"unknown subcommand '{word[:40]}' of schedule", hint=f"write one of: {', '.join(_WORDS)}")
     if (name is None) != (word in ("list", "fire")):
         hint = _USAGE.get(word, f"write: mulligan schedule {word} NAME")
         raise UsageRefused(f"'schedule {word}' has other arguments", hint=hint)

@@ -79,7 +79,7 @@ def slurm(
     $MULLIGAN_SLURM_PROFILES names, or of ~/.config/mulligan/slurm.toml; and the key 'slurm' of a workflow file.
     """
     if word not in _WORDS:
-        raise UsageRefused(f"'{word[:40]}' is not what slurm can do", hint="write submit, auto, status or drain")
+        raise UsageRefused(f"unknown subcommand '{word[:40]}' of slurm", hint="write submit, auto, status or drain")
     given = {"N": count, "--profile": profile, "--file": file, "--tasks": tasks, "--max": most, "--every": every}
     given |= {"--once": is_once or None, "--now": now or None}
     for option, words in _OPTIONS.items():

@@ -77,7 +77,7 @@ def token(
     unless it is asked to do it: $MULLIGAN_SERVER or --home URL, with a token of an administrator.
     """
     if word not in _USAGE:
-        raise UsageRefused(f"'{word[:40]}' is not what token can do", hint="write create, list or revoke")
+        raise UsageRefused(f"unknown subcommand '{word[:40]}' of token", hint="write create, list or revoke")
     options = (scopes, expires, project, is_for_all, workflows, decisions, agent, may, min_confidence, note)
     # A limit of 0 is one.
     has_options = any(one is not None and one is not False and one != "" for one in options)

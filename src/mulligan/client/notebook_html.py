@@ -568,7 +568,7 @@ def run_html(service: Service, run_id: int, note: str = "", *, home: str = "mull
     run = service.overview(run_id, with_attempts=True)
     graph, why_not = _draw(*service.drawn_run(run_id))
     if not note and run["status"] == "running" and run["driver"] is None:
-        note = f"no process drives it; to continue it: {home}.get({run_id}).resume()"
+        note = f"nothing is running it; to continue it: {home}.get({run_id}).resume()"
     notes = "; ".join(filter(None, (note, why_not)))
     return render_run(run, service.failure_outcomes(run_id), graph, note=notes, home=home)
 

@@ -30,7 +30,7 @@ LOOK_SECONDS = 0.1
 # worker that is said.
 READ_SECONDS, WAITS_SECONDS, UNDRIVEN_SECONDS = 2.0, 1.0, 5.0
 UNDRIVEN = "no worker of the server drives the run; it begins when one does: mulligan worker"
-UNDRIVEN_HERE = "no process drives the run any more: mulligan resume {}"
+UNDRIVEN_HERE = "nothing is running it any more; to run it here: mulligan resume {}"
 
 
 def follow_shown(reader: RunReader, begin: Callable[[], int], display: RunDisplay, *, wait_seconds: float) -> ShownRun:

@@ -403,7 +403,7 @@ class _LogFollower:
         self._driver_asked_at = now
         if not self._reader.is_driven(self._root.run_id):
             self._is_undriven_noted = True
-            yield LogPiece(self._root.run_id, "", text="no process drives it")
+            yield LogPiece(self._root.run_id, "", text="nothing is running it")
 
 
 _ENDS = (e.AttemptSucceeded, e.AttemptFailed, e.AttemptLost, e.AttemptInterrupted, e.AttemptCancelled)

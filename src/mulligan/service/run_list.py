@@ -345,7 +345,7 @@ class _PageBuilder:
         running = [one for one in tasks if one.worker]
         # Without a driver in a store that is not shared, running tasks are lost too.
         if driver is None and not self._is_served:
-            yield WaitReason("driver", "no process drives it", record.run_id)
+            yield WaitReason("driver", "nothing is running it", record.run_id)
             return
         if record.status != "paused":
             yield from self._queued(record, [one for one in tasks if not one.worker])

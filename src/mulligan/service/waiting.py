@@ -171,7 +171,7 @@ class _Waiter:
     def _left_to(self, asked: WaitReason, line: RunLine) -> WaitEvent:
         """That only a person can continue the run, and nothing drives it until then."""
         is_reported = (line.run_id, asked.kind, asked.place) in self._reported
-        return WaitEvent("person", line, asked, text="no process drives it until a person answers" * is_reported)
+        return WaitEvent("person", line, asked, text="nothing is running it until a person answers" * is_reported)
 
     def _undriven(self, line: RunLine, now: float) -> WaitReason | None:
         """That nothing drives the run, if it has been so for a while."""

@@ -412,7 +412,7 @@ def refuse_round(state: State, report: RetryRequested, graph: Graph) -> None:
         hint = (
             f"to resume it: mulligan resume {run.run_id}"
             if is_paused
-            else f"if no process drives it: mulligan resume {run.run_id}; to stop it: mulligan cancel {run.run_id}"
+            else f"if nothing is running it: mulligan resume {run.run_id}; to stop it: mulligan cancel {run.run_id}"
         )
         raise RunNotFinished(f"run {run.run_id} is {run.status}; it can be retried after it has ended", hint=hint)
     if report.from_step and report.from_step not in graph.nodes:

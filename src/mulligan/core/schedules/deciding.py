@@ -214,7 +214,7 @@ def _queue(state: ScheduleState, instants: Iterable[datetime]) -> ScheduleState:
     wanted = [one for one in instants if one not in state.waiting]
     room = max(0, WAITING_MAX - len(state.waiting))
     state = msgspec.structs.replace(state, waiting=tuple(sorted({*state.waiting, *wanted[:room]})))
-    return _remember(state, [Skip(one, f"{WAITING_MAX:,} instants wait already") for one in wanted[room:]])
+    return _remember(state, [Skip(one, f"{WAITING_MAX:,} scheduled times are waiting") for one in wanted[room:]])
 
 
 def _drain(schedule: Schedule, state: ScheduleState) -> ScheduleState:

@@ -524,7 +524,7 @@ class Schedules:
         changed = with_backfill(state, found)
         if len(changed.waiting) > WAITING_MAX:
             hint = "wait until some of them have run, or take a shorter range"
-            raise Refused(f"{len(state.waiting):,} instants wait already, and {WAITING_MAX:,} may", hint=hint)
+            raise Refused(f"{len(state.waiting):,} scheduled times are waiting; that is the limit", hint=hint)
         return changed
 
     def _change(self, name: str, change: Callable[[ScheduleState], ScheduleState]) -> None:

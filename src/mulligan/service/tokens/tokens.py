@@ -259,7 +259,7 @@ def check_guard_rails(verdicts: tuple[str, ...], decisions_per_hour: int | None,
     for verdict in verdicts:
         if verdict not in VERDICTS:
             hint = did_you_mean(verdict, VERDICTS) or f"it may be one of: {', '.join(VERDICTS)}"
-            raise InputInvalid(f"'{verdict[:60]}' is not what a token may decide", hint=hint)
+            raise InputInvalid(f"unknown verdict '{verdict[:60]}' of a token", hint=hint)
     if decisions_per_hour is not None and not 0 <= decisions_per_hour < 2**31:
         raise InputInvalid("decisions per hour must be a number of 0 or more", hint="leave it out for no limit")
     if min_confidence is not None and not 0 <= min_confidence <= 1:
