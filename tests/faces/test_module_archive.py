@@ -142,3 +142,16 @@ def test_a_few_new_modules_are_not_worth_writing(package: ImportedPackage) -> No
     archive.update()
 
     assert os.stat(archive.path).st_mtime_ns == written
+
+
+def test_code_in_an_archive_that_somebody_has_changed_is_compiled_again(package: ImportedPackage) -> None:
+    archive, _ = package.imported()
+    archive.update()
+    path = Path(archive.path)
+    whole = path.read_bytes()
+    # All code is at its end, behind the table of where it is.
+    path.write_bytes(whole[:-200] + b"\0" * 200)
+
+    _, module = package.imported()
+
+    assert module.where() == "inner/m0"

@@ -149,7 +149,7 @@ def seen(*, until: Until = "ended", timeout: float | None = None, is_forever: bo
 def test_a_run_that_nothing_drives_is_said_and_has_an_exit_code_of_its_own():
     left_alone()
 
-    assert mulligan("wait").plain == (5, "", "run 1: nothing is running it; to run it here: mulligan resume 1\n")
+    assert mulligan("wait").plain == (5, "", "run 1: nothing is running it: mulligan resume 1\n")
 
 
 def test_a_run_that_nothing_drives_is_waited_for_with_forever():

@@ -14,7 +14,17 @@ from mulligan.core.model import reports as r
 from mulligan.core.model.codec import decode_log
 from mulligan.core.model.events import Entry
 from mulligan.core.model.kept_history import pack_history
-from mulligan.core.model.workflow import Action, Backoff, Budget, Rule, Triage, Workflow, decode
+from mulligan.core.model.workflow import (
+    Action,
+    Backoff,
+    Budget,
+    Expression,
+    Rule,
+    Template,
+    Triage,
+    Workflow,
+    decode,
+)
 from mulligan.core.state.state import State
 from mulligan.core.turn import fold
 from mulligan.errors import CodecError, InputInvalid, Refused
@@ -118,6 +128,18 @@ def test_the_points_of_a_log_are_read_from_the_nearest_copy_and_not_from_the_sta
         reader.read = 0
         assert past.at(1, seq).state == fold(definition, log[:seq])
         assert reader.read < 20
+
+
+def test_a_cancelled_approval_can_be_looked_at_when_its_values_are_gone():
+    asks = Action("approve", {"message": {"${}": "b0"}}, {"b0": Template((Expression("inputs.text", ("inputs",)),))})
+    history = History(workflow(step("ask", action=asks)), {"inputs.text": "go on?"}).start().cancel()
+    found, _ = travel(history.workflow, history.log)
+
+    moments = [found.moment(1, entry.seq) for entry in history.log]
+
+    waits = [[wait["message"] for wait in moment.run["waiting_for"]] for moment in moments]
+    assert ["an approval: go on?"] in waits
+    assert ["an approval"] in waits
 
 
 def test_a_log_that_is_removed_while_it_is_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):

@@ -20,7 +20,7 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.formatting import escape_unprintable, format_duration, format_time, pluralize, single_line
 from mulligan.core.model.workflow import END, NoticeKind
 from mulligan.core.notices.due_notices import DueNotice
-from mulligan.core.state.scope import fill_params
+from mulligan.core.state.scope import approval_of
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import dropped_outputs, open_failures, unhandled
 from mulligan.history.item_names import PlaceNames
@@ -162,7 +162,7 @@ def _parked_details(state: State, fact: e.StepParked | e.TriageSuggested) -> Ite
 
 
 def _asked(place: Place) -> Iterator[str]:
-    asked = fill_params(place.spec.action, place.bindings) if place.spec.action else {}
+    asked = approval_of(place)
     if message := _line(str(asked.get("message") or "")):
         yield message
     if place.due is not None:

@@ -23,7 +23,7 @@ from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.spending import spent_json
 from mulligan.core.model.workflow import END, Budget
 from mulligan.core.state.held_steps import is_on_hold
-from mulligan.core.state.scope import failed_visits, failure_views, fill_params, step_view
+from mulligan.core.state.scope import approval_of, failed_visits, failure_views, step_view
 from mulligan.core.state.state import FailureRecord, Items, Place, State
 from mulligan.core.state.transitions import ACTIVE, ENDED, STATUSES
 from mulligan.core.state.workspace import awaits_worktree, workspace_view
@@ -501,11 +501,10 @@ def _of_retry(place: Place) -> Wait:
 
 
 def _of_running(place: Place) -> Wait:
-    action = place.spec.action
-    found = traits_of(action)
+    found = traits_of(place.spec.action)
     stopping = " (asked to stop)" if place.phase else ""
-    if action is not None and found.asks_person:
-        message = fill_params(action, place.bindings).get("message")
+    if found.asks_person:
+        message = approval_of(place).get("message")
         return Wait("approval", f"an approval{f': {message}' if message else ''}", place.key, place.attempt, place.due)
     if found.is_timer:
         when = f", due at {format_time(place.due)}" if place.due else ""

@@ -19,7 +19,7 @@ from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import is_at_or_below
 from mulligan.core.model.workflow import Handler, decode
-from mulligan.core.state.scope import error_view, fill_params
+from mulligan.core.state.scope import approval_of, error_view
 from mulligan.core.state.state import Place, State, Suggestion
 from mulligan.errors import CodecError, InputInvalid, MulliganError, Refused, StoreUnavailable
 from mulligan.history.item_names import PlaceNames
@@ -307,7 +307,7 @@ def _paused_step(state: State, place: Place) -> dict[str, Any]:
 
 
 def _approval(state: State, place: Place) -> dict[str, Any]:
-    asked = fill_params(place.spec.action, place.bindings) if place.spec.action else {}
+    asked = approval_of(place)
     return {
         "since": place.entered_at,
         "message": str(asked.get("message") or ""),

@@ -19,7 +19,7 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.formatting import single_line
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END
-from mulligan.core.state.scope import fill_params
+from mulligan.core.state.scope import approval_of
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.item_names import PlaceNames, index_names, place_name
@@ -468,16 +468,15 @@ def _queued(state: State, wait: Wait) -> Activity:
 
 def _activity_of(place: Place) -> tuple[Kind, str, datetime | None]:
     """What a place does or waits for, as kind and text, and until when."""
-    action = place.spec.action
-    kind: Kind = "running" if (found := traits_of(action).activity) == "task" else found
+    kind: Kind = "running" if (found := traits_of(place.spec.action).activity) == "task" else found
     if place.status == "pending_failed":
         return "parked", "waiting for a decision", place.climb.parked_due
     if place.status == "backing_off":
         return "retry", f"attempt {place.attempt + 1}", place.climb.due
     if place.items is not None:
         return "items", _describe_items(place), None
-    if action is not None and kind == "approval":
-        message = fill_params(action, place.bindings).get("message") or ""
+    if kind == "approval":
+        message = approval_of(place).get("message") or ""
         return kind, single_line(f"an approval: {message}" if message else "an approval"), place.due
     return kind, f"attempt {place.attempt}" if place.attempt > 1 else "", place.due if kind == "timer" else None
 

@@ -209,6 +209,13 @@ def fill_params(action: Action, bindings: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def approval_of(place: Place) -> dict[str, Any]:
+    """What a person is asked, and until when; empty if its values are gone: the attempt has ended within this turn."""
+    action = place.spec.action
+    is_known = action is not None and action.bindings.keys() <= place.bindings.keys()
+    return fill_params(action, place.bindings) if action is not None and is_known else {}
+
+
 def fill(value: Any, bindings: Mapping[str, Any]) -> Any:
     """A JSON value with its holes filled from `bindings`. Filled-in values are not searched for holes."""
     if isinstance(value, dict):
