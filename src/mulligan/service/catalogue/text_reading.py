@@ -204,7 +204,8 @@ class TextReader:
                 raise _ending() from None
             raise
         finally:
-            self._busy.discard(child)
+            with self._lock:
+                self._busy.discard(child)
             if stays:
                 _IDLE.give_back(child)
             else:
