@@ -27,6 +27,7 @@ from mulligan.core.model.workflow import (
     all_commands,
     decode,
     encode,
+    expressions_in,
 )
 from mulligan.core.state.scope import holes
 from mulligan.errors import CodecError, InputInvalid
@@ -40,20 +41,15 @@ def read_definition(data: bytes) -> tuple[Workflow, bytes]:
     try:
         # When runs of it start is said where it is published: a run does not have it.
         workflow = msgspec.structs.replace(decode(data), schedules={})
-        refuse_definition(workflow)
+        if problem := link_problem(workflow):
+            raise _refusal(problem)
+        check_values(workflow)
+        _check_parts(workflow)
         return workflow, encode(workflow)
     except CodecError as error:
         raise _refusal(error.message) from None
     except RecursionError:
         raise _refusal("it is nested too deeply") from None
-
-
-def refuse_definition(workflow: Workflow) -> None:
-    """Refuse a definition that no text of ours compiles to. `InputInvalid`."""
-    if problem := link_problem(workflow):
-        raise _refusal(problem)
-    check_values(workflow)
-    _check_parts(workflow)
 
 
 def _check_parts(workflow: Workflow) -> None:
@@ -62,7 +58,7 @@ def _check_parts(workflow: Workflow) -> None:
         raise _refusal(problem)
     for command in all_commands((*workflow.steps, workflow.end)):
         _check_command(command)
-    for expression in dict.fromkeys(_expressions(workflow)):
+    for expression in dict.fromkeys(expressions_in(msgspec.structs.replace(workflow, children={}))):
         _check_expression(expression)
     for child in workflow.children.values():
         _check_parts(child)
@@ -102,22 +98,6 @@ def _check_expression(expression: Expression) -> None:
         raise _refusal(f"'{shorten(expression.source)}' is no expression: {error.message}") from None
     if set(found.reads) != set(expression.reads):
         raise _refusal(f"'{shorten(expression.source)}' does not read what the definition says")
-
-
-def _expressions(value: Any) -> Iterator[Expression]:
-    """The expressions of a definition, without those of the workflows that it calls."""
-    if isinstance(value, Expression):
-        yield value
-    elif isinstance(value, msgspec.Struct):
-        for field in value.__struct_fields__:
-            if field != "children":
-                yield from _expressions(getattr(value, field))
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _expressions(inner)
-    elif isinstance(value, tuple | list):
-        for inner in value:
-            yield from _expressions(inner)
 
 
 def _numbers(command: Command) -> Iterator[float]:

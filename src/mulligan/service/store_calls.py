@@ -24,7 +24,7 @@ from mulligan.core.deciding.breaker import Verdict
 from mulligan.core.deciding.expiry_permission import HeartbeatSeries, first_heartbeat
 from mulligan.core.deciding.fork import kept_data, kept_sessions, outdated_approvals, own_kept, worktree_origin
 from mulligan.core.deciding.kept_approvals import refuse_outdated_approvals
-from mulligan.core.deciding.report_checks import check_definition, check_report
+from mulligan.core.deciding.report_checks import NUMBER_MAX, check_report, parts
 from mulligan.core.effects.run_lists import QueuedShape, RunFilter, search_words
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
 from mulligan.core.model.events import Entry
@@ -52,7 +52,7 @@ from mulligan.errors import (
 )
 from mulligan.history.moments import is_at_rest
 from mulligan.language import check_recorded_inputs
-from mulligan.language.definitions import refuse_definition
+from mulligan.language.definitions import read_definition
 from mulligan.language.expressions import Cel
 from mulligan.ports import Lease, NewRun, Offer, RunRecord, Store, Turn, WorkerRecord
 from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
@@ -100,9 +100,7 @@ LOG_BYTES_MAX = 1 << 20
 # What a client may count: pilots of a profile, see `service/slurm`.
 JOB_BREAKER = re.compile(r"slurm:[A-Za-z0-9_-]{1,40}")
 BREAKER_FAILURES_MAX, BREAKER_SECONDS_MAX = 1_000, 86_400.0
-NUMBER_MAX, MESSAGE_CHARS_MAX = 2**62, 2_000
-# What a database can count.
-LARGEST = 2**63 - 1
+SHAPE_MAX, MESSAGE_CHARS_MAX = 2**62, 2_000
 # What a worker may say about itself, and how many tasks it may have at once.
 WORKER_CHARS_MAX, WORKER_LABELS_MAX, FOLDER_CHARS_MAX, OFFERED_MAX = 300, 200, 5_000, 10_000
 _encode = msgspec.json.Encoder().encode
@@ -304,8 +302,7 @@ class StoreCalls:
 
     def _check_revised(self, revised: Revised) -> None:
         """Refuse a corrected definition that could not be started either, and inputs that do not fit it."""
-        workflow = check_definition(revised.definition).workflow
-        refuse_definition(workflow)
+        workflow, _ = read_definition(msgspec.json.encode(revised.definition))
         check_recorded_inputs(workflow, revised.inputs, Cel(os.environ, self._store.artifacts.fetch))
 
     def _count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
@@ -317,7 +314,7 @@ class StoreCalls:
         self._store.count_outcome(name, rules, verdict)
 
     def _refuse_queued(self, shape: QueuedShape, message: str, project: str | None) -> int:
-        if max(shape.memory, shape.gpus, shape.nodes) > NUMBER_MAX or len(message) > MESSAGE_CHARS_MAX:
+        if max(shape.memory, shape.gpus, shape.nodes) > SHAPE_MAX or len(message) > MESSAGE_CHARS_MAX:
             raise InputInvalid("no task can ask for this", hint="use the same version of Mulligan as the server")
         own = self._token.project if self._token is not None and self._token.project is not None else project
         return self._store.refuse_queued(shape, message, own)
@@ -570,14 +567,10 @@ def _check_values(name: str, value: Any, *, is_content: bool) -> None:
             if "\0" in one and not is_content:
                 raise InputInvalid(f"the arguments of '{name}' contain a NUL character", hint="remove it")
         elif isinstance(one, int):
-            if abs(one) > LARGEST and not is_content:
+            if abs(one) > NUMBER_MAX and not is_content:
                 raise InputInvalid(f"a number in the arguments of '{name}' is too large", hint="use a smaller one")
-        elif isinstance(one, msgspec.Struct):
-            found += msgspec.structs.astuple(one)
-        elif isinstance(one, dict):
-            found += (*one, *one.values())
-        elif isinstance(one, list | tuple | set | frozenset):
-            found += one
+        else:
+            found += parts(one)
 
 
 def _check_worker(worker: WorkerRecord) -> None:
