@@ -172,7 +172,7 @@ def test_files_are_looked_at_in_batches_and_all_of_them_in_the_end(service: Serv
 
     looks, is_cut = 0, False
     while looks == 0 or is_cut:
-        is_cut = abandoned.remove(datetime.now(UTC), is_first=not is_cut)
+        is_cut = abandoned.remove(datetime.now(UTC))
         looks += 1
 
     assert [path for path in files if path.exists()] == []

@@ -138,17 +138,20 @@ class AbandonedFiles:
         self._home = home
         self._store = store
         self._batch = batch
-        self._artifacts: Iterator[ArtifactRecord] = iter(())
+        # Those that are still to be looked at; None begins again.
+        self._artifacts: Iterator[ArtifactRecord] | None = None
 
-    def remove(self, now: datetime, *, is_first: bool) -> bool:
-        """Look at a batch; `is_first` begins again. Whether there are more."""
-        if is_first:
+    def remove(self, now: datetime) -> bool:
+        """Look at a batch. Whether there are more."""
+        if self._artifacts is None:
             # Rows of a database are whole.
             self._artifacts = iter(()) if self._home.store_url else iter(self._store.artifacts.records())
         is_cut = self._remove_uploads(now - LEFT)
         batch = list(islice(self._artifacts, self._batch))
         self._store.artifacts.remove(one.name for one in batch if not one.is_whole and one.kept_at < now - LEFT)
-        return is_cut or len(batch) == self._batch
+        has_more = is_cut or len(batch) == self._batch
+        self._artifacts = self._artifacts if has_more else None
+        return has_more
 
     def _remove_uploads(self, before: datetime) -> bool:
         removed = 0
@@ -170,11 +173,10 @@ class Retention:
         self._home = home
         self._store = store
         self._files = AbandonedFiles(home, store)
-        self._has_more_files = False
 
     def remove_due(self, now: datetime) -> datetime:
         """Remove a batch, by the configuration in the home; when to look again."""
         removed = remove_old(self._store.server_records, find_config(self._home.folder).retention, now)
         # The times of files are those of this host.
-        self._has_more_files = self._files.remove(datetime.now(UTC), is_first=not self._has_more_files)
-        return now + (NEXT_BATCH if removed.is_cut or self._has_more_files else EVERY)
+        has_more_files = self._files.remove(datetime.now(UTC))
+        return now + (NEXT_BATCH if removed.is_cut or has_more_files else EVERY)
