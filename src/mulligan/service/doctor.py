@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from importlib import metadata
@@ -157,9 +157,7 @@ def versions(here: str, workers: list[tuple[str, str]], *, is_migrated: bool = T
     found = f"this is Mulligan {here}, workers: {len(workers) - len(named)} of this version"
     if not named:
         return Check("versions", "ok", found)
-    found += (
-        f"; {', '.join(named[:NAMED_MAX])}{f' and {len(named) - NAMED_MAX} more' if len(named) > NAMED_MAX else ''}"
-    )
+    found += f"; {_first(named)}"
     if not is_migrated:
         return Check("versions", "warning", found, "end the older workers before this version opens the store")
     if all(version for _, version in workers):
@@ -171,8 +169,7 @@ def versions(here: str, workers: list[tuple[str, str]], *, is_migrated: bool = T
 def troubles(workers: dict[str, str]) -> Check:
     """The workers that take no tasks since their machine fails them, with what is wrong there."""
     named = [f"'{name}' takes no tasks: {trouble}" for name, trouble in sorted(workers.items())]
-    found = f"{'; '.join(named[:NAMED_MAX])}{f' and {len(named) - NAMED_MAX} more' if len(named) > NAMED_MAX else ''}"
-    return Check("workers", "problem", found, "mend the machine: the worker tries again by itself")
+    return Check("workers", "problem", _first(named, "; "), "mend the machine: the worker tries again by itself")
 
 
 def disk(folder: Path, free: int) -> Check:
@@ -340,13 +337,10 @@ def _contents(home: Home, schema: StoreSchema | None) -> Iterator[Check]:
     if not home.is_there or home.is_remote or schema is None or schema.is_older:
         return
     try:
-        store = home.open()
-        try:
+        with closing(home.open()) as store:
             yield sizes(store.server_records.table_sizes())
             if damaged := _damaged(store):
                 yield damaged_runs(damaged)
-        finally:
-            store.close()
     except MulliganError:
         return  # the check of the store has said it
 
@@ -370,21 +364,23 @@ def sizes(tables: list[TableSize]) -> Check:
 
 
 def damaged_runs(run_ids: list[int]) -> Check:
-    named = ", ".join(map(str, run_ids[:NAMED_MAX]))
-    more = f" and {len(run_ids) - NAMED_MAX} more" if len(run_ids) > NAMED_MAX else ""
-    what = f"{pluralize(len(run_ids), 'run')} cannot be read: {named}{more}"
+    what = f"{pluralize(len(run_ids), 'run')} cannot be read: {_first(run_ids)}"
     return Check(
         "damaged", "warning", what, f"see why: mulligan show {run_ids[0]}; remove it: mulligan remove {run_ids[0]}"
     )
 
 
 def lost_runs(folder: Path, numbers: list[int]) -> Check:
-    named = ", ".join(map(str, numbers[:NAMED_MAX])) + (
-        f" and {len(numbers) - NAMED_MAX} more" if len(numbers) > NAMED_MAX else ""
-    )
-    what = f"'{folder / 'runs'}' has files of {pluralize(len(numbers), 'run')} that the database does not have: {named}"
+    count = pluralize(len(numbers), "run")
+    what = f"'{folder / 'runs'}' has files of {count} that the database does not have: {_first(numbers)}"
     advice = "the database is an older copy, or a new one: restore a newer copy, or remove these folders by hand; "
     return Check("runs", "problem", what, f"{advice}no other run gets their numbers, and gc leaves them alone")
+
+
+def _first(named: Sequence[object], between: str = ", ") -> str:
+    """The first of them, and how many more there are."""
+    more = len(named) - NAMED_MAX
+    return between.join(map(str, named[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
 def _absent(home: Home) -> Check:
