@@ -59,8 +59,6 @@ def readable_runs(reader: RunReader, run_ids: Iterable[int], read: Callable[[int
     for run_id in run_ids:
         try:
             value = read(run_id)
-        except StoreUnavailable:
-            raise
         except Exception as error:
             if explain_damage(reader, [run_id], error) is None:
                 raise
