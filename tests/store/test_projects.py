@@ -29,7 +29,7 @@ from tests.support.keeping import (
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.model import reports as r
 from mulligan.core.model.artifacts import Artifact, make_reference
-from mulligan.errors import Conflict, KeyUsed, StaleLease, UnknownArtifact, UnknownRun
+from mulligan.errors import Conflict, KeyUsed, StaleLease, StoreRefused, UnknownArtifact, UnknownRun
 from mulligan.ports import (
     AuditRecord,
     Document,
@@ -343,7 +343,8 @@ def test_a_view_limits_what_a_server_keeps(store: Store) -> None:
         "blue"
     ] * 4
     assert (blue.read_log(log, 0, 99), blue.logs_of(turn.run_id)) == (b"text", [log])
-    red.settle_notices([SettledNotice(blue.notices()[0].id, "sent", 1)])
+    with pytest.raises(StoreRefused):
+        red.settle_notices([SettledNotice(blue.notices()[0].id, "sent", 1)])
     assert blue.notices()[0].status == "waiting"
 
 

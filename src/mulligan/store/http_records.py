@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
@@ -15,13 +15,11 @@ from mulligan.ports.server_records import (
     LogKey,
     NoticeRecord,
     NoticeStatus,
-    SettledNotice,
-    TableSize,
-    TargetPause,
     TokenRecord,
     WaitingTarget,
     WorkflowVersion,
 )
+from mulligan.store import refusals
 
 
 class HttpRecords:
@@ -40,6 +38,10 @@ class HttpRecords:
         self._ask = ask
         self._gather_logs = gather_logs
         self._watched_runs = watched_runs
+
+    def __getattr__(self, name: str) -> Callable[..., NoReturn]:
+        """What `ServerRecords` has besides: the server does it itself."""
+        return refusals.only_of_the_whole_store(name)
 
     # -- workflows and documents
 
@@ -96,29 +98,6 @@ class HttpRecords:
     def revoke_token(self, token_id: str, at: datetime) -> bool:
         raise _through_routes("DELETE /api/v1/tokens/ID")
 
-    def remove_audit(self, before: datetime, limit: int) -> int:
-        raise _only_the_server()
-
-    def remove_tokens(self, token_ids: Collection[str]) -> int:
-        raise _only_the_server()
-
-    def newest_answer(self) -> int:
-        raise _only_the_server()
-
-    def remove_answers(self, up_to: int, limit: int) -> int:
-        raise _only_the_server()
-
-    def table_sizes(self) -> list[TableSize]:
-        raise _only_the_server()
-
-    def add_audit(self, records: Sequence[AuditRecord]) -> None:
-        raise _only_the_server()
-
-    def add_audit_within(
-        self, records: Sequence[AuditRecord], *, actions: Collection[str], since: datetime, count_max: int
-    ) -> bool:
-        raise _only_the_server()
-
     def audit(
         self,
         project: str | None = None,
@@ -133,35 +112,11 @@ class HttpRecords:
         )
         return found
 
-    def count_audit(self, token_id: str, actions: Collection[str], since: datetime) -> int:
-        raise _only_the_server()
-
     # -- notices
-
-    def put_notices(self, notices: Sequence[NoticeRecord]) -> int:
-        raise _only_the_server()
 
     def waiting_targets(self, now: datetime) -> list[WaitingTarget]:
         """None: the server sends them."""
         return []
-
-    def claim_notices(self, target: str, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
-        raise _only_the_server()
-
-    def settle_notices(self, settled: Sequence[SettledNotice]) -> None:
-        raise _only_the_server()
-
-    def release_notices(self, ids: Sequence[int]) -> None:
-        raise _only_the_server()
-
-    def put_target_pauses(self, pauses: Sequence[TargetPause]) -> None:
-        raise _only_the_server()
-
-    def end_target_pauses(self, targets: Sequence[str]) -> None:
-        raise _only_the_server()
-
-    def make_notices_due(self, now: datetime) -> None:
-        raise _only_the_server()
 
     def notices(
         self,
@@ -177,15 +132,12 @@ class HttpRecords:
         )
         return found
 
-    def remove_notices(self, created_before: datetime) -> int:
-        raise _only_the_server()
-
     # -- logs
 
     def append_log(self, chunks: Iterable[LogChunk]) -> None:
         """Gather them: they are sent with the next exchange, before the end of their task."""
         if self._gather_logs is None:
-            raise _only_the_server()
+            raise refusals.only_the_whole_store()
         self._gather_logs(chunks)
 
     def read_log(self, key: LogKey, start: int, end: int) -> bytes:
@@ -210,7 +162,3 @@ def _watch(run_id: int) -> Document:
 
 def _through_routes(route: str) -> StoreRefused:
     return StoreRefused("the server checks this change itself", hint=f"use {route}")
-
-
-def _only_the_server() -> NoReturn:
-    raise StoreRefused("only the server itself does this", hint="it needs no help from here")

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -46,6 +46,7 @@ from mulligan.ports import (
     NewRun,
     Offer,
     RunRecord,
+    ServerRecords,
     StopRequest,
     Turn,
     WaitingPlace,
@@ -96,11 +97,8 @@ class HttpStore:
         self._monotonic = monotonic
         self.artifacts = HttpArtifacts(self._transport, self._ask, is_worker=is_worker)
         self.lists = HttpLists(self._ask)
-        self.server_records = (
-            HttpRecords(self._ask, self._gather_logs, lambda: self._work.watched)
-            if is_worker
-            else HttpRecords(self._ask)
-        )
+        shipping = (self._gather_logs, self._watched_runs) if is_worker else ()
+        self.server_records = cast(ServerRecords, HttpRecords(self._ask, *shipping))
         # Answers that came with the report itself, by the id of the message.
         self._answers: dict[int, Answer] = {}
         self._work = _Work()
@@ -379,6 +377,9 @@ class HttpStore:
             self._work.log_bytes += len(chunk.data)
             if self._work.log_bytes >= EXCHANGE_BYTES_MAX:
                 self._exchange(self._work.name)
+
+    def _watched_runs(self) -> list[int]:
+        return self._work.watched
 
     def _send_what_waits(self) -> None:
         """Send what has waited for a whole round of the loop: a worker that is full, or is ending, asks for nothing."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -119,7 +119,7 @@ class ProjectView:
 
     @property
     def server_records(self) -> ServerRecords:
-        return ProjectRecords(self._of.server_records, self.project, self._visible.has)
+        return cast(ServerRecords, ProjectRecords(self._of.server_records, self.project, self._visible.has))
 
     @property
     def is_in_place(self) -> bool:
