@@ -1,6 +1,6 @@
 """What a server and `mulligan gc` remove from the store besides runs: old rows that nobody needs, in batches.
 
-`BOUNDS` says for every table of the store why it does not grow for ever.
+`docs/operate/operations.md` says for every table of the store why it does not grow for ever.
 """
 
 from __future__ import annotations
@@ -27,37 +27,6 @@ ANSWERS_KEPT, LINKS_KEPT, WATCHES_KEPT = timedelta(hours=1), timedelta(days=1), 
 # A file that is being written is younger. How many files are looked at, one batch after the other.
 LEFT, FILES = timedelta(hours=1), 10_000
 _KIND, _ANSWERS, _LINKS = "retention", "answers", "login"
-
-# By table: what removes its rows.
-_BY_RUN = "removed with its run"
-_BY_NAMES = "one row for each name that people use"
-BOUNDS = {
-    "answers": "an hour after the answer; at most 100,000",
-    "artifacts": "when no run refers to it",
-    "attributes": _BY_RUN,
-    "audit": "`audit_days` after the change",
-    "breakers": _BY_NAMES,
-    "counters": _BY_NAMES,
-    "documents": f"{_BY_NAMES}; links to log in and marks of readers a day after their end",
-    "events": _BY_RUN,
-    "log_chunks": _BY_RUN,
-    "messages": "when the run has read it; or with the run",
-    "new_words": _BY_RUN,
-    "notices": "30 days after it was sent or given up; or with its run",
-    "notice_targets": _BY_NAMES,
-    "rows": _BY_RUN,
-    "run_words": _BY_RUN,
-    "runs": "by `mulligan gc --older-than`, `mulligan remove` or DELETE",
-    "schema_version": "one row",
-    "skew": "one row",
-    "starts": _BY_RUN,
-    "tasks": "when the task has ended; or with its run",
-    "timers": "when it fires; or with its run",
-    "tokens": "`token_days` after it expired or was revoked, sessions too",
-    "workers": "when the worker ends or has expired",
-    "workflow_versions": "kept: what was published may be started again",
-    "workflows": "with the last run of the version",
-}
 
 
 class RemovedRows(msgspec.Struct, frozen=True):
