@@ -96,7 +96,6 @@ def _checks(home: Home) -> Iterator[Check]:
     yield sqlite(apsw.sqlite_lib_version())
     schema = _schema(home)
     yield _guarded("store", lambda: _store(home, schema))
-    yield from _lost(home, schema)
     yield from _contents(home, schema)
     yield _guarded("versions", lambda: _versions(home, schema))
     yield from _troubles(home, schema)
@@ -302,18 +301,15 @@ def _store(home: Home, schema: StoreSchema | None) -> Check:
     where = kind.label if home.store_url else f"'{home.folder}'"
     if schema is not None and schema.is_older:
         return older_store(where, schema.found, schema.known)
-    store = home.open()
-    try:
+    with closing(home.open()) as store:
         if kind.dialect is None:
             return Check("store", "ok", f"the server at {home.store_url} answers")
         _write(store)
-    finally:
-        store.close()
     return Check("store", "ok", f"{where} is writable, schema {newest(kind.dialect)}")
 
 
-def _lost(home: Home, schema: StoreSchema | None) -> Iterator[Check]:
-    """That the home has files of runs that the database does not have; nothing if all is well."""
+def _contents(home: Home, schema: StoreSchema | None) -> Iterator[Check]:
+    """Of which runs the home has only the files, how large the store is, and which of its runs are damaged."""
     if not home.is_there and not home.store_url and (left := sorted(folder_numbers(home))):
         # The database is gone.
         yield lost_runs(home.folder, left)
@@ -321,23 +317,9 @@ def _lost(home: Home, schema: StoreSchema | None) -> Iterator[Check]:
     if not home.is_there or home.is_remote or schema is None or schema.is_older:
         return
     try:
-        store = home.open()
-        try:
-            lost = find_lost_runs(home, store)
-        finally:
-            store.close()
-    except MulliganError:
-        return  # the check of the store has said it
-    if lost:
-        yield lost_runs(home.folder, lost)
-
-
-def _contents(home: Home, schema: StoreSchema | None) -> Iterator[Check]:
-    """How large the store is, and which of its runs are damaged."""
-    if not home.is_there or home.is_remote or schema is None or schema.is_older:
-        return
-    try:
         with closing(home.open()) as store:
+            if lost := find_lost_runs(home, store):
+                yield lost_runs(home.folder, lost)
             yield sizes(store.server_records.table_sizes())
             if damaged := _damaged(store):
                 yield damaged_runs(damaged)
