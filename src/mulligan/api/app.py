@@ -294,19 +294,15 @@ class Api:
             call = make(service=_service_of(service, token))
             if audit.is_written(route, call.body, call.query):
                 check_limits(call, route)
-                if route.scope == "decide":
-                    row = audit.decision(call, route, exchange.request)
-                    ledger = DecisionLedger(service.audit, row, token.limits, self._decisions, service.now)
-                    return replace(call, service=service.for_token(token, ledger=ledger))
-                if route.scope != "public":
+                if route.scope not in ("decide", "public"):
                     service.audit.add(audit.accepted(call, route, exchange.request))
-                return replace(call, service=service.for_token(token, ledger=kept_approvals(service, call)))
+                return replace(call, service=service.for_token(token, ledger=ledger(service, call)))
             return call
 
-        def kept_approvals(service: Service, call: Call) -> DecisionLedger:
-            """The rows of approvals that a fork or a round keeps, beside the row of the request."""
-            row = audit.decision(call, route, exchange.request)
-            return DecisionLedger(service.audit, row, token.limits, self._decisions, service.now, has_row=True)
+        def ledger(service: Service, call: Call) -> DecisionLedger:
+            """The rows of decisions; of other requests, beside their own row, those of the approvals that they keep."""
+            row, has_row = audit.decision(call, route, exchange.request), route.scope != "decide"
+            return DecisionLedger(service.audit, row, token.limits, self._decisions, service.now, has_row=has_row)
 
         def carry_out(service: Service) -> Answer | Streamed:
             call = prepare(service)
@@ -322,7 +318,7 @@ class Api:
             if not audit.is_written(route, asked.body, asked.query):
                 return _as_answer(route, route.handler(prepare(service)))
             rows = AuditWithRun(audit.accepted(asked, route, exchange.request))
-            call = replace(asked, service=service.for_token(token, rows, kept_approvals(service, asked)))
+            call = replace(asked, service=service.for_token(token, rows, ledger(service, asked)))
             check_limits(call, route)
             answer = _as_answer(route, route.handler(call))
             rows.write_rest(service.audit)
