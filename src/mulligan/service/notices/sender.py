@@ -247,8 +247,10 @@ class Sender:
         if self._unsettled:
             self._write(targets, self._unsettled, now)
             self._unsettled = []
+        # In this order: whoever ends after the first question may have left a result before the second.
+        ended = [name for name, running in self._running.items() if running.done()]
         if self._results.empty():
-            for name in [name for name, running in self._running.items() if running.done()]:
+            for name in ended:
                 del self._running[name]
 
     def _gather(self, wait_seconds: float) -> None:
