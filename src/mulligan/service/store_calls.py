@@ -213,7 +213,6 @@ class StoreCalls:
                         self._own_history(run),
                         at=now,
                         by=self._control.by,
-                        cwd=self._folder_for(run),
                         notify=self._control.rules_with(run.request.notify),
                     ),
                 )
@@ -222,14 +221,17 @@ class StoreCalls:
         )
 
     def _own_history(self, run: NewRun) -> RunRequested:
-        """A fork at an event begins with what our own log says. Whoever starts it decides by another call."""
+        """A fork at an event begins with what our own log says. Whoever starts it decides by another call.
+
+        It works where its run did; any other run in the folder that each worker has.
+        """
         request = run.request
         if request.decision is not None:
             raise InputInvalid(
                 "a fork of a run of a server decides nothing by itself", hint="decide when it is started"
             )
         if request.forked_from is None:
-            return replace(request, history=None, forked_at=0, worktree=None)
+            return replace(request, history=None, forked_at=0, worktree=None, cwd=WORKER_FOLDER)
         if not request.history:
             return self._own_results(run, replace(request, history=None))
         entries, old = self._at_event(request.forked_from, request.forked_at, is_continued=True)
@@ -238,7 +240,7 @@ class StoreCalls:
         origin = pin_origin(worktree_origin(old), request.uid)
         # Its results are those of the log.
         request = replace(request, kept=(), stale=(), data={}, sessions={})
-        return replace(request, history=pack_history(entries), worktree=origin)
+        return replace(request, history=pack_history(entries), worktree=origin, cwd=old.run.cwd)
 
     def _at_event(self, run_id: int, seq: int, *, is_continued: bool = False) -> tuple[list[Entry], State]:
         """The log of a run up to an event, and the state there. Whoever goes on from there needs one at rest."""
@@ -262,7 +264,7 @@ class StoreCalls:
         if request.forked_at:
             old = self._at_event(request.forked_from, request.forked_at)[1]
         graph = Graph(decode(run.workflow))
-        request = self._own_worktree(old, replace(request, forked_at=0))
+        request = self._own_worktree(old, replace(request, forked_at=0, cwd=old.run.cwd))
         kept = tuple(own_kept(old, graph, request.kept))
         request = replace(request, kept=kept, data=kept_data(old, kept), sessions=kept_sessions(old, kept))
         for name, why in outdated_approvals(old, graph, request.inputs, {one.step for one in request.kept}).items():
@@ -279,12 +281,6 @@ class StoreCalls:
         is_copied = request.worktree is not None or any(one.step == opens for one in request.kept)
         origin = pin_origin(worktree_origin(old), request.uid) if is_copied else None
         return replace(request, kept=tuple(one for one in request.kept if one.step != opens), worktree=origin)
-
-    def _folder_for(self, run: NewRun) -> str:
-        """The folder in which its steps work: that of each worker. A fork works where its run did."""
-        if run.request.forked_from:
-            return self._reader.state(run.request.forked_from).run.cwd
-        return WORKER_FOLDER
 
     def _put(self, run_id: int, report: ControlReport | DecisionReport, is_asking: bool) -> Sent:
         self._refuse_workflow(self._reader.record(run_id).workflow)
