@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from mulligan.core.model.shipped_logs import WATCH_KIND, encode_watch
 from mulligan.errors import StoreRefused
@@ -20,6 +20,7 @@ from mulligan.ports.server_records import (
     WorkflowVersion,
 )
 from mulligan.store import refusals
+from mulligan.store.http_calls import Ask
 
 
 class HttpRecords:
@@ -31,7 +32,7 @@ class HttpRecords:
 
     def __init__(
         self,
-        ask: Callable[..., Any],
+        ask: Ask,
         gather_logs: Callable[[Iterable[LogChunk]], None] | None = None,
         watched_runs: Callable[[], list[int]] | None = None,
     ) -> None:
@@ -46,33 +47,24 @@ class HttpRecords:
     # -- workflows and documents
 
     def version(self, project: str, name: str, number: int | None = None) -> WorkflowVersion | None:
-        found: WorkflowVersion | None = self._ask("server_records.version", project=project, name=name, number=number)
-        return found
+        return self._ask("server_records.version", project=project, name=name, number=number)
 
     def versions(self, project: str, name: str, *, before: int | None = None, limit: int = 50) -> list[WorkflowVersion]:
-        found: list[WorkflowVersion] = self._ask(
-            "server_records.versions", project=project, name=name, before=before, limit=limit
-        )
-        return found
+        return self._ask("server_records.versions", project=project, name=name, before=before, limit=limit)
 
     def newest_versions(self, project: str, *, after: str = "", limit: int = 100) -> list[WorkflowVersion]:
-        found: list[WorkflowVersion] = self._ask(
-            "server_records.newest_versions", project=project, after=after, limit=limit
-        )
-        return found
+        return self._ask("server_records.newest_versions", project=project, after=after, limit=limit)
 
     def publish(self, version: WorkflowVersion) -> WorkflowVersion:
         raise _through_routes("PUT /api/v1/workflows/NAME")
 
     def document(self, project: str, kind: str, name: str) -> Document | None:
-        found: Document | None = self._ask("server_records.document", project=project, kind=kind, name=name)
-        return found
+        return self._ask("server_records.document", project=project, kind=kind, name=name)
 
     def documents(self, kind: str, project: str | None = None) -> list[Document]:
         if kind == WATCH_KIND and self._watched_runs is not None:
             return [_watch(run_id) for run_id in self._watched_runs()]
-        found: list[Document] = self._ask("server_records.documents", kind=kind, project=project)
-        return found
+        return self._ask("server_records.documents", kind=kind, project=project)
 
     def put_document(self, document: Document, *, expected: int | None = None) -> Document:
         if document.kind == WATCH_KIND:
@@ -92,8 +84,7 @@ class HttpRecords:
         raise _through_routes("GET /api/v1/tokens")
 
     def tokens(self) -> list[TokenRecord]:
-        found: list[TokenRecord] = self._ask("server_records.tokens")
-        return found
+        return self._ask("server_records.tokens")
 
     def revoke_token(self, token_id: str, at: datetime) -> bool:
         raise _through_routes("DELETE /api/v1/tokens/ID")
@@ -107,10 +98,7 @@ class HttpRecords:
         who: str = "",
         action: str = "",
     ) -> list[AuditRecord]:
-        found: list[AuditRecord] = self._ask(
-            "server_records.audit", project=project, before=before, limit=limit, who=who, action=action
-        )
-        return found
+        return self._ask("server_records.audit", project=project, before=before, limit=limit, who=who, action=action)
 
     # -- notices
 
@@ -127,10 +115,9 @@ class HttpRecords:
         before: int | None = None,
         limit: int = 100,
     ) -> list[NoticeRecord]:
-        found: list[NoticeRecord] = self._ask(
+        return self._ask(
             "server_records.notices", status=status, project=project, run_id=run_id, before=before, limit=limit
         )
-        return found
 
     # -- logs
 
@@ -141,16 +128,13 @@ class HttpRecords:
         self._gather_logs(chunks)
 
     def read_log(self, key: LogKey, start: int, end: int) -> bytes:
-        found: bytes = self._ask("server_records.read_log", key=key, start=start, end=end)
-        return found
+        return self._ask("server_records.read_log", key=key, start=start, end=end)
 
     def log_size(self, key: LogKey) -> tuple[int, bool] | None:
-        found: tuple[int, bool] | None = self._ask("server_records.log_size", key=key)
-        return found
+        return self._ask("server_records.log_size", key=key)
 
     def logs_of(self, run_id: int) -> list[LogKey]:
-        found: list[LogKey] = self._ask("server_records.logs_of", run_id=run_id)
-        return found
+        return self._ask("server_records.logs_of", run_id=run_id)
 
 
 def _watch(run_id: int) -> Document:
