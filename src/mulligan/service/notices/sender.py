@@ -186,7 +186,7 @@ class Sender:
                 break
 
     def _pause(self, pause: TargetPause) -> None:
-        self._outbox.put_target_pauses([pause])
+        self._outbox.put_target_pause(pause)
         self._pauses[pause.target] = pause
 
     def _free_at(self, name: str, target: Target, now: datetime) -> datetime:
@@ -305,7 +305,7 @@ class Sender:
             if now - since >= timedelta(seconds=self._patience(name)):
                 self._give_up_old(name, delivery.problem, now)
         elif former is not None and former.failures and not delivery.problem:
-            self._outbox.end_target_pauses([name])
+            self._outbox.end_target_pause(name)
             del self._pauses[name]
 
     def finish(
