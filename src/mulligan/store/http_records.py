@@ -22,6 +22,15 @@ from mulligan.ports.server_records import (
 from mulligan.store import refusals
 from mulligan.store.http_calls import Ask
 
+# The routes of changes that the server checks.
+_ROUTES = {
+    "publish": "PUT /api/v1/workflows/NAME",
+    "delete_document": "the route of what it is: a schedule, a draft, a hook",
+    "add_token": "POST /api/v1/tokens",
+    "token_of": "GET /api/v1/tokens",
+    "revoke_token": "DELETE /api/v1/tokens/ID",
+}
+
 
 class HttpRecords:
     """`ServerRecords` over HTTP, for reading.
@@ -41,8 +50,9 @@ class HttpRecords:
         self._watched_runs = watched_runs
 
     def __getattr__(self, name: str) -> Callable[..., NoReturn]:
-        """What `ServerRecords` has besides: the server does it itself."""
-        return refusals.only_of_the_whole_store(name)
+        """What `ServerRecords` has besides: a route does it, or the server itself."""
+        refusal = _through_routes(_ROUTES[name]) if name in _ROUTES else None
+        return refusals.only_of_the_whole_store(name, refusal)
 
     # -- workflows and documents
 
@@ -54,9 +64,6 @@ class HttpRecords:
 
     def newest_versions(self, project: str, *, after: str = "", limit: int = 100) -> list[WorkflowVersion]:
         return self._ask("server_records.newest_versions", project=project, after=after, limit=limit)
-
-    def publish(self, version: WorkflowVersion) -> WorkflowVersion:
-        raise _through_routes("PUT /api/v1/workflows/NAME")
 
     def document(self, project: str, kind: str, name: str) -> Document | None:
         return self._ask("server_records.document", project=project, kind=kind, name=name)
@@ -70,24 +77,12 @@ class HttpRecords:
         if document.kind == WATCH_KIND:
             self._ask("server_records.watch_logs", run_id=int(document.name))
             return document
-        raise _through_routes("the route of what it is: a schedule, a draft, a hook")
-
-    def delete_document(self, project: str, kind: str, name: str, *, expected: int | None = None) -> bool:
-        raise _through_routes("the route of what it is: a schedule, a draft, a hook")
+        raise _through_routes(_ROUTES["delete_document"])
 
     # -- tokens and audit
 
-    def add_token(self, token: TokenRecord) -> None:
-        raise _through_routes("POST /api/v1/tokens")
-
-    def token_of(self, digest: str) -> TokenRecord | None:
-        raise _through_routes("GET /api/v1/tokens")
-
     def tokens(self) -> list[TokenRecord]:
         return self._ask("server_records.tokens")
-
-    def revoke_token(self, token_id: str, at: datetime) -> bool:
-        raise _through_routes("DELETE /api/v1/tokens/ID")
 
     def audit(
         self,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
@@ -184,8 +185,7 @@ class ProjectView:
     # -- changing runs
 
     def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
-        for run in runs:
-            self._refuse_foreign(run.request)
+        self._refuse_foreign(run.request for run in runs)
         ours = [replace(run, project=self.project, key=self._scoped(run.key)) for run in runs]
         rows = [replace(record, project=self.project) for record in audit]
         try:
@@ -200,15 +200,15 @@ class ProjectView:
             return key
         return f"{self._prefix}{key}"
 
-    def _refuse_foreign(self, report: Report) -> None:
+    def _refuse_foreign(self, reports: Iterable[Report]) -> None:
         """Refuse a report that refers to an artifact of another project: what the run knows, its workers fetch."""
-        for name in referenced_names(report):
+        for name in chain.from_iterable(map(referenced_names, reports)):
             if self._visible.is_foreign(run_id_of(name)):
                 raise refusals.unknown_artifact(name)
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
         self._expect(run_id)
-        self._refuse_foreign(report)
+        self._refuse_foreign([report])
         return self._of.put(run_id, report, is_asking=is_asking)
 
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
@@ -267,12 +267,11 @@ class ProjectView:
         """`StaleLease` for the lease of a task of another project."""
         if not any(lease.token == token for worker in self.workers() for lease in self.leases_of(worker.name)):
             raise refusals.stale_lease(token)
-        self._refuse_foreign(report)
+        self._refuse_foreign([report])
         self._of.report(token, report, guard=guard)
 
     def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> bool:
-        for _, report, _ in ended:
-            self._refuse_foreign(report)
+        self._refuse_foreign(report for _, report, _ in ended)
         return self._of.report_all(ended)
 
     def report_and_lease(
@@ -283,8 +282,7 @@ class ProjectView:
         *,
         root_run_id: int | None = None,
     ) -> tuple[bool, list[Lease]]:
-        for _, report, _ in ended:
-            self._refuse_foreign(report)
+        self._refuse_foreign(report for _, report, _ in ended)
         offer = replace(offer, project=self.project)
         return self._of.report_and_lease(worker, ended, offer, root_run_id=root_run_id)
 

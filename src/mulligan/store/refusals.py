@@ -101,12 +101,12 @@ def only_the_whole_store() -> StoreRefused:
     return StoreRefused("only the server itself does this", hint="it needs no help from here")
 
 
-def only_of_the_whole_store(name: str) -> Callable[..., NoReturn]:
+def only_of_the_whole_store(name: str, refusal: StoreRefused | None = None) -> Callable[..., NoReturn]:
     """Stands for a method of `ServerRecords` that a part of a store does not have: refuses to be called."""
     if not hasattr(ServerRecords, name):
         raise AttributeError(name)
 
     def refuse(*_: object, **__: object) -> NoReturn:
-        raise only_the_whole_store()
+        raise refusal or only_the_whole_store()
 
     return refuse
