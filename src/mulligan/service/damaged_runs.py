@@ -78,7 +78,9 @@ def explain_damage(reader: RunReader, run_ids: Iterable[int] | None, error: Exce
         return None
     run_ids = reader.named_runs if run_ids is None else [*run_ids]
     for run_id in _with_children(reader.store, run_ids) if run_ids else ():
-        damage = _known_damage(reader, run_id)
+        # To read a log again takes long, and whoever may read can ask again and again.
+        records = reader.store.lists.records([run_id])
+        damage = next((known for one in records if (known := reader.known_damage(run_id, one.updated_at))), "")
         if not damage and (damage := find_damage(reader.store, run_id)):
             reader.note_damage(run_id, damage)
         if damage:
@@ -91,14 +93,6 @@ def explain_damage(reader: RunReader, run_ids: Iterable[int] | None, error: Exce
 def may_be_damage(error: Exception) -> bool:
     """Whether an error may come from a damaged run. Ours that say something else do not."""
     return not isinstance(error, MulliganError) or isinstance(error, CodecError | IllegalTransition | RunDamaged)
-
-
-def _known_damage(reader: RunReader, run_id: int) -> str:
-    """What was found out before: to read a log again takes long, and whoever may read can ask again and again."""
-    try:
-        return reader.known_damage(run_id, reader.record(run_id).updated_at)
-    except UnknownRun:
-        return ""
 
 
 def remove_run(reader: RunReader, run_id: int, *, is_dry: bool = False) -> RemovedRuns:
