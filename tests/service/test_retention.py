@@ -18,7 +18,7 @@ from mulligan.ports import AuditRecord, Document, TokenRecord
 from mulligan.service import Home, RunRetention, Service
 from mulligan.service.background_jobs import JOBS
 from mulligan.service.home import DATABASE
-from mulligan.service.retention import AbandonedFiles, remove_all_old, remove_old
+from mulligan.service.retention import Retention, remove_all_old, remove_old
 from mulligan.service.server_config import RetentionSection, parse_config
 
 pytestmark = pytest.mark.postgres
@@ -171,11 +171,11 @@ def test_files_are_looked_at_in_batches_and_all_of_them_in_the_end(service: Serv
     files = [write_file(home / "uploads" / f"{number}", old) for number in range(5)]
     if not service.home.store_url:
         files += [write_file(home / "artifacts" / "1" / f"{number}" / ".half-a", old) for number in range(5)]
-    abandoned = AbandonedFiles(service.home, service.reader.store, batch=2)
+    abandoned = Retention(service.home, service.reader.store, batch=2)
 
     looks, is_cut = 0, False
     while looks == 0 or is_cut:
-        is_cut = abandoned.remove(datetime.now(UTC))
+        is_cut = abandoned.remove_files(datetime.now(UTC))
         looks += 1
 
     assert [path for path in files if path.exists()] == []

@@ -218,9 +218,9 @@ class Api:
             base_url=self.config.server.public_url.rstrip("/") or self.gate.base_url(request),
             arrived=arrived,
             counts=self.counts,
-            read=lambda work: self.threads.read(lambda service: work(_service_of(service, token))),
-            change=lambda work: self.threads.change(lambda service: work(_service_of(service, token))),
-            compute=lambda work: self._compute(lambda service: work(_service_of(service, token)), token),
+            read=lambda work: self.threads.read(lambda service: work(service.for_token(token))),
+            change=lambda work: self.threads.change(lambda service: work(service.for_token(token))),
+            compute=lambda work: self._compute(lambda service: work(service.for_token(token)), token),
         )
         try:
             return await self._call(endpoint, make, exchange)
@@ -235,9 +235,7 @@ class Api:
         if token is None or not run_ids or is_known or not may_be_damage(error):
             return error
         try:
-            found = await self._compute(
-                lambda service: _service_of(service, token).explain_damage(run_ids, error), token
-            )
+            found = await self._compute(lambda service: service.for_token(token).explain_damage(run_ids, error), token)
         except MulliganError as other:
             return other
         if found is not None:
@@ -291,7 +289,7 @@ class Api:
 
         def prepare(service: Service) -> Call:
             """Check the limits of the token, and write the audit before the change: a crash does not lose it."""
-            call = make(service=_service_of(service, token))
+            call = make(service=service.for_token(token))
             if audit.is_written(route, call.body, call.query):
                 check_limits(call, route)
                 if route.scope not in ("decide", "public"):
@@ -347,7 +345,7 @@ class Api:
         return await self.threads.compute(work, Claimant(token.project or "", token.id))
 
     def _shared_answer(self, route: Route, make: partial[Call], token: TokenRecord, service: Service) -> Answer:
-        call = make(service=_service_of(service, token))
+        call = make(service=service.for_token(token))
         # A token with limits may see less than others.
         seen_by = token.id if token.limits != TokenLimits() else ""
         key = (route.path, tuple(call.path.items()), msgspec.json.encode(call.query), token.project, seen_by)
@@ -468,11 +466,6 @@ def takes_long(route: Route, body: Any) -> bool:
     """Whether a request may compute for seconds."""
     is_large = route.slow_bytes is not None and len(body) >= route.slow_bytes
     return route.is_slow or is_large or bool(getattr(body, "text", None))
-
-
-def _service_of(service: Service, token: TokenRecord) -> Service:
-    """The service of one call: in the name of the token's user, for its project, within its limits."""
-    return service.for_token(token)
 
 
 def _run_whole(route: Route, call: Call) -> Answer:

@@ -361,7 +361,7 @@ class ChangeVerbs:
 def preview_change(control: RunControl, run_id: int, report: r.Report) -> ChangeResult:
     """What would follow from a report. Writes nothing; raises what the core would raise."""
     control.refuse_beyond_limits(report)
-    state, before, entries = _follow(control, run_id, report)
+    state, before, entries = try_report(control, run_id, report)
     lists = (
         _sentences(state, entries),
         [one for one in startable_attempts(state) if one not in before],
@@ -381,13 +381,11 @@ def preview_change(control: RunControl, run_id: int, report: r.Report) -> Change
     )
 
 
-def try_report(control: RunControl, run_id: int, report: r.Report) -> None:
-    """Raise what the core would raise if the run took up the report as it is now."""
-    _follow(control, run_id, report)
+def try_report(control: RunControl, run_id: int, report: r.Report) -> tuple[State, frozenset[str], list[e.Entry]]:
+    """The state after a report, which attempts could have started before it, and what has followed.
 
-
-def _follow(control: RunControl, run_id: int, report: r.Report) -> tuple[State, frozenset[str], list[e.Entry]]:
-    """The state after a report, which attempts could have started before it, and what has followed."""
+    Raises what the core would raise if the run took up the report as it is now.
+    """
     check_report(report)
     evaluator = Cel(os.environ, control.reader.store.artifacts.fetch)
     state = _current_state(control, run_id, evaluator)

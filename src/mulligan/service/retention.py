@@ -97,10 +97,11 @@ def _old_documents(records: ServerRecords, now: datetime) -> list[Document]:
     return [one for kind, age in kept for one in records.documents(kind) if one.updated_at < now - age]
 
 
-class AbandonedFiles:
-    """Removes what killed processes have left half-written in a home: uploads, and artifacts that are files.
+class Retention:
+    """What a server removes by itself, a batch at a time.
 
-    A home may have millions of artifacts, and schedules wait meanwhile: one batch is looked at, and the next one later.
+    That is also what killed processes have left half-written in a home: uploads, and artifacts that are files. A home
+    may have millions of artifacts, and schedules wait meanwhile: one batch is looked at, and the next one later.
     """
 
     def __init__(self, home: Home, store: Store, batch: int = FILES) -> None:
@@ -110,8 +111,15 @@ class AbandonedFiles:
         # Those that are still to be looked at; None begins again.
         self._artifacts: Iterator[ArtifactRecord] | None = None
 
-    def remove(self, now: datetime) -> bool:
-        """Look at a batch. Whether there are more."""
+    def remove_due(self, now: datetime) -> datetime:
+        """Remove a batch, by the configuration in the home; when to look again."""
+        removed = remove_old(self._store.server_records, find_config(self._home.folder).retention, now)
+        # The times of files are those of this host.
+        has_more_files = self.remove_files(datetime.now(UTC))
+        return now + (NEXT_BATCH if removed.is_cut or has_more_files else EVERY)
+
+    def remove_files(self, now: datetime) -> bool:
+        """Look at a batch of files. Whether there are more."""
         if self._artifacts is None:
             # Rows of a database are whole.
             self._artifacts = iter(()) if self._home.store_url else iter(self._store.artifacts.records())
@@ -133,19 +141,3 @@ class AbandonedFiles:
                 if removed == self._batch:
                     return True
         return False
-
-
-class Retention:
-    """What a server removes by itself, a batch at a time."""
-
-    def __init__(self, home: Home, store: Store) -> None:
-        self._home = home
-        self._store = store
-        self._files = AbandonedFiles(home, store)
-
-    def remove_due(self, now: datetime) -> datetime:
-        """Remove a batch, by the configuration in the home; when to look again."""
-        removed = remove_old(self._store.server_records, find_config(self._home.folder).retention, now)
-        # The times of files are those of this host.
-        has_more_files = self._files.remove(datetime.now(UTC))
-        return now + (NEXT_BATCH if removed.is_cut or has_more_files else EVERY)
