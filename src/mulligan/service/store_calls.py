@@ -27,7 +27,6 @@ from mulligan.core.deciding.kept_approvals import refuse_outdated_approvals
 from mulligan.core.deciding.report_checks import NUMBER_MAX, check_report, parts
 from mulligan.core.effects.run_lists import QueuedShape, RunFilter, search_words
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
-from mulligan.core.model.events import Entry
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.reports import LeaseExpired, Report, RetryRequested, Revised, RunRequested
@@ -36,7 +35,6 @@ from mulligan.core.model.workflow import Breaker, decode
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.workspace import WORKER_FOLDER
-from mulligan.core.turn import fold
 from mulligan.engine.crash_answers import without_content
 from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.errors import (
@@ -50,7 +48,6 @@ from mulligan.errors import (
     StoreUnavailable,
     UnknownRun,
 )
-from mulligan.history.moments import is_at_rest
 from mulligan.language import check_recorded_inputs
 from mulligan.language.definitions import read_definition
 from mulligan.language.expressions import Cel
@@ -60,6 +57,7 @@ from mulligan.service.change_verbs import try_report
 from mulligan.service.home import Home
 from mulligan.service.log_ranges import watched_runs
 from mulligan.service.logins import owner_of
+from mulligan.service.past_states import PastStates
 from mulligan.service.received_runs import check_received
 from mulligan.service.remote_run_folders import ASKED_MAX
 from mulligan.service.run_control import RunControl
@@ -234,35 +232,26 @@ class StoreCalls:
             return replace(request, history=None, forked_at=0, worktree=None, cwd=WORKER_FOLDER)
         if not request.history:
             return self._own_results(run, replace(request, history=None))
-        entries, old = self._at_event(request.forked_from, request.forked_at, is_continued=True)
+        run_id, seq, past = request.forked_from, request.forked_at, PastStates(self._reader)
+        old = past.at(run_id, seq).state
+        if old.run.status in RUN_ENDED or old.run.stop is not None or not past.is_at_rest(run_id, seq):
+            raise Refused(
+                f"run {run_id} cannot be continued from event {seq}", hint="use the same version as the server"
+            )
         if request.has_inputs:
             refuse_outdated_approvals(old, request.inputs)
         origin = pin_origin(worktree_origin(old), request.uid)
         # Its results are those of the log.
         request = replace(request, kept=(), stale=(), data={}, sessions={})
-        return replace(request, history=pack_history(entries), worktree=origin, cwd=old.run.cwd)
-
-    def _at_event(self, run_id: int, seq: int, *, is_continued: bool = False) -> tuple[list[Entry], State]:
-        """The log of a run up to an event, and the state there. Whoever goes on from there needs one at rest."""
-        last = self._reader.record(run_id).seq
-        if not 1 <= seq <= last:
-            raise InputInvalid(f"run {run_id} has the events 1 to {last:,}, and none with the number {seq}")
-        entries = list(islice(self._reader.events(run_id), seq + 1))
-        following = entries.pop() if len(entries) > seq else None
-        state = fold(decode(self._reader.store.load(run_id).workflow), entries)
-        is_over = state.run.status in RUN_ENDED or state.run.stop is not None
-        if is_continued and (is_over or not is_at_rest(entries[-1], following)):
-            raise Refused(
-                f"run {run_id} cannot be continued from event {seq}", hint="use the same version as the server"
-            )
-        return entries, state
+        history = pack_history(islice(self._reader.events(run_id), seq))
+        return replace(request, history=history, worktree=origin, cwd=old.run.cwd)
 
     def _own_results(self, run: NewRun, request: RunRequested) -> RunRequested:
         """A fork from a step keeps the results that our own log has, and no approval that was for something else."""
         assert request.forked_from is not None
         old = self._reader.state(request.forked_from)
         if request.forked_at:
-            old = self._at_event(request.forked_from, request.forked_at)[1]
+            old = PastStates(self._reader).at(request.forked_from, request.forked_at).state
         graph = Graph(decode(run.workflow))
         request = self._own_worktree(old, replace(request, forked_at=0, cwd=old.run.cwd))
         kept = tuple(own_kept(old, graph, request.kept))
