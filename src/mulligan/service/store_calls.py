@@ -274,7 +274,10 @@ class StoreCalls:
     def _put(self, run_id: int, report: ControlReport | DecisionReport, is_asking: bool) -> Sent:
         self._refuse_workflow(self._reader.record(run_id).workflow)
         self._refuse_code(report)
-        named: Report = replace(_without_digest(report), at=self._now(), by=self._control.by)
+        if isinstance(report, RetryRequested) and report.revised is not None:
+            # The digest is that of a file of the caller's host: nobody has the server open a file by its path.
+            report = replace(report, revised=replace(report.revised, digest=""))
+        named: Report = replace(report, at=self._now(), by=self._control.by)
         check_report(named)
         if isinstance(report, RetryRequested) and report.revised is not None:
             self._check_revised(report.revised)
@@ -448,13 +451,8 @@ class StoreCalls:
         """Of which runs a worker may remove its files: those that have ended, or are not in its project any more."""
         if len(run_ids) > ASKED_MAX:
             raise InputInvalid(f"a worker asks about at most {ASKED_MAX} runs at once", hint="ask in parts")
-        return [run_id for run_id in run_ids if self._has_ended(run_id)]
-
-    def _has_ended(self, run_id: int) -> bool:
-        try:
-            return self._store.run(run_id).status in RUN_ENDED
-        except UnknownRun:
-            return True
+        going = {one.run_id for one in self._store.lists.records(run_ids) if one.status not in RUN_ENDED}
+        return [run_id for run_id in run_ids if run_id not in going]
 
     def _set_trouble(self, worker: str, trouble: str) -> None:
         self._owners.expect(worker)
@@ -509,13 +507,6 @@ _OWN: Mapping[str, Callable[..., Any]] = {
 def _with_words(wanted: RunFilter) -> RunFilter:
     """The filter with words as an index has them. Others mean something else to it."""
     return replace(wanted, words=search_words(wanted.words))
-
-
-def _without_digest(report: ControlReport | DecisionReport) -> ControlReport | DecisionReport:
-    """The report without the digest of a file of the caller's host: nobody has the server open a file by its path."""
-    if not isinstance(report, RetryRequested) or report.revised is None:
-        return report
-    return replace(report, revised=replace(report.revised, digest=""))
 
 
 def gives_bytes(name: str) -> bool:
