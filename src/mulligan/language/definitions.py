@@ -21,7 +21,6 @@ from mulligan.core.model.workflow import (
     Action,
     Command,
     Expression,
-    Rule,
     Step,
     Workflow,
     all_commands,
@@ -68,7 +67,8 @@ def _check_command(command: Command) -> None:
     if command.action is not None:
         _check_action(command.action)
     for rule in command.rules:
-        _check_pattern(rule)
+        if rule.pattern is not None:
+            _check_pattern(rule.pattern)
     for value in _numbers(command):
         if not 0 <= value <= DURATION_SECONDS_MAX:
             raise _refusal(f"{value:g} is no duration and no share")
@@ -80,14 +80,12 @@ def _check_action(action: Action) -> None:
             raise _refusal(f"it names the value '{shorten(str(name))}', and has none of that name")
 
 
-def _check_pattern(rule: Rule) -> None:
-    if rule.pattern is None:
-        return
+def _check_pattern(pattern: str) -> None:
     try:
-        re.compile(rule.pattern)
-        refuse_unsearchable(rule.pattern)
+        re.compile(pattern)
+        refuse_unsearchable(pattern)
     except (re.error, NotSearchable, OverflowError) as error:
-        raise _refusal(f"'{shorten(rule.pattern)}' is not a pattern: {error}") from None
+        raise _refusal(f"'{shorten(pattern)}' is not a pattern: {error}") from None
 
 
 def _check_expression(expression: Expression) -> None:

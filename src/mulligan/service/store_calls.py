@@ -29,7 +29,7 @@ from mulligan.core.effects.run_lists import QueuedShape, RunFilter, search_words
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.kept_history import pack_history
-from mulligan.core.model.reports import LeaseExpired, Report, RetryRequested, Revised, RunRequested
+from mulligan.core.model.reports import LeaseExpired, Report, RetryRequested, RunRequested
 from mulligan.core.model.shipped_logs import SHIPPED_BYTES_MAX
 from mulligan.core.model.workflow import Breaker, decode
 from mulligan.core.state.state import State
@@ -280,18 +280,15 @@ class StoreCalls:
         named: Report = replace(report, at=self._now(), by=self._control.by)
         check_report(named)
         if isinstance(report, RetryRequested) and report.revised is not None:
-            self._check_revised(report.revised)
+            # A corrected definition that could not be started either is refused, and so are inputs that do not fit it.
+            workflow, _ = read_definition(msgspec.json.encode(report.revised.definition))
+            check_recorded_inputs(workflow, report.revised.inputs, Cel(os.environ, self._store.artifacts.fetch))
         if not is_asking:
             # The run may be another when it takes it up, so that it decides. What no run can process is refused here.
             with suppress(Refused, NotFound, CodecError):
                 try_report(self._control, run_id, named)
             return Sent(self._store.put(run_id, named))
         return Sent(*self._control.ask(run_id, named))
-
-    def _check_revised(self, revised: Revised) -> None:
-        """Refuse a corrected definition that could not be started either, and inputs that do not fit it."""
-        workflow, _ = read_definition(msgspec.json.encode(revised.definition))
-        check_recorded_inputs(workflow, revised.inputs, Cel(os.environ, self._store.artifacts.fetch))
 
     def _count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
         """Only breakers of jobs: those that workflows declare count what their tasks report."""

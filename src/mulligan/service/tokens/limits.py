@@ -74,19 +74,17 @@ class LimitedStore:
             self._check(self._root(run_id).workflow)
         refuse_beyond(report, self._limits.verdicts, self._limits.min_confidence)
         if isinstance(report, RetryRequested) and (self._limits.verdicts or report.revised is not None):
-            self._keep(run_id, self._kept_by_round(run_id, report), report.reason)
+            try:
+                kept = [*kept_by_round(self._of, run_id, report)]
+            except MulliganError:
+                if not self._may_approve:
+                    raise
+                # The run refuses it as well, unless it has changed until then.
+                kept = []
+            self._keep(run_id, kept, report.reason)
         if self._ledger is not None:
             self._ledger.begin(run_id, report)
         return self._of.put(run_id, report, is_asking=is_asking)
-
-    def _kept_by_round(self, run_id: int, report: RetryRequested) -> list[str]:
-        try:
-            return [*kept_by_round(self._of, run_id, report)]
-        except MulliganError:
-            if not self._may_approve:
-                raise
-            # The run refuses it as well, unless it has changed until then.
-            return []
 
     def _keep(self, run_id: int, approvals: Sequence[str], reason: str) -> None:
         """Keep what a person has approved: a decision like the approval itself."""
