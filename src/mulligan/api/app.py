@@ -72,8 +72,6 @@ BODY_SECONDS, BODY_BYTES_PER_SECOND = 30.0, 16 * 1024
 # The parameters and fields of bodies that name a run.
 RUN_FIELDS = ("run_id", "run", "a", "b")
 
-# Where a request notes the route that it found.
-_ROUTE = "mulligan.route"
 _log = logging.getLogger("mulligan.server")
 
 

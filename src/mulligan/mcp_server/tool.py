@@ -30,10 +30,6 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """The arguments of a tool. One that it does not have is refused, at any depth."""
 
 
-class NoArguments(Arguments, frozen=True):
-    """A tool that asks for nothing."""
-
-
 @dataclass(frozen=True)
 class ToolCall:
     """One call of a tool, after its arguments and its scope were checked."""
