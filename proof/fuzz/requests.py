@@ -21,7 +21,7 @@ from mulligan.mcp_server.completions import complete
 from mulligan.mcp_server.guarded_calls import Caller
 from mulligan.mcp_server.prompts import PROMPTS, write_prompt
 from mulligan.mcp_server.resources import TEMPLATES, list_resources, read_resource
-from mulligan.mcp_server.tool import Access, Result
+from mulligan.mcp_server.tool import Access, Kind, Result
 from mulligan.mcp_server.tool_table import BY_NAME
 from mulligan.service import Service, TokenRecord
 from mulligan.store.http_calls import CALLS, PROTOCOL, PROTOCOL_HEADER, arguments_type
@@ -111,13 +111,7 @@ class _Agent(Access):
     def caller(self, service: Service) -> Caller:
         return Caller(self._token, "/mcp/")
 
-    async def read(self, work: Callable[[Service], Result]) -> Result:
-        return work(self._service)
-
-    async def compute(self, work: Callable[[Service], Result]) -> Result:
-        return work(self._service)
-
-    async def change(self, work: Callable[[Service], Result]) -> Result:
+    async def in_thread(self, kind: Kind, work: Callable[[Service], Result]) -> Result:
         return work(self._service)
 
 

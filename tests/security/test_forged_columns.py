@@ -208,7 +208,7 @@ def _fill(records: ServerRecords) -> None:
     records.add_token(TokenRecord("t1", "digest", "ada", ("read",), at))
     records.add_audit([AuditRecord(at, "ada", "POST", "/", 200)])
     records.put_notices([NoticeRecord("key", "ops", b"{}", at)])
-    records.put_target_pauses([TargetPause("ops", 1, at, at, "503")])
+    records.put_target_pause(TargetPause("ops", 1, at, at, "503"))
     records.append_log([LogChunk(LOG, 0, b"text")])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,13 +18,14 @@ from mulligan.ports import AuditRecord, Document, TokenRecord
 from mulligan.service import Home, RunRetention, Service
 from mulligan.service.background_jobs import JOBS
 from mulligan.service.home import DATABASE
-from mulligan.service.retention import BOUNDS, AbandonedFiles, remove_all_old, remove_old
+from mulligan.service.retention import Retention, remove_all_old, remove_old
 from mulligan.service.server_config import RetentionSection, parse_config
 
 pytestmark = pytest.mark.postgres
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 NOTHING = RunRetention()
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operate" / "operations.md"
 RULES = RetentionSection(audit_days=10, token_days=5)
 
 
@@ -51,7 +53,8 @@ def test_every_table_of_the_store_has_a_rule_that_bounds_it(service: Service) ->
     # Those that the index of words is made of.
     parts = {name for name in tables if name.startswith("run_words_")}
 
-    assert tables - parts <= BOUNDS.keys()
+    documented = set(re.findall(r"^\| `(\w+)` \| \S", OPERATIONS.read_text(encoding="utf-8"), re.MULTILINE))
+    assert tables - parts <= documented
     assert {"runs", "events", "audit", "tokens", "answers"} <= tables
 
 
@@ -168,11 +171,11 @@ def test_files_are_looked_at_in_batches_and_all_of_them_in_the_end(service: Serv
     files = [write_file(home / "uploads" / f"{number}", old) for number in range(5)]
     if not service.home.store_url:
         files += [write_file(home / "artifacts" / "1" / f"{number}" / ".half-a", old) for number in range(5)]
-    abandoned = AbandonedFiles(service.home, service.reader.store, batch=2)
+    abandoned = Retention(service.home, service.reader.store, batch=2)
 
     looks, is_cut = 0, False
     while looks == 0 or is_cut:
-        is_cut = abandoned.remove(datetime.now(UTC), is_first=not is_cut)
+        is_cut = abandoned.remove_files(datetime.now(UTC))
         looks += 1
 
     assert [path for path in files if path.exists()] == []

@@ -98,7 +98,7 @@ def test_the_state_at_an_event_is_what_the_tables_of_the_live_run_had_then(seed:
 
     seen: dict[int, State] = {}
     history = Watched(f"travel {seed}", forks=False).run()
-    past = travel(history.workflow, history.log)[1]
+    past = travel(history.state.workflow, history.log)[1]
 
     for seq, state in sorted(seen.items(), reverse=True):
         assert not seq or past.at(1, seq).state == state
@@ -133,7 +133,7 @@ def test_the_points_of_a_log_are_read_from_the_nearest_copy_and_not_from_the_sta
 def test_a_cancelled_approval_can_be_looked_at_when_its_values_are_gone():
     asks = Action("approve", {"message": {"${}": "b0"}}, {"b0": Template((Expression("inputs.text", ("inputs",)),))})
     history = History(workflow(step("ask", action=asks)), {"inputs.text": "go on?"}).start().cancel()
-    found, _ = travel(history.workflow, history.log)
+    found, _ = travel(history.state.workflow, history.log)
 
     moments = [found.moment(1, entry.seq) for entry in history.log]
 

@@ -394,7 +394,7 @@ def test_all_that_waits_and_nobody_has_can_be_made_due_and_no_target_is_left_alo
     records = store.server_records
     records.put_notices([notice("claimed"), notice("waits", due_at=T0 + 5 * MINUTE)])
     records.claim_notices("ops", T0, T0 + 2 * MINUTE, 1)
-    records.put_target_pauses([TargetPause("ops", 1, T0, T0 + 3 * MINUTE, "refused")])
+    records.put_target_pause(TargetPause("ops", 1, T0, T0 + 3 * MINUTE, "refused"))
     assert [one.next_at for one in records.waiting_targets(T0)] == [T0 + 5 * MINUTE]
 
     records.make_notices_due(T0)

@@ -72,8 +72,6 @@ BODY_SECONDS, BODY_BYTES_PER_SECOND = 30.0, 16 * 1024
 # The parameters and fields of bodies that name a run.
 RUN_FIELDS = ("run_id", "run", "a", "b")
 
-# Where a request notes the route that it found.
-_ROUTE = "mulligan.route"
 _log = logging.getLogger("mulligan.server")
 
 
@@ -218,9 +216,9 @@ class Api:
             base_url=self.config.server.public_url.rstrip("/") or self.gate.base_url(request),
             arrived=arrived,
             counts=self.counts,
-            read=lambda work: self.threads.read(lambda service: work(_service_of(service, token))),
-            change=lambda work: self.threads.change(lambda service: work(_service_of(service, token))),
-            compute=lambda work: self._compute(lambda service: work(_service_of(service, token)), token),
+            read=lambda work: self.threads.read(lambda service: work(service.for_token(token))),
+            change=lambda work: self.threads.change(lambda service: work(service.for_token(token))),
+            compute=lambda work: self._compute(lambda service: work(service.for_token(token)), token),
         )
         try:
             return await self._call(endpoint, make, exchange)
@@ -235,9 +233,7 @@ class Api:
         if token is None or not run_ids or is_known or not may_be_damage(error):
             return error
         try:
-            found = await self._compute(
-                lambda service: _service_of(service, token).explain_damage(run_ids, error), token
-            )
+            found = await self._compute(lambda service: service.for_token(token).explain_damage(run_ids, error), token)
         except MulliganError as other:
             return other
         if found is not None:
@@ -291,22 +287,18 @@ class Api:
 
         def prepare(service: Service) -> Call:
             """Check the limits of the token, and write the audit before the change: a crash does not lose it."""
-            call = make(service=_service_of(service, token))
+            call = make(service=service.for_token(token))
             if audit.is_written(route, call.body, call.query):
                 check_limits(call, route)
-                if route.scope == "decide":
-                    row = audit.decision(call, route, exchange.request)
-                    ledger = DecisionLedger(service.audit, row, token.limits, self._decisions, service.now)
-                    return replace(call, service=service.for_token(token, ledger=ledger))
-                if route.scope != "public":
+                if route.scope not in ("decide", "public"):
                     service.audit.add(audit.accepted(call, route, exchange.request))
-                return replace(call, service=service.for_token(token, ledger=kept_approvals(service, call)))
+                return replace(call, service=service.for_token(token, ledger=ledger(service, call)))
             return call
 
-        def kept_approvals(service: Service, call: Call) -> DecisionLedger:
-            """The rows of approvals that a fork or a round keeps, beside the row of the request."""
-            row = audit.decision(call, route, exchange.request)
-            return DecisionLedger(service.audit, row, token.limits, self._decisions, service.now, has_row=True)
+        def ledger(service: Service, call: Call) -> DecisionLedger:
+            """The rows of decisions; of other requests, beside their own row, those of the approvals that they keep."""
+            row, has_row = audit.decision(call, route, exchange.request), route.scope != "decide"
+            return DecisionLedger(service.audit, row, token.limits, self._decisions, service.now, has_row=has_row)
 
         def carry_out(service: Service) -> Answer | Streamed:
             call = prepare(service)
@@ -322,7 +314,7 @@ class Api:
             if not audit.is_written(route, asked.body, asked.query):
                 return _as_answer(route, route.handler(prepare(service)))
             rows = AuditWithRun(audit.accepted(asked, route, exchange.request))
-            call = replace(asked, service=service.for_token(token, rows, kept_approvals(service, asked)))
+            call = replace(asked, service=service.for_token(token, rows, ledger(service, asked)))
             check_limits(call, route)
             answer = _as_answer(route, route.handler(call))
             rows.write_rest(service.audit)
@@ -351,7 +343,7 @@ class Api:
         return await self.threads.compute(work, Claimant(token.project or "", token.id))
 
     def _shared_answer(self, route: Route, make: partial[Call], token: TokenRecord, service: Service) -> Answer:
-        call = make(service=_service_of(service, token))
+        call = make(service=service.for_token(token))
         # A token with limits may see less than others.
         seen_by = token.id if token.limits != TokenLimits() else ""
         key = (route.path, tuple(call.path.items()), msgspec.json.encode(call.query), token.project, seen_by)
@@ -472,11 +464,6 @@ def takes_long(route: Route, body: Any) -> bool:
     """Whether a request may compute for seconds."""
     is_large = route.slow_bytes is not None and len(body) >= route.slow_bytes
     return route.is_slow or is_large or bool(getattr(body, "text", None))
-
-
-def _service_of(service: Service, token: TokenRecord) -> Service:
-    """The service of one call: in the name of the token's user, for its project, within its limits."""
-    return service.for_token(token)
 
 
 def _run_whole(route: Route, call: Call) -> Answer:

@@ -135,16 +135,12 @@ def _operation(route: Route, schemas: dict[str, Any], components: dict[str, Any]
         # A browser is shown a page.
         problem[route.media] = {}
     statuses = {*USUAL_PROBLEMS, *route.problems, *(WITH_A_BODY if route.body is not None else ())}
-    if _names_run(route):
+    if "{run_id" in route.path or "run" in getattr(route.query, "__struct_fields__", ()):
         # The run is damaged: run.damaged.
         statuses.add(409)
     for status in sorted(statuses):
         found["responses"][str(status)] = {"description": _REASONS.get(status, "A problem."), "content": problem}
     return found
-
-
-def _names_run(route: Route) -> bool:
-    return "{run_id" in route.path or "run" in getattr(route.query, "__struct_fields__", ())
 
 
 def _tag(route: Route) -> str:

@@ -39,7 +39,9 @@ class RepeatedRefusals:
     def rows_for(self, refused: Iterable[AuditRecord]) -> list[AuditRecord]:
         """The rows to write now: of refusals that are the first of their kind, and of kinds whose minute is over."""
         now = self._clock()
-        rows = self._counted(now)
+        over = [key for key, kind in self._kinds.items() if now - kind.since >= INTERVAL_SECONDS]
+        counted = [kind for kind in map(self._kinds.pop, over) if kind.unwritten]
+        rows = [replace(one.last, why=f"{one.last.why} ({one.unwritten} more within a minute)") for one in counted]
         for record in refused:
             key = self._key(record)
             kind = self._kinds.get(key)
@@ -50,22 +52,10 @@ class RepeatedRefusals:
                 kind.last, kind.unwritten = record, kind.unwritten + 1
         return rows
 
-    def _counted(self, now: float) -> list[AuditRecord]:
-        """Forget what is older than the interval. The rows of what was counted in it."""
-        over = [key for key, kind in self._kinds.items() if now - kind.since >= INTERVAL_SECONDS]
-        kinds = [self._kinds.pop(key) for key in over]
-        return [
-            replace(kind.last, why=f"{kind.last.why} ({kind.unwritten} more within a minute)")
-            for kind in kinds
-            if kind.unwritten
-        ]
-
     def _key(self, record: AuditRecord) -> tuple[str, ...]:
-        status = str(record.status)
-        key: tuple[str, ...]
-        if record.why in _NOT_LET_IN:
-            # Strangers have no name: they are known by where they come from.
-            key = (status, record.action, record.token_id or record.who or record.source, record.project)
-        else:
-            key = (status, record.action, record.token_id or record.who, record.project, record.target, record.why)
+        status, is_stranger = str(record.status), record.why in _NOT_LET_IN
+        # Strangers have no name: they are known by where they come from, and not by what they ask for.
+        who = record.token_id or record.who or (record.source if is_stranger else "")
+        about = () if is_stranger else (record.target, record.why)
+        key = (status, record.action, who, record.project, *about)
         return key if key in self._kinds or len(self._kinds) < KINDS_MAX else (status,)

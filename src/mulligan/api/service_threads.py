@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from types import FrameType
 from typing import TypeVar
 
@@ -40,12 +40,14 @@ class ServiceThreads:
     def __init__(self, home: Home, sum_seconds_max: float = SUM_SECONDS_MAX) -> None:
         _prepare_types()
         self.texts = TextReader()
-        begin, schema = self.texts.use, _SchemaCheck()
-        self._counters = _Pool("count", home, schema, 1, begin)
-        self._readers = _Pool("read", home, schema, READERS, begin, prepare=self._count_in_background)
-        self._changers = _Pool("change", home, schema, CHANGERS, begin)
-        self._slow = _Pool("slow", home, schema, COMPUTERS, begin)
-        self._sums = _Pool("sum", home, schema, 1, begin, waiting_max=SUMS_WAITING_MAX)
+        pool = partial(_Pool, home, _SchemaCheck(), self.texts.use)
+        self._counters = pool("count", 1)
+        self._readers = pool("read", READERS, prepare=self._count_in_background)
+        self._changers = pool("change", CHANGERS)
+        self._slow = pool("slow", COMPUTERS)
+        self._sums = pool("sum", 1, waiting_max=SUMS_WAITING_MAX)
+        # In the order in which they end.
+        self._pools = (self._slow, self._sums, self._readers, self._changers, self._counters)
         self._shares = Shares(COMPUTERS)
         self._sum_seconds_max = sum_seconds_max
 
@@ -81,17 +83,13 @@ class ServiceThreads:
     @property
     def busy(self) -> list[str]:
         """Which threads do something, and where in our code they are."""
-        pools = (self._slow, self._sums, self._readers, self._changers, self._counters)
-        return [place for pool in pools for place in pool.busy]
+        return [place for pool in self._pools for place in pool.busy]
 
     def close(self) -> None:
         """Wait for what is running, but for no text that is being read; and close the stores."""
         self.texts.close()
-        self._slow.close()
-        self._sums.close()
-        self._readers.close()
-        self._changers.close()
-        self._counters.close()
+        for pool in self._pools:
+            pool.close()
 
     def _count_in_background(self, service: Service) -> None:
         """A reader has large stores counted by another thread, so that nobody waits behind that."""
@@ -122,11 +120,11 @@ class _SchemaCheck:
 class _Pool:
     def __init__(
         self,
-        name: str,
         home: Home,
         schema: _SchemaCheck,
-        threads: int,
         begin: Callable[[], None],
+        name: str,
+        threads: int,
         waiting_max: int = WAITING_MAX,
         prepare: Callable[[Service], None] = lambda _: None,
     ) -> None:

@@ -46,16 +46,13 @@ def render_error(problem: ProblemDetails, path: str, token: TokenRecord | None =
     reader = _Reader(token)
     modules: tuple[str, ...] = ()
     if problem.code == RunDamaged.code and may(reader, "admin"):
-        actions, modules = (
-            join_html([element("p", _remove_button(problem), class_="actions"), actions]),
-            ("actions.js",),
-        )
+        modules = ("actions.js",)
+        actions = join_html([element("p", _remove_button(problem.data["run_id"]), class_="actions"), actions])
     head = element("header", title, class_="page-head")
     return page(reader, _title(problem), head, *rest, actions, section="", modules=modules)
 
 
-def _remove_button(problem: ProblemDetails) -> Html:
-    run_id = problem.data["run_id"]
+def _remove_button(run_id: int) -> Html:
     remove = {
         "method": "DELETE",
         "path": f"runs/{run_id}",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import quote, urlencode
 
-from mulligan.api.routing import Answer, Call, Handler, Query, Route, RouteScope
+from mulligan.api.routing import Answer, Handler, Query, Route, RouteScope
 from mulligan.dashboard.assets import POLICY, modules_behind, url_of, url_of_styles
 from mulligan.service import Html, TokenRecord, allows, element, join_html
 
@@ -252,6 +251,3 @@ def _top(call: Reader) -> Html:
 def _notes() -> Html:
     """Where what happened is said."""
     return element("div", id="notes", class_="notes", role="status", aria_live="polite")
-
-
-PageHandler = Callable[[Call], Answer]

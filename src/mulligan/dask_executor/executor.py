@@ -34,7 +34,7 @@ from mulligan.dask_executor.store_answers import LogWriter, StoreAnswers
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Clock, Lease, Offer
 from mulligan.worker.fd_events import unwatch, watch_reads
-from mulligan.worker.folders import Folders, make_private, write_private_file
+from mulligan.worker.folders import Folders, make_private, replace_private_file
 from mulligan.worker.log_links import link_logs, make_log_folders
 from mulligan.worker.task_limits import TaskLimits
 from mulligan.worker.task_reports import report_start_error, with_log_warning
@@ -358,8 +358,7 @@ class DaskExecutor:
         # A result counts without it.
         with suppress(OSError):
             make_private(os.path.dirname(path))
-            write_private_file(f"{path}.new", data.decode(errors="replace"))
-            os.replace(f"{path}.new", path)
+            replace_private_file(path, data.decode(errors="replace"))
 
     def _rebalance(self) -> None:
         """Ask for tasks that wait at one Dask worker while another has nothing to do."""

@@ -12,7 +12,7 @@ from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.state.state import Run, State
 from mulligan.errors import InputInvalid, RunFinished
-from mulligan.ports import Answer, RunRecord
+from mulligan.ports import Answer, ChildReport, RunRecord
 
 # For whoever sent what could not be processed, and whoever sent something to a run that was ended by force.
 REPORT_IT = "this is a bug in Mulligan: please report it with the output of 'mulligan doctor'"
@@ -44,17 +44,22 @@ def running_tasks(state: State) -> list[StopTask]:
     return [StopTask(place.key, place.attempt, 0.0) for place in active]
 
 
-def to_parent(record: RunRecord, run: Run, reason: str, now: datetime) -> list[tuple[int, r.Report]]:
-    """What the parent of a run that was ended by force hears, if it has one."""
+def to_parent(record: RunRecord, run: Run | None, reason: str, now: datetime) -> list[tuple[int, r.Report]]:
+    """What the parent of a run that was ended by force hears, if it has one. No `run`: it cannot be read."""
     if record.parent_run_id is None:
         return []
     ended = r.ChildEnded(
         at=now,
         place=record.parent_place,
-        attempt=run.called_attempt or record.parent_attempt,
+        attempt=(run.called_attempt if run is not None else None) or record.parent_attempt,
         child_run_id=record.run_id,
-        status="failed" if run.status == "failed" else "cancelled",
+        status="failed" if run is not None and run.status == "failed" else "cancelled",
         reason=reason,
-        round=run.round,
+        round=run.round if run is not None else record.round,
     )
     return [(record.parent_run_id, ended)]
+
+
+def to_children(record: RunRecord, now: datetime) -> ChildReport:
+    """What the child runs of a run that was ended by force hear."""
+    return ChildReport(r.CancelRequested(now, f"run {record.run_id}", "its parent was ended", now=True))

@@ -39,7 +39,7 @@ from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
 from mulligan.core.turn import end_by_force, follow, refused_report, report_before
-from mulligan.engine.crash_answers import OVER, REPORT_IT, running_tasks, to_parent, without_content
+from mulligan.engine.crash_answers import OVER, REPORT_IT, running_tasks, to_children, to_parent, without_content
 from mulligan.engine.task_backlog import BacklogEntry, TaskBacklog
 from mulligan.errors import (
     ExpressionFailed,
@@ -411,8 +411,7 @@ class RunDriver:
         self.reports.clear()
         pending.is_last = True
         pending.stopped += running_tasks(self.state)
-        stop = r.CancelRequested(now, f"run {self.run_id}", "its parent was ended", now=True)
-        pending.child_reports.append(ChildReport(stop))
+        pending.child_reports.append(to_children(record, now))
         pending.outgoing += to_parent(record, run, reason, now)
 
     def _with_time(self, queued: QueuedReport, now: datetime) -> r.Report:

@@ -30,145 +30,124 @@ def is_shell(word: str) -> bool:
 
 
 class CommandWords(list[str]):
-    """The words of a command so far. The properties look only at the words that were added since they were asked."""
+    """The words of a command so far, and what follows from them."""
 
     def __init__(self, words: Iterable[str] = ()) -> None:
         super().__init__(words)
-        self._known = -1
-
-    def _begin(self) -> None:
+        self._facts = _CommandFacts()
+        # How many of the words it has.
         self._known = 0
-        self._name = _CommandName()
-        self._name_after_eval = _CommandName()
-        self._wrapped = _WrappedCommand()
-        self._option_letters: set[str] = set()
-        self._has_list_sign = False
-        # The word before, once `ssh` is the command; and whether its host is there.
-        self._ssh_word: str | None = None
-        self._has_ssh_host = False
-        # The first word that takes a script with `-c`; and what the last word but `--` is.
-        self._shell: str | None = None
-        self._runner: str | None = None
 
     def clear(self) -> None:
         super().clear()
-        self._known = -1
+        self._facts, self._known = _CommandFacts(), 0
 
     def drop_last(self) -> str:
         """Remove and return the last word."""
         if self._known == len(self):
-            self._known = -1
+            self._facts, self._known = _CommandFacts(), 0
         return self.pop()
 
-    def _learn(self) -> None:
-        if self._known == len(self):
-            return
-        if self._known < 0:
-            self._begin()
+    @property
+    def facts(self) -> _CommandFacts:
+        """What follows from the words. Only those are looked at that were added since this was asked."""
         for index in range(self._known, len(self)):
-            self._add(self[index])
+            self._facts.add(self[index])
         self._known = len(self)
+        return self._facts
 
-    def _add(self, word: str) -> None:
+    def is_joined(self, before: str) -> bool:
+        """Whether the word that begins with `before` becomes part of the script that the joiner makes."""
+        wrapped = self.facts.wrapped
+        command = wrapped.command_at
+        if wrapped.joiner == "parallel" and self.facts.has_list_sign:
+            # Words after `:::` are quoted for the command, unless there is no other command.
+            return command is not None and self[command] == ":::"
+        is_begun = command is not None or wrapped.wrapper != wrapped.joiner
+        return is_begun or self.is_program_next(before)
+
+    def is_program_next(self, before: str) -> bool:
+        """Whether the word that begins with `before` names a program or script that the words before it run."""
+        wrapped = self.facts.wrapped
+        if wrapped.command_at is not None:
+            name, count = program_name(self[wrapped.command_at]), len(self) - wrapped.command_at
+            return (name == "find" and self[-1] in _FIND_RUNS) or (name in (".", "source") and count == 1)
+        stripped = strip_quoting(before)
+        return wrapped.is_next and not stripped.startswith("-") and not ASSIGNMENT.match(stripped)
+
+
+class _CommandFacts:
+    """What follows from the words of a command, found word by word."""
+
+    def __init__(self) -> None:
+        self._name = _CommandName()
+        self._name_after_eval = _CommandName()
+        self.wrapped = _WrappedCommand()
+        # The characters of all options.
+        self.option_letters: set[str] = set()
+        self.has_list_sign = False
+        # The word before, once `ssh` is the command.
+        self._ssh_word: str | None = None
+        # Whether the next word goes to the remote shell: `ssh` and its host are already there.
+        self.is_for_remote_shell = False
+        # The first word that takes a script with `-c`.
+        self._shell: str | None = None
+        # The shell, or program that starts one, whose `-c` is the last word but `--`: the next word is its script.
+        self.script_runner: str | None = None
+
+    def add(self, word: str) -> None:
         was_named = self._name.is_found
         self._name.add(word)
         if word != "eval":
             self._name_after_eval.add(word)
-        self._wrapped.add(word)
+        self.wrapped.add(word)
         if self._ssh_word is not None:
             is_value = _SSH_VALUE.match(self._ssh_word) is not None
-            self._has_ssh_host = self._has_ssh_host or not (is_value or word.startswith("-"))
+            self.is_for_remote_shell = self.is_for_remote_shell or not (is_value or word.startswith("-"))
             self._ssh_word = word
         elif not was_named and self._name.text == "ssh":
             self._ssh_word = word
         if word != "--":
-            self._runner = None
-            if SCRIPT_OPTION.match(word):
-                self._runner = self._shell or self._wrapped.lock
+            self.script_runner = (self._shell or self.wrapped.lock) if SCRIPT_OPTION.match(word) else None
         if self._shell is None and (is_shell(word) or program_name(word) in COMMAND_OPTION):
             self._shell = word
         if word.startswith("-"):
-            self._option_letters.update(word)
-        self._has_list_sign = self._has_list_sign or word == ":::"
+            self.option_letters.update(word)
+        self.has_list_sign = self.has_list_sign or word == ":::"
 
     @property
     def name(self) -> str:
         """The name of the command after assignments and wrappers; "" if it is not there yet."""
-        self._learn()
         return self._name.text
 
     @property
     def name_after_eval(self) -> str:
         """The same without `eval`, which runs its arguments as a command."""
-        self._learn()
         return self._name_after_eval.text
 
     @property
-    def option_letters(self) -> set[str]:
-        """The characters of all options."""
-        self._learn()
-        return self._option_letters
-
-    @property
-    def is_for_remote_shell(self) -> bool:
-        """Whether the next word goes to the remote shell: `ssh` and its host are already there."""
-        self._learn()
-        return self._has_ssh_host
-
-    @property
-    def script_runner(self) -> str | None:
-        """The shell, or program that starts one, whose `-c` is the last word: the next word is its script."""
-        self._learn()
-        return self._runner
-
-    @property
     def script_runner_after_option(self) -> str | None:
-        """The same if `-c` were the next word."""
-        self._learn()
-        return self._shell or self._wrapped.lock_after_option
+        """The `script_runner` if `-c` were the next word."""
+        return self._shell or self.wrapped.lock_after_option
 
     @property
     def is_after_env(self) -> bool:
         """Whether the next word is an option of `env`, or the command that it runs."""
-        self._learn()
-        return self._wrapped.command_at is None and self._wrapped.wrapper == "env"
+        return self.wrapped.command_at is None and self.wrapped.wrapper == "env"
 
     @property
     def joiner(self) -> str:
         """The program that joins its arguments into a script, if one of the wrappers is one."""
-        self._learn()
-        return "" if self._wrapped.joiner == "watch" and self._wrapped.has_exec_option else self._wrapped.joiner
+        return "" if self.wrapped.joiner == "watch" and self.wrapped.has_exec_option else self.wrapped.joiner
 
     @property
     def reads_commands(self) -> bool:
         """Whether this is `parallel` without a command: then its input has the commands."""
-        self._learn()
-        return self._wrapped.has_parallel and self._wrapped.command_at is None
-
-    def is_joined(self, before: str) -> bool:
-        """Whether the word that begins with `before` becomes part of the script that the joiner makes."""
-        self._learn()
-        command = self._wrapped.command_at
-        if self._wrapped.joiner == "parallel" and self._has_list_sign:
-            # Words after `:::` are quoted for the command, unless there is no other command.
-            return command is not None and self[command] == ":::"
-        is_begun = command is not None or self._wrapped.wrapper != self._wrapped.joiner
-        return is_begun or self.is_program_next(before)
-
-    def is_program_next(self, before: str) -> bool:
-        """Whether the word that begins with `before` names a program or script that the words before it run."""
-        self._learn()
-        if self._wrapped.command_at is not None:
-            name, count = program_name(self[self._wrapped.command_at]), len(self) - self._wrapped.command_at
-            return (name == "find" and self[-1] in _FIND_RUNS) or (name in (".", "source") and count == 1)
-        stripped = strip_quoting(before)
-        return self._wrapped.is_next and not stripped.startswith("-") and not ASSIGNMENT.match(stripped)
+        return self.wrapped.has_parallel and self.wrapped.command_at is None
 
 
 class _CommandName:
     """The name of a command after assignments and wrappers, found word by word."""
-
-    __slots__ = ("_is_wrapped", "is_found", "text")
 
     def __init__(self) -> None:
         # A name that is an expansion has no text.
@@ -188,18 +167,6 @@ class _CommandName:
 
 class _WrappedCommand:
     """The last of the wrapper programs, and where the wrapped command begins, found word by word."""
-
-    __slots__ = (
-        "_count",
-        "_is_value",
-        "_lock",
-        "_missing",
-        "command_at",
-        "has_exec_option",
-        "has_parallel",
-        "joiner",
-        "wrapper",
-    )
 
     def __init__(self) -> None:
         self.wrapper = ""

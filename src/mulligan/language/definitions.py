@@ -21,12 +21,12 @@ from mulligan.core.model.workflow import (
     Action,
     Command,
     Expression,
-    Rule,
     Step,
     Workflow,
     all_commands,
     decode,
     encode,
+    expressions_in,
 )
 from mulligan.core.state.scope import holes
 from mulligan.errors import CodecError, InputInvalid
@@ -40,20 +40,15 @@ def read_definition(data: bytes) -> tuple[Workflow, bytes]:
     try:
         # When runs of it start is said where it is published: a run does not have it.
         workflow = msgspec.structs.replace(decode(data), schedules={})
-        refuse_definition(workflow)
+        if problem := link_problem(workflow):
+            raise _refusal(problem)
+        check_values(workflow)
+        _check_parts(workflow)
         return workflow, encode(workflow)
     except CodecError as error:
         raise _refusal(error.message) from None
     except RecursionError:
         raise _refusal("it is nested too deeply") from None
-
-
-def refuse_definition(workflow: Workflow) -> None:
-    """Refuse a definition that no text of ours compiles to. `InputInvalid`."""
-    if problem := link_problem(workflow):
-        raise _refusal(problem)
-    check_values(workflow)
-    _check_parts(workflow)
 
 
 def _check_parts(workflow: Workflow) -> None:
@@ -62,7 +57,7 @@ def _check_parts(workflow: Workflow) -> None:
         raise _refusal(problem)
     for command in all_commands((*workflow.steps, workflow.end)):
         _check_command(command)
-    for expression in dict.fromkeys(_expressions(workflow)):
+    for expression in dict.fromkeys(expressions_in(msgspec.structs.replace(workflow, children={}))):
         _check_expression(expression)
     for child in workflow.children.values():
         _check_parts(child)
@@ -72,7 +67,8 @@ def _check_command(command: Command) -> None:
     if command.action is not None:
         _check_action(command.action)
     for rule in command.rules:
-        _check_pattern(rule)
+        if rule.pattern is not None:
+            _check_pattern(rule.pattern)
     for value in _numbers(command):
         if not 0 <= value <= DURATION_SECONDS_MAX:
             raise _refusal(f"{value:g} is no duration and no share")
@@ -84,14 +80,12 @@ def _check_action(action: Action) -> None:
             raise _refusal(f"it names the value '{shorten(str(name))}', and has none of that name")
 
 
-def _check_pattern(rule: Rule) -> None:
-    if rule.pattern is None:
-        return
+def _check_pattern(pattern: str) -> None:
     try:
-        re.compile(rule.pattern)
-        refuse_unsearchable(rule.pattern)
+        re.compile(pattern)
+        refuse_unsearchable(pattern)
     except (re.error, NotSearchable, OverflowError) as error:
-        raise _refusal(f"'{shorten(rule.pattern)}' is not a pattern: {error}") from None
+        raise _refusal(f"'{shorten(pattern)}' is not a pattern: {error}") from None
 
 
 def _check_expression(expression: Expression) -> None:
@@ -102,22 +96,6 @@ def _check_expression(expression: Expression) -> None:
         raise _refusal(f"'{shorten(expression.source)}' is no expression: {error.message}") from None
     if set(found.reads) != set(expression.reads):
         raise _refusal(f"'{shorten(expression.source)}' does not read what the definition says")
-
-
-def _expressions(value: Any) -> Iterator[Expression]:
-    """The expressions of a definition, without those of the workflows that it calls."""
-    if isinstance(value, Expression):
-        yield value
-    elif isinstance(value, msgspec.Struct):
-        for field in value.__struct_fields__:
-            if field != "children":
-                yield from _expressions(getattr(value, field))
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _expressions(inner)
-    elif isinstance(value, tuple | list):
-        for inner in value:
-            yield from _expressions(inner)
 
 
 def _numbers(command: Command) -> Iterator[float]:

@@ -111,14 +111,14 @@ _INTEGERS = lazy_regex(r"\b(?:declare|typeset|local|readonly|export)((?:[ \t]+-\
 
 def argument_danger(words: CommandWords) -> Danger | None:
     """The danger of every argument of the command, including the output of a `$(…)`."""
-    name = words.name
+    name = words.facts.name
     if name in _EVALUATORS:
         return Danger(f"is an argument of '{name}', which evaluates the value again", "write the command itself")
     if name == "let":
         return ARITHMETIC
-    if shell := words.script_runner:
+    if shell := words.facts.script_runner:
         return _script_danger(shell, words[-1])
-    is_split = bool(words) and _SPLIT_OPTION.match(words[-1]) and words.is_after_env
+    is_split = bool(words) and _SPLIT_OPTION.match(words[-1]) and words.facts.is_after_env
     return SPLIT if is_split else None
 
 
@@ -138,7 +138,7 @@ def is_undecided(before: str) -> bool:
 
 def word_danger(words: CommandWords, before: str, integers: frozenset[str]) -> Danger | None:
     """The danger of a placeholder in a word of the command; `before` is the word up to it."""
-    name = words.name
+    name = words.facts.name
     last = words[-1] if words else ""
     if (assigned := _ASSIGNED.match(before)) and (danger := variable_danger(assigned[1])):
         return danger
@@ -146,7 +146,7 @@ def word_danger(words: CommandWords, before: str, integers: frozenset[str]) -> D
         return TYPED
     if name in _DECLARATIONS:
         return _declaration_danger(words, before)
-    if words.is_for_remote_shell:
+    if words.facts.is_for_remote_shell:
         return REMOTE_SHELL
     if danger := _option_danger(words, strip_quoting(before)) or _joined_danger(words, before):
         return danger
@@ -157,14 +157,14 @@ def word_danger(words: CommandWords, before: str, integers: frozenset[str]) -> D
 def _option_danger(words: CommandWords, before: str) -> Danger | None:
     """The danger of a value in the same word as its option: `--command=VALUE`."""
     begun = _SCRIPT_BEGUN.match(before)
-    if begun and (shell := words.script_runner_after_option) and not is_shell(shell):
+    if begun and (shell := words.facts.script_runner_after_option) and not is_shell(shell):
         return _script_danger(shell, begun[0])
-    return SPLIT if _SPLIT_BEGUN.match(before) and words.is_after_env else None
+    return SPLIT if _SPLIT_BEGUN.match(before) and words.facts.is_after_env else None
 
 
 def _joined_danger(words: CommandWords, before: str) -> Danger | None:
     """The danger of an argument of a program that joins its arguments into a script."""
-    name = words.joiner
+    name = words.facts.joiner
     if not name or not words.is_joined(before):
         return None
     reason = f"is part of the command that '{name}' gives to a shell, which evaluates the value again"
@@ -194,7 +194,7 @@ def printed_danger(words: CommandWords, before: str, integers: frozenset[str], d
 
 def names_a_command(words: CommandWords, before: str) -> bool:
     """Whether an unquoted word that begins with `before` is the name of a command."""
-    return not words.name and not ASSIGNMENT.match(before)
+    return not words.facts.name and not ASSIGNMENT.match(before)
 
 
 def is_program(words: CommandWords, before: str) -> bool:
@@ -210,7 +210,7 @@ def is_harmless(words: Sequence[str], danger: Danger | None) -> bool:
 
 def element_danger(words: CommandWords, before: str, integers: frozenset[str]) -> Danger | None:
     """The danger of an element of the array assigned after `before`: an integer array evaluates it."""
-    is_typed = words.name in _DECLARATIONS and "i" in words.option_letters
+    is_typed = words.facts.name in _DECLARATIONS and "i" in words.facts.option_letters
     return TYPED if is_typed or _is_integer(before, integers) else None
 
 
@@ -218,7 +218,7 @@ def is_subscript(words: CommandWords, before: str, is_element: bool) -> bool:
     """Whether a `[` after `before` opens a subscript: of an assigned variable or of an array element."""
     if is_element and not before:
         return True
-    return bool(_IDENTIFIER.match(before)) and (not words.name or words.name in _DECLARATIONS)
+    return bool(_IDENTIFIER.match(before)) and (not words.facts.name or words.facts.name in _DECLARATIONS)
 
 
 def input_danger(words: Sequence[str]) -> Danger | None:
@@ -258,15 +258,17 @@ def _script_reader(words: Iterable[str]) -> str | None:
     """The command in `words` that reads a script from its standard input, if there is one."""
     # `eval` runs its arguments as a command.
     words = CommandWords(word for word in words if word != "eval")
-    if words.name in ("source", "."):
-        return words.name
+    if words.facts.name in ("source", "."):
+        return words.facts.name
     reader = _shell_that_reads(words)
     if reader is not None:
         return reader
-    if words.reads_commands:
+    if words.facts.reads_commands:
         return "parallel"
     # If `ssh` has a command after its host, that command reads the input.
-    return words[0] if words.is_for_remote_shell and not CommandWords(words[:-1]).is_for_remote_shell else None
+    return (
+        words[0] if words.facts.is_for_remote_shell and not CommandWords(words[:-1]).facts.is_for_remote_shell else None
+    )
 
 
 def _shell_that_reads(words: list[str]) -> str | None:
@@ -340,7 +342,7 @@ def _replacement_texts(words: list[str]) -> frozenset[str]:
 
 def process_substitution_danger(words: CommandWords) -> Danger | None:
     """The danger of `<(…)`: for `source` and for a shell its output is a script."""
-    name = words.name_after_eval
+    name = words.facts.name_after_eval
     if name in ("source", ".") or is_shell(name):
         return Danger(f"is part of a script that '{name}' reads and evaluates", "write the commands themselves")
     return None
@@ -353,7 +355,7 @@ def integer_variables(text: str) -> frozenset[str]:
 
 
 def _declaration_danger(words: CommandWords, before: str) -> Danger | None:
-    if not words.option_letters.isdisjoint("aAin"):
+    if not words.facts.option_letters.isdisjoint("aAin"):
         return TYPED
     return None if ASSIGNMENT.match(before.lstrip('"')) or before.startswith("-") else NAME
 

@@ -19,7 +19,7 @@ from mulligan.api.routes import ROUTES as API_ROUTES
 from mulligan.api.routing import Answer, Call, Route
 from mulligan.errors import UnknownPath
 from mulligan.mcp_server.guarded_calls import Caller
-from mulligan.mcp_server.tool import Access, Result
+from mulligan.mcp_server.tool import Access, Kind, Result
 from mulligan.mcp_server.tool_table import BY_NAME
 from mulligan.service import Service, agent_user
 
@@ -41,16 +41,9 @@ class TokenAccess(Access):
         token = replace(self._call.token, user=agent_user(self._call.token.user))
         return Caller(token, target=PATH, source=self._call.source, decisions=_DECISIONS)
 
-    async def read(self, work: Callable[[Service], Result]) -> Result:
-        found: Result = await self._call.read(work)
-        return found
-
-    async def change(self, work: Callable[[Service], Result]) -> Result:
-        found: Result = await self._call.change(work)
-        return found
-
-    async def compute(self, work: Callable[[Service], Result]) -> Result:
-        found: Result = await self._call.compute(work)
+    async def in_thread(self, kind: Kind, work: Callable[[Service], Result]) -> Result:
+        threads = {"read": self._call.read, "change": self._call.change, "compute": self._call.compute}
+        found: Result = await threads[kind](work)
         return found
 
 

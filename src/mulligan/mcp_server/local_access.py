@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from mulligan.api.problems import as_known_error
 from mulligan.errors import MulliganError, StoreUnavailable
 from mulligan.mcp_server.guarded_calls import Caller
-from mulligan.mcp_server.tool import Access, Result
+from mulligan.mcp_server.tool import Access, Kind, Result
 from mulligan.service import Service, TokenLimits, TokenRecord, agent_user
 
 
@@ -44,14 +44,8 @@ class LocalAccess(Access):
         )
         return Caller(token, target="stdio")
 
-    async def read(self, work: Callable[[Service], Result]) -> Result:
+    async def in_thread(self, kind: Kind, work: Callable[[Service], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._call, work)
-
-    async def change(self, work: Callable[[Service], Result]) -> Result:
-        return await self.read(work)
-
-    async def compute(self, work: Callable[[Service], Result]) -> Result:
-        return await self.read(work)
 
     def known_error(self, error: Exception, where: str) -> MulliganError:
         """A local caller may know everything that is said of the store."""

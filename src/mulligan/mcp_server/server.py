@@ -147,7 +147,7 @@ class _Handlers:
         """What `work` gives; an error of ours as one of the protocol."""
         try:
             access.refuse_without("read", "reading needs it")
-            return await access.read(work)
+            return await access.in_thread("read", work)
         except Exception as error:
             raise protocol_error(access.known_error(error, where)) from None
 

@@ -21,15 +21,13 @@ from mulligan.mcp_server.guarded_calls import Caller, guarded
 from mulligan.service import Service, allows, did_you_mean
 
 Result = TypeVar("Result")
+# What is done in a thread of the service: each has its own.
+Kind = Literal["read", "change", "compute"]
 ToolScope = Literal["read", "run", "decide", "propose", "write"]
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The arguments of a tool. One that it does not have is refused, at any depth."""
-
-
-class NoArguments(Arguments, frozen=True):
-    """A tool that asks for nothing."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +118,10 @@ class Access(ABC):
 
     async def call(self, tool: Tool, arguments: object) -> object:
         """What the tool gives. `ScopeMissing`, and what the service raises."""
-        work = self.change if tool.changes else self.read
+        kind: Kind = "change" if tool.changes else "read"
         if tool.is_slow or (tool.changes and bool(getattr(arguments, "text", None))):
-            work = self.compute
-        return await work(lambda service: self._perform(tool, arguments, service))
+            kind = "compute"
+        return await self.in_thread(kind, lambda service: self._perform(tool, arguments, service))
 
     def _perform(self, tool: Tool, arguments: object, service: Service) -> object:
         def check() -> None:
@@ -163,16 +161,8 @@ class Access(ABC):
         """In whose name the tools are called."""
 
     @abstractmethod
-    async def read(self, work: Callable[[Service], Result]) -> Result:
-        """Call `work`, which reads, in a thread of the service."""
-
-    @abstractmethod
-    async def change(self, work: Callable[[Service], Result]) -> Result:
-        """Call `work`, which changes something, in a thread of the service."""
-
-    @abstractmethod
-    async def compute(self, work: Callable[[Service], Result]) -> Result:
-        """Call `work`, which may take seconds, in a thread of the service that holds up nobody else."""
+    async def in_thread(self, kind: Kind, work: Callable[[Service], Result]) -> Result:
+        """Call `work` in a thread of the service for what it does. To compute may take seconds."""
 
 
 def _refuse_nul(value: Any) -> None:

@@ -265,11 +265,11 @@ class Outbox(Protocol):
     def release_notices(self, ids: Sequence[int]) -> None:
         """Leave those that were claimed and not tried to the next sender, as they were."""
 
-    def put_target_pauses(self, pauses: Sequence[TargetPause]) -> None:
-        """Leave these targets alone for a while."""
+    def put_target_pause(self, pause: TargetPause) -> None:
+        """Leave a target alone for a while."""
 
-    def end_target_pauses(self, targets: Sequence[str]) -> None:
-        """These targets take messages again."""
+    def end_target_pause(self, target: str) -> None:
+        """The target takes messages again."""
 
     def make_notices_due(self, now: datetime) -> None:
         """Let everything that waits and is not claimed be due now, and no target be left alone."""

@@ -35,27 +35,11 @@ class Job(NamedTuple):
     work: Work
 
 
-def _fire_schedules(service: Service, now: datetime) -> datetime | None:
-    return service.schedules.fire_due(now)
-
-
-def _send_notices(service: Service, now: datetime) -> datetime | None:
-    return service.notices.send_due(now)
-
-
-def _announce_workers(service: Service, now: datetime) -> datetime | None:
-    return service.notices.announce_workers(now)
-
-
-def _remove_old(service: Service, now: datetime) -> datetime | None:
-    return service.remove_old(now)
-
-
 JOBS: tuple[Job, ...] = (
-    Job("schedules", _fire_schedules),
-    Job("workers", _announce_workers),
-    Job("notices", _send_notices),
-    Job("retention", _remove_old),
+    Job("schedules", lambda service, now: service.schedules.fire_due(now)),
+    Job("workers", lambda service, now: service.notices.announce_workers(now)),
+    Job("notices", lambda service, now: service.notices.send_due(now)),
+    Job("retention", lambda service, now: service.remove_old(now)),
 )
 
 

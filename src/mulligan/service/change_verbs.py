@@ -199,10 +199,7 @@ class ChangeVerbs:
                 raise
             # Nobody knows what follows in a run that cannot be read. It ends all the same.
             found = ChangeResult(run_id, True, "cancelled", [f"the run ends at once: {error.message}"], [], [], [])
-        if dry_run:
-            return found
-        self._control.send(run_id, report)
-        return self._with_status(found)
+        return found if dry_run else self._sent(report, found)
 
     def pause(self, run_id: int, *, step: str = "", reason: str = "", dry_run: bool = False) -> ChangeResult:
         """Start nothing more until `resume`; with `step` nothing more of that step, or of all steps of that matrix."""
@@ -246,12 +243,10 @@ class ChangeVerbs:
 
     def _change(self, run_id: int, report: r.Report, *, dry_run: bool) -> ChangeResult:
         found = preview_change(self._control, run_id, report)
-        if dry_run:
-            return found
-        self._control.send(run_id, report)
-        return self._with_status(found)
+        return found if dry_run else self._sent(report, found)
 
-    def _with_status(self, found: ChangeResult) -> ChangeResult:
+    def _sent(self, report: r.Report, found: ChangeResult) -> ChangeResult:
+        self._control.send(found.run_id, report)
         status = self._reader.record(found.run_id).status
         return msgspec.structs.replace(found, dry_run=False, status=_shown_status(status))
 
@@ -361,7 +356,7 @@ class ChangeVerbs:
 def preview_change(control: RunControl, run_id: int, report: r.Report) -> ChangeResult:
     """What would follow from a report. Writes nothing; raises what the core would raise."""
     control.refuse_beyond_limits(report)
-    state, before, entries = _follow(control, run_id, report)
+    state, before, entries = try_report(control, run_id, report)
     lists = (
         _sentences(state, entries),
         [one for one in startable_attempts(state) if one not in before],
@@ -381,13 +376,11 @@ def preview_change(control: RunControl, run_id: int, report: r.Report) -> Change
     )
 
 
-def try_report(control: RunControl, run_id: int, report: r.Report) -> None:
-    """Raise what the core would raise if the run took up the report as it is now."""
-    _follow(control, run_id, report)
+def try_report(control: RunControl, run_id: int, report: r.Report) -> tuple[State, frozenset[str], list[e.Entry]]:
+    """The state after a report, which attempts could have started before it, and what has followed.
 
-
-def _follow(control: RunControl, run_id: int, report: r.Report) -> tuple[State, frozenset[str], list[e.Entry]]:
-    """The state after a report, which attempts could have started before it, and what has followed."""
+    Raises what the core would raise if the run took up the report as it is now.
+    """
     check_report(report)
     evaluator = Cel(os.environ, control.reader.store.artifacts.fetch)
     state = _current_state(control, run_id, evaluator)

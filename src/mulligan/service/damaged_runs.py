@@ -59,8 +59,6 @@ def readable_runs(reader: RunReader, run_ids: Iterable[int], read: Callable[[int
     for run_id in run_ids:
         try:
             value = read(run_id)
-        except StoreUnavailable:
-            raise
         except Exception as error:
             if explain_damage(reader, [run_id], error) is None:
                 raise
@@ -84,7 +82,9 @@ def explain_damage(
     if removed := next(filter(None, (_removal(reader, run_id) for run_id in run_ids)), None):
         return removed
     for run_id in _with_children(reader.store, run_ids) if run_ids else ():
-        damage = _known_damage(reader, run_id)
+        # To read a log again takes long, and whoever may read can ask again and again.
+        records = reader.store.lists.records([run_id])
+        damage = next((known for one in records if (known := reader.known_damage(run_id, one.updated_at))), "")
         if not damage and (damage := find_damage(reader.store, run_id)):
             reader.note_damage(run_id, damage)
         if damage:
@@ -108,14 +108,6 @@ def _removal(reader: RunReader, run_id: int) -> UnknownRun | None:
     except Exception:
         return None  # it is damaged
     return None
-
-
-def _known_damage(reader: RunReader, run_id: int) -> str:
-    """What was found out before: to read a log again takes long, and whoever may read can ask again and again."""
-    try:
-        return reader.known_damage(run_id, reader.record(run_id).updated_at)
-    except UnknownRun:
-        return ""
 
 
 def remove_run(reader: RunReader, run_id: int, *, is_dry: bool = False) -> RemovedRuns:

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from importlib import metadata
@@ -96,7 +96,6 @@ def _checks(home: Home) -> Iterator[Check]:
     yield sqlite(apsw.sqlite_lib_version())
     schema = _schema(home)
     yield _guarded("store", lambda: _store(home, schema))
-    yield from _lost(home, schema)
     yield from _contents(home, schema)
     yield _guarded("versions", lambda: _versions(home, schema))
     yield from _troubles(home, schema)
@@ -157,9 +156,7 @@ def versions(here: str, workers: list[tuple[str, str]], *, is_migrated: bool = T
     found = f"this is Mulligan {here}, workers: {len(workers) - len(named)} of this version"
     if not named:
         return Check("versions", "ok", found)
-    found += (
-        f"; {', '.join(named[:NAMED_MAX])}{f' and {len(named) - NAMED_MAX} more' if len(named) > NAMED_MAX else ''}"
-    )
+    found += f"; {_first(named)}"
     if not is_migrated:
         return Check("versions", "warning", found, "end the older workers before this version opens the store")
     if all(version for _, version in workers):
@@ -171,8 +168,7 @@ def versions(here: str, workers: list[tuple[str, str]], *, is_migrated: bool = T
 def troubles(workers: dict[str, str]) -> Check:
     """The workers that take no tasks since their machine fails them, with what is wrong there."""
     named = [f"'{name}' takes no tasks: {trouble}" for name, trouble in sorted(workers.items())]
-    found = f"{'; '.join(named[:NAMED_MAX])}{f' and {len(named) - NAMED_MAX} more' if len(named) > NAMED_MAX else ''}"
-    return Check("workers", "problem", found, "mend the machine: the worker tries again by itself")
+    return Check("workers", "problem", _first(named, "; "), "mend the machine: the worker tries again by itself")
 
 
 def disk(folder: Path, free: int) -> Check:
@@ -305,18 +301,15 @@ def _store(home: Home, schema: StoreSchema | None) -> Check:
     where = kind.label if home.store_url else f"'{home.folder}'"
     if schema is not None and schema.is_older:
         return older_store(where, schema.found, schema.known)
-    store = home.open()
-    try:
+    with closing(home.open()) as store:
         if kind.dialect is None:
             return Check("store", "ok", f"the server at {home.store_url} answers")
         _write(store)
-    finally:
-        store.close()
     return Check("store", "ok", f"{where} is writable, schema {newest(kind.dialect)}")
 
 
-def _lost(home: Home, schema: StoreSchema | None) -> Iterator[Check]:
-    """That the home has files of runs that the database does not have; nothing if all is well."""
+def _contents(home: Home, schema: StoreSchema | None) -> Iterator[Check]:
+    """Of which runs the home has only the files, how large the store is, and which of its runs are damaged."""
     if not home.is_there and not home.store_url and (left := sorted(folder_numbers(home))):
         # The database is gone.
         yield lost_runs(home.folder, left)
@@ -324,29 +317,12 @@ def _lost(home: Home, schema: StoreSchema | None) -> Iterator[Check]:
     if not home.is_there or home.is_remote or schema is None or schema.is_older:
         return
     try:
-        store = home.open()
-        try:
-            lost = find_lost_runs(home, store)
-        finally:
-            store.close()
-    except MulliganError:
-        return  # the check of the store has said it
-    if lost:
-        yield lost_runs(home.folder, lost)
-
-
-def _contents(home: Home, schema: StoreSchema | None) -> Iterator[Check]:
-    """How large the store is, and which of its runs are damaged."""
-    if not home.is_there or home.is_remote or schema is None or schema.is_older:
-        return
-    try:
-        store = home.open()
-        try:
+        with closing(home.open()) as store:
+            if lost := find_lost_runs(home, store):
+                yield lost_runs(home.folder, lost)
             yield sizes(store.server_records.table_sizes())
             if damaged := _damaged(store):
                 yield damaged_runs(damaged)
-        finally:
-            store.close()
     except MulliganError:
         return  # the check of the store has said it
 
@@ -370,21 +346,23 @@ def sizes(tables: list[TableSize]) -> Check:
 
 
 def damaged_runs(run_ids: list[int]) -> Check:
-    named = ", ".join(map(str, run_ids[:NAMED_MAX]))
-    more = f" and {len(run_ids) - NAMED_MAX} more" if len(run_ids) > NAMED_MAX else ""
-    what = f"{pluralize(len(run_ids), 'run')} cannot be read: {named}{more}"
+    what = f"{pluralize(len(run_ids), 'run')} cannot be read: {_first(run_ids)}"
     return Check(
         "damaged", "warning", what, f"see why: mulligan show {run_ids[0]}; remove it: mulligan remove {run_ids[0]}"
     )
 
 
 def lost_runs(folder: Path, numbers: list[int]) -> Check:
-    named = ", ".join(map(str, numbers[:NAMED_MAX])) + (
-        f" and {len(numbers) - NAMED_MAX} more" if len(numbers) > NAMED_MAX else ""
-    )
-    what = f"'{folder / 'runs'}' has files of {pluralize(len(numbers), 'run')} that the database does not have: {named}"
+    count = pluralize(len(numbers), "run")
+    what = f"'{folder / 'runs'}' has files of {count} that the database does not have: {_first(numbers)}"
     advice = "the database is an older copy, or a new one: restore a newer copy, or remove these folders by hand; "
     return Check("runs", "problem", what, f"{advice}no other run gets their numbers, and gc leaves them alone")
+
+
+def _first(named: Sequence[object], between: str = ", ") -> str:
+    """The first of them, and how many more there are."""
+    more = len(named) - NAMED_MAX
+    return between.join(map(str, named[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
 def _absent(home: Home) -> Check:

@@ -22,11 +22,12 @@ import msgspec
 
 from mulligan import __version__
 from mulligan.core.model.event_types import HostCapacity
-from mulligan.core.model.reports import CancelRequested, ChildEnded, Report
+from mulligan.core.model.reports import CancelRequested
 from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.engine.crash_answers import to_children, to_parent
 from mulligan.engine.engine import Engine
 from mulligan.engine.heartbeat import WorkerExpired
 from mulligan.engine.observers import NullObserver, Observer
@@ -36,7 +37,7 @@ from mulligan.errors import Conflict, HomeMoved, MulliganError, StoreRefused, St
 from mulligan.history.views import waits_for_people
 from mulligan.language.expressions import Cel
 from mulligan.lazy_modules import LazyModule
-from mulligan.ports import Answer, ChildReport, Commit, Executor, Store, WorkerRecord
+from mulligan.ports import Answer, Commit, Executor, Store, WorkerRecord
 from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.home import Home
 from mulligan.service.locks import Locks
@@ -481,39 +482,22 @@ class Driver:
             raise Conflict(f"run {run_id} was taken by another worker", hint="cancel it again")
         said = f": {report.reason}" if report.reason else ""
         reason = f"it cannot be read and was ended by {report.by}{said}"
-        outgoing: list[tuple[int, Report]] = []
-        if record.parent_run_id is not None:
-            ended = ChildEnded(
-                at=report.at,
-                place=record.parent_place,
-                attempt=record.parent_attempt,
-                child_run_id=run_id,
-                status="cancelled",
-                reason=reason,
-                round=record.round,
-            )
-            outgoing.append((record.parent_run_id, ended))
-        stop = msgspec.structs.replace(report, by=f"run {run_id}", reason="its parent was ended")
-        self.store.commit(
-            [
-                Commit(
-                    turn=turn,
-                    after=record.seq,
-                    entries=(),
-                    rows=(),
-                    status="cancelled",
-                    round=record.round,
-                    at=max(report.at, record.updated_at),
-                    degraded=record.degraded,
-                    reason=reason,
-                    drained=[(one.id, Answer() if one.is_asking else None) for one in messages],
-                    outgoing=outgoing,
-                    child_reports=[ChildReport(stop)],
-                    is_last=True,
-                )
-                for turn in turns
-            ]
+        commit = Commit(
+            turn=turns[0],
+            after=record.seq,
+            entries=(),
+            rows=(),
+            status="cancelled",
+            round=record.round,
+            at=max(report.at, record.updated_at),
+            degraded=record.degraded,
+            reason=reason,
+            drained=[(one.id, Answer() if one.is_asking else None) for one in messages],
+            outgoing=to_parent(record, None, reason, report.at),
+            child_reports=[to_children(record, report.at)],
+            is_last=True,
         )
+        self.store.commit([commit])
 
     def _ending(self, run_id: int, wait_seconds: float) -> Ending | None:
         if run_id in self.engine.drivers and not self.engine.is_idle:

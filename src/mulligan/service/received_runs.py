@@ -94,10 +94,14 @@ def _checked(
         raise InputInvalid("only a fork keeps results", hint="say which run it is a fork of")
     if len({one.step for one in request.kept}) != len(request.kept):
         raise InputInvalid("a fork keeps one result of a step", hint="fork it again")
-    _require_steps(request.forced, workflow)
+    known = {name for step in workflow.steps for name in (step.name, step.sweep)}
+    if unknown := next((name for name in request.forced if name not in known), None):
+        raise InputInvalid(f"'{unknown[:100]}' is not a step of '{workflow.name}'", hint="leave it out")
     if problem := rules_problem(request.notify):
         raise InputInvalid(problem, hint="send what 'mulligan run' sends")
-    return NewRun(data, checked.version, workflow.name, checked, key=_key(run, workflow), project=_project(run.project))
+    if len(run.project) > PROJECT_CHARS_MAX or not run.project.isprintable():
+        raise InputInvalid("this is not the name of a project", hint=f"at most {PROJECT_CHARS_MAX} characters")
+    return NewRun(data, checked.version, workflow.name, checked, key=_key(run, workflow), project=run.project)
 
 
 def _inputs(reader: RunReader, workflow: Workflow, request: RunRequested, old: State | None) -> dict[str, Any]:
@@ -123,16 +127,3 @@ def _key(run: NewRun, workflow: Workflow) -> str:
             hint=f"write it like '{workflow.name}: KEY', in one line of at most {KEY_CHARS_MAX} characters",
         )
     return run.key
-
-
-def _project(project: str) -> str:
-    if len(project) > PROJECT_CHARS_MAX or not project.isprintable():
-        raise InputInvalid("this is not the name of a project", hint=f"at most {PROJECT_CHARS_MAX} characters")
-    return project
-
-
-def _require_steps(names: Iterable[str], workflow: Workflow) -> None:
-    known = {name for step in workflow.steps for name in (step.name, step.sweep)}
-    for name in names:
-        if name not in known:
-            raise InputInvalid(f"'{name[:100]}' is not a step of '{workflow.name}'", hint="leave it out")

@@ -23,11 +23,10 @@ ASKED_MAX = 500
 
 def unused_run_folders(home: Path, now: float, kept_seconds: float = KEPT_SECONDS) -> dict[int, Path]:
     """The folders of runs to which nothing was written for so long, by run. Not those with a log to be sent."""
-    unsent = os.path.isdir(unshipped := Folders(home).unshipped) and bool(os.listdir(unshipped))
-    found = {int(path.name): path for path in _subfolders(home / "runs") if path.name.isdecimal()}
-    if unsent:
+    if os.path.isdir(unshipped := Folders(home).unshipped) and os.listdir(unshipped):
         return {}
-    return {run_id: path for run_id, path in found.items() if now - _written_at(path) > kept_seconds}
+    found = (path for path in _subfolders(home / "runs") if path.name.isdecimal())
+    return {int(path.name): path for path in found if now - _written_at(path) > kept_seconds}
 
 
 def remove_ended_runs(
@@ -39,8 +38,9 @@ def remove_ended_runs(
 ) -> list[int]:
     """Remove the folders of runs that have ended, as `ended` says of those that it is asked about. The runs."""
     folders = unused_run_folders(home, time.time() if now is None else now)
-    asked = sorted(folders.keys() - set(running))[:ASKED_MAX]
-    gone = [run_id for run_id in (ended(asked) if asked else ()) if run_id in folders]
+    asked = sorted(folders.keys() - set(running))
+    parts = (asked[at : at + ASKED_MAX] for at in range(0, len(asked), ASKED_MAX))
+    gone = [run_id for part in parts for run_id in ended(part) if run_id in folders]
     for run_id in gone:
         shutil.rmtree(folders[run_id], ignore_errors=True)
     return gone

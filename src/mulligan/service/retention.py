@@ -1,6 +1,6 @@
 """What a server and `mulligan gc` remove from the store besides runs: old rows that nobody needs, in batches.
 
-`BOUNDS` says for every table of the store why it does not grow for ever.
+`docs/operate/operations.md` says for every table of the store why it does not grow for ever.
 """
 
 from __future__ import annotations
@@ -27,37 +27,6 @@ ANSWERS_KEPT, LINKS_KEPT, WATCHES_KEPT = timedelta(hours=1), timedelta(days=1), 
 # A file that is being written is younger. How many files are looked at, one batch after the other.
 LEFT, FILES = timedelta(hours=1), 10_000
 _KIND, _ANSWERS, _LINKS = "retention", "answers", "login"
-
-# By table: what removes its rows.
-_BY_RUN = "removed with its run"
-_BY_NAMES = "one row for each name that people use"
-BOUNDS = {
-    "answers": "an hour after the answer; at most 100,000",
-    "artifacts": "when no run refers to it",
-    "attributes": _BY_RUN,
-    "audit": "`audit_days` after the change",
-    "breakers": _BY_NAMES,
-    "counters": _BY_NAMES,
-    "documents": f"{_BY_NAMES}; links to log in and marks of readers a day after their end",
-    "events": _BY_RUN,
-    "log_chunks": _BY_RUN,
-    "messages": "when the run has read it; or with the run",
-    "new_words": _BY_RUN,
-    "notices": "30 days after it was sent or given up; or with its run",
-    "notice_targets": _BY_NAMES,
-    "rows": _BY_RUN,
-    "run_words": _BY_RUN,
-    "runs": "by `mulligan gc --older-than`, `mulligan remove` or DELETE",
-    "schema_version": "one row",
-    "skew": "one row",
-    "starts": _BY_RUN,
-    "tasks": "when the task has ended; or with its run",
-    "timers": "when it fires; or with its run",
-    "tokens": "`token_days` after it expired or was revoked, sessions too",
-    "workers": "when the worker ends or has expired",
-    "workflow_versions": "kept: what was published may be started again",
-    "workflows": "with the last run of the version",
-}
 
 
 class RemovedRows(msgspec.Struct, frozen=True):
@@ -128,27 +97,38 @@ def _old_documents(records: ServerRecords, now: datetime) -> list[Document]:
     return [one for kind, age in kept for one in records.documents(kind) if one.updated_at < now - age]
 
 
-class AbandonedFiles:
-    """Removes what killed processes have left half-written in a home: uploads, and artifacts that are files.
+class Retention:
+    """What a server removes by itself, a batch at a time.
 
-    A home may have millions of artifacts, and schedules wait meanwhile: one batch is looked at, and the next one later.
+    That is also what killed processes have left half-written in a home: uploads, and artifacts that are files. A home
+    may have millions of artifacts, and schedules wait meanwhile: one batch is looked at, and the next one later.
     """
 
     def __init__(self, home: Home, store: Store, batch: int = FILES) -> None:
         self._home = home
         self._store = store
         self._batch = batch
-        self._artifacts: Iterator[ArtifactRecord] = iter(())
+        # Those that are still to be looked at; None begins again.
+        self._artifacts: Iterator[ArtifactRecord] | None = None
 
-    def remove(self, now: datetime, *, is_first: bool) -> bool:
-        """Look at a batch; `is_first` begins again. Whether there are more."""
-        if is_first:
+    def remove_due(self, now: datetime) -> datetime:
+        """Remove a batch, by the configuration in the home; when to look again."""
+        removed = remove_old(self._store.server_records, find_config(self._home.folder).retention, now)
+        # The times of files are those of this host.
+        has_more_files = self.remove_files(datetime.now(UTC))
+        return now + (NEXT_BATCH if removed.is_cut or has_more_files else EVERY)
+
+    def remove_files(self, now: datetime) -> bool:
+        """Look at a batch of files. Whether there are more."""
+        if self._artifacts is None:
             # Rows of a database are whole.
             self._artifacts = iter(()) if self._home.store_url else iter(self._store.artifacts.records())
         is_cut = self._remove_uploads(now - LEFT)
         batch = list(islice(self._artifacts, self._batch))
         self._store.artifacts.remove(one.name for one in batch if not one.is_whole and one.kept_at < now - LEFT)
-        return is_cut or len(batch) == self._batch
+        has_more = is_cut or len(batch) == self._batch
+        self._artifacts = self._artifacts if has_more else None
+        return has_more
 
     def _remove_uploads(self, before: datetime) -> bool:
         removed = 0
@@ -161,20 +141,3 @@ class AbandonedFiles:
                 if removed == self._batch:
                     return True
         return False
-
-
-class Retention:
-    """What a server removes by itself, a batch at a time."""
-
-    def __init__(self, home: Home, store: Store) -> None:
-        self._home = home
-        self._store = store
-        self._files = AbandonedFiles(home, store)
-        self._has_more_files = False
-
-    def remove_due(self, now: datetime) -> datetime:
-        """Remove a batch, by the configuration in the home; when to look again."""
-        removed = remove_old(self._store.server_records, find_config(self._home.folder).retention, now)
-        # The times of files are those of this host.
-        self._has_more_files = self._files.remove(datetime.now(UTC), is_first=not self._has_more_files)
-        return now + (NEXT_BATCH if removed.is_cut or self._has_more_files else EVERY)

@@ -24,19 +24,17 @@ from mulligan.core.deciding.breaker import Verdict
 from mulligan.core.deciding.expiry_permission import HeartbeatSeries, first_heartbeat
 from mulligan.core.deciding.fork import kept_data, kept_sessions, outdated_approvals, own_kept, worktree_origin
 from mulligan.core.deciding.kept_approvals import refuse_outdated_approvals
-from mulligan.core.deciding.report_checks import check_definition, check_report
+from mulligan.core.deciding.report_checks import NUMBER_MAX, check_report, parts
 from mulligan.core.effects.run_lists import QueuedShape, RunFilter, search_words
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
-from mulligan.core.model.events import Entry
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.kept_history import pack_history
-from mulligan.core.model.reports import LeaseExpired, Report, RetryRequested, Revised, RunRequested
+from mulligan.core.model.reports import LeaseExpired, Report, RetryRequested, RunRequested
 from mulligan.core.model.shipped_logs import SHIPPED_BYTES_MAX
 from mulligan.core.model.workflow import Breaker, decode
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.workspace import WORKER_FOLDER
-from mulligan.core.turn import fold
 from mulligan.engine.crash_answers import without_content
 from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.errors import (
@@ -50,9 +48,8 @@ from mulligan.errors import (
     StoreUnavailable,
     UnknownRun,
 )
-from mulligan.history.moments import is_at_rest
 from mulligan.language import check_recorded_inputs
-from mulligan.language.definitions import refuse_definition
+from mulligan.language.definitions import read_definition
 from mulligan.language.expressions import Cel
 from mulligan.ports import Lease, NewRun, Offer, RunRecord, Store, Turn, WorkerRecord
 from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
@@ -60,6 +57,7 @@ from mulligan.service.change_verbs import try_report
 from mulligan.service.home import Home
 from mulligan.service.log_ranges import watched_runs
 from mulligan.service.logins import owner_of
+from mulligan.service.past_states import PastStates
 from mulligan.service.received_runs import check_received
 from mulligan.service.remote_run_folders import ASKED_MAX
 from mulligan.service.run_control import RunControl
@@ -100,9 +98,7 @@ LOG_BYTES_MAX = 1 << 20
 # What a client may count: pilots of a profile, see `service/slurm`.
 JOB_BREAKER = re.compile(r"slurm:[A-Za-z0-9_-]{1,40}")
 BREAKER_FAILURES_MAX, BREAKER_SECONDS_MAX = 1_000, 86_400.0
-NUMBER_MAX, MESSAGE_CHARS_MAX = 2**62, 2_000
-# What a database can count.
-LARGEST = 2**63 - 1
+SHAPE_MAX, MESSAGE_CHARS_MAX = 2**62, 2_000
 # What a worker may say about itself, and how many tasks it may have at once.
 WORKER_CHARS_MAX, WORKER_LABELS_MAX, FOLDER_CHARS_MAX, OFFERED_MAX = 300, 200, 5_000, 10_000
 _encode = msgspec.json.Encoder().encode
@@ -215,7 +211,6 @@ class StoreCalls:
                         self._own_history(run),
                         at=now,
                         by=self._control.by,
-                        cwd=self._folder_for(run),
                         notify=self._control.rules_with(run.request.notify),
                     ),
                 )
@@ -224,47 +219,41 @@ class StoreCalls:
         )
 
     def _own_history(self, run: NewRun) -> RunRequested:
-        """A fork at an event begins with what our own log says. Whoever starts it decides by another call."""
+        """A fork at an event begins with what our own log says. Whoever starts it decides by another call.
+
+        It works where its run did; any other run in the folder that each worker has.
+        """
         request = run.request
         if request.decision is not None:
             raise InputInvalid(
                 "a fork of a run of a server decides nothing by itself", hint="decide when it is started"
             )
         if request.forked_from is None:
-            return replace(request, history=None, forked_at=0, worktree=None)
+            return replace(request, history=None, forked_at=0, worktree=None, cwd=WORKER_FOLDER)
         if not request.history:
             return self._own_results(run, replace(request, history=None))
-        entries, old = self._at_event(request.forked_from, request.forked_at, is_continued=True)
+        run_id, seq, past = request.forked_from, request.forked_at, PastStates(self._reader)
+        old = past.at(run_id, seq).state
+        if old.run.status in RUN_ENDED or old.run.stop is not None or not past.is_at_rest(run_id, seq):
+            raise Refused(
+                f"run {run_id} cannot be continued from event {seq}", hint="use the same version as the server"
+            )
         if request.has_inputs:
             refuse_outdated_approvals(old, request.inputs)
         origin = pin_origin(worktree_origin(old), request.uid)
         # Its results are those of the log.
         request = replace(request, kept=(), stale=(), data={}, sessions={})
-        return replace(request, history=pack_history(entries), worktree=origin)
-
-    def _at_event(self, run_id: int, seq: int, *, is_continued: bool = False) -> tuple[list[Entry], State]:
-        """The log of a run up to an event, and the state there. Whoever goes on from there needs one at rest."""
-        last = self._reader.record(run_id).seq
-        if not 1 <= seq <= last:
-            raise InputInvalid(f"run {run_id} has the events 1 to {last:,}, and none with the number {seq}")
-        entries = list(islice(self._reader.events(run_id), seq + 1))
-        following = entries.pop() if len(entries) > seq else None
-        state = fold(decode(self._reader.store.load(run_id).workflow), entries)
-        is_over = state.run.status in RUN_ENDED or state.run.stop is not None
-        if is_continued and (is_over or not is_at_rest(entries[-1], following)):
-            raise Refused(
-                f"run {run_id} cannot be continued from event {seq}", hint="use the same version as the server"
-            )
-        return entries, state
+        history = pack_history(islice(self._reader.events(run_id), seq))
+        return replace(request, history=history, worktree=origin, cwd=old.run.cwd)
 
     def _own_results(self, run: NewRun, request: RunRequested) -> RunRequested:
         """A fork from a step keeps the results that our own log has, and no approval that was for something else."""
         assert request.forked_from is not None
         old = self._reader.state(request.forked_from)
         if request.forked_at:
-            old = self._at_event(request.forked_from, request.forked_at)[1]
+            old = PastStates(self._reader).at(request.forked_from, request.forked_at).state
         graph = Graph(decode(run.workflow))
-        request = self._own_worktree(old, replace(request, forked_at=0))
+        request = self._own_worktree(old, replace(request, forked_at=0, cwd=old.run.cwd))
         kept = tuple(own_kept(old, graph, request.kept))
         request = replace(request, kept=kept, data=kept_data(old, kept), sessions=kept_sessions(old, kept))
         for name, why in outdated_approvals(old, graph, request.inputs, {one.step for one in request.kept}).items():
@@ -282,31 +271,24 @@ class StoreCalls:
         origin = pin_origin(worktree_origin(old), request.uid) if is_copied else None
         return replace(request, kept=tuple(one for one in request.kept if one.step != opens), worktree=origin)
 
-    def _folder_for(self, run: NewRun) -> str:
-        """The folder in which its steps work: that of each worker. A fork works where its run did."""
-        if run.request.forked_from:
-            return self._reader.state(run.request.forked_from).run.cwd
-        return WORKER_FOLDER
-
     def _put(self, run_id: int, report: ControlReport | DecisionReport, is_asking: bool) -> Sent:
         self._refuse_workflow(self._reader.record(run_id).workflow)
         self._refuse_code(report)
-        named: Report = replace(_without_digest(report), at=self._now(), by=self._control.by)
+        if isinstance(report, RetryRequested) and report.revised is not None:
+            # The digest is that of a file of the caller's host: nobody has the server open a file by its path.
+            report = replace(report, revised=replace(report.revised, digest=""))
+        named: Report = replace(report, at=self._now(), by=self._control.by)
         check_report(named)
         if isinstance(report, RetryRequested) and report.revised is not None:
-            self._check_revised(report.revised)
+            # A corrected definition that could not be started either is refused, and so are inputs that do not fit it.
+            workflow, _ = read_definition(msgspec.json.encode(report.revised.definition))
+            check_recorded_inputs(workflow, report.revised.inputs, Cel(os.environ, self._store.artifacts.fetch))
         if not is_asking:
             # The run may be another when it takes it up, so that it decides. What no run can process is refused here.
             with suppress(Refused, NotFound, CodecError):
                 try_report(self._control, run_id, named)
             return Sent(self._store.put(run_id, named))
         return Sent(*self._control.ask(run_id, named))
-
-    def _check_revised(self, revised: Revised) -> None:
-        """Refuse a corrected definition that could not be started either, and inputs that do not fit it."""
-        workflow = check_definition(revised.definition).workflow
-        refuse_definition(workflow)
-        check_recorded_inputs(workflow, revised.inputs, Cel(os.environ, self._store.artifacts.fetch))
 
     def _count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
         """Only breakers of jobs: those that workflows declare count what their tasks report."""
@@ -317,7 +299,7 @@ class StoreCalls:
         self._store.count_outcome(name, rules, verdict)
 
     def _refuse_queued(self, shape: QueuedShape, message: str, project: str | None) -> int:
-        if max(shape.memory, shape.gpus, shape.nodes) > NUMBER_MAX or len(message) > MESSAGE_CHARS_MAX:
+        if max(shape.memory, shape.gpus, shape.nodes) > SHAPE_MAX or len(message) > MESSAGE_CHARS_MAX:
             raise InputInvalid("no task can ask for this", hint="use the same version of Mulligan as the server")
         own = self._token.project if self._token is not None and self._token.project is not None else project
         return self._store.refuse_queued(shape, message, own)
@@ -466,13 +448,8 @@ class StoreCalls:
         """Of which runs a worker may remove its files: those that have ended, or are not in its project any more."""
         if len(run_ids) > ASKED_MAX:
             raise InputInvalid(f"a worker asks about at most {ASKED_MAX} runs at once", hint="ask in parts")
-        return [run_id for run_id in run_ids if self._has_ended(run_id)]
-
-    def _has_ended(self, run_id: int) -> bool:
-        try:
-            return self._store.run(run_id).status in RUN_ENDED
-        except UnknownRun:
-            return True
+        going = {one.run_id for one in self._store.lists.records(run_ids) if one.status not in RUN_ENDED}
+        return [run_id for run_id in run_ids if run_id not in going]
 
     def _set_trouble(self, worker: str, trouble: str) -> None:
         self._owners.expect(worker)
@@ -529,13 +506,6 @@ def _with_words(wanted: RunFilter) -> RunFilter:
     return replace(wanted, words=search_words(wanted.words))
 
 
-def _without_digest(report: ControlReport | DecisionReport) -> ControlReport | DecisionReport:
-    """The report without the digest of a file of the caller's host: nobody has the server open a file by its path."""
-    if not isinstance(report, RetryRequested) or report.revised is None:
-        return report
-    return replace(report, revised=replace(report.revised, digest=""))
-
-
 def gives_bytes(name: str) -> bool:
     """Whether the answer to this call is bytes as they are, and not JSON."""
     return CALLS[name].answer is bytes
@@ -570,14 +540,10 @@ def _check_values(name: str, value: Any, *, is_content: bool) -> None:
             if "\0" in one and not is_content:
                 raise InputInvalid(f"the arguments of '{name}' contain a NUL character", hint="remove it")
         elif isinstance(one, int):
-            if abs(one) > LARGEST and not is_content:
+            if abs(one) > NUMBER_MAX and not is_content:
                 raise InputInvalid(f"a number in the arguments of '{name}' is too large", hint="use a smaller one")
-        elif isinstance(one, msgspec.Struct):
-            found += msgspec.structs.astuple(one)
-        elif isinstance(one, dict):
-            found += (*one, *one.values())
-        elif isinstance(one, list | tuple | set | frozenset):
-            found += one
+        else:
+            found += parts(one)
 
 
 def _check_worker(worker: WorkerRecord) -> None:

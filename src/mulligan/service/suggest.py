@@ -14,7 +14,7 @@ from mulligan.analysis.suggest.proposals import Counted, Kind, Nearly, Proposal,
 from mulligan.analysis.suggest.propose import Proposed, propose
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.model.workflow import Step, Workflow, decode
-from mulligan.errors import InputInvalid, LanguageError, MulliganError, NotFound, UnknownStep
+from mulligan.errors import CodecError, InputInvalid, LanguageError, MulliganError, NotFound, UnknownStep
 from mulligan.formats import OURS, examine, title_of
 from mulligan.language.suggestions import did_you_mean
 from mulligan.ports import RunRecord
@@ -286,7 +286,10 @@ def _definition(reader: RunReader, record: RunRecord, known: dict[tuple[str, str
 
 def _newest_definition(reader: RunReader, records: Sequence[RunRecord], name: str) -> Workflow:
     runs = (record.run_id for record in records if record.workflow == name)
-    return next(readable_runs(reader, runs, lambda run_id: reader.lazy_state(run_id).workflow))
+    found = next(readable_runs(reader, runs, lambda run_id: reader.lazy_state(run_id).workflow), None)
+    if found is None:
+        raise CodecError(f"no run of '{name}' can be read", hint="look for damaged ones: mulligan doctor")
+    return found
 
 
 def _keep_step(evidence: dict[str, Evidence], policies: dict[str, Workflow], step: str) -> None:

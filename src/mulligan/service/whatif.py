@@ -31,7 +31,7 @@ from mulligan.core.model.workflow import Workflow, decode, encode, version, with
 from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.errors import ExpressionFailed, IllegalTransition, InputInvalid, NotFound, StoreUnavailable, UnknownStep
+from mulligan.errors import ExpressionFailed, IllegalTransition, InputInvalid, NotFound, UnknownStep
 from mulligan.language import check_recorded_inputs
 from mulligan.language.expressions import Cel
 from mulligan.language.suggestions import did_you_mean
@@ -119,8 +119,6 @@ class _Decider:
             try:
                 recording = self._recording(one)
                 self._learn(recording)
-            except StoreUnavailable:
-                raise
             except Exception as error:
                 if one.run_id in chosen or explain_damage(self.reader, [one.run_id], error) is None:
                     raise

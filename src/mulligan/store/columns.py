@@ -148,12 +148,10 @@ def _damaged_run(row: Sequence[Any], damage: str) -> RunRecord:
     # A project that cannot be read is no project of anybody.
     neutral = {"workflow": "?", "version": "", "status": "failed", "round": 1, "seq": 0, "root_run_id": run_id}
     found = _RUN.guess(row, **neutral, project="?", created_at=0, updated_at=0, degraded=False)
-    moments = {}
-    for name in ("created_at", "updated_at"):
-        try:
+    moments = dict.fromkeys(("created_at", "updated_at"), _NO_TIME)
+    for name in moments:
+        with suppress(CodecError):
             moments[name] = moment_from(found[name])
-        except CodecError:
-            moments[name] = moment_from(0)
     return RunRecord(**{**found, **moments, "run_id": run_id, "degraded": bool(found["degraded"]), "damage": damage})
 
 

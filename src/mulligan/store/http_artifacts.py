@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from mulligan.core.model.artifacts import Artifact, Format, describe_artifact, verify_content
 from mulligan.errors import StoreRefused
 from mulligan.ports import ArtifactRecord
+from mulligan.store.http_calls import Ask
 from mulligan.store.http_connection import Transport
 
 _decode = msgspec.json.Decoder(str).decode
@@ -19,7 +19,7 @@ _decode = msgspec.json.Decoder(str).decode
 class HttpArtifacts:
     """`Artifacts` over HTTP. Sizes and hashes are computed here: a content that has changed on its way is noticed."""
 
-    def __init__(self, transport: Transport, ask: Callable[..., Any], *, is_worker: bool) -> None:
+    def __init__(self, transport: Transport, ask: Ask, *, is_worker: bool) -> None:
         self._transport = transport
         self._ask = ask
         self._fetch = "work.fetch" if is_worker else "artifacts.fetch"

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -115,6 +115,15 @@ class WorkDone(msgspec.Struct, frozen=True):
     stops: list[StopRequest] = []
     # With a heartbeat: the runs whose logs somebody reads while they are written.
     watched: list[int] = []
+
+
+Found = TypeVar("Found")
+
+
+class Ask(Protocol):
+    """Makes a call of the table. The answer is of the type that is said there, which is the one that is expected."""
+
+    def __call__(self, call: str, /, **arguments: Any) -> Found: ...  # type: ignore[type-var]
 
 
 class StoreCall(NamedTuple):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from mulligan.core.model.shipped_logs import WATCH_KIND, encode_watch
 from mulligan.errors import StoreRefused
@@ -15,13 +15,21 @@ from mulligan.ports.server_records import (
     LogKey,
     NoticeRecord,
     NoticeStatus,
-    SettledNotice,
-    TableSize,
-    TargetPause,
     TokenRecord,
     WaitingTarget,
     WorkflowVersion,
 )
+from mulligan.store import refusals
+from mulligan.store.http_calls import Ask
+
+# The routes of changes that the server checks.
+_ROUTES = {
+    "publish": "PUT /api/v1/workflows/NAME",
+    "delete_document": "the route of what it is: a schedule, a draft, a hook",
+    "add_token": "POST /api/v1/tokens",
+    "token_of": "GET /api/v1/tokens",
+    "revoke_token": "DELETE /api/v1/tokens/ID",
+}
 
 
 class HttpRecords:
@@ -33,7 +41,7 @@ class HttpRecords:
 
     def __init__(
         self,
-        ask: Callable[..., Any],
+        ask: Ask,
         gather_logs: Callable[[Iterable[LogChunk]], None] | None = None,
         watched_runs: Callable[[], list[int]] | None = None,
     ) -> None:
@@ -41,83 +49,40 @@ class HttpRecords:
         self._gather_logs = gather_logs
         self._watched_runs = watched_runs
 
+    def __getattr__(self, name: str) -> Callable[..., NoReturn]:
+        """What `ServerRecords` has besides: a route does it, or the server itself."""
+        refusal = _through_routes(_ROUTES[name]) if name in _ROUTES else None
+        return refusals.only_of_the_whole_store(name, refusal)
+
     # -- workflows and documents
 
     def version(self, project: str, name: str, number: int | None = None) -> WorkflowVersion | None:
-        found: WorkflowVersion | None = self._ask("server_records.version", project=project, name=name, number=number)
-        return found
+        return self._ask("server_records.version", project=project, name=name, number=number)
 
     def versions(self, project: str, name: str, *, before: int | None = None, limit: int = 50) -> list[WorkflowVersion]:
-        found: list[WorkflowVersion] = self._ask(
-            "server_records.versions", project=project, name=name, before=before, limit=limit
-        )
-        return found
+        return self._ask("server_records.versions", project=project, name=name, before=before, limit=limit)
 
     def newest_versions(self, project: str, *, after: str = "", limit: int = 100) -> list[WorkflowVersion]:
-        found: list[WorkflowVersion] = self._ask(
-            "server_records.newest_versions", project=project, after=after, limit=limit
-        )
-        return found
-
-    def publish(self, version: WorkflowVersion) -> WorkflowVersion:
-        raise _through_routes("PUT /api/v1/workflows/NAME")
+        return self._ask("server_records.newest_versions", project=project, after=after, limit=limit)
 
     def document(self, project: str, kind: str, name: str) -> Document | None:
-        found: Document | None = self._ask("server_records.document", project=project, kind=kind, name=name)
-        return found
+        return self._ask("server_records.document", project=project, kind=kind, name=name)
 
     def documents(self, kind: str, project: str | None = None) -> list[Document]:
         if kind == WATCH_KIND and self._watched_runs is not None:
             return [_watch(run_id) for run_id in self._watched_runs()]
-        found: list[Document] = self._ask("server_records.documents", kind=kind, project=project)
-        return found
+        return self._ask("server_records.documents", kind=kind, project=project)
 
     def put_document(self, document: Document, *, expected: int | None = None) -> Document:
         if document.kind == WATCH_KIND:
             self._ask("server_records.watch_logs", run_id=int(document.name))
             return document
-        raise _through_routes("the route of what it is: a schedule, a draft, a hook")
-
-    def delete_document(self, project: str, kind: str, name: str, *, expected: int | None = None) -> bool:
-        raise _through_routes("the route of what it is: a schedule, a draft, a hook")
+        raise _through_routes(_ROUTES["delete_document"])
 
     # -- tokens and audit
 
-    def add_token(self, token: TokenRecord) -> None:
-        raise _through_routes("POST /api/v1/tokens")
-
-    def token_of(self, digest: str) -> TokenRecord | None:
-        raise _through_routes("GET /api/v1/tokens")
-
     def tokens(self) -> list[TokenRecord]:
-        found: list[TokenRecord] = self._ask("server_records.tokens")
-        return found
-
-    def revoke_token(self, token_id: str, at: datetime) -> bool:
-        raise _through_routes("DELETE /api/v1/tokens/ID")
-
-    def remove_audit(self, before: datetime, limit: int) -> int:
-        raise _only_the_server()
-
-    def remove_tokens(self, token_ids: Collection[str]) -> int:
-        raise _only_the_server()
-
-    def newest_answer(self) -> int:
-        raise _only_the_server()
-
-    def remove_answers(self, up_to: int, limit: int) -> int:
-        raise _only_the_server()
-
-    def table_sizes(self) -> list[TableSize]:
-        raise _only_the_server()
-
-    def add_audit(self, records: Sequence[AuditRecord]) -> None:
-        raise _only_the_server()
-
-    def add_audit_within(
-        self, records: Sequence[AuditRecord], *, actions: Collection[str], since: datetime, count_max: int
-    ) -> bool:
-        raise _only_the_server()
+        return self._ask("server_records.tokens")
 
     def audit(
         self,
@@ -128,40 +93,13 @@ class HttpRecords:
         who: str = "",
         action: str = "",
     ) -> list[AuditRecord]:
-        found: list[AuditRecord] = self._ask(
-            "server_records.audit", project=project, before=before, limit=limit, who=who, action=action
-        )
-        return found
-
-    def count_audit(self, token_id: str, actions: Collection[str], since: datetime) -> int:
-        raise _only_the_server()
+        return self._ask("server_records.audit", project=project, before=before, limit=limit, who=who, action=action)
 
     # -- notices
-
-    def put_notices(self, notices: Sequence[NoticeRecord]) -> int:
-        raise _only_the_server()
 
     def waiting_targets(self, now: datetime) -> list[WaitingTarget]:
         """None: the server sends them."""
         return []
-
-    def claim_notices(self, target: str, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
-        raise _only_the_server()
-
-    def settle_notices(self, settled: Sequence[SettledNotice]) -> None:
-        raise _only_the_server()
-
-    def release_notices(self, ids: Sequence[int]) -> None:
-        raise _only_the_server()
-
-    def put_target_pauses(self, pauses: Sequence[TargetPause]) -> None:
-        raise _only_the_server()
-
-    def end_target_pauses(self, targets: Sequence[str]) -> None:
-        raise _only_the_server()
-
-    def make_notices_due(self, now: datetime) -> None:
-        raise _only_the_server()
 
     def notices(
         self,
@@ -172,33 +110,26 @@ class HttpRecords:
         before: int | None = None,
         limit: int = 100,
     ) -> list[NoticeRecord]:
-        found: list[NoticeRecord] = self._ask(
+        return self._ask(
             "server_records.notices", status=status, project=project, run_id=run_id, before=before, limit=limit
         )
-        return found
-
-    def remove_notices(self, created_before: datetime) -> int:
-        raise _only_the_server()
 
     # -- logs
 
     def append_log(self, chunks: Iterable[LogChunk]) -> None:
         """Gather them: they are sent with the next exchange, before the end of their task."""
         if self._gather_logs is None:
-            raise _only_the_server()
+            raise refusals.only_the_whole_store()
         self._gather_logs(chunks)
 
     def read_log(self, key: LogKey, start: int, end: int) -> bytes:
-        found: bytes = self._ask("server_records.read_log", key=key, start=start, end=end)
-        return found
+        return self._ask("server_records.read_log", key=key, start=start, end=end)
 
     def log_size(self, key: LogKey) -> tuple[int, bool] | None:
-        found: tuple[int, bool] | None = self._ask("server_records.log_size", key=key)
-        return found
+        return self._ask("server_records.log_size", key=key)
 
     def logs_of(self, run_id: int) -> list[LogKey]:
-        found: list[LogKey] = self._ask("server_records.logs_of", run_id=run_id)
-        return found
+        return self._ask("server_records.logs_of", run_id=run_id)
 
 
 def _watch(run_id: int) -> Document:
@@ -210,7 +141,3 @@ def _watch(run_id: int) -> Document:
 
 def _through_routes(route: str) -> StoreRefused:
     return StoreRefused("the server checks this change itself", hint=f"use {route}")
-
-
-def _only_the_server() -> NoReturn:
-    raise StoreRefused("only the server itself does this", hint="it needs no help from here")

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -46,6 +46,7 @@ from mulligan.ports import (
     NewRun,
     Offer,
     RunRecord,
+    ServerRecords,
     StopRequest,
     Turn,
     WaitingPlace,
@@ -53,7 +54,7 @@ from mulligan.ports import (
 )
 from mulligan.store.encoding import entries_containing
 from mulligan.store.http_artifacts import HttpArtifacts
-from mulligan.store.http_calls import EndedTask, Sent, WorkDone, answer_decoder
+from mulligan.store.http_calls import Ask, EndedTask, Found, Sent, WorkDone, answer_decoder
 from mulligan.store.http_connection import HttpTransport, Transport
 from mulligan.store.http_records import HttpRecords
 from mulligan.store.server_login import find_ca_file, find_token
@@ -96,11 +97,8 @@ class HttpStore:
         self._monotonic = monotonic
         self.artifacts = HttpArtifacts(self._transport, self._ask, is_worker=is_worker)
         self.lists = HttpLists(self._ask)
-        self.server_records = (
-            HttpRecords(self._ask, self._gather_logs, lambda: self._work.watched)
-            if is_worker
-            else HttpRecords(self._ask)
-        )
+        shipping = (self._gather_logs, self._watched_runs) if is_worker else ()
+        self.server_records = cast(ServerRecords, HttpRecords(self._ask, *shipping))
         # Answers that came with the report itself, by the id of the message.
         self._answers: dict[int, Answer] = {}
         self._work = _Work()
@@ -111,10 +109,11 @@ class HttpStore:
     def close(self) -> None:
         self._transport.close()
 
-    def _ask(self, call: str, /, **arguments: Any) -> Any:
+    def _ask(self, call: str, /, **arguments: Any) -> Found:  # type: ignore[type-var]
         answer = self._transport.call(call, _encode(arguments))
         try:
-            return answer_decoder(call)(answer)
+            found: Found = answer_decoder(call)(answer)
+            return found
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             # A worker that was registered waits for a server of its version.
             kind = StoreUnavailable if self._is_worker and self._work.name else StoreRefused
@@ -126,28 +125,23 @@ class HttpStore:
     # -- readers -----------------------------------------------------------------------------------------------------
 
     def run(self, run_id: int) -> RunRecord:
-        found: RunRecord = self._ask("run", run_id=run_id)
-        return found
+        return self._ask("run", run_id=run_id)
 
     def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
-        found: list[RunRecord] = self._ask("runs", limit=limit, before=before, statuses=[*statuses])
-        return found
+        return self._ask("runs", limit=limit, before=before, statuses=[*statuses])
 
     def children(self, run_id: int) -> list[RunRecord]:
-        found: list[RunRecord] = self._ask("children", run_id=run_id)
-        return found
+        return self._ask("children", run_id=run_id)
 
     def load(self, run_id: int) -> LoadedRun:
-        found: LoadedRun = self._ask("load", run_id=run_id)
-        return found
+        return self._ask("load", run_id=run_id)
 
     def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
         # Over HTTP nobody drives runs.
         return [self.load(run_id) for run_id in run_ids]
 
     def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
-        found: list[Entry] = self._ask("log", run_id=run_id, after=after, limit=limit)
-        return found
+        return self._ask("log", run_id=run_id, after=after, limit=limit)
 
     def search_log(self, run_id: int, any_of: tuple[str, ...], after: int = 0, *, also: str = "{") -> list[Entry]:
         # A server of an earlier version could not search. It is asked for single steps by a person, seldom.
@@ -158,45 +152,36 @@ class HttpStore:
         return found
 
     def waiting_places(self) -> list[WaitingPlace]:
-        found: list[WaitingPlace] = self._ask("waiting_places")
-        return found
+        return self._ask("waiting_places")
 
     def tallies(
         self, workflow: str | None = None, since: datetime | None = None, project: str | None = None
     ) -> list[tuple[int, str, str, str, bytes]]:
         """Of the project of the token."""
-        found: list[tuple[int, str, str, str, bytes]] = self._ask("tallies", workflow=workflow, since=since)
-        return found
+        return self._ask("tallies", workflow=workflow, since=since)
 
     def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
-        found: list[tuple[int, bytes]] = self._ask("recent_rows", workflow=workflow, kind=kind, key=key, limit=limit)
-        return found
+        return self._ask("recent_rows", workflow=workflow, kind=kind, key=key, limit=limit)
 
     def tagged_rows(self, tag: str, limit: int, beside: int | None = None) -> list[tuple[int, str, str, bytes]]:
-        found: list[tuple[int, str, str, bytes]]
         if not self._is_worker:
-            found = self._ask("tagged_rows", tag=tag, limit=limit)
-            return found
+            return self._ask("tagged_rows", tag=tag, limit=limit)
         try:
-            found = self._ask("work.tagged_rows", tag=tag, limit=limit, beside=beside)
+            return self._ask("work.tagged_rows", tag=tag, limit=limit, beside=beside)
         except InputInvalid:
             # A server of an earlier version does not know the project of a run: nothing is reused.
             return []
-        return found
 
     def breakers(self) -> list[BreakerRecord]:
-        found: list[BreakerRecord] = self._ask("breakers")
-        return found
+        return self._ask("breakers")
 
     def workers(self) -> list[WorkerRecord]:
         """The workers. The server says whether each is alive: only there can their locks be seen."""
-        found: list[WorkerRecord] = self._ask("workers")
-        return found
+        return self._ask("workers")
 
     def now(self) -> datetime | None:
         """The time of the server, by which all its workers go."""
-        found: datetime = self._ask("work.now" if self._is_worker else "now")
-        return found
+        return self._ask("work.now" if self._is_worker else "now")
 
     # -- changes by other processes ----------------------------------------------------------------------------------
 
@@ -248,22 +233,20 @@ class HttpStore:
         own = [not run.key for run in runs]
         named = [run if run.key else msgspec.structs.replace(run, key=f"http: {os.urandom(16).hex()}") for run in runs]
         try:
-            found: list[Turn] = self._ask("create", runs=named)
+            return self._ask("create", runs=named)
         except StoreUnavailable:
             if not all(own):
                 # The caller asks again with its key.
                 raise
             return [self._created(run) for run in named]
-        return found
 
     def _created(self, run: NewRun) -> Turn:
         """The run, created now unless the first request has done it."""
         try:
-            (turn,) = self._ask("create", runs=[run])
+            created: list[Turn] = self._ask("create", runs=[run])
         except KeyUsed as used:
             return Turn(used.run_id, "", 0)
-        created: Turn = turn
-        return created
+        return created[0]
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
         """Send a report. If it asks for an answer, the server waits for it and sends it back with its own."""
@@ -277,19 +260,16 @@ class HttpStore:
         return self._answers.pop(message_id, None)
 
     def queued_shapes(self, project: str | None = None) -> list[QueuedShape]:
-        found: list[QueuedShape] = self._ask("queued_shapes", project=project)
-        return found
+        return self._ask("queued_shapes", project=project)
 
     def refuse_queued(self, shape: QueuedShape, message: str, project: str | None = None) -> int:
-        count: int = self._ask("refuse_queued", shape=shape, message=message, project=project)
-        return count
+        return self._ask("refuse_queued", shape=shape, message=message, project=project)
 
     def count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
         self._ask("count_outcome", name=name, rules=rules, verdict=verdict)
 
     def reset_breaker(self, name: str) -> bool:
-        is_reset: bool = self._ask("reset_breaker", name=name)
-        return is_reset
+        return self._ask("reset_breaker", name=name)
 
     def remove(self, root_run_ids: Collection[int], *, is_forced: bool = False) -> list[int]:
         if is_forced:
@@ -297,8 +277,7 @@ class HttpStore:
                 "a damaged run is removed where it is",
                 hint="run 'mulligan remove' on the host of the server, or ask it: DELETE /api/v1/runs/RUN",
             )
-        removed: list[int] = self._ask("remove", root_run_ids=[*root_run_ids])
-        return removed
+        return self._ask("remove", root_run_ids=[*root_run_ids])
 
     def check_schema(self) -> None:
         """The server does, before each answer."""
@@ -358,13 +337,11 @@ class HttpStore:
     def leases_of(self, worker: str) -> list[Lease]:
         """The leases of a worker, without those that it has ended: the server may not know of the end yet."""
         self._exchange(worker)
-        found: list[Lease] = self._ask("work.leases_of", worker=worker)
-        return found
+        return self._ask("work.leases_of", worker=worker)
 
     def ended_runs(self, run_ids: list[int]) -> list[int]:
         """Those of the runs that have ended, or that the server does not have any more."""
-        found: list[int] = self._ask("work.ended_runs", run_ids=run_ids)
-        return found
+        return self._ask("work.ended_runs", run_ids=run_ids)
 
     def set_trouble(self, name: str, trouble: str) -> None:
         self._ask("work.set_trouble", worker=name, trouble=trouble)
@@ -379,6 +356,9 @@ class HttpStore:
             self._work.log_bytes += len(chunk.data)
             if self._work.log_bytes >= EXCHANGE_BYTES_MAX:
                 self._exchange(self._work.name)
+
+    def _watched_runs(self) -> list[int]:
+        return self._work.watched
 
     def _send_what_waits(self) -> None:
         """Send what has waited for a whole round of the loop: a worker that is full, or is ending, asks for nothing."""
@@ -509,56 +489,44 @@ class _Work:
 class HttpLists:
     """`RunLists` over HTTP."""
 
-    def __init__(self, ask: Callable[..., Any]) -> None:
+    def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
     def find(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[RunRecord]:
-        found: list[RunRecord] = self._ask("lists.find", wanted=wanted, limit=limit, before=before)
-        return found
+        return self._ask("lists.find", wanted=wanted, limit=limit, before=before)
 
     def count(self, wanted: RunFilter, *, limit: int) -> int:
-        found: int = self._ask("lists.count", wanted=wanted, limit=limit)
-        return found
+        return self._ask("lists.count", wanted=wanted, limit=limit)
 
     def status_counts(self) -> dict[str, int]:
-        found: dict[str, int] = self._ask("lists.status_counts")
-        return found
+        return self._ask("lists.status_counts")
 
     def outcome_counts(self, since: datetime, until: datetime) -> list[OutcomeCount]:
-        found: list[OutcomeCount] = self._ask("lists.outcome_counts", since=since, until=until)
-        return found
+        return self._ask("lists.outcome_counts", since=since, until=until)
 
     def records(self, run_ids: Collection[int]) -> list[RunRecord]:
-        found: list[RunRecord] = self._ask("lists.records", run_ids=[*run_ids])
-        return found
+        return self._ask("lists.records", run_ids=[*run_ids])
 
     def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
-        found: list[tuple[int, Attribute]] = self._ask("lists.attributes", run_ids=[*run_ids])
-        return found
+        return self._ask("lists.attributes", run_ids=[*run_ids])
 
     def rows(self, run_ids: Collection[int], kind: str, limit: int) -> list[tuple[int, str, bytes]]:
-        found: list[tuple[int, str, bytes]] = self._ask("lists.rows", run_ids=[*run_ids], kind=kind, limit=limit)
-        return found
+        return self._ask("lists.rows", run_ids=[*run_ids], kind=kind, limit=limit)
 
     def places(self, keys: Collection[tuple[int, str]]) -> list[tuple[int, str, bytes]]:
-        found: list[tuple[int, str, bytes]] = self._ask("lists.places", keys=[*keys])
-        return found
+        return self._ask("lists.places", keys=[*keys])
 
     def open_tasks(self, root_run_ids: Collection[int]) -> list[OpenTasks]:
-        found: list[OpenTasks] = self._ask("lists.open_tasks", root_run_ids=[*root_run_ids])
-        return found
+        return self._ask("lists.open_tasks", root_run_ids=[*root_run_ids])
 
     def open_timers(self, root_run_ids: Collection[int]) -> list[OpenTimer]:
-        found: list[OpenTimer] = self._ask("lists.open_timers", root_run_ids=[*root_run_ids])
-        return found
+        return self._ask("lists.open_timers", root_run_ids=[*root_run_ids])
 
     def leased_tasks(self) -> list[LeasedTask]:
-        found: list[LeasedTask] = self._ask("lists.leased_tasks")
-        return found
+        return self._ask("lists.leased_tasks")
 
     def holders(self) -> list[tuple[str, int, int]]:
-        found: list[tuple[str, int, int]] = self._ask("lists.holders")
-        return found
+        return self._ask("lists.holders")
 
 
 def _no_turns() -> StoreRefused:

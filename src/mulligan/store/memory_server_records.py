@@ -205,12 +205,11 @@ class MemoryServerRecords:
         for id_ in ids:
             self._tables.notice_claims.pop(id_, None)
 
-    def put_target_pauses(self, pauses: Sequence[TargetPause]) -> None:
-        self._tables.target_pauses.update((pause.target, pause) for pause in pauses)
+    def put_target_pause(self, pause: TargetPause) -> None:
+        self._tables.target_pauses[pause.target] = pause
 
-    def end_target_pauses(self, targets: Sequence[str]) -> None:
-        for target in targets:
-            self._tables.target_pauses.pop(target, None)
+    def end_target_pause(self, target: str) -> None:
+        self._tables.target_pauses.pop(target, None)
 
     def make_notices_due(self, now: datetime) -> None:
         self._tables.target_pauses.clear()

@@ -271,7 +271,7 @@ class PostgresStore:
 
         def work() -> list[tuple[int, str, str]]:
             self._client.execute("lock_trees", wanted)
-            found: list[tuple[int, str, str]] = self._client.execute("trees" if is_forced else "removable", wanted)
+            found: list[tuple[int, str, str]] = self._client.execute("removable", wanted=wanted, is_forced=is_forced)
             gone = [run_id for run_id, _, _ in found]
             for name in (
                 "remove_events",

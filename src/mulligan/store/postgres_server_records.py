@@ -49,7 +49,6 @@ from mulligan.store.server_columns import (
 )
 
 _SETTLED = (Bigints, Texts, Bigints, Bigints, Texts)
-_PAUSE = (Texts, Bigints, Bigints, Bigints, Texts)
 _LOG = (Bigints, Texts, Bigints, Texts, Bigints, Bigints, Bigints, Blobs, Bigints)
 
 
@@ -213,13 +212,11 @@ class PostgresServerRecords:
         if ids:
             self._client.query("release_notices", Bigints(ids))
 
-    def put_target_pauses(self, pauses: Sequence[TargetPause]) -> None:
-        if pauses:
-            self._client.query("put_target_pauses", *arrays(_PAUSE, map(pause_row, pauses)))
+    def put_target_pause(self, pause: TargetPause) -> None:
+        self._query("put_target_pause", *pause_row(pause))
 
-    def end_target_pauses(self, targets: Sequence[str]) -> None:
-        if targets:
-            self._client.query("end_target_pauses", Texts(targets))
+    def end_target_pause(self, target: str) -> None:
+        self._query("end_target_pause", target)
 
     def make_notices_due(self, now: datetime) -> None:
         self._client.execute_batch([("end_all_target_pauses", ()), ("make_notices_due", {"now": micros(now)})])

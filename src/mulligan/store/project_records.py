@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
+from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -15,13 +16,10 @@ from mulligan.ports import (
     NoticeRecord,
     NoticeStatus,
     ServerRecords,
-    SettledNotice,
-    TableSize,
-    TargetPause,
     TokenRecord,
-    WaitingTarget,
     WorkflowVersion,
 )
+from mulligan.store import refusals
 
 
 class ProjectRecords:
@@ -29,6 +27,10 @@ class ProjectRecords:
 
     def __init__(self, of: ServerRecords, project: str, has_run: Callable[[int], bool]) -> None:
         self._of, self._project, self._has_run = of, project, has_run
+
+    def __getattr__(self, name: str) -> Callable[..., NoReturn]:
+        """What `ServerRecords` has besides: notices are sent, and old rows removed, for the store as a whole."""
+        return refusals.only_of_the_whole_store(name)
 
     # -- workflows
 
@@ -73,22 +75,6 @@ class ProjectRecords:
     def revoke_token(self, token_id: str, at: datetime) -> bool:
         return any(token.id == token_id for token in self.tokens()) and self._of.revoke_token(token_id, at)
 
-    def remove_audit(self, before: datetime, limit: int) -> int:
-        """None, as of the rest: what is old is removed from the whole store."""
-        return 0
-
-    def remove_tokens(self, token_ids: Collection[str]) -> int:
-        return 0
-
-    def newest_answer(self) -> int:
-        return 0
-
-    def remove_answers(self, up_to: int, limit: int) -> int:
-        return 0
-
-    def table_sizes(self) -> list[TableSize]:
-        return []
-
     def add_audit(self, records: Sequence[AuditRecord]) -> None:
         self._of.add_audit([replace(record, project=self._project) for record in records])
 
@@ -117,29 +103,6 @@ class ProjectRecords:
     def put_notices(self, notices: Sequence[NoticeRecord]) -> int:
         return self._of.put_notices([replace(notice, project=self._project) for notice in notices])
 
-    # The sender of the whole store sends them: a project looks at its own, and changes nothing.
-
-    def waiting_targets(self, now: datetime) -> list[WaitingTarget]:
-        return []
-
-    def claim_notices(self, target: str, now: datetime, until: datetime, limit: int) -> list[NoticeRecord]:
-        return []
-
-    def settle_notices(self, settled: Sequence[SettledNotice]) -> None:
-        pass
-
-    def release_notices(self, ids: Sequence[int]) -> None:
-        pass
-
-    def put_target_pauses(self, pauses: Sequence[TargetPause]) -> None:
-        pass
-
-    def end_target_pauses(self, targets: Sequence[str]) -> None:
-        pass
-
-    def make_notices_due(self, now: datetime) -> None:
-        pass
-
     def notices(
         self,
         *,
@@ -152,10 +115,6 @@ class ProjectRecords:
         if project not in (None, self._project):
             return []
         return self._of.notices(status=status, project=self._project, run_id=run_id, before=before, limit=limit)
-
-    def remove_notices(self, created_before: datetime) -> int:
-        """None: old notices are removed from the whole store."""
-        return 0
 
     # -- logs
 

@@ -8,13 +8,14 @@ in. One of a run that was removed is there as long as a fork of that run refers 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from itertools import chain
+from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Guard, Verdict
+from mulligan.core.deciding.breaker import Guard
 from mulligan.core.effects.run_lists import (
     Attribute,
     LeasedTask,
@@ -27,16 +28,12 @@ from mulligan.core.effects.run_lists import (
 from mulligan.core.model.artifacts import Artifact, Format, referenced_names, run_id_of
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import Report
-from mulligan.core.model.scheduler_job import JobEnd
-from mulligan.core.model.workflow import Breaker
 from mulligan.errors import KeyUsed
 from mulligan.ports import (
     NONE_AHEAD,
-    Answer,
     ArtifactRecord,
     Artifacts,
     AuditRecord,
-    BreakerRecord,
     Commit,
     CommitResult,
     IdleRuns,
@@ -49,11 +46,9 @@ from mulligan.ports import (
     RunLists,
     RunRecord,
     ServerRecords,
-    StopRequest,
     Store,
     Turn,
     WaitingPlace,
-    WorkerRecord,
 )
 from mulligan.store import refusals
 from mulligan.store.project_records import ProjectRecords
@@ -63,6 +58,18 @@ Found = TypeVar("Found")
 # The runs whose turn a worker may hold.
 _UNFINISHED = ("new", "running", "paused")
 _HELD_RUNS_MAX = 10_000
+# What every project may ask and change of the whole store. Whatever is not in this list has a method of its own below.
+OF_THE_WHOLE_STORE = frozenset(
+    (
+        *("close", "is_in_place", "check_schema", "skip_run_ids"),
+        *("breakers", "count_outcome", "reset_breaker"),
+        # Of messages, leases and turns: who names one knows it.
+        *("answer", "release", "stop_requests"),
+        *("register", "record_heartbeat", "set_trouble", "retire", "workers", "expire"),
+        *("fire_timers", "next_due"),
+        *("now", "queue_mark", "has_changes", "version", "fileno", "watch_run_ends"),
+    )
+)
 
 
 class VisibleRuns:
@@ -117,16 +124,14 @@ class ProjectView:
         self.artifacts: Artifacts = ProjectArtifacts(of, self._visible)
         self.lists: RunLists = ProjectLists(of, project, self._visible)
 
+    def __getattr__(self, name: str) -> Any:
+        if name not in OF_THE_WHOLE_STORE:
+            raise AttributeError(name)
+        return getattr(self._of, name)
+
     @property
     def server_records(self) -> ServerRecords:
-        return ProjectRecords(self._of.server_records, self.project, self._visible.has)
-
-    @property
-    def is_in_place(self) -> bool:
-        return self._of.is_in_place
-
-    def close(self) -> None:
-        self._of.close()
+        return cast(ServerRecords, ProjectRecords(self._of.server_records, self.project, self._visible.has))
 
     # -- runs
 
@@ -177,22 +182,10 @@ class ProjectView:
     def tagged_rows(self, tag: str, limit: int, beside: int | None = None) -> list[tuple[int, str, str, bytes]]:
         return self._visible.newest(lambda asked: self._of.tagged_rows(tag, asked, beside), limit)
 
-    # -- breakers
-
-    def breakers(self) -> list[BreakerRecord]:
-        return self._of.breakers()
-
-    def count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
-        self._of.count_outcome(name, rules, verdict)
-
-    def reset_breaker(self, name: str) -> bool:
-        return self._of.reset_breaker(name)
-
     # -- changing runs
 
     def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
-        for run in runs:
-            self._refuse_foreign(run.request)
+        self._refuse_foreign(run.request for run in runs)
         ours = [replace(run, project=self.project, key=self._scoped(run.key)) for run in runs]
         rows = [replace(record, project=self.project) for record in audit]
         try:
@@ -207,51 +200,22 @@ class ProjectView:
             return key
         return f"{self._prefix}{key}"
 
-    def _refuse_foreign(self, report: Report) -> None:
+    def _refuse_foreign(self, reports: Iterable[Report]) -> None:
         """Refuse a report that refers to an artifact of another project: what the run knows, its workers fetch."""
-        for name in referenced_names(report):
+        for name in chain.from_iterable(map(referenced_names, reports)):
             if self._visible.is_foreign(run_id_of(name)):
                 raise refusals.unknown_artifact(name)
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
         self._expect(run_id)
-        self._refuse_foreign(report)
+        self._refuse_foreign([report])
         return self._of.put(run_id, report, is_asking=is_asking)
-
-    def answer(self, message_id: int) -> Answer | None:
-        return self._of.answer(message_id)
 
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         return ((run_id, data) for run_id, data in self._of.records_containing(text) if self._visible.has(run_id))
 
-    def check_schema(self) -> None:
-        self._of.check_schema()
-
-    def skip_run_ids(self, last: int) -> int:
-        return self._of.skip_run_ids(last)
-
     def remove(self, root_run_ids: Collection[int], *, is_forced: bool = False) -> list[int]:
         return self._of.remove(self._visible.among(root_run_ids), is_forced=is_forced)
-
-    # -- workers
-
-    def register(self, worker: WorkerRecord) -> None:
-        self._of.register(worker)
-
-    def record_heartbeat(self, name: str) -> datetime | None:
-        return self._of.record_heartbeat(name)
-
-    def set_trouble(self, name: str, trouble: str) -> None:
-        self._of.set_trouble(name, trouble)
-
-    def retire(self, name: str) -> None:
-        self._of.retire(name)
-
-    def workers(self) -> list[WorkerRecord]:
-        return self._of.workers()
-
-    def expire(self, name: str, *, is_dead: bool = False, job: JobEnd | None = None) -> bool:
-        return self._of.expire(name, is_dead=is_dead, job=job)
 
     # -- engines: a worker of the project, or a verb that drives a run for a moment
 
@@ -270,9 +234,6 @@ class ProjectView:
 
     def runs_with_work(self, run_ids: Collection[int]) -> list[int]:
         return self._of.runs_with_work(self._visible.among(run_ids))
-
-    def release(self, turns: Iterable[Turn]) -> None:
-        self._of.release(turns)
 
     def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
         for commit in commits:
@@ -306,12 +267,11 @@ class ProjectView:
         """`StaleLease` for the lease of a task of another project."""
         if not any(lease.token == token for worker in self.workers() for lease in self.leases_of(worker.name)):
             raise refusals.stale_lease(token)
-        self._refuse_foreign(report)
+        self._refuse_foreign([report])
         self._of.report(token, report, guard=guard)
 
     def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> bool:
-        for _, report, _ in ended:
-            self._refuse_foreign(report)
+        self._refuse_foreign(report for _, report, _ in ended)
         return self._of.report_all(ended)
 
     def report_and_lease(
@@ -322,13 +282,9 @@ class ProjectView:
         *,
         root_run_id: int | None = None,
     ) -> tuple[bool, list[Lease]]:
-        for _, report, _ in ended:
-            self._refuse_foreign(report)
+        self._refuse_foreign(report for _, report, _ in ended)
         offer = replace(offer, project=self.project)
         return self._of.report_and_lease(worker, ended, offer, root_run_id=root_run_id)
-
-    def stop_requests(self, worker: str) -> list[StopRequest]:
-        return self._of.stop_requests(worker)
 
     def look(
         self,
@@ -342,36 +298,6 @@ class ProjectView:
         called = self._visible.rows(seen.run_ids, lambda run_id: run_id)
         messages = self._visible.rows(seen.messages, lambda message: message.run_id)
         return Look(called, messages, seen.stops, seen.due)
-
-    # -- time and changes
-
-    def fire_timers(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
-    ) -> int:
-        return self._of.fire_timers(root_run_id, holder=holder, ahead=ahead)
-
-    def next_due(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
-    ) -> datetime | None:
-        return self._of.next_due(root_run_id, holder=holder, ahead=ahead)
-
-    def now(self) -> datetime | None:
-        return self._of.now()
-
-    def queue_mark(self) -> Hashable:
-        return self._of.queue_mark()
-
-    def has_changes(self) -> bool:
-        return self._of.has_changes()
-
-    def version(self) -> str | None:
-        return self._of.version()
-
-    def fileno(self) -> int | None:
-        return self._of.fileno()
-
-    def watch_run_ends(self) -> None:
-        self._of.watch_run_ends()
 
 
 class ProjectArtifacts:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from mulligan.core.effects.tasks import Task
-from mulligan.errors import CodecError, Conflict, KeyUsed, RevisionMismatch, StaleLease, UnknownArtifact, UnknownRun
-from mulligan.ports import Commit
+from mulligan.errors import (
+    CodecError,
+    Conflict,
+    KeyUsed,
+    RevisionMismatch,
+    StaleLease,
+    StoreRefused,
+    UnknownArtifact,
+    UnknownRun,
+)
+from mulligan.ports import Commit, ServerRecords
 
 
 def unknown_run(run_id: int) -> UnknownRun:
@@ -85,3 +95,18 @@ def check_batch(commits: Sequence[Commit]) -> None:
         seen.add(run_id)
         if len(taken) > 1 and len({(task.place, task.attempt) for task in taken}) < len(taken):
             raise Conflict(f"run {run_id} takes a task twice", run_id=run_id)
+
+
+def only_the_whole_store() -> StoreRefused:
+    return StoreRefused("only the server itself does this", hint="it needs no help from here")
+
+
+def only_of_the_whole_store(name: str, refusal: StoreRefused | None = None) -> Callable[..., NoReturn]:
+    """Stands for a method of `ServerRecords` that a part of a store does not have: refuses to be called."""
+    if not hasattr(ServerRecords, name):
+        raise AttributeError(name)
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise refusal or only_the_whole_store()
+
+    return refuse

@@ -266,7 +266,7 @@ class SqliteStore:
 
     def remove(self, root_run_ids: Collection[int], *, is_forced: bool = False) -> list[int]:
         def work(db: apsw.Cursor) -> list[int]:
-            found = fetch_all(db, SQL["trees" if is_forced else "removable"], _array(root_run_ids))
+            found = fetch_all(db, SQL["removable"], _array(root_run_ids), is_forced)
             gone = [run_id for run_id, _, _ in found]
             for name in (
                 "remove_events",

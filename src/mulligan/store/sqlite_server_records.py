@@ -216,14 +216,11 @@ class SqliteServerRecords:
         if ids:
             self._file.read(SQL["release_notices"], encoded(list(ids)).decode())
 
-    def put_target_pauses(self, pauses: Sequence[TargetPause]) -> None:
-        rows = [pause_row(pause) for pause in pauses]
-        if rows:
-            self._file.write(lambda db: db.executemany(SQL["put_target_pause"], rows))
+    def put_target_pause(self, pause: TargetPause) -> None:
+        self._file.read(SQL["put_target_pause"], *pause_row(pause))
 
-    def end_target_pauses(self, targets: Sequence[str]) -> None:
-        if targets:
-            self._file.read(SQL["end_target_pauses"], encoded(list(targets)).decode())
+    def end_target_pause(self, target: str) -> None:
+        self._file.read(SQL["end_target_pause"], target)
 
     def make_notices_due(self, now: datetime) -> None:
         def work(db: apsw.Cursor) -> None:

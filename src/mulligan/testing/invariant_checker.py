@@ -197,7 +197,9 @@ class InvariantChecker:
         if isinstance(entry.fact, RunStarted) and entry.fact.forked_from in self.runs:
             original = self.runs[entry.fact.forked_from].invariants.facts
             promise_8_a_fork_keeps_what_was_done(checked.invariants.facts, entry, original)
-        source = _forked_from(entry)
+        fact = entry.fact
+        forked = fact.forked_from if isinstance(fact, RunStarted) else None
+        source = fact.run_id if isinstance(fact, RunForked) else forked
         if source in self.runs:
             promise_12_an_approval_counts_for_its_inputs(self.runs[source].state, checked.state, entry)
 
@@ -231,10 +233,3 @@ class InvariantChecker:
     def has_ended(self) -> bool:
         """Whether every run has ended."""
         return all(checked.state.run.status in RUN_ENDED for checked in self.runs.values())
-
-
-def _forked_from(entry: Entry) -> int | None:
-    """The run that a fork was made of, if this is the fact that says so."""
-    if isinstance(entry.fact, RunForked):
-        return entry.fact.run_id
-    return entry.fact.forked_from if isinstance(entry.fact, RunStarted) else None

@@ -152,15 +152,12 @@ def promise_12_an_approval_counts_for_its_inputs(before: State, fork: State, ent
         if status != "completed" or not traits_of(action).asks_person:
             continue
         behind = sorted(one for one in fork.graph.behind((name,)) if one not in kept and one != name)
-        reading = [one for one in (name, *behind) if _reads_inputs(fork.graph.nodes[one].step)]
+        read = {one: expressions_in(fork.graph.nodes[one].step) for one in (name, *behind)}
+        reading = [one for one, found in read.items() if any("inputs" in expression.reads for expression in found)]
         if behind and reading:
             raise AssertionError(
                 f"promise 12: a fork with other inputs keeps the approval of '{name}', and '{reading[0]}' reads inputs"
             )
-
-
-def _reads_inputs(step: Step) -> bool:
-    return any("inputs" in expression.reads for expression in expressions_in(step))
 
 
 def _violation(lease: Lease, sentence: str) -> AssertionError:

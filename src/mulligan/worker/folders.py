@@ -147,6 +147,12 @@ def write_private_file(path: str, text: str) -> None:
         file.write(text)
 
 
+def replace_private_file(path: str, text: str) -> None:
+    """Write a file for its owner only, in place of the one that is there: nobody reads half of it."""
+    write_private_file(f"{path}.new", text)
+    os.replace(f"{path}.new", path)
+
+
 def move_file(path: str, name: str) -> bool:
     """Rename a file if it exists. If that fails, remove it: a result counts without its log."""
     try:

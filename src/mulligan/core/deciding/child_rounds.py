@@ -16,7 +16,7 @@ from mulligan.core.model.actions import is_group
 from mulligan.core.model.event_types import ChildRound, ChildRun
 from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.place_keys import step_name
-from mulligan.core.model.reports import ChildEnded, RetryRequested, RoundRequested
+from mulligan.core.model.reports import ChildEnded, RetryRequested, Revised, RoundRequested
 from mulligan.core.model.workflow import Command
 from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import LastChild, Place, State
@@ -80,21 +80,27 @@ def requested_round(state: State, report: RoundRequested) -> RetryRequested | No
         return None
     if run.parent_run_id is None or report.round != run.round + 1:
         raise Refused(f"run {run.run_id} is in round {run.round}: round {report.round} cannot follow")
-    asked = report.asked or ChildRound("", run.run_id, report.round)
+    return asked_round(report, report.asked or ChildRound("", run.run_id, report.round), report.revised)
+
+
+def asked_round(
+    request: RetryRequested | RoundRequested, asked: ChildRound, revised: Revised | None = None
+) -> RetryRequested:
+    """The request for a round of a child run that follows from the request for one of its caller."""
     return RetryRequested(
-        at=report.at,
-        by=report.by,
-        reason=report.reason,
+        at=request.at,
+        by=request.by,
+        reason=request.reason,
         from_step=asked.from_step,
         items=asked.items,
         adjust=asked.adjust,
         peaks=asked.peaks,
-        revised=report.revised,
+        revised=revised,
         stale=asked.stale,
         budgets=asked.budgets,
-        keep_completed=report.keep_completed,
+        keep_completed=request.keep_completed,
         child=asked.child,
-        force=report.force,
+        force=request.force,
     )
 
 

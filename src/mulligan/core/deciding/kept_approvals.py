@@ -59,12 +59,8 @@ def approvals_relied_on(graph: Graph, kept: Iterable[str], runs: Collection[str]
 
 def changed_inputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> frozenset[str]:
     """The inputs that have another value, or that only one of the two has. `1` and `true` are two values."""
-    names = {**before, **after}
-    return frozenset(name for name in names if name not in before or name not in after or _differ(before, after, name))
-
-
-def _differ(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> bool:
-    return _encode(before[name]) != _encode(after[name])
+    others = (name for name in before.keys() & after.keys() if _encode(before[name]) != _encode(after[name]))
+    return frozenset((*(before.keys() ^ after.keys()), *others))
 
 
 # -- a fork from a step ------------------------------------------------------------------------------------------------

@@ -92,10 +92,11 @@ def check_values(report: Any, *, is_text: bool = False) -> None:
         else:
             # A definition has programs in it, and inputs have what its steps read.
             is_text = is_text and not isinstance(value, r.Revised)
-            left += ((one, depth + 1, is_text) for one in _parts(value))
+            left += ((one, depth + 1, is_text) for one in parts(value))
 
 
-def _parts(value: Any) -> Iterable[Any]:
+def parts(value: Any) -> Iterable[Any]:
+    """The values that a value consists of; none for a plain one."""
     if isinstance(value, msgspec.Struct):
         return msgspec.structs.astuple(value)
     if isinstance(value, Mapping):

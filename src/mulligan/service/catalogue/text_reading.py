@@ -112,9 +112,6 @@ class _Child:
             raise self._cost()
         return answer
 
-    def is_usable(self) -> bool:
-        return self.process.poll() is None
-
     def end(self) -> None:
         """Kill it, whatever it does."""
         with contextlib.suppress(ProcessLookupError):
@@ -147,14 +144,14 @@ class _Idle:
             fitting = [one for one in self._children if one.limits == limits]
             for one in fitting:
                 self._children.remove(one)
-                if one.is_usable():
+                if one.process.poll() is None:
                     return one
                 one.close()
         return _Child(limits)
 
     def give_back(self, child: _Child) -> None:
         with self._lock:
-            if child.is_usable() and len(self._children) < IDLE_MAX:
+            if child.process.poll() is None and len(self._children) < IDLE_MAX:
                 self._children.append(child)
                 return
         child.close()
@@ -204,7 +201,8 @@ class TextReader:
                 raise _ending() from None
             raise
         finally:
-            self._busy.discard(child)
+            with self._lock:
+                self._busy.discard(child)
             if stays:
                 _IDLE.give_back(child)
             else:

@@ -297,20 +297,15 @@ def _hooks_of(document: Document) -> Hooks:
 
 def _rules_of_runs(rules: Sequence[HookRule]) -> tuple[NoticeRule, ...]:
     """What the rules of a server say about runs. `InputInvalid` as below."""
-    replace = msgspec.structs.replace
-    parts = [(rule, tuple(kind for kind in rule.on if kind != WORKER_TROUBLE)) for rule in rules]
-    # A rule that names workers alone is read as one about runs, to be checked.
-    read = read_rules([replace(rule, on=kinds or (("failed",) if rule.on else ())) for rule, kinds in parts])
-    return tuple(rule for rule, (_, kinds) in zip(read, parts, strict=True) if kinds)
+    if len(rules) > RULES_MAX:
+        raise InputInvalid(f"{len(rules)} rules are too many: there may be at most {RULES_MAX}")
+    return tuple(rule for rule in map(_rule_of_runs, rules) if rule.on)
 
 
-def rule_of(rule: HookRule) -> NoticeRule:
-    """The rule as a run has it. `InputInvalid` if it cannot be meant."""
+def _rule_of_runs(rule: HookRule) -> NoticeRule:
+    """What the rule says about runs: without events if it is about workers alone. `InputInvalid` as below."""
     if not rule.on or not rule.to:
         raise InputInvalid("a rule says 'on' which events and 'to' which targets it sends")
-    kinds = tuple(kind for kind in rule.on if kind != WORKER_TROUBLE)
-    if len(kinds) < len(rule.on):
-        raise InputInvalid(f"'{WORKER_TROUBLE}' is not an event of a run", hint="name it in the hooks of the server")
     if len(rule.to) > TARGETS_MAX:
         raise InputInvalid(f"{len(rule.to)} targets are too many: a rule has at most {TARGETS_MAX}")
     for name in rule.to:
@@ -325,14 +320,15 @@ def rule_of(rule: HookRule) -> NoticeRule:
             seconds = 0.0
         if not seconds:
             raise InputInvalid(f"'{rule.late_after[:40]}' is not a duration", hint="write it like 30m or 2h")
+    kinds = tuple(kind for kind in rule.on if kind != WORKER_TROUBLE)
     return NoticeRule(on=kinds, to=rule.to, late_after=seconds)
 
 
 def read_rules(rules: Sequence[HookRule]) -> tuple[NoticeRule, ...]:
     """The rules as a run has them. `InputInvalid` if they cannot be meant, or are too many."""
-    if len(rules) > RULES_MAX:
-        raise InputInvalid(f"{len(rules)} rules are too many: there may be at most {RULES_MAX}")
-    return tuple(rule_of(rule) for rule in rules)
+    if any(WORKER_TROUBLE in rule.on for rule in rules):
+        raise InputInvalid(f"'{WORKER_TROUBLE}' is not an event of a run", hint="name it in the hooks of the server")
+    return _rules_of_runs(rules)
 
 
 def parse_notify(words: Sequence[str]) -> tuple[NoticeRule, ...]:

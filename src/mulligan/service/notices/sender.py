@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
@@ -110,7 +110,7 @@ class Sender:
         self._is_hurried = is_hurried
         self._pool.shutdown(cancel_futures=True)
         if now is not None:
-            self._settle(self._targets, now)
+            self._settle(now)
 
     def send_due(
         self, targets: Mapping[str, Target], now: datetime, wait_seconds: float = WAIT_SECONDS
@@ -119,13 +119,13 @@ class Sender:
         self._targets = targets
         deadline = self._clock() + wait_seconds
         while True:
-            self._settle(targets, now)
-            following = self._begin_due(targets, now)
+            self._settle(now)
+            following = self._begin_due(now)
             count = len(self._running)
             # Until the first batch has ended: its target may get the next one.
             while len(self._running) == count > 0 and (left := deadline - self._clock()) > 0:
-                self._settle(targets, now, left)
-            self._settle(targets, now)
+                self._settle(now, left)
+            self._settle(now)
             if not count:
                 return following
             if self._running and self._clock() >= deadline:
@@ -133,28 +133,29 @@ class Sender:
 
     # -- what is due -------------------------------------------------------------------------------------------------
 
-    def _begin_due(self, targets: Mapping[str, Target], now: datetime) -> datetime | None:
+    def _begin_due(self, now: datetime) -> datetime | None:
         """Begin to send to each target that is free; when something is due for one that is not being sent to."""
         waiting = self._outbox.waiting_targets(now)
         self._pauses = {one.target: one.pause for one in waiting if one.pause is not None}
-        unknown = [one.target for one in waiting if one.target not in targets and one.next_at <= now]
+        unknown = [one.target for one in waiting if one.target not in self._targets and one.next_at <= now]
         later = set(unknown[UNKNOWN_MAX:])
-        dues = [
-            self._begin(one, targets.get(one.target), now)
-            for one in waiting
-            if one.target not in self._running and one.target not in later
-        ]
+        free = (one for one in waiting if one.target not in self._running and one.target not in later)
+        dues = [self._begin(one, now) for one in free]
         if later:
             dues.append(now + timedelta(seconds=1))
         return min((due for due in dues if due is not None), default=None)
 
-    def _begin(self, waiting: WaitingTarget, target: Target | None, now: datetime) -> datetime | None:
+    def _begin(self, waiting: WaitingTarget, now: datetime) -> datetime | None:
         """Begin to send to this target if it is due; when it is due otherwise."""
-        name = waiting.target
+        name, target = waiting.target, self._targets.get(waiting.target)
         if waiting.next_at > now:
             return waiting.next_at
         if target is None:
-            return self._leave_alone_unknown(name, now)
+            why = f"target '{name}' is not in the configuration: add [targets.{name}] to server.toml"
+            self._give_up_old(name, why, now)
+            retry_at = now + timedelta(seconds=UNKNOWN_SECONDS)
+            self._pause(TargetPause(name, 0, now, retry_at, why))
+            return retry_at
         if (free_at := self._free_at(name, target, now)) > now:
             why = "waits: the target has had its messages of this minute"
             self._pause(TargetPause(name, 0, now, free_at, why))
@@ -169,15 +170,13 @@ class Sender:
             self._running[name] = self._pool.submit(self._work, target, messages, now, in_a_row)
         return None
 
-    def _leave_alone_unknown(self, name: str, now: datetime) -> datetime | None:
-        why = f"target '{name}' is not in the configuration: add [targets.{name}] to server.toml"
-        self._give_up_old(name, GIVE_UP_SECONDS, why, now)
-        retry_at = now + timedelta(seconds=UNKNOWN_SECONDS)
-        self._pause(TargetPause(name, 0, now, retry_at, why))
-        return retry_at
+    def _patience(self, name: str) -> float:
+        target = self._targets.get(name)
+        return target.give_up_seconds if target is not None else GIVE_UP_SECONDS
 
-    def _give_up_old(self, name: str, patience: float, why: str, now: datetime) -> None:
+    def _give_up_old(self, name: str, why: str, now: datetime) -> None:
         """Give up what has waited for long enough for a target that takes nothing."""
+        patience = self._patience(name)
         until, oldest = now + timedelta(seconds=CLAIM_SECONDS), now - timedelta(seconds=patience)
         while notices := self._outbox.claim_notices(name, now, until, BATCH_MAX):
             old = [notice for notice in notices if notice.created_at <= oldest]
@@ -187,7 +186,7 @@ class Sender:
                 break
 
     def _pause(self, pause: TargetPause) -> None:
-        self._outbox.put_target_pauses([pause])
+        self._outbox.put_target_pause(pause)
         self._pauses[pause.target] = pause
 
     def _free_at(self, name: str, target: Target, now: datetime) -> datetime:
@@ -241,14 +240,16 @@ class Sender:
 
     # -- what came of it ---------------------------------------------------------------------------------------------
 
-    def _settle(self, targets: Mapping[str, Target], now: datetime, wait_seconds: float = 0.0) -> None:
+    def _settle(self, now: datetime, wait_seconds: float = 0.0) -> None:
         """Write the results that are there; wait for the first of them, and shortly for more."""
         self._gather(wait_seconds)
         if self._unsettled:
-            self._write(targets, self._unsettled, now)
+            self._write(self._unsettled, now)
             self._unsettled = []
+        # In this order: whoever ends after the first question may have left a result before the second.
+        ended = [name for name, running in self._running.items() if running.done()]
         if self._results.empty():
-            for name in [name for name, running in self._running.items() if running.done()]:
+            for name in ended:
                 del self._running[name]
 
     def _gather(self, wait_seconds: float) -> None:
@@ -261,45 +262,39 @@ class Sender:
         except Empty:
             pass
 
-    def _write(self, targets: Mapping[str, Target], results: Sequence[_Result], now: datetime) -> None:
+    def _write(self, results: Sequence[_Result], now: datetime) -> None:
         settled: list[SettledNotice] = []
         released: list[int] = []
         # By target: the result that says how it is. Those of a target come in order.
-        latest: dict[str, _Result] = {}
+        latest: dict[str, tuple[_Result, Delivery]] = {}
         for result in results:
-            name = result.message.notices[0].target
             if result.delivery is None:
                 released += [notice.id for notice in result.message.notices]
             else:
-                latest[name] = result
-                settled += self._settled(targets.get(name), result, result.delivery, now)
+                latest[result.message.notices[0].target] = result, result.delivery
+                settled += self._settled(result.message, result.delivery, now)
         self._outbox.settle_notices(settled)
         self._outbox.release_notices(released)
-        for name, result in latest.items():
-            self._note_target(targets.get(name), name, result, now)
+        for name, (result, delivery) in latest.items():
+            self._note_target(name, result, delivery, now)
         self.sent += sum(one.status == "sent" for one in settled)
 
-    def _settled(
-        self, target: Target | None, result: _Result, delivery: Delivery, now: datetime
-    ) -> list[SettledNotice]:
+    def _settled(self, message: Message, delivery: Delivery, now: datetime) -> Iterator[SettledNotice]:
         """What came of the notices of a message: sent, tried again later, or given up in words."""
-        patience = target.give_up_seconds if target is not None else GIVE_UP_SECONDS
-        found: list[SettledNotice] = []
-        for notice in result.message.notices:
+        patience = self._patience(message.notices[0].target)
+        for notice in message.notices:
             tries = notice.attempts + 1
             if not delivery.problem:
-                found.append(SettledNotice(notice.id, "sent", tries, now))
+                yield SettledNotice(notice.id, "sent", tries, now)
             elif now - notice.created_at < timedelta(seconds=patience):
                 due = now + timedelta(seconds=max(backoff(notice.key, tries), delivery.retry_after))
-                found.append(SettledNotice(notice.id, "waiting", tries, due, delivery.problem))
+                yield SettledNotice(notice.id, "waiting", tries, due, delivery.problem)
             else:
-                found.append(_given_up(notice, tries, patience, delivery.problem, now))
-        return found
+                yield _given_up(notice, tries, patience, delivery.problem, now)
 
-    def _note_target(self, target: Target | None, name: str, result: _Result, now: datetime) -> None:
+    def _note_target(self, name: str, result: _Result, delivery: Delivery, now: datetime) -> None:
         """Leave a target alone that is down, for longer each time; and no longer once it has taken a message."""
-        delivery, former = result.delivery, self._pauses.get(name)
-        assert delivery is not None
+        former = self._pauses.get(name)
         self._in_a_row[name] = result.in_a_row
         if result.is_target_down:
             failures = 1 if former is None else former.failures + 1
@@ -307,11 +302,10 @@ class Sender:
             seconds = max(backoff(f"target {name}", failures), delivery.retry_after)
             retry_at = now + timedelta(seconds=seconds)
             self._pause(TargetPause(name, failures, since, retry_at, f"waits for its target: {delivery.problem}"))
-            patience = target.give_up_seconds if target is not None else GIVE_UP_SECONDS
-            if now - since >= timedelta(seconds=patience):
-                self._give_up_old(name, patience, delivery.problem, now)
+            if now - since >= timedelta(seconds=self._patience(name)):
+                self._give_up_old(name, delivery.problem, now)
         elif former is not None and former.failures and not delivery.problem:
-            self._outbox.end_target_pauses([name])
+            self._outbox.end_target_pause(name)
             del self._pauses[name]
 
     def finish(

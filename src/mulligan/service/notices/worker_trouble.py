@@ -7,7 +7,7 @@ servers that look at the same time write one notice, and one that dies in betwee
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -42,7 +42,7 @@ def announce_troubles(store: Store, targets: Sequence[str], now: datetime, by: s
         revision = document.revision if document is not None else 0
         if bool(before.trouble) != bool(after.trouble):
             body = _body(name, before, after, is_gone=worker is None, at=now)
-            count += records.put_notices(list(_notices(name, revision + 1, body, targets)))
+            count += records.put_notices([_notice(name, revision + 1, body, target) for target in targets])
             changed = Document(KIND, name, msgspec.json.encode(after), now, by)
             try:
                 records.put_document(changed, expected=revision)
@@ -67,9 +67,6 @@ def _body(name: str, before: Announced, after: Announced, *, is_gone: bool, at: 
     return NoticeBody(event=KIND, title=title, at=at, status="in_trouble" if after.trouble else "", details=details)
 
 
-def _notices(name: str, number: int, body: NoticeBody, targets: Sequence[str]) -> Iterator[NoticeRecord]:
-    for target in targets:
-        digest = hashlib.sha256(f"{name} {number} {target}".encode()).hexdigest()
-        yield NoticeRecord(
-            key=f"worker_{digest[:32]}", target=target, body=msgspec.json.encode(body), created_at=body.at
-        )
+def _notice(name: str, number: int, body: NoticeBody, target: str) -> NoticeRecord:
+    digest = hashlib.sha256(f"{name} {number} {target}".encode()).hexdigest()
+    return NoticeRecord(key=f"worker_{digest[:32]}", target=target, body=msgspec.json.encode(body), created_at=body.at)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.worker.folders import write_private_file
+from mulligan.worker.folders import replace_private_file
 
 FILE = "counted.json"
 
@@ -25,9 +25,7 @@ class CountedJobs:
 
     def write(self, counted: set[str]) -> None:
         """Without room on the disk a job is counted again: its breaker opens sooner."""
-        new = self._path.with_suffix(".new")
         try:
-            write_private_file(str(new), msgspec.json.encode(sorted(counted)).decode())
-            new.replace(self._path)
+            replace_private_file(str(self._path), msgspec.json.encode(sorted(counted)).decode())
         except OSError:
             pass

@@ -9,7 +9,7 @@ import msgspec
 
 from mulligan.core.model.formatting import error_reason
 from mulligan.errors import HomeUnusable
-from mulligan.worker.folders import make_private, write_private_file
+from mulligan.worker.folders import make_private, replace_private_file
 
 FILE = "drained.json"
 # Stands for all profiles.
@@ -27,9 +27,7 @@ class DrainMarks:
         marks = {**self._read(), profile: datetime.now(UTC)}
         try:
             make_private(str(self._path.parent))
-            new = self._path.with_suffix(".new")
-            write_private_file(str(new), msgspec.json.encode(marks).decode())
-            new.replace(self._path)
+            replace_private_file(str(self._path), msgspec.json.encode(marks).decode())
         except OSError as error:
             raise HomeUnusable(
                 f"'{self._path}' cannot be written: {error_reason(error)}",

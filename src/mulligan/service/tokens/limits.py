@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, cast
 
 from mulligan.core.deciding.breaker import Verdict
-from mulligan.core.deciding.child_rounds import planned_children
+from mulligan.core.deciding.child_rounds import asked_round, planned_children
 from mulligan.core.deciding.kept_approvals import approvals_among, approvals_given, approvals_relied_on
 from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.effects.snapshot import restore
@@ -40,24 +40,10 @@ def kept_by_round(store: Store, run_id: int, report: RetryRequested) -> Iterator
     yield from approvals_relied_on(graph, (name for name in graph.nodes if name not in steps), steps)
     for child in planned_children(found.state, report, steps):
         if not child.why_new:
-            named = report.child if report.child is not None and report.child.run_id == child.run_id else None
-            yield from (
-                f"{child.place}: {name}" for name in kept_by_round(store, child.run_id, _of_child(report, named))
-            )
-
-
-def _of_child(report: RetryRequested, asked: ChildRound | None) -> RetryRequested:
-    """The round that a child run gets with that of its caller."""
-    return RetryRequested(
-        report.at,
-        report.by,
-        from_step=asked.from_step if asked is not None else "",
-        items=asked.items if asked is not None else None,
-        stale=asked.stale if asked is not None else (),
-        keep_completed=report.keep_completed,
-        child=asked.child if asked is not None else None,
-        force=report.force,
-    )
+            is_named = report.child is not None and report.child.run_id == child.run_id
+            asked = report.child if is_named else None
+            request = asked_round(report, asked or ChildRound(child.place, child.run_id, 0))
+            yield from (f"{child.place}: {name}" for name in kept_by_round(store, child.run_id, request))
 
 
 def limited(store: Store, token: TokenRecord, ledger: DecisionLedger | None = None) -> Store:
@@ -88,19 +74,17 @@ class LimitedStore:
             self._check(self._root(run_id).workflow)
         refuse_beyond(report, self._limits.verdicts, self._limits.min_confidence)
         if isinstance(report, RetryRequested) and (self._limits.verdicts or report.revised is not None):
-            self._keep(run_id, self._kept_by_round(run_id, report), report.reason)
+            try:
+                kept = [*kept_by_round(self._of, run_id, report)]
+            except MulliganError:
+                if not self._may_approve:
+                    raise
+                # The run refuses it as well, unless it has changed until then.
+                kept = []
+            self._keep(run_id, kept, report.reason)
         if self._ledger is not None:
             self._ledger.begin(run_id, report)
         return self._of.put(run_id, report, is_asking=is_asking)
-
-    def _kept_by_round(self, run_id: int, report: RetryRequested) -> list[str]:
-        try:
-            return [*kept_by_round(self._of, run_id, report)]
-        except MulliganError:
-            if not self._may_approve:
-                raise
-            # The run refuses it as well, unless it has changed until then.
-            return []
 
     def _keep(self, run_id: int, approvals: Sequence[str], reason: str) -> None:
         """Keep what a person has approved: a decision like the approval itself."""

@@ -218,26 +218,19 @@ SELECT run_id FROM runs WHERE run_id IN (
 )
 ORDER BY run_id FOR UPDATE
 
--- Complete trees in which every run has ended, none has a holder, and no inbox has a message.
+-- Complete trees in which every run has ended, none has a holder, and no inbox has a message; by force all of them.
 -- name: removable
 WITH RECURSIVE trees (run_id) AS (
-    SELECT run_id FROM runs WHERE run_id = ANY(%s::bigint[]) AND run_id = root_run_id
+    SELECT run_id FROM runs WHERE run_id = ANY(%(wanted)s::bigint[]) AND (%(is_forced)s OR run_id = root_run_id)
     UNION SELECT r.run_id FROM trees t JOIN runs r ON r.parent_run_id = t.run_id
 )
 SELECT run_id, version, project FROM trees JOIN runs USING (run_id)
-WHERE root_run_id NOT IN (
+WHERE %(is_forced)s OR root_run_id NOT IN (
     SELECT root_run_id FROM runs WHERE status NOT IN ('completed', 'failed', 'cancelled')
     UNION ALL SELECT root_run_id FROM runs WHERE holder <> ''
     UNION ALL SELECT root_run_id FROM messages JOIN runs USING (run_id)
 )
 ORDER BY run_id
-
--- name: trees
-WITH RECURSIVE trees (run_id) AS (
-    SELECT run_id FROM runs WHERE run_id = ANY(%s::bigint[])
-    UNION SELECT r.run_id FROM trees t JOIN runs r ON r.parent_run_id = t.run_id
-)
-SELECT run_id, version, project FROM trees JOIN runs USING (run_id) ORDER BY run_id
 
 -- name: remove_messages
 DELETE FROM messages WHERE run_id = ANY(%s::bigint[])

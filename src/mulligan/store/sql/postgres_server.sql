@@ -185,14 +185,13 @@ SELECT found.target,
        t.failures, t.since, t.retry_at, t.reason
 FROM found LEFT JOIN notice_targets t ON t.target = found.target WHERE found.target IS NOT NULL
 
--- name: put_target_pauses
-INSERT INTO notice_targets
-SELECT * FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::text[])
+-- name: put_target_pause
+INSERT INTO notice_targets VALUES (%s, %s, %s, %s, %s)
 ON CONFLICT (target) DO UPDATE SET failures = excluded.failures, since = excluded.since, retry_at = excluded.retry_at,
                                    reason = excluded.reason
 
--- name: end_target_pauses
-DELETE FROM notice_targets WHERE target = ANY (%s::text[])
+-- name: end_target_pause
+DELETE FROM notice_targets WHERE target = %s
 
 -- name: remove_target_pauses
 DELETE FROM notice_targets WHERE retry_at < %s

@@ -162,26 +162,19 @@ SELECT id >> 32, entry FROM events WHERE instr(entry, ?1)
 UNION ALL SELECT run_id, report FROM messages WHERE instr(report, ?1)
 UNION ALL SELECT run_id, task FROM tasks WHERE instr(task, ?1)
 
--- Complete trees in which every run has ended, none has a holder, and no inbox has a message.
+-- Complete trees in which every run has ended, none has a holder, and no inbox has a message; by force all of them.
 -- name: removable
 WITH RECURSIVE trees (run_id) AS (
-    SELECT run_id FROM runs WHERE run_id IN (SELECT value FROM json_each(?1)) AND run_id = root_run_id
+    SELECT run_id FROM runs WHERE run_id IN (SELECT value FROM json_each(?1)) AND (?2 OR run_id = root_run_id)
     UNION SELECT r.run_id FROM trees t CROSS JOIN runs r ON r.parent_run_id = t.run_id
 )
 SELECT run_id, version, project FROM trees CROSS JOIN runs USING (run_id)
-WHERE root_run_id NOT IN (
+WHERE ?2 OR root_run_id NOT IN (
     SELECT root_run_id FROM runs WHERE status NOT IN ('completed', 'failed', 'cancelled')
     UNION ALL SELECT root_run_id FROM runs WHERE holder <> ''
     UNION ALL SELECT root_run_id FROM messages JOIN runs USING (run_id)
 )
 ORDER BY run_id
-
--- name: trees
-WITH RECURSIVE trees (run_id) AS (
-    SELECT run_id FROM runs WHERE run_id IN (SELECT value FROM json_each(?1))
-    UNION SELECT r.run_id FROM trees t CROSS JOIN runs r ON r.parent_run_id = t.run_id
-)
-SELECT run_id, version, project FROM trees CROSS JOIN runs USING (run_id) ORDER BY run_id
 
 -- name: remove_messages
 DELETE FROM messages WHERE run_id = ?

@@ -171,8 +171,8 @@ INSERT INTO notice_targets VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET failures = excluded.failures, since = excluded.since, retry_at = excluded.retry_at,
                           reason = excluded.reason
 
--- name: end_target_pauses
-DELETE FROM notice_targets WHERE target IN (SELECT value FROM json_each(?))
+-- name: end_target_pause
+DELETE FROM notice_targets WHERE target = ?
 
 -- name: remove_target_pauses
 DELETE FROM notice_targets WHERE retry_at < ?

@@ -17,6 +17,7 @@ from mulligan.language.expressions import as_text
 from mulligan.worker.actions.agent_answer import AnswerRejected, decision, read_structure, schema_of, shown_usage
 from mulligan.worker.actions.agent_output import MODEL_CHARS_MAX, Prices, priced
 from mulligan.worker.actions.agent_prompt import hide_credentials, make_prompt
+from mulligan.worker.folders import replace_private_file
 from mulligan.worker.models import find_kind
 from mulligan.worker.models.conversation_messages import read_conversation
 from mulligan.worker.models.request import ModelAnswer, ModelRequest, Origin
@@ -129,10 +130,4 @@ class StepLog:
             prices = {**prices, model: prices[self.asked_model]}
         self.used = priced({**usage, **named}, prices)
         if self._usage_file:
-            with open(f"{self._usage_file}.new", "wb", opener=_for_owner) as file:
-                file.write(msgspec.json.encode(self.used))
-            os.replace(f"{self._usage_file}.new", self._usage_file)
-
-
-def _for_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+            replace_private_file(self._usage_file, msgspec.json.encode(self.used).decode())
