@@ -33,6 +33,8 @@ from proof.attacks.requests import Request
 
 AT = "2026-01-02T03:04:05Z"
 TAKEN_SECONDS, BODY_SECONDS, LONG_SECONDS = 15.0, 120.0, 60.0
+# How long others may wait while somebody asks for much: a busy machine has its share in it.
+WAITED_SECONDS = 6.0
 
 
 class Attack(NamedTuple):
@@ -539,6 +541,59 @@ def slow_bodies(server: AttackedServer) -> Iterator[str]:
             yield f"bodies_have_a_time_limit: one is waited for after {BODY_SECONDS:.0f}s"
 
 
+def repeated_ids(server: AttackedServer) -> Iterator[str]:
+    """Questions of somebody who may only read, with one id hundreds of thousands of times: a short answer is enough.
+
+    Several at once took gigabytes, and all threads for changes for a minute.
+    """
+    run_id, count = server.ids.runs[RED]["letters"], 400_000
+    asked: dict[str, dict[str, Any]] = {
+        "lists.records": {"run_ids": [run_id] * count},
+        "lists.attributes": {"run_ids": [run_id] * count},
+        "lists.places": {"keys": [[run_id, "write"]] * (count // 2)},
+        "lists.find": {
+            "wanted": {"starters": [f"u{number}" for number in range(count // 5)]},
+            "before": None,
+            "limit": 5,
+        },
+    }
+
+    def ask(name: str) -> Reply:
+        body = json.dumps(asked[name]).encode()
+        return Client(server.port, LONG_SECONDS).ask("read", "POST", f"/api/v1/store/read/{name}", body, STORE_HEADERS)
+
+    with ThreadPoolExecutor(6) as pool:
+        replies = [pool.submit(ask, name) for name in [*asked] * 2]
+        yield from _others_wait(server)
+        for one in replies:
+            if (reply := one.result()).status not in (200, 422) or len(reply.body) > 100_000:
+                yield f"answers_are_short: {reply.status} with {len(reply.body)} bytes after {reply.seconds:.1f}s"
+
+
+def long_names(server: AttackedServer) -> Iterator[str]:
+    """Names of megabytes that there are not: the loop of the server read them several times to say so."""
+
+    def ask(_: int) -> Reply:
+        body = b'{"' + b"t" * 4_000_000 + b'": 1}'
+        return Client(server.port, LONG_SECONDS).ask("read", "POST", "/api/v1/workflows:validate", body, JSON_HEADERS)
+
+    with ThreadPoolExecutor(8) as pool:
+        replies = [pool.submit(ask, number) for number in range(16)]
+        yield from _others_wait(server)
+        for one in replies:
+            if (reply := one.result()).status != 422 or len(reply.body) > 100_000:
+                yield f"answers_are_short: {reply.status} with {len(reply.body)} bytes after {reply.seconds:.1f}s"
+
+
+def _others_wait(server: AttackedServer) -> Iterator[str]:
+    """How long the victim waits meanwhile for what takes milliseconds."""
+    client = Client(server.port, LONG_SECONDS)
+    for method, path, body in (("GET", "/api/v1/runs", None), ("POST", "/api/v1/runs", b'{"workflow": "pulse"}')) * 3:
+        reply = client.ask(VICTIM.name, method, path, body, JSON_HEADERS if body else {})
+        if reply.status not in (200, 201) or reply.seconds > WAITED_SECONDS:
+            yield f"others_are_served: {method} {path} is {reply.status} after {reply.seconds:.1f}s"
+
+
 def refused_callers(server: AttackedServer) -> Iterator[str]:
     """Those who are refused again and again do not fill the audit."""
     count = 300
@@ -598,6 +653,8 @@ ATTACKS: dict[str, Attack] = {
     "reused_key": Attack(reused_key),
     "login_answers": Attack(login_answers),
     "slow_bodies": Attack(slow_bodies, is_alone=True),
+    "repeated_ids": Attack(repeated_ids),
+    "long_names": Attack(long_names),
     "refused_callers": Attack(refused_callers),
     "open_files": Attack(open_files),
     "overtaken_by_a_migration": Attack(overtaken_by_a_migration, is_alone=True),

@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.api_client import Client, open_client, start_run
+from tests.support.api_client import Client, open_client, start_run, token_record
 
-from mulligan.api.app import make_app, takes_long
+from mulligan.api.app import claimant, make_app, takes_long
+from mulligan.api.decoding import REFUSAL_CHARS_MAX
 from mulligan.api.openapi import document
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Answer, Body, Call, Query, Route, Streamed
@@ -410,6 +411,45 @@ def test_checking_texts_holds_up_no_change_and_no_other_project(client: Client) 
     checking = {f"workflows:{verb}" for verb in ("validate", "convert", "edit", "whatif", "coverage")}
     whole = {f"runs/{{run_id:int}}/{one}" for one in ("artifacts", "picture.svg", "report", "report.json")}
     assert slow == {"doctor", "suggestions", "workflows/{name}/coverage", *checking, *whole}
+
+
+def test_questions_to_the_store_hold_up_no_change_and_no_other_project(client: Client) -> None:
+    """Whoever may only read asks for as many rows as there are, as often as it likes."""
+    busy, release = threading.Event(), threading.Event()
+
+    def look(_: Service) -> None:
+        busy.set()
+        release.wait(10)
+
+    async def ask() -> tuple[int, int]:
+        look_up = client.api.threads.look_up
+        slow = [asyncio.ensure_future(look_up(look, Claimant("hostile", f"t{number}"))) for number in range(20)]
+        await asyncio.to_thread(busy.wait, 10)
+        changed = await client.api.threads.change(lambda _: 1)
+        found = await look_up(lambda _: 2, Claimant("other", "t"))
+        release.set()
+        await asyncio.gather(*slow)
+        return changed, found
+
+    assert client._runner.run(ask()) == (1, 2)
+    assert {route.path for route in ROUTES if route.is_question} == {"store/read/{call}"}
+
+
+def test_the_sessions_of_a_token_have_one_share_together() -> None:
+    session = msgspec.structs.replace(token_record("mine", ("read",)), id="session-0a1b2c-mine")
+
+    assert claimant(session) == claimant(msgspec.structs.replace(session, id="mine"))
+
+
+@pytest.mark.parametrize("path", ["workflows:validate", "runs", "decisions"])
+def test_a_name_of_megabytes_is_refused_without_reading_it_all(client: Client, path: str) -> None:
+    """The loop of the server decodes bodies: it would answer nobody else meanwhile."""
+    body = b'{"' + b"t" * 2_000_000 + b'": 1}'
+
+    reply = client.post(path, body, scope="admin", headers={"content-type": "application/json"})
+
+    assert reply.code == "input.invalid"
+    assert len(reply.body) < 3 * REFUSAL_CHARS_MAX
 
 
 def test_a_large_definition_is_checked_where_texts_are(client: Client) -> None:

@@ -50,6 +50,7 @@ from mulligan.service import (
     TokenLimits,
     TokenRecord,
     may_be_damage,
+    owner_of,
     to_json,
 )
 
@@ -340,6 +341,8 @@ class Api:
             run = partial(self._compute, token=token)
         elif route.is_sum is True or (route.is_sum and make.keywords["path"]["call"] in route.is_sum):
             run = self.threads.sum_up
+        elif route.is_question:
+            run = partial(self.threads.look_up, claimant=claimant(token))
         if route.creates_run:
             return await run(create)
         answer = await run(carry_out)
@@ -348,7 +351,7 @@ class Api:
         return answer
 
     async def _compute(self, work: Callable[[Service], Any], token: TokenRecord) -> Any:
-        return await self.threads.compute(work, Claimant(token.project or "", token.id))
+        return await self.threads.compute(work, claimant(token))
 
     def _shared_answer(self, route: Route, make: partial[Call], token: TokenRecord, service: Service) -> Answer:
         call = make(service=_service_of(service, token))
@@ -466,6 +469,11 @@ def _prepare(route: Route) -> _Endpoint:
         body=BodyDecoder(route.body) if is_json else None,
         is_coroutine=inspect.iscoroutinefunction(handler),
     )
+
+
+def claimant(token: TokenRecord) -> Claimant:
+    """Whose share of the threads a request takes: the sessions of a token have one together."""
+    return Claimant(token.project or "", owner_of(token.id))
 
 
 def takes_long(route: Route, body: Any) -> bool:

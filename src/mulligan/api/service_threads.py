@@ -20,6 +20,9 @@ from mulligan.service import Home, Service, TextReader, import_lazy_modules
 Result = TypeVar("Result")
 # One reader answers more requests a second than four: they would wait for each other's turn of the interpreter.
 READERS, CHANGERS = 1, 4
+# Those that answer the questions of `mulligan` elsewhere, which may ask for very many rows: no change waits behind it.
+# Each token has one at a time, and so many of its questions wait: it may be in several scripts.
+ANSWERERS, QUESTIONS_WAITING_MAX = 3, 200
 # Those that take long wait for another process most of the time, which reads the texts.
 COMPUTERS = 3
 # More than this many waiting requests are refused at once, instead of being answered when nobody waits any more.
@@ -31,7 +34,7 @@ SUM_SECONDS_MAX, SUMS_WAITING_MAX = 10.0, 20
 
 
 class ServiceThreads:
-    """One thread that reads, a few that change something, a few that compute for long, and two that count runs.
+    """One thread that reads, a few that change something, answer stores or compute for long, and two that count runs.
 
     One of the last counts what somebody waits for, the other what was answered already. None of them reads a text of
     somebody else itself: another process does.
@@ -45,8 +48,12 @@ class ServiceThreads:
         self._readers = _Pool("read", home, schema, READERS, begin, prepare=self._count_in_background)
         self._changers = _Pool("change", home, schema, CHANGERS, begin)
         self._slow = _Pool("slow", home, schema, COMPUTERS, begin)
+        self._answerers = _Pool("answer", home, schema, ANSWERERS, begin)
         self._sums = _Pool("sum", home, schema, 1, begin, waiting_max=SUMS_WAITING_MAX)
         self._shares = Shares(COMPUTERS)
+        self._question_shares = Shares(
+            ANSWERERS, token_waiting_max=QUESTIONS_WAITING_MAX, waiting_max=5 * QUESTIONS_WAITING_MAX
+        )
         self._sum_seconds_max = sum_seconds_max
 
     async def read(self, work: Callable[[Service], Result]) -> Result:
@@ -56,6 +63,11 @@ class ServiceThreads:
     async def change(self, work: Callable[[Service], Result]) -> Result:
         """Call `work` in one of the threads for changes."""
         return await self._changers.call(work)
+
+    async def look_up(self, work: Callable[[Service], Result], claimant: Claimant) -> Result:
+        """Call `work`, a question to the store, in one of the threads for that, when it is the turn of `claimant`."""
+        async with self._question_shares.turn(claimant):
+            return await self._answerers.call(work)
 
     async def compute(self, work: Callable[[Service], Result], claimant: Claimant) -> Result:
         """Call `work`, which may take seconds, in one of the threads for that, when it is the turn of `claimant`."""
@@ -81,13 +93,14 @@ class ServiceThreads:
     @property
     def busy(self) -> list[str]:
         """Which threads do something, and where in our code they are."""
-        pools = (self._slow, self._sums, self._readers, self._changers, self._counters)
+        pools = (self._slow, self._answerers, self._sums, self._readers, self._changers, self._counters)
         return [place for pool in pools for place in pool.busy]
 
     def close(self) -> None:
         """Wait for what is running, but for no text that is being read; and close the stores."""
         self.texts.close()
         self._slow.close()
+        self._answerers.close()
         self._sums.close()
         self._readers.close()
         self._changers.close()

@@ -1,4 +1,4 @@
-"""Whose turn it is to compute for long: nobody has all threads, and who has fewer turns comes first."""
+"""Whose turn it is to use a thread: nobody has all of them, and who has fewer turns comes first."""
 
 from __future__ import annotations
 
@@ -23,11 +23,20 @@ class Claimant(NamedTuple):
 
 
 class Shares:
-    """Turns for `threads` threads: one for each token at a time, and for each project all but one."""
+    """Turns for `threads` threads: `token_max` for each token at a time, and for each project all but one."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(
+        self,
+        threads: int,
+        *,
+        token_max: int = 1,
+        token_waiting_max: int = TOKEN_WAITING_MAX,
+        waiting_max: int = WAITING_MAX,
+    ) -> None:
         self._threads = threads
         self._project_max = max(1, threads - 1)
+        self._token_max = token_max
+        self._token_waiting_max, self._waiting_max = token_waiting_max, waiting_max
         self._projects: Counter[str] = Counter()
         self._tokens: Counter[Claimant] = Counter()
         # Those who wait, the longest first.
@@ -50,13 +59,13 @@ class Shares:
                 self._hand_out()
 
     def _refuse_more(self, claimant: Claimant) -> None:
-        if sum(one == claimant for one in self._waiting.values()) >= TOKEN_WAITING_MAX:
+        if sum(one == claimant for one in self._waiting.values()) >= self._token_waiting_max:
             raise TooManyRequests(
-                f"{TOKEN_WAITING_MAX} requests of this token that take long are waiting already",
+                f"{self._token_waiting_max} requests of this token that take long are waiting already",
                 hint=f"wait until they are answered, {AGAIN_SECONDS} s at least",
                 retry_after=AGAIN_SECONDS,
             )
-        if len(self._waiting) >= WAITING_MAX:
+        if len(self._waiting) >= self._waiting_max:
             hint = "ask again in a few seconds"
             raise ServerBusy("the server has too many requests that take long to answer", hint=hint)
 
@@ -65,7 +74,7 @@ class Shares:
             able = [
                 turn
                 for turn, one in self._waiting.items()
-                if not self._tokens[one] and self._projects[one.project] < self._project_max
+                if self._tokens[one] < self._token_max and self._projects[one.project] < self._project_max
             ]
             if not able:
                 return
