@@ -12,7 +12,8 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -384,6 +385,62 @@ def forged_log(server: AttackedServer) -> Iterator[str]:
     yield from judged.wrong
 
 
+def forged_results(server: AttackedServer) -> Iterator[str]:
+    """Results that name what is no artifact, or a run of another project: every route of the run still answers."""
+    judged = Judged(server)
+    text = "name: odd\nsteps:\n  - step: odd\n    shell: 'true'\n    resources: {labels: [odd]}\n"
+    server.client.change("admin", "PUT", "workflows/odd", {"text": text})
+    offer = {"cpus": 4.0, "memory": 1 << 30, "gpus": 0, "labels": ["odd"], "host": "odd", "tasks_max": 1}
+    register = {"name": "red odd", "host": "odd", "pid": 1, "labels": ["odd"]}
+    judged.store("worker", "worker", "work.register", worker=register, lease_seconds=30.0)
+    theirs = server.ids.runs[BLUE]["letters"]
+    own = {"name": "RUN/odd/1/out.json", "size": 1, "sha256": "0" * 64, "format": "json"}
+    results: tuple[dict[str, Any], ...] = (
+        *(
+            {"output": {"$artifact": one}}
+            for one in ("x", None, {}, own, {**own, "size": -1}, {**own, "format": "file"})
+        ),
+        *({"artifacts": [one]} for one in ({}, own, {"$artifact": own}, {"$artifact": "x"})),
+        *({"data": {"x": {"$artifact": one}}} for one in (1, own)),
+        {"reused_run_id": theirs},
+    )
+    for result in results:
+        run_id = server.client.change("admin", "POST", "runs", {"workflow": "odd"})["run_id"]
+        leases: list[Any] = []
+
+        def exchange(**others: Any) -> Reply:
+            given = {"ended": [], "logs": [], "offer": None, "is_beat": True, **others}
+            return judged.store("worker", "worker", "work.exchange", worker="red odd", **given)
+
+        def is_leased(run_id: int = run_id, leases: list[Any] = leases) -> bool:
+            leases += [one for one in exchange(offer=offer).json["leases"] if one["task"]["run_id"] == run_id]
+            return bool(leases)
+
+        if not _within(TAKEN_SECONDS, is_leased):
+            yield f"a_remote_worker_gets_tasks: run {run_id} has none that is leased, before {result}"
+            return
+        report = {"type": "TaskEnded", "at": AT, "place": "odd", "attempt": leases[0]["task"]["attempt"], **result}
+        named = json.loads(json.dumps(report).replace("RUN", str(run_id)))
+        if exchange(ended=[{"token": leases[0]["token"], "report": named}]).status != 200:
+            server.client.change("admin", "POST", f"runs/{run_id}:cancel", {"now": True, "reason": "refused"})
+        _within(TAKEN_SECONDS, partial(_has_ended, server, run_id))
+        if f'"reused_run_id":{theirs}'.encode() in judged.ask("read", "GET", f"/api/v1/runs/{run_id}/events").body:
+            yield f"no_run_names_those_of_others: run {run_id} has reused a result of run {theirs}"
+        values = {"run_id": run_id, "step": "odd", "place": "odd", "attempt": 1, "index": 0, "seq": 2}
+        for route in (*ROUTES, *PAGES.routes):
+            if route.method == "GET" and "{run_id" in route.path and "stream" not in route.path:
+                path = route.full_path.replace(":int", "").replace("{sha256}", "0" * 64)
+                for key, value in values.items():
+                    path = path.replace(f"{{{key}}}", str(value))
+                judged.ask("read", "GET", path)
+    judged.store("worker", "worker", "work.retire", worker="red odd")
+    yield from judged.wrong
+
+
+def _has_ended(server: AttackedServer, run_id: int) -> bool:
+    return server.look("admin", run_id)["status"] in RUN_ENDED
+
+
 # -- damage ----------------------------------------------------------------------------------------------------------
 
 
@@ -560,7 +617,8 @@ def repeated_ids(server: AttackedServer) -> Iterator[str]:
 
     def ask(name: str) -> Reply:
         body = json.dumps(asked[name]).encode()
-        return Client(server.port, LONG_SECONDS).ask("read", "POST", f"/api/v1/store/read/{name}", body, STORE_HEADERS)
+        with closing(Client(server.port, LONG_SECONDS)) as client:
+            return client.ask("read", "POST", f"/api/v1/store/read/{name}", body, STORE_HEADERS)
 
     with ThreadPoolExecutor(6) as pool:
         replies = [pool.submit(ask, name) for name in [*asked] * 2]
@@ -575,7 +633,8 @@ def long_names(server: AttackedServer) -> Iterator[str]:
 
     def ask(_: int) -> Reply:
         body = b'{"' + b"t" * 4_000_000 + b'": 1}'
-        return Client(server.port, LONG_SECONDS).ask("read", "POST", "/api/v1/workflows:validate", body, JSON_HEADERS)
+        with closing(Client(server.port, LONG_SECONDS)) as client:
+            return client.ask("read", "POST", "/api/v1/workflows:validate", body, JSON_HEADERS)
 
     with ThreadPoolExecutor(8) as pool:
         replies = [pool.submit(ask, number) for number in range(16)]
@@ -587,11 +646,12 @@ def long_names(server: AttackedServer) -> Iterator[str]:
 
 def _others_wait(server: AttackedServer) -> Iterator[str]:
     """How long the victim waits meanwhile for what takes milliseconds."""
-    client = Client(server.port, LONG_SECONDS)
-    for method, path, body in (("GET", "/api/v1/runs", None), ("POST", "/api/v1/runs", b'{"workflow": "pulse"}')) * 3:
-        reply = client.ask(VICTIM.name, method, path, body, JSON_HEADERS if body else {})
-        if reply.status not in (200, 201) or reply.seconds > WAITED_SECONDS:
-            yield f"others_are_served: {method} {path} is {reply.status} after {reply.seconds:.1f}s"
+    questions: tuple[tuple[str, bytes | None], ...] = (("GET", None), ("POST", b'{"workflow": "pulse"}'))
+    with closing(Client(server.port, LONG_SECONDS)) as client:
+        for method, body in questions * 3:
+            reply = client.ask(VICTIM.name, method, "/api/v1/runs", body, JSON_HEADERS if body else {})
+            if reply.status not in (200, 201) or reply.seconds > WAITED_SECONDS:
+                yield f"others_are_served: {method} /api/v1/runs is {reply.status} after {reply.seconds:.1f}s"
 
 
 def refused_callers(server: AttackedServer) -> Iterator[str]:
@@ -645,6 +705,7 @@ ATTACKS: dict[str, Attack] = {
     "planted_definition": Attack(planted_definition),
     "kept_approval": Attack(kept_approval),
     "forged_log": Attack(forged_log),
+    "forged_results": Attack(forged_results),
     "unreadable_runs": Attack(unreadable_runs),
     "other_projects_artifacts": Attack(other_projects_artifacts),
     "other_projects_events": Attack(other_projects_events),

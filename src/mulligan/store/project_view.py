@@ -26,7 +26,7 @@ from mulligan.core.effects.run_lists import (
 )
 from mulligan.core.model.artifacts import Artifact, Format, referenced_names, run_id_of
 from mulligan.core.model.events import Entry
-from mulligan.core.model.reports import Report
+from mulligan.core.model.reports import Report, TaskEnded
 from mulligan.core.model.scheduler_job import JobEnd
 from mulligan.core.model.workflow import Breaker
 from mulligan.errors import KeyUsed
@@ -208,7 +208,9 @@ class ProjectView:
         return f"{self._prefix}{key}"
 
     def _refuse_foreign(self, report: Report) -> None:
-        """Refuse a report that refers to an artifact of another project: what the run knows, its workers fetch."""
+        """Refuse a report that names a run or an artifact of another project: what a run knows, its workers fetch."""
+        if isinstance(report, TaskEnded) and self._visible.is_foreign(report.reused_run_id):
+            raise refusals.unknown_run(report.reused_run_id)
         for name in referenced_names(report):
             if self._visible.is_foreign(run_id_of(name)):
                 raise refusals.unknown_artifact(name)
