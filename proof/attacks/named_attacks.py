@@ -36,6 +36,8 @@ AT = "2026-01-02T03:04:05Z"
 TAKEN_SECONDS, BODY_SECONDS, LONG_SECONDS = 15.0, 120.0, 60.0
 # How long others may wait while somebody asks for much: a busy machine has its share in it.
 WAITED_SECONDS = 6.0
+# What the drafts of one user and a few others may have.
+DRAFTS_BYTES = 12 << 20
 
 
 class Attack(NamedTuple):
@@ -644,6 +646,22 @@ def long_names(server: AttackedServer) -> Iterator[str]:
                 yield f"answers_are_short: {reply.status} with {len(reply.body)} bytes after {reply.seconds:.1f}s"
 
 
+def many_drafts(server: AttackedServer) -> Iterator[str]:
+    """Proposals of megabytes, as many as are taken; then somebody lists them."""
+    padding = "#" + "x" * 3_500_000
+    with closing(Client(server.port, LONG_SECONDS)) as client:
+        for number in range(12):
+            text = f"name: odd{number}\n{padding}\nsteps:\n  - step: a\n    shell: 'true'\n"
+            client.ask(
+                "propose", "POST", "/mcp/", *tool_call("propose_workflow", {"name": f"odd{number}", "text": text})
+            )
+        listed = client.ask("read", "GET", "/api/v1/drafts")
+        if listed.status != 200 or len(listed.body) > DRAFTS_BYTES:
+            yield f"answers_are_short: {listed.status} with {len(listed.body)} bytes after {listed.seconds:.1f}s"
+        for number in range(12):
+            client.ask("admin", "DELETE", f"/api/v1/workflows/odd{number}/draft")
+
+
 def _others_wait(server: AttackedServer) -> Iterator[str]:
     """How long the victim waits meanwhile for what takes milliseconds."""
     questions: tuple[tuple[str, bytes | None], ...] = (("GET", None), ("POST", b'{"workflow": "pulse"}'))
@@ -716,6 +734,7 @@ ATTACKS: dict[str, Attack] = {
     "slow_bodies": Attack(slow_bodies, is_alone=True),
     "repeated_ids": Attack(repeated_ids),
     "long_names": Attack(long_names),
+    "many_drafts": Attack(many_drafts),
     "refused_callers": Attack(refused_callers),
     "open_files": Attack(open_files),
     "overtaken_by_a_migration": Attack(overtaken_by_a_migration, is_alone=True),
