@@ -435,6 +435,27 @@ def test_questions_to_the_store_hold_up_no_change_and_no_other_project(client: C
     assert {route.path for route in ROUTES if route.is_question} == {"store/read/{call}"}
 
 
+def test_changes_that_take_long_hold_up_no_other_project(client: Client) -> None:
+    """A change waits for the process that drives its run: for ten seconds, if that one is stopped."""
+    busy, release = threading.Event(), threading.Event()
+
+    def change(_: Service) -> None:
+        busy.set()
+        release.wait(10)
+
+    async def ask() -> int:
+        threads = client.api.threads
+        claimants = [Claimant("hostile", f"t{number % 2}") for number in range(20)]
+        slow = [asyncio.ensure_future(threads.change(change, one)) for one in claimants]
+        await asyncio.to_thread(busy.wait, 10)
+        changed = await asyncio.wait_for(threads.change(lambda _: 1, Claimant("other", "t")), 5)
+        release.set()
+        await asyncio.gather(*slow)
+        return changed
+
+    assert client._runner.run(ask()) == 1
+
+
 def test_the_sessions_of_a_token_have_one_share_together() -> None:
     session = msgspec.structs.replace(token_record("mine", ("read",)), id="session-0a1b2c-mine")
 

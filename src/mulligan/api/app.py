@@ -220,7 +220,7 @@ class Api:
             arrived=arrived,
             counts=self.counts,
             read=lambda work: self.threads.read(lambda service: work(_service_of(service, token))),
-            change=lambda work: self.threads.change(lambda service: work(_service_of(service, token))),
+            change=lambda work: self.threads.change(lambda service: work(_service_of(service, token)), claimant(token)),
             compute=lambda work: self._compute(lambda service: work(_service_of(service, token)), token),
         )
         try:
@@ -331,12 +331,14 @@ class Api:
 
         if endpoint.is_coroutine:
             if route.changes:
-                await self.threads.change(prepare)
+                await self.threads.change(prepare, claimant(token))
             # It may use a service only in the thread for readers.
             return _as_answer(route, await route.handler(make(service=None)))
         if route.is_shared:
             return await self.threads.read(lambda service: self._shared_answer(route, make, token, service))
-        run = self.threads.read if route.method == "GET" and not route.changes else self.threads.change
+        run = self.threads.read
+        if route.method != "GET" or route.changes:
+            run = partial(self.threads.change, claimant=claimant(token))
         if takes_long(route, make.keywords["body"]):
             run = partial(self._compute, token=token)
         elif route.is_sum is True or (route.is_sum and make.keywords["path"]["call"] in route.is_sum):

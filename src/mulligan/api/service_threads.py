@@ -12,7 +12,7 @@ from functools import cache
 from types import FrameType
 from typing import TypeVar
 
-from mulligan.api.shares import Claimant, Shares
+from mulligan.api.shares import OWN, Claimant, Shares
 from mulligan.api.struct_types import build_struct_types
 from mulligan.errors import MulliganError, ServerBusy, StoreOvertaken, StoreUnavailable, TakesTooLong
 from mulligan.service import Home, Service, TextReader, import_lazy_modules
@@ -51,6 +51,9 @@ class ServiceThreads:
         self._answerers = _Pool("answer", home, schema, ANSWERERS, begin)
         self._sums = _Pool("sum", home, schema, 1, begin, waiting_max=SUMS_WAITING_MAX)
         self._shares = Shares(COMPUTERS)
+        self._change_shares = Shares(
+            CHANGERS, token_max=CHANGERS - 1, token_waiting_max=WAITING_MAX, waiting_max=WAITING_MAX
+        )
         self._question_shares = Shares(
             ANSWERERS, token_waiting_max=QUESTIONS_WAITING_MAX, waiting_max=5 * QUESTIONS_WAITING_MAX
         )
@@ -60,9 +63,13 @@ class ServiceThreads:
         """Call `work` in the thread for readers. It must not wait for anything but the store."""
         return await self._readers.call(work)
 
-    async def change(self, work: Callable[[Service], Result]) -> Result:
-        """Call `work` in one of the threads for changes."""
-        return await self._changers.call(work)
+    async def change(self, work: Callable[[Service], Result], claimant: Claimant = OWN) -> Result:
+        """Call `work` in one of the threads for changes, of which neither a token nor a project has all.
+
+        A change may wait for the process that drives a run.
+        """
+        async with self._change_shares.turn(claimant):
+            return await self._changers.call(work)
 
     async def look_up(self, work: Callable[[Service], Result], claimant: Claimant) -> Result:
         """Call `work`, a question to the store, in one of the threads for that, when it is the turn of `claimant`."""

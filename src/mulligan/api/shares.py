@@ -22,6 +22,10 @@ class Claimant(NamedTuple):
     token: str = ""
 
 
+# What a server does by itself has a share like that of a project.
+OWN = Claimant("\0")
+
+
 class Shares:
     """Turns for `threads` threads: `token_max` for each token at a time, and for each project all but one."""
 
@@ -41,6 +45,7 @@ class Shares:
         self._tokens: Counter[Claimant] = Counter()
         # Those who wait, the longest first.
         self._waiting: dict[asyncio.Future[None], Claimant] = {}
+        self._waiting_of: Counter[Claimant] = Counter()
 
     @asynccontextmanager
     async def turn(self, claimant: Claimant) -> AsyncIterator[None]:
@@ -48,18 +53,28 @@ class Shares:
         self._refuse_more(claimant)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[turn] = claimant
+        self._waiting_of[claimant] += 1
         self._hand_out()
         try:
             await turn
             yield
         finally:
-            if self._waiting.pop(turn, None) is None:
+            if self._leave(turn) is None:
                 self._projects[claimant.project] -= 1
                 self._tokens[claimant] -= 1
                 self._hand_out()
 
+    def _leave(self, turn: asyncio.Future[None]) -> Claimant | None:
+        """Wait no longer; None if it has its turn already."""
+        claimant = self._waiting.pop(turn, None)
+        if claimant is not None:
+            self._waiting_of[claimant] -= 1
+            if not self._waiting_of[claimant]:
+                del self._waiting_of[claimant]
+        return claimant
+
     def _refuse_more(self, claimant: Claimant) -> None:
-        if sum(one == claimant for one in self._waiting.values()) >= self._token_waiting_max:
+        if self._waiting_of[claimant] >= self._token_waiting_max:
             raise TooManyRequests(
                 f"{self._token_waiting_max} requests of this token that take long are waiting already",
                 hint=f"wait until they are answered, {AGAIN_SECONDS} s at least",
@@ -80,7 +95,8 @@ class Shares:
                 return
             # `min` keeps the order of those who have as many.
             chosen = min(able, key=lambda turn: self._projects[self._waiting[turn].project])
-            claimant = self._waiting.pop(chosen)
+            claimant = self._waiting[chosen]
+            self._leave(chosen)
             self._projects[claimant.project] += 1
             self._tokens[claimant] += 1
             if not chosen.cancelled():
