@@ -36,6 +36,8 @@ AT = "2026-01-02T03:04:05Z"
 TAKEN_SECONDS, BODY_SECONDS, LONG_SECONDS = 15.0, 120.0, 60.0
 # How long others may wait while somebody asks for much: a busy machine has its share in it.
 WAITED_SECONDS = 6.0
+# How long a token may be believed that was revoked, where an answer goes on.
+REVOKED_SECONDS = 8.0
 # What the drafts of one user and a few others may have.
 DRAFTS_BYTES = 12 << 20
 
@@ -646,6 +648,27 @@ def long_names(server: AttackedServer) -> Iterator[str]:
                 yield f"answers_are_short: {reply.status} with {len(reply.body)} bytes after {reply.seconds:.1f}s"
 
 
+def revoked_reader(server: AttackedServer) -> Iterator[str]:
+    """A log that somebody follows whose token is revoked meanwhile: nothing more of it is told."""
+    text = "name: tick\nsteps:\n  - step: tick\n    shell: 'while true; do echo tick; sleep 0.2; done'\n"
+    server.client.change("admin", "PUT", "workflows/tick", {"text": text})
+    created = server.client.change("admin", "POST", "tokens", {"user": "leaver", "scopes": ["read"]})
+    run_id = server.client.change("admin", "POST", "runs", {"workflow": "tick"})["run_id"]
+    target = f"/api/v1/runs/{run_id}/attempts/tick/1/log"
+    _within(TAKEN_SECONDS, lambda: server.client.ask("read", "GET", target).status == 200)
+    head = f"GET {target}?follow=true HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {created['secret']}\r\n\r\n"
+    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=REVOKED_SECONDS)) as connection:
+        connection.sendall(head.encode())
+        _within(TAKEN_SECONDS, lambda: b"tick\n" in connection.recv(1 << 16))
+        server.client.ask("admin", "DELETE", f"/api/v1/tokens/{created['token']['id']}")
+        until = time.monotonic() + REVOKED_SECONDS
+        while time.monotonic() < until and not connection.recv(1 << 16).endswith(b"0\r\n\r\n"):
+            pass
+        if time.monotonic() >= until:
+            yield f"revoked_tokens_read_nothing: the log of run {run_id} is told after {REVOKED_SECONDS:.0f}s"
+    server.client.change("admin", "POST", f"runs/{run_id}:cancel", {"now": True, "reason": "over"})
+
+
 def many_drafts(server: AttackedServer) -> Iterator[str]:
     """Proposals of megabytes, as many as are taken; then somebody lists them."""
     padding = "#" + "x" * 3_500_000
@@ -735,6 +758,7 @@ ATTACKS: dict[str, Attack] = {
     "repeated_ids": Attack(repeated_ids),
     "long_names": Attack(long_names),
     "many_drafts": Attack(many_drafts),
+    "revoked_reader": Attack(revoked_reader),
     "refused_callers": Attack(refused_callers),
     "open_files": Attack(open_files),
     "overtaken_by_a_migration": Attack(overtaken_by_a_migration, is_alone=True),

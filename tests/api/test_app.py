@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.api_client import Client, open_client, start_run, token_record
+from tests.support.api_client import AT, Client, open_client, start_run, token_record
 
+from mulligan.api import app
 from mulligan.api.app import claimant, make_app, takes_long
+from mulligan.api.auth import BELIEVED_SECONDS
 from mulligan.api.decoding import REFUSAL_CHARS_MAX
 from mulligan.api.openapi import document
 from mulligan.api.routes import ROUTES
@@ -55,6 +57,15 @@ def raises(error: Exception) -> Any:
         raise error
 
     return handler
+
+
+class Clock:
+    """A clock that goes on when a test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 async def live(call: Call) -> Streamed:
@@ -308,6 +319,40 @@ def test_a_stream_ends_with_its_pieces_its_client_or_the_server(things: Client) 
     assert left.body.startswith(b"tick\ntick\n")
     things.api.closing.set()
     assert things.get("live").status == 200
+
+
+def test_a_stream_ends_when_its_token_is_revoked(things: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log may be followed for days."""
+    things.api.token_seconds = 0.01
+    later = Clock()
+    gate = things.api.gate
+    monkeypatch.setattr(gate, "_clock", later)
+    with Service(things.home) as service:
+        records, token = service.reader.store.server_records, token_record("gone", ["read"])
+        records.add_token(token)
+        things.secrets["gone"] = "mul_gone"
+
+        async def revoke() -> None:
+            await asyncio.sleep(0.05)
+            records.revoke_token(token.id, AT)
+            later.now += 2 * BELIEVED_SECONDS
+
+        revoking = things._runner.get_loop().create_task(revoke())
+        reply = things.get("live", scope="gone")
+
+    assert (reply.status, revoking.done()) == (200, True)
+    assert things.get("live", scope="gone").status == 401
+
+
+def test_a_token_reads_a_bounded_number_of_logs_at_once(things: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each that is followed is read again and again by the thread that answers everybody."""
+    monkeypatch.setattr(app, "STREAMED_PER_TOKEN", 0)
+
+    assert things.get("pieces").status == 429
+
+    monkeypatch.setattr(app, "STREAMED_PER_TOKEN", 1)
+    for _ in range(3):
+        assert things.get("pieces").body == b"abc"
 
 
 def test_a_route_needs_its_scope_or_one_that_implies_it(things: Client) -> None:
