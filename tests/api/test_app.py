@@ -480,6 +480,23 @@ def test_questions_to_the_store_hold_up_no_change_and_no_other_project(client: C
     assert {route.path for route in ROUTES if route.is_question} == {"store/read/{call}"}
 
 
+def test_large_runs_that_a_token_reads_hold_up_no_other_token(client: Client) -> None:
+    """A page of a run with a hundred thousand items takes half a second, and one thread reads for everybody."""
+    seen: list[str] = []
+
+    async def ask() -> None:
+        read = client.api.threads.read
+        slow = [asyncio.ensure_future(read(lambda _: seen.append("slow"), Claimant("p", "t"))) for _ in range(50)]
+        await asyncio.sleep(0)
+        await read(lambda _: seen.append("other"), Claimant("p", "other"))
+        await asyncio.gather(*slow)
+
+    client._runner.run(ask())
+
+    assert len(seen) == 51
+    assert seen.index("other") < 10
+
+
 def test_changes_that_take_long_hold_up_no_other_project(client: Client) -> None:
     """A change waits for the process that drives its run: for ten seconds, if that one is stopped."""
     busy, release = threading.Event(), threading.Event()

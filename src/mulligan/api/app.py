@@ -7,7 +7,7 @@ import inspect
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -229,7 +229,7 @@ class Api:
             base_url=self.config.server.public_url.rstrip("/") or self.gate.base_url(request),
             arrived=arrived,
             counts=self.counts,
-            read=lambda work: self.threads.read(lambda service: work(_service_of(service, token))),
+            read=lambda work: self.threads.read(lambda service: work(_service_of(service, token)), claimant(token)),
             change=lambda work: self.threads.change(lambda service: work(_service_of(service, token)), claimant(token)),
             compute=lambda work: self._compute(lambda service: work(_service_of(service, token)), token),
         )
@@ -345,10 +345,12 @@ class Api:
             # It may use a service only in the thread for readers.
             return _as_answer(route, await route.handler(make(service=None)))
         if route.is_shared:
-            return await self.threads.read(lambda service: self._shared_answer(route, make, token, service))
-        run = self.threads.read
-        if route.method != "GET" or route.changes:
-            run = partial(self.threads.change, claimant=claimant(token))
+            return await self.threads.read(
+                lambda service: self._shared_answer(route, make, token, service), claimant(token)
+            )
+        is_read = route.method == "GET" and not route.changes
+        run: Callable[[Callable[[Service], Any]], Awaitable[Any]]
+        run = partial(self.threads.read if is_read else self.threads.change, claimant=claimant(token))
         if takes_long(route, make.keywords["body"]):
             run = partial(self._compute, token=token)
         elif route.is_sum is True or (route.is_sum and make.keywords["path"]["call"] in route.is_sum):

@@ -20,6 +20,8 @@ from mulligan.service import Home, Service, TextReader, import_lazy_modules
 Result = TypeVar("Result")
 # One reader answers more requests a second than four: they would wait for each other's turn of the interpreter.
 READERS, CHANGERS = 1, 4
+# How many questions wait before that thread, so that it has always one; half of them of one token.
+READS_AHEAD = 4
 # Those that answer the questions of `mulligan` elsewhere, which may ask for very many rows: no change waits behind it.
 # Each token has one at a time, and so many of its questions wait: it may be in several scripts.
 ANSWERERS, QUESTIONS_WAITING_MAX = 3, 200
@@ -51,6 +53,9 @@ class ServiceThreads:
         self._answerers = _Pool("answer", home, schema, ANSWERERS, begin)
         self._sums = _Pool("sum", home, schema, 1, begin, waiting_max=SUMS_WAITING_MAX)
         self._shares = Shares(COMPUTERS)
+        self._read_shares = Shares(
+            READS_AHEAD, token_max=READS_AHEAD // 2, token_waiting_max=WAITING_MAX, waiting_max=WAITING_MAX
+        )
         self._change_shares = Shares(
             CHANGERS, token_max=CHANGERS - 1, token_waiting_max=WAITING_MAX, waiting_max=WAITING_MAX
         )
@@ -59,9 +64,13 @@ class ServiceThreads:
         )
         self._sum_seconds_max = sum_seconds_max
 
-    async def read(self, work: Callable[[Service], Result]) -> Result:
-        """Call `work` in the thread for readers. It must not wait for anything but the store."""
-        return await self._readers.call(work)
+    async def read(self, work: Callable[[Service], Result], claimant: Claimant = OWN) -> Result:
+        """Call `work` in the thread for readers. It must not wait for anything but the store.
+
+        A page of a run with a hundred thousand items takes half a second: each token has its turn.
+        """
+        async with self._read_shares.turn(claimant):
+            return await self._readers.call(work)
 
     async def change(self, work: Callable[[Service], Result], claimant: Claimant = OWN) -> Result:
         """Call `work` in one of the threads for changes, of which neither a token nor a project has all.
