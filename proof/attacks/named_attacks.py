@@ -12,7 +12,8 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -33,6 +34,12 @@ from proof.attacks.requests import Request
 
 AT = "2026-01-02T03:04:05Z"
 TAKEN_SECONDS, BODY_SECONDS, LONG_SECONDS = 15.0, 120.0, 60.0
+# How long others may wait while somebody asks for much: a busy machine has its share in it.
+WAITED_SECONDS = 6.0
+# How long a token may be believed that was revoked, where an answer goes on.
+REVOKED_SECONDS = 8.0
+# What the drafts of one user and a few others may have.
+DRAFTS_BYTES = 12 << 20
 
 
 class Attack(NamedTuple):
@@ -382,6 +389,62 @@ def forged_log(server: AttackedServer) -> Iterator[str]:
     yield from judged.wrong
 
 
+def forged_results(server: AttackedServer) -> Iterator[str]:
+    """Results that name what is no artifact, or a run of another project: every route of the run still answers."""
+    judged = Judged(server)
+    text = "name: odd\nsteps:\n  - step: odd\n    shell: 'true'\n    resources: {labels: [odd]}\n"
+    server.client.change("admin", "PUT", "workflows/odd", {"text": text})
+    offer = {"cpus": 4.0, "memory": 1 << 30, "gpus": 0, "labels": ["odd"], "host": "odd", "tasks_max": 1}
+    register = {"name": "red odd", "host": "odd", "pid": 1, "labels": ["odd"]}
+    judged.store("worker", "worker", "work.register", worker=register, lease_seconds=30.0)
+    theirs = server.ids.runs[BLUE]["letters"]
+    own = {"name": "RUN/odd/1/out.json", "size": 1, "sha256": "0" * 64, "format": "json"}
+    results: tuple[dict[str, Any], ...] = (
+        *(
+            {"output": {"$artifact": one}}
+            for one in ("x", None, {}, own, {**own, "size": -1}, {**own, "format": "file"})
+        ),
+        *({"artifacts": [one]} for one in ({}, own, {"$artifact": own}, {"$artifact": "x"})),
+        *({"data": {"x": {"$artifact": one}}} for one in (1, own)),
+        {"reused_run_id": theirs},
+    )
+    for result in results:
+        run_id = server.client.change("admin", "POST", "runs", {"workflow": "odd"})["run_id"]
+        leases: list[Any] = []
+
+        def exchange(**others: Any) -> Reply:
+            given = {"ended": [], "logs": [], "offer": None, "is_beat": True, **others}
+            return judged.store("worker", "worker", "work.exchange", worker="red odd", **given)
+
+        def is_leased(run_id: int = run_id, leases: list[Any] = leases) -> bool:
+            leases += [one for one in exchange(offer=offer).json["leases"] if one["task"]["run_id"] == run_id]
+            return bool(leases)
+
+        if not _within(TAKEN_SECONDS, is_leased):
+            yield f"a_remote_worker_gets_tasks: run {run_id} has none that is leased, before {result}"
+            return
+        report = {"type": "TaskEnded", "at": AT, "place": "odd", "attempt": leases[0]["task"]["attempt"], **result}
+        named = json.loads(json.dumps(report).replace("RUN", str(run_id)))
+        if exchange(ended=[{"token": leases[0]["token"], "report": named}]).status != 200:
+            server.client.change("admin", "POST", f"runs/{run_id}:cancel", {"now": True, "reason": "refused"})
+        _within(TAKEN_SECONDS, partial(_has_ended, server, run_id))
+        if f'"reused_run_id":{theirs}'.encode() in judged.ask("read", "GET", f"/api/v1/runs/{run_id}/events").body:
+            yield f"no_run_names_those_of_others: run {run_id} has reused a result of run {theirs}"
+        values = {"run_id": run_id, "step": "odd", "place": "odd", "attempt": 1, "index": 0, "seq": 2}
+        for route in (*ROUTES, *PAGES.routes):
+            if route.method == "GET" and "{run_id" in route.path and "stream" not in route.path:
+                path = route.full_path.replace(":int", "").replace("{sha256}", "0" * 64)
+                for key, value in values.items():
+                    path = path.replace(f"{{{key}}}", str(value))
+                judged.ask("read", "GET", path)
+    judged.store("worker", "worker", "work.retire", worker="red odd")
+    yield from judged.wrong
+
+
+def _has_ended(server: AttackedServer, run_id: int) -> bool:
+    return server.look("admin", run_id)["status"] in RUN_ENDED
+
+
 # -- damage ----------------------------------------------------------------------------------------------------------
 
 
@@ -539,6 +602,99 @@ def slow_bodies(server: AttackedServer) -> Iterator[str]:
             yield f"bodies_have_a_time_limit: one is waited for after {BODY_SECONDS:.0f}s"
 
 
+def repeated_ids(server: AttackedServer) -> Iterator[str]:
+    """Questions of somebody who may only read, with one id hundreds of thousands of times: a short answer is enough.
+
+    Several at once took gigabytes, and all threads for changes for a minute.
+    """
+    run_id, count = server.ids.runs[RED]["letters"], 400_000
+    asked: dict[str, dict[str, Any]] = {
+        "lists.records": {"run_ids": [run_id] * count},
+        "lists.attributes": {"run_ids": [run_id] * count},
+        "lists.places": {"keys": [[run_id, "write"]] * (count // 2)},
+        "lists.find": {
+            "wanted": {"starters": [f"u{number}" for number in range(count // 5)]},
+            "before": None,
+            "limit": 5,
+        },
+    }
+
+    def ask(name: str) -> Reply:
+        body = json.dumps(asked[name]).encode()
+        with closing(Client(server.port, LONG_SECONDS)) as client:
+            return client.ask("read", "POST", f"/api/v1/store/read/{name}", body, STORE_HEADERS)
+
+    with ThreadPoolExecutor(6) as pool:
+        replies = [pool.submit(ask, name) for name in [*asked] * 2]
+        yield from _others_wait(server)
+        for one in replies:
+            if (reply := one.result()).status not in (200, 422) or len(reply.body) > 100_000:
+                yield f"answers_are_short: {reply.status} with {len(reply.body)} bytes after {reply.seconds:.1f}s"
+
+
+def long_names(server: AttackedServer) -> Iterator[str]:
+    """Names of megabytes that there are not: the loop of the server read them several times to say so."""
+
+    def ask(_: int) -> Reply:
+        body = b'{"' + b"t" * 4_000_000 + b'": 1}'
+        with closing(Client(server.port, LONG_SECONDS)) as client:
+            return client.ask("read", "POST", "/api/v1/workflows:validate", body, JSON_HEADERS)
+
+    with ThreadPoolExecutor(8) as pool:
+        replies = [pool.submit(ask, number) for number in range(16)]
+        yield from _others_wait(server)
+        for one in replies:
+            if (reply := one.result()).status != 422 or len(reply.body) > 100_000:
+                yield f"answers_are_short: {reply.status} with {len(reply.body)} bytes after {reply.seconds:.1f}s"
+
+
+def revoked_reader(server: AttackedServer) -> Iterator[str]:
+    """A log that somebody follows whose token is revoked meanwhile: nothing more of it is told."""
+    text = "name: tick\nsteps:\n  - step: tick\n    shell: 'while true; do echo tick; sleep 0.2; done'\n"
+    server.client.change("admin", "PUT", "workflows/tick", {"text": text})
+    created = server.client.change("admin", "POST", "tokens", {"user": "leaver", "scopes": ["read"]})
+    run_id = server.client.change("admin", "POST", "runs", {"workflow": "tick"})["run_id"]
+    target = f"/api/v1/runs/{run_id}/attempts/tick/1/log"
+    _within(TAKEN_SECONDS, lambda: server.client.ask("read", "GET", target).status == 200)
+    head = f"GET {target}?follow=true HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {created['secret']}\r\n\r\n"
+    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=REVOKED_SECONDS)) as connection:
+        connection.sendall(head.encode())
+        _within(TAKEN_SECONDS, lambda: b"tick\n" in connection.recv(1 << 16))
+        server.client.ask("admin", "DELETE", f"/api/v1/tokens/{created['token']['id']}")
+        until = time.monotonic() + REVOKED_SECONDS
+        while time.monotonic() < until and not connection.recv(1 << 16).endswith(b"0\r\n\r\n"):
+            pass
+        if time.monotonic() >= until:
+            yield f"revoked_tokens_read_nothing: the log of run {run_id} is told after {REVOKED_SECONDS:.0f}s"
+    server.client.change("admin", "POST", f"runs/{run_id}:cancel", {"now": True, "reason": "over"})
+
+
+def many_drafts(server: AttackedServer) -> Iterator[str]:
+    """Proposals of megabytes, as many as are taken; then somebody lists them."""
+    padding = "#" + "x" * 3_500_000
+    with closing(Client(server.port, LONG_SECONDS)) as client:
+        for number in range(12):
+            text = f"name: odd{number}\n{padding}\nsteps:\n  - step: a\n    shell: 'true'\n"
+            client.ask(
+                "propose", "POST", "/mcp/", *tool_call("propose_workflow", {"name": f"odd{number}", "text": text})
+            )
+        listed = client.ask("read", "GET", "/api/v1/drafts")
+        if listed.status != 200 or len(listed.body) > DRAFTS_BYTES:
+            yield f"answers_are_short: {listed.status} with {len(listed.body)} bytes after {listed.seconds:.1f}s"
+        for number in range(12):
+            client.ask("admin", "DELETE", f"/api/v1/workflows/odd{number}/draft")
+
+
+def _others_wait(server: AttackedServer) -> Iterator[str]:
+    """How long the victim waits meanwhile for what takes milliseconds."""
+    questions: tuple[tuple[str, bytes | None], ...] = (("GET", None), ("POST", b'{"workflow": "pulse"}'))
+    with closing(Client(server.port, LONG_SECONDS)) as client:
+        for method, body in questions * 3:
+            reply = client.ask(VICTIM.name, method, "/api/v1/runs", body, JSON_HEADERS if body else {})
+            if reply.status not in (200, 201) or reply.seconds > WAITED_SECONDS:
+                yield f"others_are_served: {method} /api/v1/runs is {reply.status} after {reply.seconds:.1f}s"
+
+
 def refused_callers(server: AttackedServer) -> Iterator[str]:
     """Those who are refused again and again do not fill the audit."""
     count = 300
@@ -590,6 +746,7 @@ ATTACKS: dict[str, Attack] = {
     "planted_definition": Attack(planted_definition),
     "kept_approval": Attack(kept_approval),
     "forged_log": Attack(forged_log),
+    "forged_results": Attack(forged_results),
     "unreadable_runs": Attack(unreadable_runs),
     "other_projects_artifacts": Attack(other_projects_artifacts),
     "other_projects_events": Attack(other_projects_events),
@@ -598,6 +755,10 @@ ATTACKS: dict[str, Attack] = {
     "reused_key": Attack(reused_key),
     "login_answers": Attack(login_answers),
     "slow_bodies": Attack(slow_bodies, is_alone=True),
+    "repeated_ids": Attack(repeated_ids),
+    "long_names": Attack(long_names),
+    "many_drafts": Attack(many_drafts),
+    "revoked_reader": Attack(revoked_reader),
     "refused_callers": Attack(refused_callers),
     "open_files": Attack(open_files),
     "overtaken_by_a_migration": Attack(overtaken_by_a_migration, is_alone=True),

@@ -67,7 +67,7 @@
       HomeMoved                         home.moved               410   1   while a process used it
       ArtifactGone                      artifact.gone            410   1   a run refers to it, but it was removed
         UnknownArtifact                 artifact.unknown         404   2   no run that the caller sees has it
-      ArtifactDamaged                   artifact.damaged         500   1   its content has changed
+      ArtifactDamaged                   artifact.damaged         409   1   its content has changed
       CodecError                        codec                    500   1   stored data cannot be read
         RunDamaged                      run.damaged              409   1   that of a run: it can be removed
       IllegalTransition                 internal.unlawful        500   1   a bug: a fact that is not allowed
@@ -687,6 +687,7 @@ class ArtifactDamaged(MulliganError):
     """The content of a large output has changed, or a reference to one is not valid."""
 
     code = "artifact.damaged"
+    http_status = 409
 
 
 class CodecError(MulliganError):

@@ -10,9 +10,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.api_client import Client, open_client, start_run
+from tests.support.api_client import AT, Client, open_client, start_run, token_record
 
-from mulligan.api.app import make_app, takes_long
+from mulligan.api import app
+from mulligan.api.app import claimant, make_app, takes_long
+from mulligan.api.auth import BELIEVED_SECONDS
+from mulligan.api.decoding import REFUSAL_CHARS_MAX
 from mulligan.api.openapi import document
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Answer, Body, Call, Query, Route, Streamed
@@ -54,6 +57,15 @@ def raises(error: Exception) -> Any:
         raise error
 
     return handler
+
+
+class Clock:
+    """A clock that goes on when a test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 async def live(call: Call) -> Streamed:
@@ -309,6 +321,40 @@ def test_a_stream_ends_with_its_pieces_its_client_or_the_server(things: Client) 
     assert things.get("live").status == 200
 
 
+def test_a_stream_ends_when_its_token_is_revoked(things: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log may be followed for days."""
+    things.api.token_seconds = 0.01
+    later = Clock()
+    gate = things.api.gate
+    monkeypatch.setattr(gate, "_clock", later)
+    with Service(things.home) as service:
+        records, token = service.reader.store.server_records, token_record("gone", ["read"])
+        records.add_token(token)
+        things.secrets["gone"] = "mul_gone"
+
+        async def revoke() -> None:
+            await asyncio.sleep(0.05)
+            records.revoke_token(token.id, AT)
+            later.now += 2 * BELIEVED_SECONDS
+
+        revoking = things._runner.get_loop().create_task(revoke())
+        reply = things.get("live", scope="gone")
+
+    assert (reply.status, revoking.done()) == (200, True)
+    assert things.get("live", scope="gone").status == 401
+
+
+def test_a_token_reads_a_bounded_number_of_logs_at_once(things: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each that is followed is read again and again by the thread that answers everybody."""
+    monkeypatch.setattr(app, "STREAMED_PER_TOKEN", 0)
+
+    assert things.get("pieces").status == 429
+
+    monkeypatch.setattr(app, "STREAMED_PER_TOKEN", 1)
+    for _ in range(3):
+        assert things.get("pieces").body == b"abc"
+
+
 def test_a_route_needs_its_scope_or_one_that_implies_it(things: Client) -> None:
     allowed = {
         scope: [
@@ -410,6 +456,83 @@ def test_checking_texts_holds_up_no_change_and_no_other_project(client: Client) 
     checking = {f"workflows:{verb}" for verb in ("validate", "convert", "edit", "whatif", "coverage")}
     whole = {f"runs/{{run_id:int}}/{one}" for one in ("artifacts", "picture.svg", "report", "report.json")}
     assert slow == {"doctor", "suggestions", "workflows/{name}/coverage", *checking, *whole}
+
+
+def test_questions_to_the_store_hold_up_no_change_and_no_other_project(client: Client) -> None:
+    """Whoever may only read asks for as many rows as there are, as often as it likes."""
+    busy, release = threading.Event(), threading.Event()
+
+    def look(_: Service) -> None:
+        busy.set()
+        release.wait(10)
+
+    async def ask() -> tuple[int, int]:
+        look_up = client.api.threads.look_up
+        slow = [asyncio.ensure_future(look_up(look, Claimant("hostile", f"t{number}"))) for number in range(20)]
+        await asyncio.to_thread(busy.wait, 10)
+        changed = await client.api.threads.change(lambda _: 1)
+        found = await look_up(lambda _: 2, Claimant("other", "t"))
+        release.set()
+        await asyncio.gather(*slow)
+        return changed, found
+
+    assert client._runner.run(ask()) == (1, 2)
+    assert {route.path for route in ROUTES if route.is_question} == {"store/read/{call}"}
+
+
+def test_large_runs_that_a_token_reads_hold_up_no_other_token(client: Client) -> None:
+    """A page of a run with a hundred thousand items takes half a second, and one thread reads for everybody."""
+    seen: list[str] = []
+
+    async def ask() -> None:
+        read = client.api.threads.read
+        slow = [asyncio.ensure_future(read(lambda _: seen.append("slow"), Claimant("p", "t"))) for _ in range(50)]
+        await asyncio.sleep(0)
+        await read(lambda _: seen.append("other"), Claimant("p", "other"))
+        await asyncio.gather(*slow)
+
+    client._runner.run(ask())
+
+    assert len(seen) == 51
+    assert seen.index("other") < 10
+
+
+def test_changes_that_take_long_hold_up_no_other_project(client: Client) -> None:
+    """A change waits for the process that drives its run: for ten seconds, if that one is stopped."""
+    busy, release = threading.Event(), threading.Event()
+
+    def change(_: Service) -> None:
+        busy.set()
+        release.wait(10)
+
+    async def ask() -> int:
+        threads = client.api.threads
+        claimants = [Claimant("hostile", f"t{number % 2}") for number in range(20)]
+        slow = [asyncio.ensure_future(threads.change(change, one)) for one in claimants]
+        await asyncio.to_thread(busy.wait, 10)
+        changed = await asyncio.wait_for(threads.change(lambda _: 1, Claimant("other", "t")), 5)
+        release.set()
+        await asyncio.gather(*slow)
+        return changed
+
+    assert client._runner.run(ask()) == 1
+
+
+def test_the_sessions_of_a_token_have_one_share_together() -> None:
+    session = msgspec.structs.replace(token_record("mine", ("read",)), id="session-0a1b2c-mine")
+
+    assert claimant(session) == claimant(msgspec.structs.replace(session, id="mine"))
+
+
+@pytest.mark.parametrize("path", ["workflows:validate", "runs", "decisions"])
+def test_a_name_of_megabytes_is_refused_without_reading_it_all(client: Client, path: str) -> None:
+    """The loop of the server decodes bodies: it would answer nobody else meanwhile."""
+    body = b'{"' + b"t" * 2_000_000 + b'": 1}'
+
+    reply = client.post(path, body, scope="admin", headers={"content-type": "application/json"})
+
+    assert reply.code == "input.invalid"
+    assert len(reply.body) < 3 * REFUSAL_CHARS_MAX
 
 
 def test_a_large_definition_is_checked_where_texts_are(client: Client) -> None:

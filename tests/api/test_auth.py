@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +15,9 @@ from mulligan.api.rate_limits import TokenBuckets
 from mulligan.api.routes import ROUTES
 from mulligan.api.routing import Body, Call, Route
 from mulligan.core.model.reports import Classified
-from mulligan.errors import InputInvalid, Refused, TooManyRequests
-from mulligan.service import Home, ServerConfig, ServerSection, TokenLimits, TrustedProxy
-from mulligan.service.logins import LINKS_MAX
+from mulligan.errors import InputInvalid, Refused, TokenRefused, TooManyRequests
+from mulligan.service import Home, ServerConfig, ServerSection, Service, TokenLimits, TokenRecord, TrustedProxy
+from mulligan.service.logins import LINKS_MAX, Logins, owner_of
 
 
 class Wish(Body, frozen=True):
@@ -118,6 +120,27 @@ def test_a_login_that_fails_is_answered_as_the_schema_says_and_with_a_page_for_a
             assert reply.headers["content-type"] in described[str(status)]["content"]
             if accept != "text/html":
                 assert reply.code in ("token.refused", "input.invalid")
+
+
+def test_a_token_that_is_revoked_while_somebody_logs_in_leaves_no_session(service: Service) -> None:
+    records, now = service.reader.store.server_records, datetime.now(UTC)
+    owner = token_record("owner", ("read",))
+    records.add_token(owner)
+    code = Logins(service.reader).offer(owner, now)
+
+    class Records:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(records, name)
+
+        def add_token(self, session: TokenRecord) -> None:
+            service.tokens.revoke(owner.id)
+            records.add_token(session)
+
+    reader: Any = SimpleNamespace(store=SimpleNamespace(server_records=Records()))
+    with pytest.raises(TokenRefused):
+        Logins(reader).log_in(code, now)
+
+    assert all(one.revoked_at for one in records.tokens() if one.id == owner.id or owner_of(one.id) == owner.id)
 
 
 def test_a_browser_logs_in_once_with_a_link_and_then_has_a_session(server: Client) -> None:

@@ -20,7 +20,15 @@ from mulligan.core.model.reports import RetryRequested, RunRequested
 from mulligan.core.model.workflow import decode, encode, version
 from mulligan.ports import LogKey, NewRun, WorkerRecord
 from mulligan.service import WAIT_SECONDS, ChangeCounts, Home, Service
-from mulligan.service.store_calls import CALLS, OTHER_CHANGES_SECONDS, PROCESS, ChangeCounter
+from mulligan.service.store_calls import (
+    CALL_ID_CHARS_MAX,
+    CALLS,
+    FILTER_VALUES_MAX,
+    OTHER_CHANGES_SECONDS,
+    PROCESS,
+    QUESTION_IDS_MAX,
+    ChangeCounter,
+)
 
 PROTOCOL = {"mulligan-protocol": "1"}
 
@@ -449,3 +457,53 @@ def test_nobody_takes_the_name_of_a_dead_worker_of_somebody_else(home: Home) -> 
 
     assert client.post("store/worker/work.register", body, scope="theirs", headers=PROTOCOL).status == 409
     client.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("lists.records", {}),
+        ("lists.attributes", {}),
+        ("lists.rows", {"kind": "items", "limit": 5}),
+        ("inbox", {}),
+    ],
+)
+def test_an_id_that_is_named_again_and_again_is_looked_up_once(
+    client: Client, service: Service, name: str, others: dict[str, Any]
+) -> None:
+    run_id = start_run(service)
+
+    def ask(times: int) -> bytes:
+        body = json.dumps({"run_ids": [run_id] * times, **others}).encode()
+        return client.post(f"store/read/{name}", body, headers=PROTOCOL).body
+
+    assert ask(1000) == ask(1)
+
+
+def test_a_question_names_a_bounded_number_of_things(client: Client) -> None:
+    many = {"run_ids": list(range(QUESTION_IDS_MAX + 1))}
+    values = [f"user {number}" for number in range(FILTER_VALUES_MAX + 1)]
+    wanted = {"before": None, "limit": 5}
+
+    asked = [
+        client.post("store/read/lists.records", json.dumps(many).encode(), headers=PROTOCOL),
+        client.post(
+            "store/read/lists.find", json.dumps({"wanted": {"starters": values}, **wanted}).encode(), headers=PROTOCOL
+        ),
+        client.post(
+            "store/read/lists.count", json.dumps({"wanted": {"words": values}, "limit": 5}).encode(), headers=PROTOCOL
+        ),
+        client.post("store/read/runs", json.dumps({"statuses": values, **wanted}).encode(), headers=PROTOCOL),
+    ]
+
+    assert [(one.status, one.code) for one in asked] == [(422, "input.invalid")] * 4
+
+
+def test_the_id_of_a_change_is_short(client: Client) -> None:
+    """The last two thousand are remembered."""
+    body = b'{"name":"nothing"}'
+    ids = {"a" * CALL_ID_CHARS_MAX: 200, "a" * (CALL_ID_CHARS_MAX + 1): 422}
+
+    asked = [client.post("store/run/reset_breaker", body, headers={**PROTOCOL, "mulligan-call": one}) for one in ids]
+
+    assert [one.status for one in asked] == [*ids.values()]

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mulligan.api import stream_hub
@@ -257,8 +258,9 @@ def test_what_cannot_be_watched_leaves_nothing_behind(bench: Bench, monkeypatch:
         monkeypatch.setattr(stream_hub, "STREAMS_PER_TOKEN", 1)
         await (await hub.join(TOKEN, RUNS)).aclose()
         kept = await hub.join(TOKEN, RUNS)
-        with pytest.raises(TooManyRequests):
-            await hub.join(TOKEN, RUNS)
+        for token in (TOKEN, msgspec.structs.replace(TOKEN, id=f"session-0a1b2c-{TOKEN.id}")):
+            with pytest.raises(TooManyRequests):
+                await hub.join(token, RUNS)
 
         assert hub.clients == [kept]
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mulligan.core.deciding.report_checks import MACHINE_CHARS_MAX, check_report
+from mulligan.core.model.artifacts import KEY
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
 from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
@@ -33,3 +36,24 @@ def test_what_a_worker_says_of_its_machine_is_bounded(report: Report) -> None:
 
 def test_what_a_step_says_is_cut_and_not_refused() -> None:
     check_report(TaskEnded(START, "build", 1, Outcome(message=LONG, stderr_tail=LONG), output=LONG))
+
+
+REFERENCE = {KEY: {"name": "7/build/1/out", "size": 1, "sha256": "0" * 64, "format": "text"}}
+NO_REFERENCES: tuple[dict[str, Any], ...] = (
+    *({KEY: "x"}, {KEY: {"name": "../out", "size": 1, "sha256": ""}}, {KEY: {**REFERENCE[KEY], "size": -1}}),
+)
+
+
+@pytest.mark.parametrize("value", NO_REFERENCES)
+def test_what_looks_like_a_reference_is_one(value: dict[str, Any]) -> None:
+    """Whoever looks at the run follows it."""
+    forged = [
+        TaskEnded(START, "build", 1, output={"deep": [value]}),
+        TaskEnded(START, "build", 1, data={"x": value}),
+        TaskEnded(START, "build", 1, artifacts=(value,)),
+    ]
+
+    for report in (*forged, TaskEnded(START, "build", 1, artifacts=(REFERENCE[KEY],))):
+        with pytest.raises(InputInvalid):
+            check_report(report)
+    check_report(TaskEnded(START, "build", 1, output=[REFERENCE], data={"x": REFERENCE}, artifacts=(REFERENCE,)))

@@ -244,6 +244,7 @@ OTHERS = [
     # Each has hundreds of encodings.
     Case("secrets", lambda text: Redactor(text.split()), list_of("secret-number-{n} ", ""), 5, 0),
     Case("a log", lambda text: Redactor(["abcdefgh"]).redact_bytes(text.encode()), list_of("abcdefg abc ", ""), 100),
+    Case("a name that is none", lambda text: did_you_mean(text, ["name", "steps"]), lambda n: "name" * n, 200, 0),
     Case("names", lambda text: did_you_mean("nam", text.split()), list_of("name{n} ", ""), 200, 0),
     Case("an edit", edited, steps(STEP), 12, 40),
     Case("a drawing of a list", drawn(draw_page_svg), steps(STEP), 24),

@@ -25,8 +25,8 @@ from proof.attacks.typed_values import TypedValues
 STORES = ("sqlite", pytest.param("postgres", marks=pytest.mark.nightly))
 # The others take more than a few seconds, or leave a store that nobody can use.
 SHORT = [name for name, attack in ATTACKS.items() if not attack.is_alone]
-# Twelve hundred requests, and one to every route for each of three runs: at night.
-DEAR = {"refused_callers", "unreadable_runs"}
+# Twelve hundred requests, and one to every route for each of three or a dozen runs: at night.
+DEAR = {"refused_callers", "unreadable_runs", "forged_results"}
 # By which random requests find nothing today, on either store.
 SEED, REQUESTS = 0, 150
 IDS = Ids(

@@ -10,6 +10,7 @@ import pytest
 
 from mulligan.errors import InputInvalid, LanguageError, Refused, RevisionMismatch
 from mulligan.service import Home, Service
+from mulligan.service.catalogue import catalogue
 from mulligan.service.catalogue.catalogue import Catalogue, UnknownWorkflow
 
 HELLO = "name: greeting\ninputs: {who: {default: world}}\nsteps:\n  - step: hello\n    shell: echo hi ${inputs.who}\n"
@@ -156,6 +157,23 @@ def test_a_proposal_is_a_draft_with_what_differs_and_never_a_version(service: Se
         ("hello", "agent:night"),
         ("other", "agent:night"),
     ]
+
+
+def test_a_user_has_a_bounded_number_and_size_of_drafts(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists of drafts have their texts, and whoever may propose is not to fill them for others."""
+    agent = service.in_the_name_of("agent:night").catalogue
+    monkeypatch.setattr(catalogue, "DRAFTS_MAX", 3)
+    monkeypatch.setattr(catalogue, "DRAFTS_BYTES_MAX", 4 * len(HELLO))
+    for name in ("a", "b", "c"):
+        agent.put_draft(name, HELLO)
+
+    for name, text in (("d", HELLO), ("c", HELLO * 3)):
+        with pytest.raises(Refused):
+            agent.put_draft(name, text, expected=None)
+
+    agent.put_draft("c", HELLO + "# changed\n", expected=None)
+    service.catalogue.put_draft("d", HELLO)
+    assert [one.name for one in service.catalogue.drafts()] == ["a", "b", "c", "d"]
 
 
 def test_a_proposal_leaves_the_draft_of_somebody_else_alone_and_has_no_mistakes(service: Service) -> None:

@@ -6,7 +6,8 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from mulligan.api.routing import JSON, PREFIX, Answer, Call, Pages, Route, Strea
 from mulligan.api.service_threads import ServiceThreads
 from mulligan.api.shared_answers import SharedAnswers
 from mulligan.api.shares import Claimant
-from mulligan.api.stream_hub import StreamClient, StreamHub
+from mulligan.api.stream_hub import TOKEN_SECONDS, StreamClient, StreamHub
 from mulligan.api.token_limits import check_limits
 from mulligan.errors import (
     MediaUnsupported,
@@ -39,6 +40,7 @@ from mulligan.errors import (
     RequestRefused,
     RequestTooLarge,
     RequestTooSlow,
+    TooManyRequests,
     UnknownPath,
 )
 from mulligan.service import (
@@ -50,6 +52,7 @@ from mulligan.service import (
     TokenLimits,
     TokenRecord,
     may_be_damage,
+    owner_of,
     to_json,
 )
 
@@ -69,6 +72,8 @@ CLOSE_SECONDS = 2.0
 
 # How long a body may take, and how much longer for each part of it that has come: a slow line sends 16 kB a second.
 BODY_SECONDS, BODY_BYTES_PER_SECOND = 30.0, 16 * 1024
+# How many logs and files one token, with its sessions, reads at once. Live streams are counted by themselves.
+STREAMED_PER_TOKEN = 200
 # The parameters and fields of bodies that name a run.
 RUN_FIELDS = ("run_id", "run", "a", "b")
 
@@ -118,6 +123,8 @@ class Api:
         self.config = config
         self._pages = pages
         self._body_seconds = body_seconds
+        # How often the token of an answer in pieces is looked up again.
+        self.token_seconds = TOKEN_SECONDS
         self._upload_folder = home.uploads
         self._refusals = RepeatedRefusals(clock)
         self.threads = ServiceThreads(home)
@@ -129,6 +136,8 @@ class Api:
         self.hub = StreamHub(self.threads.read, find)
         self._shared = SharedAnswers()
         self._streams: set[asyncio.Timeout] = set()
+        # How many answers in pieces each token gets, by its id.
+        self._streams_of: Counter[str] = Counter()
         # The requests that are being answered, and since when.
         self._open: dict[int, tuple[Request, float]] = {}
         self._closer: asyncio.Future[None] | None = None
@@ -171,6 +180,8 @@ class Api:
         request = exchange.request
         try:
             answer = await self._answer(exchange)
+            if isinstance(answer, Streamed) and not isinstance(answer.pieces, StreamClient):
+                self._refuse_many_streams(exchange.token)
         except Exception as error:
             answer = await self._refuse(exchange, as_known_error(await self._explain(error, exchange), request.where))
         seconds = time.monotonic() - started_at
@@ -216,8 +227,8 @@ class Api:
             base_url=self.config.server.public_url.rstrip("/") or self.gate.base_url(request),
             arrived=arrived,
             counts=self.counts,
-            read=lambda work: self.threads.read(lambda service: work(service.for_token(token))),
-            change=lambda work: self.threads.change(lambda service: work(service.for_token(token))),
+            read=lambda work: self.threads.read(lambda service: work(service.for_token(token)), claimant(token)),
+            change=lambda work: self.threads.change(lambda service: work(service.for_token(token)), claimant(token)),
             compute=lambda work: self._compute(lambda service: work(service.for_token(token)), token),
         )
         try:
@@ -322,16 +333,22 @@ class Api:
 
         if endpoint.is_coroutine:
             if route.changes:
-                await self.threads.change(prepare)
+                await self.threads.change(prepare, claimant(token))
             # It may use a service only in the thread for readers.
             return _as_answer(route, await route.handler(make(service=None)))
         if route.is_shared:
-            return await self.threads.read(lambda service: self._shared_answer(route, make, token, service))
-        run = self.threads.read if route.method == "GET" and not route.changes else self.threads.change
+            return await self.threads.read(
+                lambda service: self._shared_answer(route, make, token, service), claimant(token)
+            )
+        is_read = route.method == "GET" and not route.changes
+        run: Callable[[Callable[[Service], Any]], Awaitable[Any]]
+        run = partial(self.threads.read if is_read else self.threads.change, claimant=claimant(token))
         if takes_long(route, make.keywords["body"]):
             run = partial(self._compute, token=token)
         elif route.is_sum is True or (route.is_sum and make.keywords["path"]["call"] in route.is_sum):
             run = self.threads.sum_up
+        elif route.is_question:
+            run = partial(self.threads.look_up, claimant=claimant(token))
         if route.creates_run:
             return await run(create)
         answer = await run(carry_out)
@@ -340,7 +357,7 @@ class Api:
         return answer
 
     async def _compute(self, work: Callable[[Service], Any], token: TokenRecord) -> Any:
-        return await self.threads.compute(work, Claimant(token.project or "", token.id))
+        return await self.threads.compute(work, claimant(token))
 
     def _shared_answer(self, route: Route, make: partial[Call], token: TokenRecord, service: Service) -> Answer:
         call = make(service=service.for_token(token))
@@ -349,13 +366,33 @@ class Api:
         key = (route.path, tuple(call.path.items()), msgspec.json.encode(call.query), token.project, seen_by)
         return self._shared.get(service, key, call.arrived, lambda: _run_whole(route, call))
 
+    def _refuse_many_streams(self, token: TokenRecord | None) -> None:
+        """A log that is followed is read again and again, in the thread for readers. The hub counts its own streams."""
+        if token is not None and self._streams_of[owner_of(token.id)] >= STREAMED_PER_TOKEN:
+            raise TooManyRequests(
+                f"this token reads {STREAMED_PER_TOKEN} logs or files already", hint="wait until one is read"
+            )
+
     async def _stream(self, answer: Streamed, exchange: _Exchange, send: Send) -> None:
-        """Send the pieces until there are no more, the client leaves or the server ends."""
+        """Send the pieces until there are no more, the client leaves, its token counts no more or the server ends."""
+        owner = owner_of(exchange.token.id) if exchange.token is not None else ""
+        self._streams_of[owner] += 1
+        try:
+            await self._send_pieces(answer, exchange, send)
+        finally:
+            self._streams_of[owner] -= 1
+            if not self._streams_of[owner]:
+                del self._streams_of[owner]
+
+    async def _send_pieces(self, answer: Streamed, exchange: _Exchange, send: Send) -> None:
         await send(_start(answer.status, {"content-type": answer.media, **answer.headers}))
         pieces = answer.pieces if isinstance(answer.pieces, AsyncIterator) else self._in_thread(answer.pieces)
         leaving = asyncio.ensure_future(_disconnected(exchange.receive))
+        watching: asyncio.Future[None] | None = None
         try:
             async with asyncio.timeout(None) as limit:
+                if exchange.token is not None and not isinstance(pieces, StreamClient):
+                    watching = asyncio.ensure_future(self._end_with_token(exchange.token, limit))
                 # Cheaper than to wait for three things at once: a server may have a thousand streams.
                 self._streams.add(limit)
                 leaving.add_done_callback(lambda _: self._end(limit))
@@ -376,11 +413,25 @@ class Api:
             raise
         finally:
             self._streams.discard(limit)
-            leaving.cancel()
-            await asyncio.gather(leaving, return_exceptions=True)
+            beside = [one for one in (leaving, watching) if one is not None]
+            for one in beside:
+                one.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
             if hasattr(pieces, "aclose"):
                 await pieces.aclose()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _end_with_token(self, token: TokenRecord, limit: asyncio.Timeout) -> None:
+        """End a stream when its token was revoked or has expired. The hub does so for its own."""
+        while True:
+            await asyncio.sleep(self.token_seconds)
+            try:
+                counts = await self.gate.still_counts(token)
+            except MulliganError:
+                continue  # the store is away
+            if not counts:
+                self._end(limit)
+                return
 
     def _end(self, limit: asyncio.Timeout) -> None:
         """End a stream, unless it has ended."""
@@ -458,6 +509,11 @@ def _prepare(route: Route) -> _Endpoint:
         body=BodyDecoder(route.body) if is_json else None,
         is_coroutine=inspect.iscoroutinefunction(handler),
     )
+
+
+def claimant(token: TokenRecord) -> Claimant:
+    """Whose share of the threads a request takes: the sessions of a token have one together."""
+    return Claimant(token.project or "", owner_of(token.id))
 
 
 def takes_long(route: Route, body: Any) -> bool:

@@ -154,9 +154,15 @@ class Gate:
             "a valid token is needed", hint="send the header 'Authorization: Bearer TOKEN'; log in with: mulligan login"
         )
 
+    async def still_counts(self, token: TokenRecord) -> bool:
+        """Whether a token that was let in would be let in now. Whoever a proxy names has none that could be revoked."""
+        return not token.digest or await self._token_of(token.digest) is not None
+
     async def _token(self, secret: str) -> TokenRecord | None:
         """A token that counts now."""
-        digest = digest_of(secret)
+        return await self._token_of(digest_of(secret))
+
+    async def _token_of(self, digest: str) -> TokenRecord | None:
         at, token = self._known.get(digest, (0.0, None))
         now = self._clock()
         if token is None or now - at > BELIEVED_SECONDS:

@@ -15,6 +15,8 @@ from mulligan.errors import InputInvalid, RequestRefused
 from mulligan.service import did_you_mean
 
 PARAMETERS_MAX = 200
+# How much is read of what msgspec says is wrong: a name in it may have megabytes, and the loop of the server waits.
+REFUSAL_CHARS_MAX = 2_000
 # Of any length, with items of one type.
 ARRAYS = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType)
 _SEQUENCES = (*ARRAYS, inspect.TupleType)
@@ -169,9 +171,16 @@ def refuse_nul(text: str, where: str) -> None:
 
 def _parts(error: msgspec.ValidationError) -> tuple[str, str]:
     """What is wrong, and the path of the field, without `$`."""
-    match = _REFUSAL.fullmatch(str(error))
-    what, where = (match["what"], match["where"] or "") if match else (str(error), "")
+    said = _shortened(str(error))
+    match = _REFUSAL.fullmatch(said)
+    what, where = (match["what"], match["where"] or "") if match else (said, "")
     return what, where.removeprefix("key in `").removeprefix("$").removeprefix(".")
+
+
+def _shortened(text: str) -> str:
+    """Its begin and its end, where the path of the field is."""
+    half = REFUSAL_CHARS_MAX // 2
+    return text if len(text) <= REFUSAL_CHARS_MAX else f"{text[:half]}…{text[-half:]}"
 
 
 def _reason(what: str, *, is_text: bool = False) -> str:

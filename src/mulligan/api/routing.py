@@ -136,6 +136,8 @@ class Route:
     slow_bytes: int | None = None
     # Whether it looks at all runs, or which calls of the store do: then it has a thread of its own and a limit of time.
     is_sum: bool | frozenset[str] = False
+    # Whether it asks the store whatever the caller wants: then it has threads of its own, and each token has a share.
+    is_question: bool = False
     # Whether all tokens of a project get the same answer, so that one that was made serves several callers.
     is_shared: bool = False
     # Whether it is a page for people: it is not part of the interface that is documented, and its errors are pages.

@@ -12,7 +12,7 @@ from functools import cache, partial
 from types import FrameType
 from typing import TypeVar
 
-from mulligan.api.shares import Claimant, Shares
+from mulligan.api.shares import OWN, Claimant, Shares
 from mulligan.api.struct_types import build_struct_types
 from mulligan.errors import MulliganError, ServerBusy, StoreOvertaken, StoreUnavailable, TakesTooLong
 from mulligan.service import Home, Service, TextReader, import_lazy_modules
@@ -20,6 +20,11 @@ from mulligan.service import Home, Service, TextReader, import_lazy_modules
 Result = TypeVar("Result")
 # One reader answers more requests a second than four: they would wait for each other's turn of the interpreter.
 READERS, CHANGERS = 1, 4
+# How many questions wait before that thread, so that it has always one; half of them of one token.
+READS_AHEAD = 4
+# Those that answer the questions of `mulligan` elsewhere, which may ask for very many rows: no change waits behind it.
+# Each token has one at a time, and so many of its questions wait: it may be in several scripts.
+ANSWERERS, QUESTIONS_WAITING_MAX = 3, 200
 # Those that take long wait for another process most of the time, which reads the texts.
 COMPUTERS = 3
 # More than this many waiting requests are refused at once, instead of being answered when nobody waits any more.
@@ -31,7 +36,7 @@ SUM_SECONDS_MAX, SUMS_WAITING_MAX = 10.0, 20
 
 
 class ServiceThreads:
-    """One thread that reads, a few that change something, a few that compute for long, and two that count runs.
+    """One thread that reads, a few that change something, answer stores or compute for long, and two that count runs.
 
     One of the last counts what somebody waits for, the other what was answered already. None of them reads a text of
     somebody else itself: another process does.
@@ -45,19 +50,42 @@ class ServiceThreads:
         self._readers = pool("read", READERS, prepare=self._count_in_background)
         self._changers = pool("change", CHANGERS)
         self._slow = pool("slow", COMPUTERS)
+        self._answerers = pool("answer", ANSWERERS)
         self._sums = pool("sum", 1, waiting_max=SUMS_WAITING_MAX)
         # In the order in which they end.
-        self._pools = (self._slow, self._sums, self._readers, self._changers, self._counters)
+        self._pools = (self._slow, self._answerers, self._sums, self._readers, self._changers, self._counters)
         self._shares = Shares(COMPUTERS)
+        self._read_shares = Shares(
+            READS_AHEAD, token_max=READS_AHEAD // 2, token_waiting_max=WAITING_MAX, waiting_max=WAITING_MAX
+        )
+        self._change_shares = Shares(
+            CHANGERS, token_max=CHANGERS - 1, token_waiting_max=WAITING_MAX, waiting_max=WAITING_MAX
+        )
+        self._question_shares = Shares(
+            ANSWERERS, token_waiting_max=QUESTIONS_WAITING_MAX, waiting_max=5 * QUESTIONS_WAITING_MAX
+        )
         self._sum_seconds_max = sum_seconds_max
 
-    async def read(self, work: Callable[[Service], Result]) -> Result:
-        """Call `work` in the thread for readers. It must not wait for anything but the store."""
-        return await self._readers.call(work)
+    async def read(self, work: Callable[[Service], Result], claimant: Claimant = OWN) -> Result:
+        """Call `work` in the thread for readers. It must not wait for anything but the store.
 
-    async def change(self, work: Callable[[Service], Result]) -> Result:
-        """Call `work` in one of the threads for changes."""
-        return await self._changers.call(work)
+        A page of a run with a hundred thousand items takes half a second: each token has its turn.
+        """
+        async with self._read_shares.turn(claimant):
+            return await self._readers.call(work)
+
+    async def change(self, work: Callable[[Service], Result], claimant: Claimant = OWN) -> Result:
+        """Call `work` in one of the threads for changes, of which neither a token nor a project has all.
+
+        A change may wait for the process that drives a run.
+        """
+        async with self._change_shares.turn(claimant):
+            return await self._changers.call(work)
+
+    async def look_up(self, work: Callable[[Service], Result], claimant: Claimant) -> Result:
+        """Call `work`, a question to the store, in one of the threads for that, when it is the turn of `claimant`."""
+        async with self._question_shares.turn(claimant):
+            return await self._answerers.call(work)
 
     async def compute(self, work: Callable[[Service], Result], claimant: Claimant) -> Result:
         """Call `work`, which may take seconds, in one of the threads for that, when it is the turn of `claimant`."""

@@ -186,6 +186,7 @@ ROUTES = (
             creates_run=scope == "write",
             is_sum=SUMS if scope == "read" else False,
             slow_bytes=DEFINITION_BYTES if scope in ("write", "run") else None,
+            is_question=scope == "read",
         )
         for scope, about, is_change in _SCOPES
     ),

@@ -20,9 +20,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from mulligan.errors import MulliganError, RunDamaged, TooManyRequests, UnknownRun
-from mulligan.service import LiveEvent, LiveFeed, Service, TokenRecord, Watch
+from mulligan.service import LiveEvent, LiveFeed, Service, TokenRecord, Watch, owner_of
 
-# How many streams one token, and the whole server, may have at once.
+# How many streams one token with all its sessions, and the whole server, may have at once.
 STREAMS_PER_TOKEN = 1_000
 STREAMS_MAX = 5_000
 # How much waits for one client that does not read.
@@ -187,7 +187,7 @@ class StreamHub:
         wanted = {watch: wanted[watch] for watch in watches}
         client = StreamClient(self, watches, token)
         joining = _Joining(client, wanted, decode_cursor(last_event_id))
-        self._tokens[token.id] += 1
+        self._tokens[owner_of(token.id)] += 1
         # From now on nobody else who leaves ends the watch.
         self._watched.update(watches)
         self._joining.append(joining)
@@ -250,7 +250,7 @@ class StreamHub:
 
     def _release(self, client: StreamClient) -> None:
         """Give back what a client has used."""
-        self._tokens.subtract([client.token.id])
+        self._tokens.subtract([owner_of(client.token.id)])
         self._watched.subtract(client.watches)
         gone = [watch for watch in client.watches if not self._watched[watch]]
         self._tokens, self._watched = +self._tokens, +self._watched
@@ -269,7 +269,7 @@ class StreamHub:
 
     def _refuse_too_many(self, token: TokenRecord) -> None:
         hint = "close a stream, or watch several things with one: watch=runs,run:7,pending"
-        if self._tokens[token.id] >= STREAMS_PER_TOKEN:
+        if self._tokens[owner_of(token.id)] >= STREAMS_PER_TOKEN:
             raise TooManyRequests(f"this token has {STREAMS_PER_TOKEN:,} streams already", hint=hint)
         if self._tokens.total() >= STREAMS_MAX:
             raise TooManyRequests(f"the server has {STREAMS_MAX:,} streams already", hint=hint)

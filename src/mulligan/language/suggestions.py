@@ -8,6 +8,8 @@ from importlib import import_module
 from itertools import takewhile
 
 _COMPARED_MAX = 100
+# How like two words have to be: the part of their letters that they share, in this order.
+CUTOFF = 0.6
 
 # Our key, and what other systems call it.
 _FOREIGN = {
@@ -177,14 +179,25 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     folded = {_fold(name): name for name in known}
     if exact := folded.get(_fold(word)):
         return exact
-    return most_similar(word, _shortlist(word, known))
+    return most_similar(word, _shortlist(word, _not_much_shorter(word, known)))
 
 
-def most_similar(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+def _not_much_shorter(word: str, known: list[str], cutoff: float = CUTOFF) -> list[str]:
+    """The names that `word` can be like by its length: twice their letters, of the letters of both, reach the cutoff.
+
+    Whoever sends megabytes as a name is not to have them compared.
+    """
+    return [name for name in known if 2 * len(name) >= cutoff * (len(name) + len(word))]
+
+
+def most_similar(word: str, known: Iterable[str], *, cutoff: float = CUTOFF) -> str | None:
     """The known word that is most like `word`, if one is; of several, the one that begins most like it.
 
     Most files have no misspelling, and never load difflib.
     """
+    known = _not_much_shorter(word, list(known), cutoff)
+    if not known:
+        return None
     difflib = import_module("difflib")
     near: list[str] = difflib.get_close_matches(word, known, n=_COMPARED_MAX, cutoff=cutoff)
     if len(near) < 2:

@@ -108,8 +108,7 @@ class Logins:
         if found is None or not records.delete_document(found.project, _KIND, name):
             raise _refusal()
         offer = msgspec.json.decode(found.data, type=_Offer)
-        owner = next((one for one in records.tokens() if one.id == offer.owner), None)
-        if offer.expires_at <= now or (owner is not None and owner.revoked_at is not None):
+        if offer.expires_at <= now or self._is_revoked(offer.owner):
             raise _refusal()
         secret = new_secret()
         expires_at = now + timedelta(hours=SESSION_HOURS)
@@ -126,7 +125,16 @@ class Logins:
             expires_at=min(expires_at, offer.until) if offer.until else expires_at,
         )
         records.add_token(token)
+        # Whoever revoked the token meanwhile has revoked the sessions that there were, without this one.
+        if self._is_revoked(offer.owner):
+            records.revoke_token(token.id, now)
+            raise _refusal()
         return Session(secret, token)
+
+    def _is_revoked(self, token_id: str) -> bool:
+        """Whether somebody has revoked this token. The one of a server that is running is in no store."""
+        owner = next((one for one in self._reader.store.server_records.tokens() if one.id == token_id), None)
+        return owner is not None and owner.revoked_at is not None
 
     def log_out(self, token: TokenRecord, now: datetime) -> None:
         """End a session. Every other token stays."""

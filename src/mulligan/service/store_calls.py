@@ -93,6 +93,10 @@ PROCESS = os.urandom(8).hex()
 ANSWERS_MAX, FIRST_SECONDS_MAX = 2_000, 30.0
 # How long workers do not hear of a change that is not about the queue.
 OTHER_CHANGES_SECONDS = 0.1
+# How many ids or keys one question may have, and how much a filter of runs may name. An id is looked up once.
+QUESTION_IDS_MAX, FILTER_VALUES_MAX = 100_000, 1_000
+# How long the id of a change may be: the last ones are remembered.
+CALL_ID_CHARS_MAX = 100
 # How much of a log one answer has.
 LOG_BYTES_MAX = 1 << 20
 # What a client may count: pilots of a profile, see `service/slurm`.
@@ -104,6 +108,8 @@ WORKER_CHARS_MAX, WORKER_LABELS_MAX, FOLDER_CHARS_MAX, OFFERED_MAX = 300, 200, 5
 _encode = msgspec.json.Encoder().encode
 # The arguments with values of workflows, which are checked as such.
 _CONTENT = frozenset(("runs", "report", "ended"))
+# Those that are lists of what is asked about.
+_ASKED = frozenset(("run_ids", "root_run_ids", "keys"))
 _LONG_NUMBER = re.compile(rb"\d{19}|\d[eE]")
 _WITHOUT_ZONE = re.compile(rb'"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d*)?)?"')
 
@@ -150,7 +156,9 @@ class StoreCalls:
         call = CALLS.get(name)
         if call is None or call.scope != scope:
             raise NotFound(f"a store has no call '{name}' for '{scope}'", hint="use the same version as the server")
-        arguments = _read(name, body)
+        arguments = _without_repeats(_read(name, body))
+        if len(call_id) > CALL_ID_CHARS_MAX:
+            raise InputInvalid(f"the id of a call has at most {CALL_ID_CHARS_MAX} characters", hint="use a shorter one")
         if process and process != PROCESS:
             raise StoreUnavailable(
                 "the server was started again while it worked on the request",
@@ -501,8 +509,25 @@ _OWN: Mapping[str, Callable[..., Any]] = {
 }
 
 
+def _without_repeats(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with each id or key once: a store answers for each that is named, as often as it is named."""
+    for field in _ASKED.intersection(arguments):
+        arguments[field] = [*dict.fromkeys(arguments[field])]
+        if len(arguments[field]) > QUESTION_IDS_MAX:
+            raise InputInvalid(f"a question is about at most {QUESTION_IDS_MAX:,} things at once", hint="ask in parts")
+    if len(arguments.get("statuses", ())) > FILTER_VALUES_MAX:
+        raise _too_many_values()
+    return arguments
+
+
+def _too_many_values() -> InputInvalid:
+    return InputInvalid(f"a filter of runs names at most {FILTER_VALUES_MAX:,} values", hint="ask for fewer")
+
+
 def _with_words(wanted: RunFilter) -> RunFilter:
     """The filter with words as an index has them. Others mean something else to it."""
+    if sum(len(one) for one in msgspec.structs.astuple(wanted) if isinstance(one, tuple)) > FILTER_VALUES_MAX:
+        raise _too_many_values()
     return replace(wanted, words=search_words(wanted.words))
 
 

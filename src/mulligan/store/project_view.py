@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
@@ -27,7 +26,7 @@ from mulligan.core.effects.run_lists import (
 )
 from mulligan.core.model.artifacts import Artifact, Format, referenced_names, run_id_of
 from mulligan.core.model.events import Entry
-from mulligan.core.model.reports import Report
+from mulligan.core.model.reports import Report, TaskEnded
 from mulligan.errors import KeyUsed
 from mulligan.ports import (
     NONE_AHEAD,
@@ -201,10 +200,13 @@ class ProjectView:
         return f"{self._prefix}{key}"
 
     def _refuse_foreign(self, reports: Iterable[Report]) -> None:
-        """Refuse a report that refers to an artifact of another project: what the run knows, its workers fetch."""
-        for name in chain.from_iterable(map(referenced_names, reports)):
-            if self._visible.is_foreign(run_id_of(name)):
-                raise refusals.unknown_artifact(name)
+        """Refuse reports that name a run or an artifact of another project: what a run knows, its workers fetch."""
+        for report in reports:
+            if isinstance(report, TaskEnded) and self._visible.is_foreign(report.reused_run_id):
+                raise refusals.unknown_run(report.reused_run_id)
+            for name in referenced_names(report):
+                if self._visible.is_foreign(run_id_of(name)):
+                    raise refusals.unknown_artifact(name)
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
         self._expect(run_id)

@@ -14,13 +14,14 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model import reports as r
+from mulligan.core.model.artifacts import holds_reference, parse_reference, references
 from mulligan.core.model.durations import DURATION_SECONDS_MAX
 from mulligan.core.model.event_types import ChildRound
 from mulligan.core.model.graph import Graph, link_problem
 from mulligan.core.model.scheduler_job import WorkerJob
 from mulligan.core.model.sizes import SIZE_BYTES_MAX
 from mulligan.core.model.workflow import Budget, decode, encode, version
-from mulligan.errors import CodecError, InputInvalid
+from mulligan.errors import ArtifactDamaged, CodecError, InputInvalid
 
 # What a database can count.
 NUMBER_MAX = 2**63 - 1
@@ -191,6 +192,18 @@ def _task_ended(report: r.TaskEnded) -> None:
     outcome = report.outcome
     _check_machine(outcome.code, outcome.machine, outcome.lacks_folder, outcome.log_warning, outcome.output_warning)
     _check_job(report.job)
+    _check_references(report)
+
+
+def _check_references(report: r.TaskEnded) -> None:
+    """Whoever looks at the run follows them. A worker stores what a step has written and looks like one."""
+    values = [*report.data.values(), report.output]
+    found = (one for value in values if holds_reference(value) for one in references(value))
+    for reference in (*report.artifacts, *found):
+        try:
+            parse_reference(reference)
+        except ArtifactDamaged as error:
+            raise InputInvalid(error.message, hint=_SAME_VERSION) from None
 
 
 def _lease_expired(report: r.LeaseExpired) -> None:

@@ -115,12 +115,14 @@ def make_reference(artifact: Artifact) -> dict[str, Any]:
 def parse_reference(value: dict[str, Any]) -> Artifact:
     """The artifact that a reference names. Raises ArtifactDamaged if the reference is not valid."""
     try:
-        found = msgspec.convert(value[KEY], Artifact)
+        found = msgspec.convert(value.get(KEY), Artifact)
     except msgspec.ValidationError as error:
         problem = str(error)[:1].lower() + str(error)[1:]
         raise ArtifactDamaged(f"'{KEY}' is not a reference to an artifact: {problem}") from None
     if not is_artifact_name(found.name):
         raise ArtifactDamaged(f"'{found.name}' is not a name of an artifact", name=found.name)
+    if found.size < 0:
+        raise ArtifactDamaged(f"artifact '{found.name}' cannot have {found.size} bytes", name=found.name)
     return found
 
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from mulligan.core.model.formatting import format_size, pluralize
 from mulligan.core.model.schedule import Schedule
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.workspace import WORKER_FOLDER
@@ -45,6 +46,8 @@ from mulligan.service.run_reader import RunReader
 from mulligan.service.workflow_files import Validation
 
 DRAFT = "draft"
+# How many drafts one user may have in a project, and how large they may be together: lists of drafts have their texts.
+DRAFTS_MAX, DRAFTS_BYTES_MAX = 200, 8 << 20
 # How many parsed versions are remembered.
 PARSED_MAX = 16
 NOTE_CHARS_MAX = 1000
@@ -329,7 +332,20 @@ class Catalogue:
             updated_by=self._by,
             project=self._project,
         )
+        self._refuse_too_many(document)
         return _draft(self._records.put_document(document, expected=expected))
+
+    def _refuse_too_many(self, draft: Document) -> None:
+        stored = self._records.documents(DRAFT, self._project) if self._is_there else []
+        others = [one for one in stored if one.updated_by == draft.updated_by and one.name != draft.name]
+        size = sum(len(one.data) for one in (*others, draft))
+        if len(others) >= DRAFTS_MAX or size > DRAFTS_BYTES_MAX:
+            raise Refused(
+                f"'{draft.updated_by}' has {pluralize(len(others), 'other draft')}, and a user may have {DRAFTS_MAX} "
+                f"with {format_size(DRAFTS_BYTES_MAX)} together",
+                hint="publish some, or throw them away",
+                workflow=draft.name,
+            )
 
     def propose(self, name: str, text: str, *, file: str = "", note: str = "", dry_run: bool = False) -> Proposal:
         """Write a text that passes every check as the draft, and say what it would change.
