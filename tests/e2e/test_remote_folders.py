@@ -64,6 +64,11 @@ steps:
   - {step: keep, shell: echo kept > "$MULLIGAN_OUTPUT_DIR/kept.txt"}
   - {step: secret, shell: 'test "$WORD" = swordfish', env: {WORD: '${secrets.word}'}}
   - {step: each, map: {over: '[1, 2, 3]'}, do: ['test -e given.txt && echo ${item}']}
+  - step: listed
+    needs: [write]
+    map: {over: {file: five.txt}}
+    do: ['echo ${item} > listed.txt']
+    writes: [listed.txt]
   - {step: fragile, needs: [write], shell: test -e repaired, on_failure: {commands: [touch repaired], rerun: 1}}
   - {step: call, needs: [write], workflow: child.yaml}
 """
