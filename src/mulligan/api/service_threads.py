@@ -45,7 +45,9 @@ class ServiceThreads:
         self._readers = _Pool("read", home, schema, READERS, begin, prepare=self._count_in_background)
         self._changers = _Pool("change", home, schema, CHANGERS, begin)
         self._slow = _Pool("slow", home, schema, COMPUTERS, begin)
-        self._sums = _Pool("sum", home, schema, 1, begin, waiting_max=SUMS_WAITING_MAX)
+        self._sums = _Pool(
+            "sum", home, schema, 1, begin, waiting_max=SUMS_WAITING_MAX, prepare=self._count_in_background
+        )
         self._shares = Shares(COMPUTERS)
         self._sum_seconds_max = sum_seconds_max
 
@@ -94,7 +96,7 @@ class ServiceThreads:
         self._counters.close()
 
     def _count_in_background(self, service: Service) -> None:
-        """A reader has large stores counted by another thread, so that nobody waits behind that."""
+        """What is known of large stores is answered, and counted again by another thread: nobody waits behind that."""
         service.count_in_background(self._counters.submit)
 
 
