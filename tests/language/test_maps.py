@@ -54,6 +54,37 @@ def test_the_list_of_a_map_may_be_made_anywhere() -> None:
     assert found.lister.resources == Resources(cpus=2)
 
 
+def test_worktrees_are_opened_where_the_tasks_in_them_run() -> None:
+    mapped = """
+        - step: m
+          resources: {labels: [there, big]}
+          map: {over: [1]}
+          workspace: {git: worktree}
+          do: make
+          writes: [made.txt]
+    """
+    there = Resources(labels=("there",))
+
+    found = workflow(
+        f"""
+        workspace: {{git: worktree, merge: merge}}
+        steps:
+        - {{step: a, shell: make, resources: {{labels: [there], cpus: 2}}}}
+        {mapped.strip()}
+        - {{step: ask, approve: may it?}}
+        """
+    )
+    free = workflow("workspace: {git: worktree}\nsteps: [{step: a, shell: make}]")
+
+    opening, closing = found.steps[0], found.steps[-1]
+    assert [opening.resources, closing.resources] == [there, there]
+    (made,) = (step for step in found.steps if step.name == "m")
+    assert made.do[0].resources == Resources(labels=("there", "big"))
+    assert made.validator is not None
+    assert made.validator.resources == Resources(labels=("there", "big"))
+    assert free.steps[0].resources is None
+
+
 def test_a_map_says_everything_about_its_items() -> None:
     found = step(
         """
