@@ -199,6 +199,21 @@ def test_every_action_of_a_run_of_the_server_works_in_the_folder_of_its_worker(o
     assert (other.work / "write.log").exists()
 
 
+def test_the_doctor_counts_the_workers_of_a_server(other: Other) -> None:
+    other.start_worker()
+
+    said = subprocess.run(
+        [*_MULLIGAN, "doctor", "--json"],
+        env={**other.environment, "MULLIGAN_SERVER": other.url, "MULLIGAN_TOKEN": other.token},
+        cwd=other.other,
+        capture_output=True,
+        text=True,
+    )
+
+    found = {check["name"]: check["found"] for check in json.loads(said.stdout)["checks"]}
+    assert "workers: 2 of this version" in found["versions"], said.stderr
+
+
 WORKTREE = """
 name: edit
 workspace: {git: worktree, branch: 'agents/${run.id}', merge: none}
