@@ -20,9 +20,9 @@ from mulligan.worker.folders import Folders, open_regular_file
 # The folder of an ended run is kept so long after something was written to it: another round may use its files.
 KEPT_SECONDS = 7 * 24 * 3600.0
 # How often a worker begins to look, when the next batch follows, and how many folders and runs that is at most: it
-# looks between two heartbeats.
+# looks between two heartbeats, and to remove a folder takes up to 20 ms on a busy disk.
 LOOK_SECONDS, NEXT_SECONDS = 3600.0, 5.0
-LOOKED_MAX, ASKED_MAX = 2_000, 500
+LOOKED_MAX, ASKED_MAX = 500, 50
 
 
 class _Note(msgspec.Struct, frozen=True):
