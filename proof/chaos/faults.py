@@ -318,4 +318,7 @@ STAND_INS = {
     "a page with 200": html("200 OK"),
     "JSON with 200": html("200 OK", "{}"),
     "JSON with 404": html("404 Not Found", '{"detail": "Not Found"}'),
+    # As a gateway says it, in the same form as our errors.
+    "problem details with 401": html("401 Unauthorized", '{"detail": "no session", "code": "token_not_valid"}'),
+    "problem details with 404": html("404 Not Found", '{"type": "about:blank", "detail": "no route", "code": "route"}'),
 }

@@ -569,6 +569,16 @@ def test_sums_over_all_runs_hold_up_no_other_answer_and_nobody_waits_for_them_fo
         threads.close()
 
 
+def test_sums_that_are_no_longer_good_are_answered_and_counted_again_by_another_thread(home: Home) -> None:
+    threads = ServiceThreads(home)
+
+    try:
+        for ask in (threads.sum_up, threads.read):
+            assert asyncio.run(ask(lambda service: service.reader.counts.count_in_background is not None))
+    finally:
+        threads.close()
+
+
 def test_every_route_that_looks_at_all_runs_has_the_thread_for_that() -> None:
     pages = {route.full_path for route in PAGES.routes if route.is_sum}
     paths = {route.full_path for route in ROUTES if route.is_sum is True}

@@ -64,6 +64,11 @@ steps:
   - {step: keep, shell: echo kept > "$MULLIGAN_OUTPUT_DIR/kept.txt"}
   - {step: secret, shell: 'test "$WORD" = swordfish', env: {WORD: '${secrets.word}'}}
   - {step: each, map: {over: '[1, 2, 3]'}, do: ['test -e given.txt && echo ${item}']}
+  - step: listed
+    needs: [write]
+    map: {over: {file: five.txt}}
+    do: ['echo ${item} > listed.txt']
+    writes: [listed.txt]
   - {step: fragile, needs: [write], shell: test -e repaired, on_failure: {commands: [touch repaired], rerun: 1}}
   - {step: call, needs: [write], workflow: child.yaml}
 """
@@ -192,6 +197,21 @@ def test_every_action_of_a_run_of_the_server_works_in_the_folder_of_its_worker(o
     assert outputs["agent"]["content"] == "given"
     assert outputs["each"]["results"] == ["1", "2", "3"]
     assert (other.work / "write.log").exists()
+
+
+def test_the_doctor_counts_the_workers_of_a_server(other: Other) -> None:
+    other.start_worker()
+
+    said = subprocess.run(
+        [*_MULLIGAN, "doctor", "--json"],
+        env={**other.environment, "MULLIGAN_SERVER": other.url, "MULLIGAN_TOKEN": other.token},
+        cwd=other.other,
+        capture_output=True,
+        text=True,
+    )
+
+    found = {check["name"]: check["found"] for check in json.loads(said.stdout)["checks"]}
+    assert "workers: 2 of this version" in found["versions"], said.stderr
 
 
 WORKTREE = """

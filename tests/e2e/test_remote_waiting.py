@@ -22,7 +22,11 @@ from mulligan.service import Home, Service, TokenForm
 
 _MULLIGAN = (sys.executable, "-P", "-m", "mulligan")
 TEXT = "name: there\nsteps: [{step: a, shell: 'true', resources: {labels: [there]}}]\n"
-PAGES = ((500, b"oops"), (404, b"<html>no such page</html>"), (200, b"<html>log in</html>"), (502, b""), (302, b""))
+PAGES = (
+    *((500, b"oops"), (404, b"<html>no such page</html>"), (200, b"<html>log in</html>"), (502, b""), (302, b"")),
+    # As a gateway says it, in the same form as our errors.
+    *((404, b'{"detail": "no route", "code": "route"}'), (401, b'{"detail": "no session", "code": "invalid"}')),
+)
 
 
 def until(is_so: Callable[[], Any]) -> None:

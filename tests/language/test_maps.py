@@ -18,6 +18,73 @@ def test_an_expression_may_say_how_many_items_run_at_the_same_time() -> None:
     assert (found.max_parallel, found.parallel) == (None, Expression("inputs.width", ("inputs",)))
 
 
+def test_commands_with_the_files_of_a_map_need_its_labels() -> None:
+    """They have no attempt whose host they could go to."""
+    there, nothing = Resources(labels=("there",)), None
+
+    found = step(
+        """
+        map: {over: {file: list.txt}}
+        do: make
+        resources: {labels: [there], cpus: 4}
+        writes: [made.txt]
+        on_success: [count]
+        undo: rm made.txt
+        on_failure: [elsewhere]
+        """
+    )
+
+    assert found.map is not None
+    assert found.map.lister is not None
+    assert found.validator is not None
+    assert found.undo is not None
+    assert found.on_failure is not None
+    assert [found.map.lister.resources, found.validator.resources, found.undo.resources] == [there] * 3
+    assert [one.resources for one in found.on_success] == [there]
+    assert [one.resources for one in found.on_failure.commands] == [nothing]
+
+
+def test_the_list_of_a_map_may_be_made_anywhere() -> None:
+    found = step(
+        "map: {over: {shell: ls, resources: {cpus: 2}}}\ndo: [{shell: make, resources: {labels: [there]}}]"
+    ).map
+
+    assert found is not None
+    assert found.lister is not None
+    assert found.lister.resources == Resources(cpus=2)
+
+
+def test_worktrees_are_opened_where_the_tasks_in_them_run() -> None:
+    mapped = """
+        - step: m
+          resources: {labels: [there, big]}
+          map: {over: [1]}
+          workspace: {git: worktree}
+          do: make
+          writes: [made.txt]
+    """
+    there = Resources(labels=("there",))
+
+    found = workflow(
+        f"""
+        workspace: {{git: worktree, merge: merge}}
+        steps:
+        - {{step: a, shell: make, resources: {{labels: [there], cpus: 2}}}}
+        {mapped.strip()}
+        - {{step: ask, approve: may it?}}
+        """
+    )
+    free = workflow("workspace: {git: worktree}\nsteps: [{step: a, shell: make}]")
+
+    opening, closing = found.steps[0], found.steps[-1]
+    assert [opening.resources, closing.resources] == [there, there]
+    (made,) = (step for step in found.steps if step.name == "m")
+    assert made.do[0].resources == Resources(labels=("there", "big"))
+    assert made.validator is not None
+    assert made.validator.resources == Resources(labels=("there", "big"))
+    assert free.steps[0].resources is None
+
+
 def test_a_map_says_everything_about_its_items() -> None:
     found = step(
         """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mulligan.service import Home, RunRetention
 from mulligan.service.gc import collect_garbage
-from mulligan.service.remote_run_folders import KEPT_SECONDS, remove_ended_runs
+from mulligan.service.remote_run_folders import ASKED_MAX, KEPT_SECONDS, LOOKED_MAX, EndedRunFolders
 from mulligan.service.run_reader import RunReader
 from mulligan.worker import lock
 
@@ -32,19 +32,41 @@ def test_the_folders_of_ended_runs_are_removed_after_a_while(tmp_path: Path) -> 
         asked.append(run_ids)
         return [1, 99]
 
-    assert remove_ended_runs(tmp_path, ended, running=[3]) == [1]
+    assert EndedRunFolders(tmp_path).remove(ended, running=[3]) == ([1], False)
 
     assert asked == [[1, 2]]
     assert [folder.exists() for folder in (old, waiting, running, young)] == [False, True, True, True]
 
 
-def test_nothing_is_removed_while_a_log_has_to_be_sent(tmp_path: Path) -> None:
-    old = left(tmp_path, 1)
+def test_a_folder_with_a_log_that_has_to_be_sent_stays_and_others_go(tmp_path: Path) -> None:
+    """A busy worker has such a note at any time."""
+    unsent, old = left(tmp_path, 1), left(tmp_path, 2)
     (tmp_path / "unshipped").mkdir()
-    (tmp_path / "unshipped" / "w#1").write_text("{}")
+    (tmp_path / "unshipped" / "w#1").write_text('{"run_id": 1, "place": "a", "attempt": 1}')
+    (tmp_path / "unshipped" / "w#2").write_text('{"run')
 
-    assert remove_ended_runs(tmp_path, lambda run_ids: run_ids) == []
-    assert old.exists()
+    assert EndedRunFolders(tmp_path).remove(lambda run_ids: run_ids) == ([2], False)
+    assert (unsent.exists(), old.exists()) == (True, False)
+
+
+def test_what_is_more_than_a_batch_follows_and_runs_that_have_not_ended_do_not_hold_it_up(tmp_path: Path) -> None:
+    for run_id in range(1, ASKED_MAX + 11):
+        left(tmp_path, run_id)
+    for run_id in range(ASKED_MAX + 11, ASKED_MAX + LOOKED_MAX + 11):
+        (tmp_path / "runs" / str(run_id)).mkdir()
+    last = left(tmp_path, ASKED_MAX + LOOKED_MAX + 11)
+    folders = EndedRunFolders(tmp_path)
+
+    found = [folders.remove(lambda run_ids: [one for one in run_ids if one > ASKED_MAX]) for _ in range(3)]
+
+    assert found == [
+        ([], True),
+        (list(range(ASKED_MAX + 1, ASKED_MAX + 11)), True),
+        ([ASKED_MAX + LOOKED_MAX + 11], False),
+    ]
+    assert not last.exists()
+    # It begins again.
+    assert folders.remove(lambda run_ids: run_ids[:1]) == ([1], True)
 
 
 def test_gc_removes_them_where_no_worker_runs_any_more(tmp_path: Path) -> None:

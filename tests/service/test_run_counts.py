@@ -134,6 +134,24 @@ def test_what_is_too_old_is_counted_before_it_is_answered() -> None:
     assert (_total(counts, store), elsewhere.asked) == (100_007, 0)
 
 
+def test_what_took_long_to_count_is_good_for_longer() -> None:
+    """On a slow machine, or of runs with many rows: otherwise it is never good by the time that it is counted."""
+    moment = [100.0]
+
+    class Slow(Counted):
+        def status_counts(self, project: str | None = None) -> dict[str, int]:
+            moment[0] += 6.0
+            return super().status_counts(project)
+
+    counts, store = CountCache(lambda: moment[0]), Slow(50_000)
+    counts.count_in_background = elsewhere = Elsewhere(store)
+
+    assert [_total(counts, store), _total(counts, store)] == [50_000] * 2
+    assert (store.asked, elsewhere.asked) == (1, 0)
+    moment[0] = 111.0
+    assert (_total(counts, store), store.asked, elsewhere.asked) == (50_000, 1, 1)
+
+
 @pytest.mark.parametrize("how", [Elsewhere.fail, Elsewhere.end])
 def test_counting_that_fails_elsewhere_is_begun_again_and_keeps_nothing(how: Callable[[Elsewhere], None]) -> None:
     moment = [100.0]

@@ -255,6 +255,9 @@ def answer(status: int, body: str, headers: str = "") -> str:
 
 PAGE = "<html>try again later</html>"
 FOREIGN = [answer(status, PAGE) for status in (200, 404, 418, 500, 502, 503)]
+# A gateway may have problem details of its own.
+FOREIGN += [answer(404, '{"type": "about:blank", "detail": "no route", "code": "run.unknown"}')]
+FOREIGN += [answer(401, '{"detail": "no session", "code": "token_not_valid"}')]
 FOREIGN += [answer(302, "", "Location: /login\r\n"), answer(401, PAGE), answer(200, "[]")]
 
 
@@ -286,7 +289,7 @@ def test_a_page_at_the_first_question_says_that_the_address_may_be_wrong(
 
 
 def problem(status: int, code: str) -> str:
-    return answer(status, f'{{"code":"{code}","detail":"it is so"}}')
+    return answer(status, f'{{"type":"urn:mulligan:error:{code}","code":"{code}","detail":"it is so"}}')
 
 
 @pytest.mark.parametrize(

@@ -168,12 +168,14 @@ def test_an_error_of_the_server_is_the_same_error_here(over_http: HttpStore) -> 
         over_http.run(17)
 
     body = (
-        b'{"type":"x","title":"t","status":404,"detail":"there is no run 17","code":"run.unknown","data":{"run_id":17}}'
+        b'{"type":"urn:mulligan:error:run.unknown","title":"t","status":404,"detail":"there is no run 17",'
+        b'"code":"run.unknown","data":{"run_id":17}}'
     )
     error = error_of(404, body, "http://server")
     assert isinstance(error, UnknownRun)
     assert (error.message, error.data) == ("there is no run 17", {"run_id": 17})
-    used = error_of(409, b'{"detail":"used","code":"run.key_used","data":{"run_id":3}}', "http://server")
+    body = b'{"type":"urn:mulligan:error:run.key_used","detail":"used","code":"run.key_used","data":{"run_id":3}}'
+    used = error_of(409, body, "http://server")
     assert isinstance(used, KeyUsed)
     assert used.run_id == 3
 
@@ -183,8 +185,9 @@ def test_an_error_of_the_server_is_the_same_error_here(over_http: HttpStore) -> 
     [
         (502, b"<html>bad gateway", StoreUnavailable),
         (404, b"<html>not found", StoreRefused),
-        (401, b'{"detail":"the token was revoked","code":"token.refused"}', LoginRefused),
-        (429, b'{"detail":"too many","code":"token.too_many"}', StoreUnavailable),
+        (401, b'{"type":"urn:mulligan:error:x","detail":"it was revoked","code":"token.refused"}', LoginRefused),
+        (429, b'{"type":"urn:mulligan:error:x","detail":"too many","code":"token.too_many"}', StoreUnavailable),
+        (404, b'{"type":"about:blank","detail":"no such route","code":"not_found"}', StoreRefused),
     ],
 )
 def test_an_answer_that_is_not_of_the_store_becomes_an_error_of_it(

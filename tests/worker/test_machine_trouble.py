@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import errno
+import os
+import resource
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.support.work import Work
 
 from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.workflow import Secret
 from mulligan.store.artifact_files import ArtifactFiles
-from mulligan.worker.machine_trouble import full_disk
+from mulligan.worker.machine_trouble import BROKEN_PYTHON, full_disk, trouble_of
+from mulligan.worker.secrets import problem_of, read_secret_file
 from mulligan.worker.task_reports import report_spawn_error, report_start_error
 
 FILL = "head -c 400000 /dev/zero > big; exit 1"
@@ -105,6 +112,45 @@ def test_a_broken_program_of_ours_is_trouble_and_one_of_the_workflow_is_not(work
     assert report_spawn_error(ours, "", errno.ENOENT, "no such file").outcome.machine
     assert not report_spawn_error(theirs, "", errno.ENOENT, "no such file").outcome.machine
     assert not report_spawn_error(ours, "", errno.E2BIG, "too long").outcome.machine
+
+
+def test_a_python_that_ends_before_it_reads_its_step_is_trouble_of_the_machine(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert work.run_python("def main(): return 1").outcome.machine == ""
+    theirs = work.run(work.lease("python", {"code": "def main(): return 1", "interpreter": "false"})).outcome
+    ended = work.run_python("import os; os._exit(1)").outcome
+    # Not that of the supervisor, which is up already.
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    broken = [work.run_python("def main(): return 1").outcome for _ in range(2)]
+
+    assert (theirs.machine, ended.machine) == ("", "")
+    assert {(one.machine, one.is_machine_broken) for one in broken} == {(BROKEN_PYTHON, True)}
+    assert work.executor.trouble == BROKEN_PYTHON
+
+
+@pytest.fixture
+def no_descriptors() -> Iterator[None]:
+    """This process cannot open another file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 2, hard))
+    held: list[int] = []
+    with suppress(OSError):
+        while True:
+            held.append(os.open("/", os.O_RDONLY))
+    yield
+    for fd in held:
+        os.close(fd)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_secret_that_no_task_could_read_is_trouble_of_the_machine(tmp_path: Path, no_descriptors: None) -> None:
+    with pytest.raises(OSError, match="Too many open files") as refused:
+        read_secret_file("word", str(tmp_path))
+
+    assert trouble_of(refused.value.errno) == "the worker has too many open files"
+    # Whoever only looks gets it in words.
+    assert "open files" in (problem_of(Secret(file="word"), str(tmp_path), {}) or "")
 
 
 def test_what_is_no_disk_is_not_full() -> None:

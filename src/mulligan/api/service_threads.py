@@ -51,7 +51,7 @@ class ServiceThreads:
         self._changers = pool("change", CHANGERS)
         self._slow = pool("slow", COMPUTERS)
         self._answerers = pool("answer", ANSWERERS)
-        self._sums = pool("sum", 1, waiting_max=SUMS_WAITING_MAX)
+        self._sums = pool("sum", 1, waiting_max=SUMS_WAITING_MAX, prepare=self._count_in_background)
         # In the order in which they end.
         self._pools = (self._slow, self._answerers, self._sums, self._readers, self._changers, self._counters)
         self._shares = Shares(COMPUTERS)
@@ -120,7 +120,7 @@ class ServiceThreads:
             pool.close()
 
     def _count_in_background(self, service: Service) -> None:
-        """A reader has large stores counted by another thread, so that nobody waits behind that."""
+        """What is known of large stores is answered, and counted again by another thread: nobody waits behind that."""
         service.count_in_background(self._counters.submit)
 
 

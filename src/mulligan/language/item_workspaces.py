@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.model.workflow import Command, Expression, Template
+from mulligan.core.model.workflow import Command, Expression, Resources, Template
 from mulligan.language.nodes import Node, Source
 from mulligan.language.workflow_keys import ITEM_WORKSPACE
 from mulligan.language.workspace_steps import WORK, workspace_action
@@ -19,4 +19,10 @@ def read_item_workspace(node: Node, commands: tuple[Command, ...], source: Sourc
     ITEM_WORKSPACE.read(node, "'workspace'", source)
     opening = workspace_action({"verb": "open_item"}, {"run": WORK, "index": _INDEX})
     merging = workspace_action({"verb": "merge_item"}, {"run": WORK, "item": _ITEM_WORK, "result": _OUTPUT})
-    return {"do": (Command(action=opening), *commands, Command(action=merging)), "has_worktrees": True}
+    # It opens on a host that can run the commands, which then go to that host.
+    asked = commands[0].resources
+    labelled = Resources(labels=asked.labels) if asked is not None and asked.labels else None
+    return {
+        "do": (Command(action=opening, resources=labelled), *commands, Command(action=merging)),
+        "has_worktrees": True,
+    }

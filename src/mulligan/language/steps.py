@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.actions import shell_command, traits_of
-from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, Command, Step
+from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, Command, Resources, Step
 from mulligan.language.action_keys import ACTIONS
 from mulligan.language.budgets import read_budget, warn_of_idle_budget
 from mulligan.language.caching import read_cache
@@ -161,7 +161,7 @@ def _step_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -
             scope.note(scope.source.refuse("stray_key", message, fields.key("workspace"), hint=hint))
     values = {**values, **_graph_fields(fields, scope, settings)}
     _warn_of_idle_triage(values, fields, scope)
-    return _with_file_check(values)
+    return _with_labels(_with_file_check(values))
 
 
 def _warn_of_idle_triage(values: dict[str, Any], fields: Fields, scope: Scope) -> None:
@@ -175,16 +175,44 @@ def _warn_of_idle_triage(values: dict[str, Any], fields: Fields, scope: Scope) -
         scope.source.warn("idle_triage", message, fields.key("triage"), hint=hint)
 
 
-def _with_file_check(values: dict[str, Any]) -> dict[str, Any]:
-    """Let the validator check the files that a map or engine action writes, since no worker runs the step itself."""
+def _has_no_task(values: dict[str, Any]) -> bool:
+    """Whether no worker runs the step itself: a map, an action of the engine, an agent that is several tasks."""
     action = values.get("action")
     is_engines = "map" in values or (action is not None and traits_of(action).runs_in == "engine")
-    # An agent with tools is several tasks, and none of them is the step itself.
-    is_engines = is_engines or bool(values.get("tools") or values.get("session"))
-    if not is_engines or not values.get("writes"):
+    return is_engines or bool(values.get("tools") or values.get("session"))
+
+
+def _with_file_check(values: dict[str, Any]) -> dict[str, Any]:
+    """Let the validator check the files that a map or engine action writes, since no worker runs the step itself."""
+    if not _has_no_task(values) or not values.get("writes"):
         return values
     check = values.get("validator") or Command(action=shell_command(":"))
     return {**values, "validator": msgspec.structs.replace(check, writes=values["writes"])}
+
+
+def _with_labels(values: dict[str, Any]) -> dict[str, Any]:
+    """Give the labels of the step to commands that work with its files and have no attempt whose host they go to.
+
+    Not to its handlers: they may be there for the day on which no worker has these labels.
+    """
+    if not _has_no_task(values):
+        return values
+    commands = values.get("do")
+    asked = commands[0].resources if commands else values.get("resources")
+    if asked is None or not asked.labels:
+        return values
+
+    def labelled(command: Command | None) -> Command | None:
+        if command is None or command.resources is not None:
+            return command
+        return msgspec.structs.replace(command, resources=Resources(labels=asked.labels))
+
+    found: dict[str, Any] = {name: labelled(values[name]) for name in ("validator", "undo") if name in values}
+    if "on_success" in values:
+        found["on_success"] = tuple(map(labelled, values["on_success"]))
+    if "map" in values:
+        found["map"] = msgspec.structs.replace(values["map"], lister=labelled(values["map"].lister))
+    return {**values, **found}
 
 
 def _map_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dict[str, Any]:

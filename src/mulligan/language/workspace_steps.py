@@ -6,11 +6,12 @@ the core skips it if the run has not succeeded.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from mulligan.core.model.actions import WORKSPACE
+from mulligan.core.model.actions import WORKSPACE, traits_of
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import (
     Action,
@@ -18,6 +19,7 @@ from mulligan.core.model.workflow import (
     Handler,
     MergeKind,
     Need,
+    Resources,
     Step,
     Template,
     Workflow,
@@ -52,8 +54,14 @@ def with_workspace(workflow: Workflow, draft: WorkspaceDraft) -> Workflow:
     closes = COMMITS if draft.merge == "none" else MERGES
     opening = _step(OPENS, {"verb": "open"}, {"run": _RUN_ID, "branch": draft.branch})
     closing = _step(closes, {"verb": "close", "merge": draft.merge}, {"run": _RUN_ID, "work": WORK})
+    labels = _common_labels(workflow.steps)
+    resources = Resources(labels=labels) if labels else None
+    opening = msgspec.structs.replace(opening, resources=resources)
     closing = msgspec.structs.replace(
-        closing, needs=(Need(_ALL_STEPS, "always", is_group=True),), on_failure=draft.on_failure
+        closing,
+        needs=(Need(_ALL_STEPS, "always", is_group=True),),
+        on_failure=draft.on_failure,
+        resources=resources,
     )
     return _framed(workflow, opening, closing, Workspace(OPENS, closes, draft.merge))
 
@@ -87,6 +95,15 @@ def _framed(workflow: Workflow, opening: Step, closing: Step, workspace: Workspa
         groups={**workflow.groups, _ALL_STEPS: names},
         workspace=workspace,
     )
+
+
+def _common_labels(steps: Iterable[Step]) -> tuple[str, ...]:
+    """The labels that all tasks of these steps need: the worktree has to be on a host that runs them."""
+    commands = [command for step in steps for command in (step.do or (step,)) if command.action is not None]
+    found = [(one, traits_of(one.action)) for one in commands if one.action is not None]
+    tasks = [one for one, action in found if action.runs_in != "engine" and not action.opens_worktrees]
+    asked = [one.resources.labels if one.resources else () for one in tasks]
+    return tuple(label for label in (asked[0] if asked else ()) if all(label in labels for labels in asked))
 
 
 def _after_opening(step: Step) -> Step:

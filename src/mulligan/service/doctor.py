@@ -279,6 +279,9 @@ def _troubles(home: Home, schema: StoreSchema | None) -> Iterator[Check]:
 
 def _versions(home: Home, schema: StoreSchema | None) -> Check:
     """Which versions of Mulligan work on the store now."""
+    if home.is_remote:
+        with closing(home.open()) as store:
+            return versions(__version__, [(worker.name, worker.version) for worker in store.workers()])
     if schema is None:
         return versions(__version__, [])
     locks = Locks(home, is_shared=bool(home.store_url))

@@ -42,7 +42,7 @@ from mulligan.service.breakers import find_breaker_waits
 from mulligan.service.home import Home
 from mulligan.service.locks import Locks
 from mulligan.service.lost_runs import keep_lost_numbers
-from mulligan.service.remote_run_folders import LOOK_SECONDS, remove_ended_runs
+from mulligan.service.remote_run_folders import LOOK_SECONDS, NEXT_SECONDS, EndedRunFolders
 from mulligan.store.clock import ProcessClock
 from mulligan.worker import lock
 from mulligan.worker.allocation import slurm_allocation
@@ -219,7 +219,7 @@ class Driver:
         self._held_at = -HELD_UP_SECONDS
         self._home_checked_at = 0.0
         # When a remote worker has last removed the files of ended runs.
-        self._ended_removed_at = -LOOK_SECONDS
+        self._ended_folders, self._ended_removed_next = EndedRunFolders(home.folder), 0.0
         # What the store knows about the trouble of this machine.
         self._trouble = ""
 
@@ -386,12 +386,14 @@ class Driver:
             kill_worker_processes(name)
             (self.home.locks / f"{name}.lock").unlink(missing_ok=True)
             remove_folder(self.home.folders.worker(name))
-        if time.monotonic() >= self._ended_removed_at + LOOK_SECONDS:
-            self._ended_removed_at = time.monotonic()
+        if time.monotonic() >= self._ended_removed_next:
+            self._ended_removed_next = time.monotonic() + LOOK_SECONDS
             # A server of an older version cannot say which have ended.
             with suppress(MulliganError, OSError):
                 running = {lease.task.run_id for lease in self.executor.running} if self.executor is not None else ()
-                remove_ended_runs(self.home.folder, cast("HttpStore", self.store).ended_runs, running=running)
+                ended = cast("HttpStore", self.store).ended_runs
+                if self._ended_folders.remove(ended, running=running)[1]:
+                    self._ended_removed_next = time.monotonic() + NEXT_SECONDS
 
     @property
     def states(self) -> dict[int, State]:

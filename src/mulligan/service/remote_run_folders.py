@@ -9,41 +9,63 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from mulligan.worker import lock
-from mulligan.worker.folders import Folders
+from mulligan.worker.folders import Folders, open_regular_file
 
 # The folder of an ended run is kept so long after something was written to it: another round may use its files.
 KEPT_SECONDS = 7 * 24 * 3600.0
-# How often a worker looks, and how many runs it asks about at once.
-LOOK_SECONDS = 3600.0
-ASKED_MAX = 500
+# How often a worker begins to look, when the next batch follows, and how many folders and runs that is at most: it
+# looks between two heartbeats, and to remove a folder takes up to 20 ms on a busy disk.
+LOOK_SECONDS, NEXT_SECONDS = 3600.0, 5.0
+LOOKED_MAX, ASKED_MAX = 500, 50
+
+
+class _Note(msgspec.Struct, frozen=True):
+    """What `unshipped` says of a log that the server may not have."""
+
+    run_id: int
 
 
 def unused_run_folders(home: Path, now: float, kept_seconds: float = KEPT_SECONDS) -> dict[int, Path]:
     """The folders of runs to which nothing was written for so long, by run. Not those with a log to be sent."""
-    if os.path.isdir(unshipped := Folders(home).unshipped) and os.listdir(unshipped):
-        return {}
-    found = (path for path in _subfolders(home / "runs") if path.name.isdecimal())
-    return {int(path.name): path for path in found if now - _written_at(path) > kept_seconds}
+    folders = _folders_of_runs(home, _unsent_runs(home))
+    return {run_id: path for run_id, path in folders.items() if now - _written_at(path) > kept_seconds}
 
 
-def remove_ended_runs(
-    home: Path,
-    ended: Callable[[list[int]], Collection[int]],
-    *,
-    running: Collection[int] = (),
-    now: float | None = None,
-) -> list[int]:
-    """Remove the folders of runs that have ended, as `ended` says of those that it is asked about. The runs."""
-    folders = unused_run_folders(home, time.time() if now is None else now)
-    asked = sorted(folders.keys() - set(running))
-    parts = (asked[at : at + ASKED_MAX] for at in range(0, len(asked), ASKED_MAX))
-    gone = [run_id for part in parts for run_id in ended(part) if run_id in folders]
-    for run_id in gone:
-        shutil.rmtree(folders[run_id], ignore_errors=True)
-    return gone
+class EndedRunFolders:
+    """Removes the folders of runs that have ended, batch by batch, as the server says which these are."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        # The last run of the last batch.
+        self._after = 0
+
+    def remove(
+        self, ended: Callable[[list[int]], Collection[int]], *, running: Collection[int] = (), now: float | None = None
+    ) -> tuple[list[int], bool]:
+        """Remove a batch. The runs, and whether there may be more; after the last batch it begins again."""
+        now = time.time() if now is None else now
+        folders = _folders_of_runs(self._home, {*running, *_unsent_runs(self._home)})
+        asked: dict[int, Path] = {}
+        coming = sorted(run_id for run_id in folders if run_id > self._after)
+        for looked, run_id in enumerate(coming, 1):
+            self._after = run_id
+            if now - _written_at(folders[run_id]) > KEPT_SECONDS:
+                asked[run_id] = folders[run_id]
+            if looked == LOOKED_MAX or len(asked) == ASKED_MAX:
+                break
+        has_more = bool(coming) and self._after != coming[-1]
+        if not has_more:
+            self._after = 0
+        gone = [run_id for run_id in (ended(list(asked)) if asked else ()) if run_id in asked]
+        for run_id in gone:
+            shutil.rmtree(asked[run_id], ignore_errors=True)
+        return gone, has_more
 
 
 def abandoned_run_folders(home: Path, now: float) -> Iterator[Path]:
@@ -52,6 +74,29 @@ def abandoned_run_folders(home: Path, now: float) -> Iterator[Path]:
         locks = (served / "workers").glob("*.lock")
         if not any(lock.state_of(str(path)) == "held" for path in locks):
             yield from unused_run_folders(served, now).values()
+
+
+def _unsent_runs(home: Path) -> set[int]:
+    """The runs with a log that has to be sent. Each task that runs for a while has a note of it meanwhile."""
+    found = set()
+    for name in os.listdir(unshipped) if os.path.isdir(unshipped := Folders(home).unshipped) else ():
+        # It was sent just now, or is half written: then it has nothing to send yet, and its folder is young.
+        with suppress(OSError, msgspec.MsgspecError), open_regular_file(f"{unshipped}/{name}") as file:
+            found.add(msgspec.json.decode(file.read(), type=_Note).run_id)
+    return found
+
+
+def _folders_of_runs(home: Path, without: Collection[int]) -> dict[int, Path]:
+    try:
+        with os.scandir(home / "runs") as entries:
+            found = {int(one.name): Path(one.path) for one in entries if one.name.isdecimal() and _is_folder(one)}
+    except OSError:
+        return {}
+    return {run_id: path for run_id, path in found.items() if run_id not in without}
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir(follow_symlinks=False)
 
 
 def _subfolders(folder: Path) -> list[Path]:

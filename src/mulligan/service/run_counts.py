@@ -24,31 +24,35 @@ COUNTED_MAX = 2_000
 _KEPT_MICROSECONDS, _KEPT_MAX = 50, timedelta(seconds=10)
 # Older ones are answered all the same while they are counted again, for so long.
 _USABLE_MICROSECONDS, _USABLE_MIN, _USABLE_MAX = 100, timedelta(seconds=2), timedelta(seconds=60)
+# What took long to count, on whatever machine, is good for at least so many times as long; usable for twice as long.
+_KEPT_TIMES = 10
 # Counts that are good for longer, such as those of past days, are usable for so many times as long.
 _USABLE_FACTOR = 10
 # What nobody has counted for so long is forgotten.
 _FORGOTTEN_AFTER = timedelta(hours=1)
 
 
-def kept_for(runs: int) -> timedelta:
-    """For how long counts of so many runs are good, so that counting takes a fiftieth of the time or less."""
+def kept_for(runs: int, took: timedelta = timedelta(0)) -> timedelta:
+    """For how long counts of so many runs are good, so that counting takes a small part of the time."""
     if runs <= COUNTED_MAX:
         return timedelta(0)
-    return min(timedelta(microseconds=_KEPT_MICROSECONDS * runs), _KEPT_MAX)
+    return min(max(timedelta(microseconds=_KEPT_MICROSECONDS * runs), _KEPT_TIMES * took), _KEPT_MAX)
 
 
-def usable_for(runs: int) -> timedelta:
+def usable_for(runs: int, took: timedelta = timedelta(0)) -> timedelta:
     """For how long counts of so many runs may be answered while they are counted again."""
     if runs <= COUNTED_MAX:
         return timedelta(0)
-    return min(max(timedelta(microseconds=_USABLE_MICROSECONDS * runs), _USABLE_MIN), _USABLE_MAX)
+    usable = max(timedelta(microseconds=_USABLE_MICROSECONDS * runs), _USABLE_MIN, 2 * _KEPT_TIMES * took)
+    return min(usable, _USABLE_MAX)
 
 
 class _Kept(NamedTuple):
     counts: Any
     counted_at: float
-    # How many runs there were.
+    # How many runs there were, and how long it took to count them.
     runs: int
+    took: timedelta
 
 
 class CountCache:
@@ -88,18 +92,19 @@ class CountCache:
         kept, now = self._kept.get(what), self._clock()
         if kept is not None:
             age = now - kept.counted_at
-            if age < max(kept_for(kept.runs), at_least).total_seconds():
+            if age < max(kept_for(kept.runs, kept.took), at_least).total_seconds():
                 found: Counts = kept.counts
                 return found
-            if age < max(usable_for(kept.runs), _USABLE_FACTOR * at_least).total_seconds() and self.count_in_background:
+            usable = max(usable_for(kept.runs, kept.took), _USABLE_FACTOR * at_least)
+            if age < usable.total_seconds() and self.count_in_background:
                 self._begin(what, count_with, size)
                 found = kept.counts
                 return found
-        found = count()
-        self._keep(what, found, size(found), now)
+        found, took = self._timed(count)
+        self._keep(what, found, size(found), now, took)
         return found
 
-    def _begin(self, what: Hashable, count: Callable[[Store], Counts], size: Callable[[Counts], int]) -> None:
+    def _begin(self, what: Hashable, count_with: Callable[[Store], Counts], size: Callable[[Counts], int]) -> None:
         """Have it counted elsewhere, unless that has begun. If it fails, somebody counts it when it is too old."""
         with self._lock:
             if what in self._being_counted:
@@ -107,18 +112,24 @@ class CountCache:
             self._being_counted.add(what)
         now = self._clock()
 
-        def note(done: Future[Counts]) -> None:
+        def note(done: Future[tuple[Counts, timedelta]]) -> None:
             if not done.cancelled() and done.exception() is None:
-                self._keep(what, done.result(), size(done.result()), now)
+                counts, took = done.result()
+                self._keep(what, counts, size(counts), now, took)
             with self._lock:
                 self._being_counted.discard(what)
 
         assert self.count_in_background is not None
-        self.count_in_background(count).add_done_callback(note)
+        # Not the time in which it waits for its turn.
+        self.count_in_background(lambda store: self._timed(lambda: count_with(store))).add_done_callback(note)
 
-    def _keep(self, what: Hashable, counts: Any, runs: int, now: float) -> None:
+    def _timed(self, count: Callable[[], Counts]) -> tuple[Counts, timedelta]:
+        begun = self._clock()
+        return count(), timedelta(seconds=self._clock() - begun)
+
+    def _keep(self, what: Hashable, counts: Any, runs: int, now: float, took: timedelta) -> None:
         with self._lock:
-            self._kept[what] = _Kept(counts, now, runs)
+            self._kept[what] = _Kept(counts, now, runs, took)
             oldest = now - _FORGOTTEN_AFTER.total_seconds()
             for old in [one for one, kept in self._kept.items() if kept.counted_at < oldest]:
                 del self._kept[old]

@@ -46,6 +46,8 @@ _STORE = f"{API}store/"
 # What a server of an older or a newer version answers to a worker.
 _OTHER_VERSION = frozenset({"request.path", "store.refused"})
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+# How the type of each error of a server begins: proxies and other programs have problem details too.
+_PROBLEM_TYPE = "urn:mulligan:error:"
 # Not an answer of a server of Mulligan is longer.
 _PROBLEM_BYTES_MAX = 1 << 20
 _A_TOKEN = "an administrator of the server can make another token: mulligan token create; then: mulligan login URL"
@@ -352,6 +354,7 @@ class Address:
 class _ProblemDetails(msgspec.Struct, frozen=True):
     """An error as a server sends it."""
 
+    type: str
     code: str
     detail: str
     hint: str = ""
@@ -362,9 +365,10 @@ class _ProblemDetails(msgspec.Struct, frozen=True):
 def _read_problem(data: bytes) -> _ProblemDetails | None:
     """The error as a server sends it; None if something else has answered."""
     try:
-        return msgspec.json.decode(data[:_PROBLEM_BYTES_MAX], type=_ProblemDetails)
+        found = msgspec.json.decode(data[:_PROBLEM_BYTES_MAX], type=_ProblemDetails)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+    return found if found.type.startswith(_PROBLEM_TYPE) else None
 
 
 def is_temporary(status: int, code: str, *, is_worker: bool) -> bool:

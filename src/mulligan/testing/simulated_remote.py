@@ -180,7 +180,12 @@ class _Connection:
                 process=PROCESS if wanted == process else wanted,
             )
         except MulliganError as error:
-            problem = {"code": error.code, "detail": error.message, "hint": error.hint or ""}
+            problem = {
+                "type": f"urn:mulligan:error:{error.code}",
+                "code": error.code,
+                "detail": error.message,
+                "hint": error.hint or "",
+            }
             return _Answer(error.http_status, process, msgspec.json.encode(problem))
         except Crash:
             if self._cluster.rng.random() < 0.5:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -19,6 +21,7 @@ from mulligan.worker.child_pool import ChildPool
 from mulligan.worker.deadlines import seconds_left
 from mulligan.worker.exit_reader import ExitReader
 from mulligan.worker.folders import Folders
+from mulligan.worker.machine_trouble import BROKEN_PYTHON
 from mulligan.worker.outputs import LargeOutput
 from mulligan.worker.programs import Programs
 from mulligan.worker.python_environments import PythonEnvironments
@@ -239,6 +242,9 @@ class CalledTasks:
 
     def on_child_ended(self, child: WarmChild, process_exit: ProcessExit) -> None:
         """Report the task of a child that has died."""
+        # The supervisor may have been faster than the socket, which tells whether its message was read.
+        with suppress(ChildDisconnected, ChildProtocolError):
+            child.receive()
         child_task = child.task
         if child_task is not None:
             child.name_logs(self._task_files.logs(child_task.lease.task))
@@ -253,6 +259,8 @@ class CalledTasks:
             # The child was dead before it got the step.
             self.start(self._running[child_task.lease.token], self._boundary.redactor(child_task.lease))
             return
+        if child.is_unread and process_exit.exit_code and child.interpreter == sys.executable:
+            self._running[child_task.lease.token].broken_program = BROKEN_PYTHON
         own = msgspec.structs.replace(process_exit, started=child_task.started)
         self._end_process(child_task.lease.token, own)
 

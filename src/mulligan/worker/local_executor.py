@@ -532,7 +532,9 @@ class LocalExecutor:
         self._large.forget(running)
         self._result_cache.forget(running)
         if isinstance(report, TaskEnded):
-            report = with_machine_trouble(report, self._folders.home, running.resolved.task.home)
+            report = with_machine_trouble(
+                report, self._folders.home, running.resolved.task.home, broken_program=running.broken_program
+            )
             report = self._large.detach_output(running, report)
             if running.may_have_files:
                 report = with_data(report, running.scratch.data_set)

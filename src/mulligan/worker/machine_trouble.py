@@ -14,6 +14,8 @@ from mulligan.core.model.reports import TaskEnded
 
 # A disk with less than this is full: a program that writes gets no further.
 FULL_BYTES = 64 * 1024
+# It ended before it had read what to do.
+BROKEN_PYTHON = "the Python of the worker does not start"
 _TROUBLES = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the quota of the disk is used up",
@@ -46,15 +48,16 @@ def full_disk(folders: Iterable[str]) -> str:
     return ""
 
 
-def with_machine_trouble(report: TaskEnded, home: str, folder: str) -> TaskEnded:
+def with_machine_trouble(report: TaskEnded, home: str, folder: str, *, broken_program: str = "") -> TaskEnded:
     """Return the report of a failed task with what is wrong with the machine, if a look at it shows something.
 
-    A full disk of the worker, or of temporary files, fails any task. That of the folder of the run fails its own tasks.
+    A full disk of the worker, or of temporary files, fails any task; so does `broken_program`, what is wrong with our
+    own program that should have run it. A full disk of the folder of the run fails its own tasks.
     """
     outcome = report.outcome
     if outcome.machine or not _has_failed(outcome):
         return report
-    ours = full_disk((home, tempfile.gettempdir()))
+    ours = full_disk((home, tempfile.gettempdir())) or broken_program
     trouble = ours or full_disk((folder,))
     if not trouble:
         return report

@@ -44,6 +44,8 @@ class RunningTask(msgspec.Struct):
     awaited_environment: tuple[str, tuple[str, ...]] | None = None
     environment: str | None = None
     environment_searches: int = 0
+    # What is wrong with our program that should have run it; "" if it has begun.
+    broken_program: str = ""
     # Why a requested link to its logs could not be made; "" if there is no problem.
     log_warning: str = ""
     # The files that the step keeps, once it has ended; and whether they were searched for secrets.

@@ -12,6 +12,7 @@ from typing import Any
 
 from mulligan.core.model.formatting import error_reason
 from mulligan.worker.fd_events import watch_reads
+from mulligan.worker.machine_trouble import trouble_of
 
 LOOKUP_SECONDS_MAX = 30.0
 # How long a changed secret may go unnoticed.
@@ -134,11 +135,19 @@ class _SecretCommand:
             )
         except (OSError, ValueError) as error:
             os.close(self.out)
+            if isinstance(error, OSError) and trouble_of(error.errno):
+                raise
             raise LookupFailed(f"its command cannot be started: {error_reason(error)}") from None
         finally:
             os.close(theirs)
         # Readable when it has ended, even if a background process keeps its output open.
-        self.end = os.pidfd_open(self._pid)
+        try:
+            self.end = os.pidfd_open(self._pid)
+        except OSError:
+            os.close(self.out)
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            raise
 
     def read(self) -> bool:
         """Read what is there. Return whether more may come that is needed."""

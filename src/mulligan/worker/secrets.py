@@ -13,6 +13,7 @@ from mulligan.core.effects.tasks import Task, fill_late_values
 from mulligan.core.model.formatting import error_reason
 from mulligan.core.model.workflow import Secret
 from mulligan.language.expressions import as_text, check, evaluate
+from mulligan.worker.machine_trouble import trouble_of
 from mulligan.worker.redactor import Redactor
 from mulligan.worker.secret_commands import LookupFailed, NotReady, SecretCommands
 
@@ -209,6 +210,8 @@ def problem_of(secret: Secret, folder: str, environment: Mapping[str, str]) -> s
             decode_secret(read_secret_file(secret.file, folder))
     except SecretUnusable as problem:
         return str(problem)
+    except OSError as error:
+        return f"'{secret.file}' cannot be read: {error_reason(error)}"
     return None
 
 
@@ -226,7 +229,10 @@ def read_variable(name: str, environment: Mapping[str, str]) -> bytes:
 
 
 def read_secret_file(path: str, folder: str) -> bytes:
-    """Return the content of the file without its last line end. The path is relative to where `run` was called."""
+    """Return the content of the file without its last line end. The path is relative to where `run` was called.
+
+    Raises OSError if the machine refuses this to any task.
+    """
     try:
         fd = os.open(os.path.join(folder, os.path.expanduser(path)), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(fd, "rb") as file:
@@ -236,6 +242,8 @@ def read_secret_file(path: str, folder: str) -> bytes:
     except FileNotFoundError:
         raise SecretUnusable(f"there is no file '{path}'") from None
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and trouble_of(error.errno):
+            raise
         raise SecretUnusable(f"'{path}' cannot be read: {error_reason(error)}") from None
 
 

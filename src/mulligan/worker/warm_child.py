@@ -151,6 +151,8 @@ class WarmChild:
         self.job: BackgroundJob | None = None
         # It gets no further task.
         self.is_leaving = False
+        # It ended before it had read its first message: none of its step has begun.
+        self.is_unread = False
         # The selector waits until more can be sent to it.
         self.is_watched_for_writes = False
         self.idle_since = 0.0
@@ -208,6 +210,7 @@ class WarmChild:
         except OSError:
             if self._number > 1:
                 raise ChildDisconnected from None
+            self.is_unread = True
         # Values that may be large are not remembered: they differ from step to step.
         has_values = request.args or request.files
         self._last = msgspec.structs.replace(request, args={}, files={}) if has_values else request
@@ -233,6 +236,10 @@ class WarmChild:
             data = self.sock.recv(_RECEIVE_BYTES)
         except BlockingIOError:
             return None
+        except ConnectionResetError:
+            # What we had sent was not read.
+            self.is_unread = self._number == 1
+            data = b""
         except OSError:
             data = b""
         if not data:
