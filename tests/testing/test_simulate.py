@@ -168,12 +168,19 @@ def test_a_process_that_dies_names_its_seed_and_another_goes_on_behind_it() -> N
 
 
 def test_a_process_that_hangs_names_its_seed() -> None:
-    with closing(SimulationPool(range(ENDLESS, ENDLESS + 1), 1, Scripted, TimeLimits(silent_seconds=0.0))) as crew:
+    with closing(SimulationPool(range(ENDLESS, ENDLESS + 1), 1, Hanging, TimeLimits(silent_seconds=0.0))) as crew:
         found = [one for part in crew.parts() for one in part.broken]
 
     assert [(one.seed, one.sentence) for one in found] == [
         (ENDLESS, "promise 10: the process that ran it hangs for 0 seconds")
     ]
+
+
+class Hanging(Scripted):
+    """Waits for ever, and computes nothing meanwhile."""
+
+    def run(self) -> None:
+        signal.pause()
 
 
 def test_an_interrupt_lets_it_say_what_was_done(tmp_path: Path) -> None:
