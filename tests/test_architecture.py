@@ -118,6 +118,18 @@ NAMELESS = re.compile(r"_?(utils?|commons?|helpers?|base|managers?|mixins?|misc|
 LINES_MAX = 800
 
 
+LOOKED_AT = {
+    ast.Attribute,
+    ast.Call,
+    ast.Constant,
+    ast.If,
+    ast.Import,
+    ast.ImportFrom,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+}
+
+
 @dataclass(frozen=True)
 class Source:
     """One module: its path below src/ and its text."""
@@ -131,7 +143,12 @@ class Source:
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
-        return tuple(ast.walk(self.tree))
+        """Those that a law looks at."""
+        return tuple(node for node in ast.walk(self.tree) if type(node) in LOOKED_AT)
+
+    @cached_property
+    def imports(self) -> tuple[ast.Import | ast.ImportFrom, ...]:
+        return tuple(node for node in self.nodes if isinstance(node, ast.Import | ast.ImportFrom))
 
     @property
     def part(self) -> str:
@@ -172,10 +189,10 @@ def shipped_sources() -> list[Source]:
 
 def imported_modules(module: Source) -> Iterator[tuple[int, str]]:
     """Line and dotted name of all that a module imports; what is taken from the package itself is named in full."""
-    for node in module.nodes:
+    for node in module.imports:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             origin = absolute_name(module, node)
             names = [f"{origin}.{alias.name}" for alias in node.names] if origin == "mulligan" else [origin]
             yield from ((node.lineno, name) for name in names)
@@ -184,13 +201,18 @@ def imported_modules(module: Source) -> Iterator[tuple[int, str]]:
 def modules_imported_by_name(module: Source) -> Iterator[tuple[int, str]]:
     """Line and name of what `import_module("…")` imports."""
     for node in module.nodes:
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        if isinstance(node, ast.Call) and name_of(node.func).endswith("import_module"):
             yield from ((node.lineno, arg.value) for arg in node.args if isinstance(arg, ast.Constant))
+
+
+def name_of(node: ast.expr) -> str:
+    """The last name of `name` or `….name`, or nothing."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def lines_for_type_checkers(module: Source) -> frozenset[int]:
     """The lines under `if TYPE_CHECKING:`."""
-    tests = [node for node in module.nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    tests = [node for node in module.nodes if isinstance(node, ast.If) and name_of(node.test) == "TYPE_CHECKING"]
     return frozenset(line for node in tests for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))
 
 
@@ -293,17 +315,16 @@ def impure_callee(callee: ast.expr) -> str:
 
 def imports_stand_at_the_top(module: Source) -> Iterator[str]:
     functions = [n for n in module.nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    imports = [n for n in module.nodes if isinstance(n, ast.Import | ast.ImportFrom)]
     lines = {
         node.lineno
-        for node in imports
+        for node in module.imports
         if any(function.lineno <= node.lineno <= (function.end_lineno or 0) for function in functions)
     }
     yield from (f"{module.path}:{line}: an import inside a function" for line in sorted(lines))
 
 
 def nothing_is_imported_by_star(module: Source) -> Iterator[str]:
-    for node in module.nodes:
+    for node in module.imports:
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
             yield f"{module.path}:{node.lineno}: a star import"
 
@@ -372,10 +393,10 @@ def a_circle_among(modules: list[Source]) -> list[str]:
 
 def needed(module: Source, names: set[str]) -> Iterator[str]:
     """Those of `names` that the module imports, at once or, by their names, when they are wanted."""
-    for node in module.nodes:
+    for node in module.imports:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             origin = absolute_name(module, node)
             inner = {f"{origin}.{alias.name}" for alias in node.names}
             yield from inner & names or {origin} & names
