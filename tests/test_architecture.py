@@ -121,6 +121,7 @@ LINES_MAX = 800
 LOOKED_AT = {
     ast.Attribute,
     ast.Call,
+    ast.Compare,
     ast.Constant,
     ast.If,
     ast.Import,

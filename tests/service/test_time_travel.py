@@ -98,7 +98,7 @@ def test_the_state_at_an_event_is_what_the_tables_of_the_live_run_had_then(seed:
 
     seen: dict[int, State] = {}
     history = Watched(f"travel {seed}", forks=False).run()
-    past = travel(history.state.workflow, history.log)[1]
+    past = travel(history.workflow, history.log)[1]
 
     for seq, state in sorted(seen.items(), reverse=True):
         assert not seq or past.at(1, seq).state == state
@@ -137,7 +137,7 @@ def test_a_cancelled_approval_can_be_looked_at_when_its_values_are_gone():
 
     moments = [found.moment(1, entry.seq) for entry in history.log]
 
-    waits = [[wait["message"] for wait in moment.run["waiting_for"]] for moment in moments]
+    waits = [[wait["text"] for wait in moment.run["waiting_for"]] for moment in moments]
     assert ["an approval: go on?"] in waits
     assert ["an approval"] in waits
 
