@@ -69,7 +69,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, error: MulliganError) -> None:
         told = error_to_json(error)
-        problem = {"code": error.code, "detail": error.message, "hint": error.hint, "data": told.get("data", {})}
+        problem = {
+            "type": f"urn:mulligan:error:{error.code}",
+            "code": error.code,
+            "detail": error.message,
+            "hint": error.hint,
+            "data": told.get("data", {}),
+        }
         self._send(error.http_status, msgspec.json.encode(problem))
 
     def _send(self, status: int, data: bytes) -> None:
