@@ -113,7 +113,8 @@ def test_a_value_that_is_null_is_an_empty_variable_to_a_strict_shell(work: Work)
 
 def test_a_task_finds_who_it_is_in_its_environment(work: Work) -> None:
     lease = work.shell(
-        "env -0 | grep -z ^MULLIGAN_ | sort -z | tr '\\0' '\\n'",
+        # Without the variable that has the tests of the night run.
+        "env -0 | grep -z ^MULLIGAN_ | grep -zv ^MULLIGAN_NIGHTLY= | sort -z | tr '\\0' '\\n'",
         place="build[3].script@2",
         step="build",
         attempt=4,
