@@ -22,7 +22,6 @@ announce = ActionPlugin(
         "noun": "an announcement",
         "effect": "posts a message",
         "waits": True,
-        "any_code": False,
         "has_exit_code": False,
         "has_memory": False,
         "usual_codes": ["CONNECTION", "HTTP_4XX"],
@@ -94,7 +93,7 @@ def test_it_is_validated_drawn_covered_faked_run_shown_and_tried_on_history(
     [
         (
             '"asks_person": True',
-            "gives the trait 'asks_person'; an action of a package may give any_code, cpus, effect",
+            "gives the trait 'asks_person'; an action of a package may give cpus, effect",
         ),
         ('"cpus": "many"', "gives a trait of a wrong type: Expected `float`, got `str` - at `$.cpus`"),
     ],

@@ -76,8 +76,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     why_not_cached: str = ""
     has_result: bool = True
 
-    # Its code may report any code of failure. `never`: why it has none of these.
-    any_code: bool = False
+    # Why no failure of it has one of these codes; its code may report any other.
     never: Mapping[str, str] = {}
     # Codes that it has only if a key of its step asks for them, and what is said without that key.
     only_if_asked: Mapping[str, str] = {}
@@ -143,7 +142,6 @@ TABLE: dict[str, Traits] = {
         noun="a step with 'python'",
         runs_python=True,
         is_short=True,
-        any_code=True,
         never=_APPROVALS,
         usual_codes=("EXCEPTION",),
         colour="blue",
@@ -226,9 +224,9 @@ TABLE: dict[str, Traits] = {
         shape="approve",
         activity="approval",
     ),
-    FAKE: Traits(runs_in="engine", is_fake=True, any_code=True),
-    WORKSPACE: Traits(any_code=True, opens_worktrees=True),
-    MCP: Traits(any_code=True, waits=True, cpus=REQUEST_CPUS, has_memory=False),
+    FAKE: Traits(runs_in="engine", is_fake=True),
+    WORKSPACE: Traits(opens_worktrees=True),
+    MCP: Traits(waits=True, cpus=REQUEST_CPUS, has_memory=False),
 }
 # The traits that an action of a package may give; the others are of those that we carry out.
 PACKAGED_TRAITS = frozenset(
@@ -238,7 +236,6 @@ PACKAGED_TRAITS = frozenset(
         "cpus",
         "effect",
         "is_reusable",
-        "any_code",
         "never",
         "usual_codes",
         "has_exit_code",
@@ -267,7 +264,7 @@ def traits(kind: str, params: Mapping[str, Any]) -> Traits:
 
 @lru_cache(maxsize=256)
 def _packaged(kind: str, waits: bool, given: bytes) -> Traits:
-    found = {"noun": f"a step with '{kind}'", "any_code": True, **msgspec.json.decode(given)}
+    found = {"noun": f"a step with '{kind}'", **msgspec.json.decode(given)}
     if waits or found.get("waits"):
         found = {"cpus": REQUEST_CPUS, **found, "waits": True}
     return msgspec.convert(found, Traits)
