@@ -426,8 +426,8 @@ import sys
 from pathlib import Path
 from mulligan.engine.observers import NullObserver
 from mulligan.service import Home
-from mulligan.service.run_control import RunControl
-from mulligan.service.run_reader import RunReader
+from mulligan.service.runs.changes.run_control import RunControl
+from mulligan.service.runs.stored.run_reader import RunReader
 reader = RunReader(Home(Path(sys.argv[1]), sys.argv[2]))
 with RunControl(reader).driver(None, NullObserver()) as driver:
     driver.serve()

@@ -13,7 +13,7 @@ import time
 
 from mulligan.language import load_text
 from mulligan.language.document import decode, parse
-from mulligan.service.drawing import draw_svg
+from mulligan.service.rendering.drawing import draw_svg
 
 LINES_DEFAULT = 20_000
 # What ten lines of a real file look like: every second step reads another, every fifth is a map.

@@ -32,7 +32,7 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.reports import RunRequested
 from mulligan.core.state.state import FailureRecord
 from mulligan.ports import Commit, NewRun, Store, WorkerRecord
-from mulligan.service.run_list import RunQuery, run_page
+from mulligan.service.runs.views.run_list import RunQuery, run_page
 from mulligan.store import open_store
 
 BATCH = 1_000

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from mulligan.errors import Conflict, StoreUnavailable
 from mulligan.service import Home, RunQuery, ScheduleForm, Service
-from mulligan.service.schedules.cron import cron_instants
-from mulligan.service.schedules.schedules import Schedules
+from mulligan.service.server.schedules.cron import cron_instants
+from mulligan.service.server.schedules.schedules import Schedules
 
 BEGIN, END = datetime(2025, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
 TEXT = "steps:\n  - step: hello\n    shell: 'true'\n"

@@ -33,7 +33,7 @@ from mulligan.language import load_text
 from mulligan.ports import Store
 from mulligan.service import Service
 from mulligan.service.home import Home
-from mulligan.service.run_control import prepare
+from mulligan.service.runs.changes.run_control import prepare
 
 BAR = 0.6
 _NO_OP = r"def main():\n    return None\n"

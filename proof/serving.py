@@ -9,7 +9,7 @@ import sys
 
 from mulligan.cli.worker import Log
 from mulligan.service import Service
-from mulligan.service.driver import Capacity
+from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import find_home
 
 

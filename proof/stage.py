@@ -16,7 +16,7 @@ import mulligan
 from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.testing.run_invariants import check
-from mulligan.worker.processes import environment_of, snapshot
+from mulligan.worker.supervisor.processes import environment_of, snapshot
 
 Found = TypeVar("Found")
 

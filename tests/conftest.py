@@ -9,7 +9,7 @@ from tests.support import forked_supervisor
 from tests.support.nightly import IS_NIGHTLY
 from tests.support.store_schemas import StoreSchemas
 
-from mulligan.worker import supervisor_client
+from mulligan.worker.supervisor import supervisor_client
 
 
 @pytest.fixture(scope="session")

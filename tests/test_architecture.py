@@ -51,7 +51,9 @@ KNOW_WHAT_RUNS_IN_A_STEP = frozenset({"worker", "runtime", "service", "client", 
 # What gives values to steps and gets them from steps, and runs in none.
 HAS_VALUES_OF_STEPS = frozenset({"flows", "client"})
 # What faces may import of `service`: the package, which lists its public names, and what completion and texts need.
-PUBLIC_SERVICE = frozenset({"mulligan.service", "mulligan.service.formatting", "mulligan.service.suggestions"})
+PUBLIC_SERVICE = frozenset(
+    {"mulligan.service", "mulligan.service.rendering.formatting", "mulligan.service.authoring.suggestions"}
+)
 # What `Service` is made of, and no face touches.
 BEHIND_THE_SERVICE = frozenset({"control", "reader", "store"})
 # Inside `core`, from the bottom up: data, one run's state, what a fact changes, what is decided, what is asked for.
@@ -563,7 +565,10 @@ def test_an_arrow_with_the_stream_is_let_through(path: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("from mulligan.service.run_list import RunLine", "'mulligan.service.run_list' is not public"),
+        (
+            "from mulligan.service.runs.views.run_list import RunLine",
+            "'mulligan.service.runs.views.run_list' is not public",
+        ),
         ("def f(): return import_module('mulligan.service.home')", "'mulligan.service.home' is not public"),
         ("record = service.reader.record(1)", "'.reader' is behind the service"),
         ("now = service.store.now()", "'.store' is behind the service"),
@@ -577,7 +582,7 @@ def test_a_face_that_looks_behind_the_service_is_found(text: str, found: str) ->
 
 def test_a_face_may_use_the_service_and_others_may_use_its_modules() -> None:
     face = source("mulligan/api/runs.py", "from mulligan.service import Service\nService(home).list_runs(query)")
-    test_double = source("mulligan/testing/runs.py", "from mulligan.service.run_list import RunLine")
+    test_double = source("mulligan/testing/runs.py", "from mulligan.service.runs.views.run_list import RunLine")
 
     assert list(faces_use_only_the_public_service(face)) == []
     assert list(faces_use_only_the_public_service(test_double)) == []
@@ -683,9 +688,9 @@ def test_a_long_file_is_found_and_one_line_less_is_let_through() -> None:
     ("path", "text"),
     [
         ("mulligan/history/story.py", 'if action.kind == "approve": pass'),
-        ("mulligan/service/inbox.py", 'if kind in ("wait", "approve"): pass'),
+        ("mulligan/service/decisions/inbox.py", 'if kind in ("wait", "approve"): pass'),
         ("mulligan/core/deciding/admit.py", "if AGENT != task.kind: pass"),
-        ("mulligan/service/step_trial.py", 'step(action=Action("shell", {"text": "true"}))'),
+        ("mulligan/service/authoring/step_trial.py", 'step(action=Action("shell", {"text": "true"}))'),
     ],
 )
 def test_a_comparison_of_kinds_is_found(path: str, text: str) -> None:

@@ -12,12 +12,14 @@ from mulligan.core.model.artifacts import INLINE_BYTES_MAX
 from mulligan.history import consumption
 from mulligan.language.matrix import COMBINATIONS_MAX
 from mulligan.language.shell import VALUE_BYTES_MAX as VARIABLE_BYTES_MAX
-from mulligan.service.brief_overview import WHOLE_EVENTS_MAX
-from mulligan.service.page.timeline import BARS_MAX
-from mulligan.service.report import build as report
-from mulligan.worker import log_limit, secret_commands, secret_encodings, secrets, supervisor
+from mulligan.service.rendering.page.timeline import BARS_MAX
+from mulligan.service.runs.views.brief_overview import WHOLE_EVENTS_MAX
+from mulligan.service.runs.views.report import build as report
 from mulligan.worker.actions import http, http_response
-from mulligan.worker.json_encoding import OUTPUT_BYTES_MAX
+from mulligan.worker.child.json_encoding import OUTPUT_BYTES_MAX
+from mulligan.worker.logs import log_limit
+from mulligan.worker.secrets import secret_commands, secret_encodings, secrets
+from mulligan.worker.supervisor import supervisor
 
 DOCS = Path(__file__).parent.parent / "docs"
 KIB, MIB = 1 << 10, 1 << 20

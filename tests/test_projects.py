@@ -29,7 +29,7 @@ from mulligan.language import lint, load
 from mulligan.language.document import decode, parse
 from mulligan.language.nodes import plain
 from mulligan.language.schema import schema
-from mulligan.service.drawing import draw_svg
+from mulligan.service.rendering.drawing import draw_svg
 
 FOLDER = Path(__file__).parent.parent / "examples"
 PROJECTS = ["pipeline", "sweep", "agent-loop"]

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from mulligan.service.drawing.palette import ACTIONS, DARK, FONT, LIGHT, Palette
-from mulligan.service.page.markup import Html, element, join_html
+from mulligan.service.rendering.drawing.palette import ACTIONS, DARK, FONT, LIGHT, Palette
+from mulligan.service.rendering.page.markup import Html, element, join_html
 
 from .figures import Line
 

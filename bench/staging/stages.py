@@ -30,8 +30,8 @@ AROUND = (
 # What happens for each step, in the order in which it happens.
 PER_STEP = (
     Stage("waiting for the step (epoll)", ("selectors:EpollSelector.select",)),
-    Stage("receive and decode", ("mulligan.worker.warm_child:WarmChild.receive",)),
-    Stage("report: side files, end of the task", ("mulligan.worker.called_tasks:CalledTasks.on_child_ready",)),
+    Stage("receive and decode", ("mulligan.worker.child.warm_child:WarmChild.receive",)),
+    Stage("report: side files, end of the task", ("mulligan.worker.child.called_tasks:CalledTasks.on_child_ready",)),
     Stage("collect, timers, news", ("mulligan.engine.engine:Engine.tick",)),
     Stage("core turn", ("mulligan.engine.run_driver:RunDriver.decide",)),
     Stage("task from the state", ("mulligan.engine.run_driver:make_task",)),
@@ -44,16 +44,16 @@ PER_STEP = (
     Stage("round trip, with its fsync", ("mulligan.store.postgres_pipeline:_exchanged",)),
     Stage("after the commit", ("mulligan.engine.turns:TurnTaker._confirm",)),
     Stage("lease: secrets and artifacts in, order", ("mulligan.worker.local_executor:LocalExecutor.start",)),
-    Stage("encode and send", ("mulligan.worker.child_pool:ChildPool.start_task",)),
+    Stage("encode and send", ("mulligan.worker.child.child_pool:ChildPool.start_task",)),
     Stage(
         "tail: display",
         (
-            "mulligan.service.notices.observing:NotifyingObserver.committed",
-            "mulligan.service.console.display:Display.tick",
+            "mulligan.service.server.notices.observing:NotifyingObserver.committed",
+            "mulligan.service.rendering.console.display:Display.tick",
         ),
     ),
-    Stage("tail: home, heartbeat, end", ("mulligan.service.driver:Driver._once",)),
+    Stage("tail: home, heartbeat, end", ("mulligan.service.driving.driver:Driver._once",)),
 )
 # The first call of this ends CREATING, and the end of that begins ENDING.
 FIRST_TASK = "mulligan.worker.local_executor:LocalExecutor.start"
-DRIVING = "mulligan.service.driver:Driver.drive"
+DRIVING = "mulligan.service.driving.driver:Driver.drive"

@@ -43,7 +43,7 @@ def show_all_projects() -> None:
 
 def write_elsewhere() -> None:
     """What one project did is written into the records of another."""
-    log: Any = import_module("mulligan.service.audit").AuditLog
+    log: Any = import_module("mulligan.service.server.audit").AuditLog
     add = log.add
     log.add = lambda self, records: add(self, [replace(record, project=BLUE) for record in records])
 

@@ -7,7 +7,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterable
 
-from mulligan.worker.processes import find_process, send_signal, snapshot
+from mulligan.worker.supervisor.processes import find_process, send_signal, snapshot
 from proof.chaos.fleet import stopped
 from proof.chaos.proxy import Proxy
 from proof.stage import Stage

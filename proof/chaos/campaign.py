@@ -20,7 +20,7 @@ import psycopg
 from mulligan.core.model.codec import encode
 from mulligan.service import Service, TokenForm
 from mulligan.testing.postgres import PostgresServer
-from mulligan.worker.processes import kill_with_variable
+from mulligan.worker.supervisor.processes import kill_with_variable
 from proof.chaos import announcements, flows
 from proof.chaos.api_server import ApiServer
 from proof.chaos.checker import (

@@ -15,7 +15,7 @@ from mulligan.errors import StoreUnavailable
 from mulligan.language import load
 from mulligan.service import Service
 from mulligan.service.home import find_home
-from mulligan.service.run_control import Prepared, prepare
+from mulligan.service.runs.changes.run_control import Prepared, prepare
 from proof.chaos.flows import choose_flow
 
 # A store that is away is asked again so soon.

@@ -13,7 +13,7 @@ from itertools import count, cycle
 import msgspec
 
 from mulligan.testing.postgres import PostgresServer
-from mulligan.worker.processes import Process, descendants, snapshot
+from mulligan.worker.supervisor.processes import Process, descendants, snapshot
 from proof.chaos.api_server import ApiServer
 from proof.chaos.fleet import Fleet, Worker, stopped
 from proof.chaos.proxy import html

@@ -13,7 +13,7 @@ from functools import cache
 
 import msgspec
 
-from mulligan.worker.processes import Process, find_process, send_signal, snapshot
+from mulligan.worker.supervisor.processes import Process, find_process, send_signal, snapshot
 from proof.chaos.proxy import HttpProxy, Proxy
 from proof.stage import Stage
 

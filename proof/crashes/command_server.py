@@ -23,7 +23,7 @@ from psycopg.conninfo import conninfo_to_dict
 from mulligan.cli import change_commands, dispatch, main, resume, run, show  # noqa: F401
 from mulligan.ports import fault_listeners
 from mulligan.store import postgres, sqlite  # noqa: F401
-from mulligan.worker import processes
+from mulligan.worker.supervisor import processes
 from proof.crashes import calls, short_writes
 from proof.crashes.disk import FaultyDisk, die
 from proof.crashes.moving import moved

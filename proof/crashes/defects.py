@@ -37,7 +37,7 @@ def forget_keys() -> None:
 
 def write_audit_later() -> None:
     """A server writes a row of the audit with the next one."""
-    log: Any = import_module("mulligan.service.audit").AuditLog
+    log: Any = import_module("mulligan.service.server.audit").AuditLog
     waiting: list[Any] = []
     add = log.add
 
@@ -50,7 +50,7 @@ def write_audit_later() -> None:
 
 def settle_before_sending() -> None:
     """A sender writes that a notice was sent, and then sends it."""
-    sender: Any = import_module("mulligan.service.notices.sender").Sender
+    sender: Any = import_module("mulligan.service.server.notices.sender").Sender
     messages = sender._messages
 
     def messages_settled(self: Any, name: Any, target: Any, notices: Any, now: Any) -> Any:
@@ -62,7 +62,7 @@ def settle_before_sending() -> None:
 
 def forget_what_is_sent() -> None:
     """A sender does not write that a notice was sent: it is sent again when the claim is over."""
-    sender: Any = import_module("mulligan.service.notices.sender").Sender
+    sender: Any = import_module("mulligan.service.server.notices.sender").Sender
     settled = sender._settled
 
     def settled_late(self: Any, *about: Any) -> Any:
@@ -74,7 +74,7 @@ def forget_what_is_sent() -> None:
 
 def start_instants_without_keys() -> None:
     """A schedule starts an instant again if it does not know whether it has."""
-    schedules: Any = import_module("mulligan.service.schedules.schedules")
+    schedules: Any = import_module("mulligan.service.server.schedules.schedules")
     schedules.schedule_key = lambda *_: os.urandom(8).hex()
 
 
@@ -87,7 +87,7 @@ def give_up_lost_attempts() -> None:
 def blame_steps_for_the_disk() -> None:
     """What fails on a full disk is the fault of the step."""
     executor: Any = import_module("mulligan.worker.local_executor")
-    storage: Any = import_module("mulligan.worker.output_storage")
+    storage: Any = import_module("mulligan.worker.outputs.output_storage")
     executor.with_machine_trouble = lambda report, *_: report
     storage.trouble_of = lambda _: ""
 
@@ -106,7 +106,7 @@ def believe_lost_tasks() -> None:
 
 def submit_without_looking() -> None:
     """An allocator does not ask Slurm which pilots there are."""
-    client: Any = import_module("mulligan.service.slurm.client").SlurmClient
+    client: Any = import_module("mulligan.service.host.slurm.client").SlurmClient
     client.jobs = lambda self, prefix: []
 
 

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from mulligan.cli import main
 from mulligan.ports import fault_listeners
-from mulligan.worker.processes import find_process, is_still_running, send_signal
+from mulligan.worker.supervisor.processes import find_process, is_still_running, send_signal
 from proof.crashes import boundaries
 from proof.crashes.disk import die
 from proof.crashes.faults import Fault
@@ -31,9 +31,9 @@ from proof.stage import DEADLINE_SECONDS, PIPE, Stage, wait_until
 # What the processes import when they need it. Dask takes a second, and is loaded where it is used.
 LOADED = (
     *("mulligan.cli.worker", "mulligan.cli.server", "mulligan.api.server", "mulligan.api.background"),
-    *("mulligan.dashboard.pages", "mulligan.mcp_server.http_route", "mulligan.service.notices.sender"),
-    *("mulligan.service.notices.webhooks", "mulligan.store.sqlite", "mulligan.store.postgres"),
-    *("mulligan.store.http_store", "mulligan.service.local_worker"),
+    *("mulligan.dashboard.pages", "mulligan.mcp_server.http_route", "mulligan.service.server.notices.sender"),
+    *("mulligan.service.server.notices.webhooks", "mulligan.store.sqlite", "mulligan.store.postgres"),
+    *("mulligan.store.http_store", "mulligan.service.driving.local_worker"),
 )
 LOADED_WITH_DASK = ("distributed", "mulligan.dask_executor.executor", "mulligan.dask_executor.dask_worker")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mulligan.language import load
 from mulligan.service import Service, TokenForm
-from mulligan.service.run_control import prepare
+from mulligan.service.runs.changes.run_control import prepare
 from proof.crashes.faults import Fault
 from proof.crashes.forked_processes import ForkedProcesses
 from proof.crashes.outcome_checks import LAWS, TrialOutcome, complaints, nothing_lies_about, steady

@@ -18,9 +18,9 @@ from mulligan.core.model.events import Entry
 from mulligan.core.state.state import State
 from mulligan.formats import load
 from mulligan.service import Service
-from mulligan.service.driver import Capacity
+from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import Home
-from mulligan.service.run_control import prepare
+from mulligan.service.runs.changes.run_control import prepare
 
 # Between two turns of the loop: on the clock, and of its own computing.
 SECONDS_MAX = 5.0

@@ -28,8 +28,8 @@ from mulligan.language.expressions import Cel
 from mulligan.testing.history import History
 from mulligan.worker.environment import working_folder_of
 from mulligan.worker.folders import Folders
-from mulligan.worker.log_links import link_logs
-from mulligan.worker.path_containment import check_paths
+from mulligan.worker.logs.log_links import link_logs
+from mulligan.worker.outputs.path_containment import check_paths
 
 from .sentences import require, require_whole
 

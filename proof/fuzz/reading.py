@@ -19,7 +19,7 @@ from mulligan.formats.torc.sweeps import is_same
 from mulligan.language import document
 from mulligan.language.loading import load_text
 from mulligan.language.nodes import Node, Refusal, Source, plain
-from mulligan.service.drawing import draw_mermaid
+from mulligan.service.rendering.drawing import draw_mermaid
 
 from .sentences import refusing, require
 

@@ -27,9 +27,9 @@ from mulligan.errors import ArtifactDamaged, CodecError, InputInvalid, NotFound,
 from mulligan.store import columns
 from mulligan.testing import hostile_reports
 from mulligan.testing.history import Answers, History, edge, handler, retry, step, workflow
-from mulligan.worker import outputs
-from mulligan.worker.frames import FrameDecoder, encode_frame
-from mulligan.worker.warm_child import ChildDisconnected, ChildProtocolError, WarmChild
+from mulligan.worker.child.warm_child import ChildDisconnected, ChildProtocolError, WarmChild
+from mulligan.worker.outputs import outputs
+from mulligan.worker.supervisor.frames import FrameDecoder, encode_frame
 
 from .sentences import require, require_whole
 

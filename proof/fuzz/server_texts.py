@@ -12,13 +12,13 @@ import msgspec
 from mulligan.errors import InputInvalid
 from mulligan.language.schedule_inputs import check_schedule_inputs
 from mulligan.ports import NoticeRecord
-from mulligan.service.notices.messages import make_digest, make_message
-from mulligan.service.notices.targets import Target, signing_key
-from mulligan.service.schedules.cron import check_cron, cron_instants
-from mulligan.service.schedules.forms import CRON_CHARS_MAX, ScheduleForm, instants, read_schedule
-from mulligan.service.schedules.instant_inputs import inputs_at, inputs_by_instant
-from mulligan.service.schedules.timing_words import describe_timing
-from mulligan.service.server_config import parse_config
+from mulligan.service.server.notices.messages import make_digest, make_message
+from mulligan.service.server.notices.targets import Target, signing_key
+from mulligan.service.server.schedules.cron import check_cron, cron_instants
+from mulligan.service.server.schedules.forms import CRON_CHARS_MAX, ScheduleForm, instants, read_schedule
+from mulligan.service.server.schedules.instant_inputs import inputs_at, inputs_by_instant
+from mulligan.service.server.schedules.timing_words import describe_timing
+from mulligan.service.server.server_config import parse_config
 
 from .sentences import Wrong, refusing, require
 

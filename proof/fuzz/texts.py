@@ -22,8 +22,8 @@ from mulligan.language.inputs import check_inputs, refuse_references
 from mulligan.language.nodes import Refusal, Scalar, Source
 from mulligan.language.regular_expressions import SEARCHED
 from mulligan.language.shell import ShellText, rewrite
-from mulligan.service.decisions import make_decision, read_decisions
-from mulligan.service.handler_trial import parse_failure
+from mulligan.service.authoring.handler_trial import parse_failure
+from mulligan.service.decisions.decisions import make_decision, read_decisions
 from mulligan.worker.databases.parameters import bind_parameters
 from mulligan.worker.databases.statements import Dialect, statements
 

@@ -16,7 +16,7 @@ from .targets import Target
 # Of the processor, not of the wall: the machine may have other things to do.
 INPUT_SECONDS_MAX = 10.0
 # Nothing that is read may lead there. The programs that `shells` and `playbooks` ask are their own.
-_READER = "'-P', '-m', 'mulligan.service.catalogue.reading_process', "
+_READER = "'-P', '-m', 'mulligan.service.server.catalogue.reading_process', "
 _DEEDS = frozenset({"os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen"})
 _DEEDS |= frozenset({"socket.connect", "ctypes.dlopen", "pty.spawn"})
 _MAY_RUN = ("shell", "playbook_shell", "includes")

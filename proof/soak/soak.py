@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import psycopg
 
-from mulligan.worker.processes import kill_with_variable
+from mulligan.worker.supervisor.processes import kill_with_variable
 from proof.chaos.api_server import BUGS
 from proof.chaos.http_client import Address, last_address
 from proof.soak.holdings import holdings, sample_tree

@@ -25,7 +25,7 @@ from mulligan.api.store_calls import DEFINITION_BYTES
 from mulligan.dashboard.pages import PAGES
 from mulligan.errors import StoreUnavailable, TakesTooLong, TooManyRequests, UnknownRun
 from mulligan.service import Home, ServerConfig, Service
-from mulligan.service.store_calls import CALLS
+from mulligan.service.server.store_calls import CALLS
 
 
 class Wanted(Query, frozen=True):

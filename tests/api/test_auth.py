@@ -17,7 +17,7 @@ from mulligan.api.routing import Body, Call, Route
 from mulligan.core.model.reports import Classified
 from mulligan.errors import InputInvalid, Refused, TokenRefused, TooManyRequests
 from mulligan.service import Home, ServerConfig, ServerSection, Service, TokenLimits, TokenRecord, TrustedProxy
-from mulligan.service.logins import LINKS_MAX, Logins, owner_of
+from mulligan.service.server.logins import LINKS_MAX, Logins, owner_of
 
 
 class Wish(Body, frozen=True):

@@ -20,9 +20,9 @@ from mulligan.api.routing import Route
 from mulligan.dashboard.pages import PAGES
 from mulligan.errors import CodecError, UnknownRun
 from mulligan.service import Home, ServerConfig, Service
-from mulligan.service.damaged_runs import explain_damage, find_damage
-from mulligan.service.driver import Capacity
+from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import DATABASE
+from mulligan.service.runs.stored.damaged_runs import explain_damage, find_damage
 
 CONFIG = msgspec.convert({"server": {"requests_per_second": 100_000, "requests_at_once": 100_000}}, ServerConfig)
 ASKS = FLOW + "  - {step: ask, approve: {message: go on}}\n  - {step: look, shell: exit 4, triage: true}\n"

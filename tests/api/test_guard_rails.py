@@ -13,7 +13,7 @@ from tests.support.commands import mulligan
 from mulligan.api.routes import ROUTES
 from mulligan.errors import InputInvalid
 from mulligan.service import Home, Service, TokenForm, TokenLimits
-from mulligan.service.tokens.tokens import TokenView
+from mulligan.service.server.tokens.tokens import TokenView
 
 NIGHT = TokenLimits(decisions_per_hour=2, verdicts=("retry",), min_confidence=0.8)
 PROTOCOL = {"mulligan-protocol": "1"}

@@ -13,7 +13,7 @@ from mulligan.api import server
 from mulligan.api.metrics import worker_metrics_file
 from mulligan.errors import LanguageError, ServerUnusable
 from mulligan.service import ENDPOINT_VARIABLES, Home, ServerConfig, Service, find_config
-from mulligan.service.server_config import OtelSection
+from mulligan.service.server.server_config import OtelSection
 
 
 def samples(text: bytes) -> dict[tuple[str, ...], float]:

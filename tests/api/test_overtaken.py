@@ -14,8 +14,8 @@ from tests.support.nightly import POSTGRES
 
 from mulligan.errors import StoreOvertaken
 from mulligan.service import Home, Service
-from mulligan.service.background_jobs import JOBS, Job, run_jobs
 from mulligan.service.home import DATABASE
+from mulligan.service.server.background_jobs import JOBS, Job, run_jobs
 from mulligan.store.http_connection import error_of
 from mulligan.store.statements import SQLITE_NEEDED
 

@@ -24,9 +24,9 @@ from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.language import load_text
 from mulligan.ports import NewRun, TokenLimits
 from mulligan.service import Home, Service
-from mulligan.service.corrections import digest_of
 from mulligan.service.home import DATABASE
-from mulligan.service.notices.notices import HookRule
+from mulligan.service.runs.changes.corrections import digest_of
+from mulligan.service.server.notices.notices import HookRule
 
 PROTOCOL = {"mulligan-protocol": "1"}
 WITH_INPUT = (

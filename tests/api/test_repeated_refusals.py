@@ -13,7 +13,7 @@ from tests.support.store_files import write_empty_store
 from mulligan.api.repeated_refusals import INTERVAL_SECONDS, KINDS_MAX, RepeatedRefusals
 from mulligan.service import AuditRecord, Home, ServerConfig
 from mulligan.service.home import DATABASE
-from mulligan.service.server_config import ServerSection
+from mulligan.service.server.server_config import ServerSection
 
 
 class Clock:

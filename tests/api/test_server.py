@@ -148,7 +148,7 @@ def test_a_server_ends_while_a_text_is_read_and_never_waits_for_it(tmp_path: Pat
                 return "gone"
 
         assert validate() == 200
-        [reader] = [pid for pid in server.children() if runs(pid, "mulligan.service.catalogue.reading_process")]
+        [reader] = [pid for pid in server.children() if runs(pid, "mulligan.service.server.catalogue.reading_process")]
         # It takes the next text, and never answers. As many wait behind it as may, and one more is refused.
         os.kill(reader, signal.SIGSTOP)
         asked = [clients.submit(validate) for _ in range(TOKEN_WAITING_MAX + 2)]

@@ -20,7 +20,7 @@ from mulligan.core.model.reports import RetryRequested, RunRequested
 from mulligan.core.model.workflow import decode, encode, version
 from mulligan.ports import LogKey, NewRun, WorkerRecord
 from mulligan.service import WAIT_SECONDS, ChangeCounts, Home, Service
-from mulligan.service.store_calls import (
+from mulligan.service.server.store_calls import (
     CALL_ID_CHARS_MAX,
     CALLS,
     FILTER_VALUES_MAX,

@@ -12,7 +12,7 @@ from tests.support.api_client import A_WORKFLOW, Client, start_run
 from mulligan.core.model.reports import CancelRequested
 from mulligan.errors import InputInvalid, NotFound, ScopeMissing, TokenRefused, UnknownRun
 from mulligan.service import Service, TokenForm, to_json
-from mulligan.service.logins import digest_of
+from mulligan.service.server.logins import digest_of
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -121,7 +121,7 @@ def test_a_program_outside_of_a_notebook_loads_nothing_for_notebooks(tmp_path: P
 import sys, mulligan
 run = mulligan.run(mulligan.Workflow("plain").step("greet", shell="echo hello"))
 assert run.status == "completed"
-assert not {"IPython", "mulligan.client.notebook_html", "mulligan.service.page"} & set(sys.modules)
+assert not {"IPython", "mulligan.client.notebook_html", "mulligan.service.rendering.page"} & set(sys.modules)
 """
     environ = {name: value for name, value in os.environ.items() if not name.startswith("MULLIGAN_")}
 

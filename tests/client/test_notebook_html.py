@@ -18,10 +18,10 @@ from mulligan.history.views import run_json
 from mulligan.language import load_text
 from mulligan.language.expressions import Cel
 from mulligan.service import LocatedLine, RunLine, Service
-from mulligan.service.failure_summary import FailureSummary
-from mulligan.service.run_progress import RunProgress
+from mulligan.service.driving.run_progress import RunProgress
+from mulligan.service.runs.views.failure_summary import FailureSummary
 from mulligan.testing.history import T0, History, retry, step, workflow
-from mulligan.worker.progress_records import Progress
+from mulligan.worker.logs.progress_records import Progress
 
 NOW = T0 + timedelta(seconds=90)
 

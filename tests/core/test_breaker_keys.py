@@ -7,7 +7,7 @@ import pytest
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model.breaker_keys import KEY_CHARS_MAX, breaker_key
 from mulligan.errors import ExpressionFailed
-from mulligan.service.next_commands import command_for_request
+from mulligan.service.rendering.next_commands import command_for_request
 from mulligan.testing.history import History
 
 from .writing import refusal, run_of

@@ -21,7 +21,7 @@ from tests.support.store_files import write_empty_store
 
 from mulligan.dashboard.pages import PAGES
 from mulligan.service import Home, Service
-from mulligan.service.driver import Capacity
+from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import DATABASE
 
 # What a step, an item, an error, a label or a file name may contain. None of it may become an element.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.api_client import Client
 
-from mulligan.service import served_coverage
+from mulligan.service.authoring import served_coverage
 
 from .conftest import HOSTILE, show, text_of
 

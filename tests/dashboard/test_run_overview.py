@@ -183,7 +183,7 @@ def test_what_a_step_said_is_text(pages: Client, flows: Flows) -> None:
 
 def test_a_large_run_is_there_before_it_is_loaded(pages: Client, flows: Flows, service: Service, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     run_id = flows.run(FAILS)
-    monkeypatch.setattr("mulligan.service.run_details.QUICK_EVENTS_MAX", 1)
+    monkeypatch.setattr("mulligan.service.runs.views.run_details.QUICK_EVENTS_MAX", 1)
 
     first = show(pages, f"/runs/{run_id}")
     mosaic = pages.get(f"runs/{run_id}/mosaic").json

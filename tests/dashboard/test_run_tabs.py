@@ -145,7 +145,7 @@ def test_completed_steps_can_be_hidden_and_found_by_name(pages: Client, flows: F
 
 def test_the_attempts_of_a_large_run_are_read_in_parts(pages: Client, flows: Flows, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     run_id = flows.run(FAILING)
-    monkeypatch.setattr("mulligan.service.event_index.EVENTS_MAX", 12)
+    monkeypatch.setattr("mulligan.service.runs.stored.event_index.EVENTS_MAX", 12)
 
     first = show(pages, f"/runs/{run_id}", tab="grid")
     shown = [show(pages, f"/runs/{run_id}", tab="grid") for _ in range(3)]

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from mulligan.worker.processes import find_process, send_signal
+from mulligan.worker.supervisor.processes import find_process, send_signal
 
 ROOT = Path(__file__).parents[2]
 
@@ -98,7 +98,7 @@ def main() -> None:
     import mulligan.dask_executor.executor
     import mulligan.dask_executor.messages
     import mulligan.service
-    import mulligan.service.dask_worker
+    import mulligan.service.driving.dask_worker
     from mulligan.cli.main import main as command
 
     assert mulligan.dask_executor.dask_worker and mulligan.service

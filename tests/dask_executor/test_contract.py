@@ -16,8 +16,8 @@ from mulligan.dask_executor.executor import DaskExecutor
 from mulligan.dask_executor.store_answers import LogFiles, StoreAnswers
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.store.clock import ProcessClock
-from mulligan.worker import processes as worker_processes
 from mulligan.worker.folders import Folders
+from mulligan.worker.supervisor import processes as worker_processes
 
 CONTRACT = {
     test_ends: (

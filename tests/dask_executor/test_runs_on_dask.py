@@ -15,7 +15,7 @@ import pytest
 from tests.dask_executor.cluster_processes import Process, Processes
 
 import mulligan
-from mulligan.worker import processes as worker_processes
+from mulligan.worker.supervisor import processes as worker_processes
 
 # A certificate for this host, which signs itself, and its key.
 CERTIFICATE = Path(__file__).parents[1] / "worker" / "loopback.pem"

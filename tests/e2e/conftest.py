@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from tests.support.nightly import POSTGRES
 
-from mulligan.worker.processes import Process, environment_of, send_signal, snapshot
+from mulligan.worker.supervisor.processes import Process, environment_of, send_signal, snapshot
 from proof.stage import Stage
 
 from .forked_stage import ForkedStage, end_forked

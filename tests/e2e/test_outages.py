@@ -16,9 +16,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from mulligan.core.model import events as e
 from mulligan.language import load_text
-from mulligan.service.run_control import prepare
+from mulligan.service.runs.changes.run_control import prepare
 from mulligan.testing.postgres import PostgresServer, own_server
-from mulligan.worker.processes import send_signal
+from mulligan.worker.supervisor.processes import send_signal
 from proof.chaos.faults import family_of
 from proof.stage import Stage, heard, wait_until
 

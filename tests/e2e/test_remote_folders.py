@@ -19,8 +19,8 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.service import Home, Service, TokenForm
-from mulligan.service.catalogue.texts import WorkflowText, read_text
-from mulligan.service.run_control import prepare
+from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.server.catalogue.texts import WorkflowText, read_text
 
 _MULLIGAN = (sys.executable, "-P", "-m", "mulligan")
 _ALONE = ("unshare", "--mount", "--uts", "sh", "-c")

@@ -13,8 +13,8 @@ import pytest
 from mulligan.core.model import events as e
 from mulligan.language import load_text
 from mulligan.service.home import DATABASE
-from mulligan.service.run_control import prepare
-from mulligan.worker.processes import descendants, snapshot
+from mulligan.service.runs.changes.run_control import prepare
+from mulligan.worker.supervisor.processes import descendants, snapshot
 from proof.stage import Stage, answered, heard, wait_until
 
 # The first time it takes for ever; when it is asked to end it says so.

@@ -13,7 +13,7 @@ import pytest
 
 from mulligan.language import load_text
 from mulligan.ports import WorkerRecord
-from mulligan.service.run_control import prepare
+from mulligan.service.runs.changes.run_control import prepare
 from mulligan.store.postgres import PostgresStore
 from mulligan.testing.postgres import own_server
 from proof.crashes.command_server import lose_connections

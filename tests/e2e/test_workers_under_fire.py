@@ -24,8 +24,8 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import RunFinished
 from mulligan.language import load
 from mulligan.service import Service
-from mulligan.service.run_control import prepare
-from mulligan.worker.processes import send_signal, snapshot
+from mulligan.service.runs.changes.run_control import prepare
+from mulligan.worker.supervisor.processes import send_signal, snapshot
 from proof.crashes.command_server import lose_connections
 from proof.stage import Stage, wait_until
 

@@ -11,11 +11,11 @@ from tests.support.nightly import POSTGRES
 
 from mulligan.core.model import events as e
 from mulligan.language import load_text
-from mulligan.service.driver import Driver, machine
+from mulligan.service.driving.driver import Driver, machine
+from mulligan.service.driving.local_worker import local_worker
 from mulligan.service.home import Home
-from mulligan.service.local_worker import local_worker
-from mulligan.service.run_control import RunControl, prepare
-from mulligan.service.run_reader import RunReader
+from mulligan.service.runs.changes.run_control import RunControl, prepare
+from mulligan.service.runs.stored.run_reader import RunReader
 
 FLOW = "name: many\nsteps:\n" + "".join(f"  - {{step: s{n}, {how}}}\n" for n, how in enumerate(["shell: 'true'"] * 6))
 PATIENCE_SECONDS = 30.0

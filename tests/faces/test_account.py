@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.core.model.workflow import Map
-from mulligan.service.failure_summary import FailureSummary
+from mulligan.service.runs.views.failure_summary import FailureSummary
 from mulligan.testing.history import History, command, expression, step, workflow
 
 MAPPED = step("m", map=Map(over=expression("list")), do=(command("one"),))

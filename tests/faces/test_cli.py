@@ -114,8 +114,8 @@ def test_a_command_loads_only_what_it_needs(tmp_path: Path):
         "difflib",
         "subprocess",
         "typing_extensions",
-        "mulligan.service.preview",
-        "mulligan.service.forecast",
+        "mulligan.service.runs.changes.preview",
+        "mulligan.service.runs.statistics.forecast",
     )
     assert set(loaded_by(others + rare, "run", "--json", "hello.yaml", cwd=tmp_path)) & {*others, *rare} == set()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.service.page import styles
+from mulligan.service.rendering.page import styles
 
 STYLE = "".join(
     Path(styles.__file__).with_name(name).read_text(encoding="utf-8") for name in ("page.css", "charts.css")

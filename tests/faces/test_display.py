@@ -17,8 +17,8 @@ from tests.support.forked_process import start_mulligan
 from tests.support.pipes import Pipe
 
 from mulligan.service import Progress
-from mulligan.service.console.display import FRAME_SECONDS, LIVE_AFTER_SECONDS, PROGRESS_SECONDS, Display
-from mulligan.service.console.printer import Printer
+from mulligan.service.rendering.console.display import FRAME_SECONDS, LIVE_AFTER_SECONDS, PROGRESS_SECONDS, Display
+from mulligan.service.rendering.console.printer import Printer
 from mulligan.testing.history import History, step
 from mulligan.testing.history import workflow as checked_workflow
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from tests.support.commands import mulligan, ran
 
-from mulligan.service import doctor
-from mulligan.service.agent_checks import agents_here
-from mulligan.service.doctor import Check
+from mulligan.service.decisions.agent_checks import agents_here
 from mulligan.service.home import Home
-from mulligan.worker.task_cgroups import CgroupParent
+from mulligan.service.host import doctor
+from mulligan.service.host.doctor import Check
+from mulligan.worker.supervisor.task_cgroups import CgroupParent
 
 pytestmark = pytest.mark.usefixtures("folder")
 

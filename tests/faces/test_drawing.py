@@ -27,10 +27,10 @@ from mulligan.core.model.workflow import (
     Workflow,
 )
 from mulligan.language import load_text
-from mulligan.service.drawing import draw_mermaid, draw_page_svg, draw_svg
-from mulligan.service.drawing.layout import Layout, compute_layout
-from mulligan.service.drawing.picture import build_picture, shorten
-from mulligan.service.drawing.text_width import text_width, truncate_to_width
+from mulligan.service.rendering.drawing import draw_mermaid, draw_page_svg, draw_svg
+from mulligan.service.rendering.drawing.layout import Layout, compute_layout
+from mulligan.service.rendering.drawing.picture import build_picture, shorten
+from mulligan.service.rendering.drawing.text_width import text_width, truncate_to_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 SHELL = Command(action=Action(kind="shell"))

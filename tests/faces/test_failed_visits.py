@@ -13,7 +13,7 @@ from mulligan.core.state.verdict import unhandled
 from mulligan.core.turn import fold
 from mulligan.history.phrases import UNDO_FAILED
 from mulligan.history.story import StoryWriter
-from mulligan.service.report.visits import FailedVisit, FailedVisits
+from mulligan.service.runs.views.report.visits import FailedVisit, FailedVisits
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 from mulligan.testing.simulator import Simulation
 

@@ -16,7 +16,7 @@ from tests.support.runner import wait_until
 from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.worker import lock
-from mulligan.worker.environment_cache import lock_folder
+from mulligan.worker.environments.environment_cache import lock_folder
 
 LARGE = """
 name: large

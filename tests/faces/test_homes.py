@@ -10,9 +10,9 @@ from tests.support.commands import Said, mulligan, ran_before, workflow
 
 from mulligan.cli.options import service_at, with_home
 from mulligan.errors import HomeUnusable
-from mulligan.service.doctor import examine_machine
-from mulligan.service.driver import machine
+from mulligan.service.driving.driver import machine
 from mulligan.service.home import Home
+from mulligan.service.host.doctor import examine_machine
 from mulligan.service.service import Service
 
 pytestmark = pytest.mark.usefixtures("folder")

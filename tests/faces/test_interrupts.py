@@ -77,7 +77,7 @@ MODULES = [
     "mulligan.cli.terminal",
     "mulligan.cli.run",
     "apsw",
-    "mulligan.service.driver",
+    "mulligan.service.driving.driver",
 ]
 
 
@@ -115,7 +115,7 @@ def test_a_second_signal_interrupts_an_import_that_hangs(tmp_path: Path) -> None
     hanging = AT_IMPORT.replace("NUMBER)\n", "NUMBER); os.kill(os.getpid(), NUMBER); import time; time.sleep(600)\n", 1)
     (tmp_path / "flow.yaml").write_text("steps:\n  - {step: a, shell: echo}\n")
 
-    done = ran(hanging, "mulligan.service.driver", str(int(signal.SIGINT)), "run", "flow.yaml", cwd=tmp_path)
+    done = ran(hanging, "mulligan.service.driving.driver", str(int(signal.SIGINT)), "run", "flow.yaml", cwd=tmp_path)
 
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mulligan.ports import WorkerRecord
+from mulligan.service.driving.locks import Locks
 from mulligan.service.home import Home, this_host
-from mulligan.service.locks import Locks
 from mulligan.worker import lock
 from mulligan.worker.lock import Lock
 

@@ -13,7 +13,7 @@ from tests.support.commands import mulligan, process, ran, workflow
 
 from mulligan.service import Service
 from mulligan.service.home import find_home
-from mulligan.service.log_following import LogPiece, LogSelection, Tail, follow_logs
+from mulligan.service.logs.log_following import LogPiece, LogSelection, Tail, follow_logs
 
 TWICE = """\
 name: twice

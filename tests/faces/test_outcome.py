@@ -11,9 +11,9 @@ from mulligan.core.model import events as e
 from mulligan.core.turn import fold
 from mulligan.history.views import count_steps
 from mulligan.service import Service
+from mulligan.service.driving.outcome import Outcome
+from mulligan.service.driving.run_progress import STEPS_ANNOUNCED_MAX, RunProgress
 from mulligan.service.home import Home
-from mulligan.service.outcome import Outcome
-from mulligan.service.run_progress import STEPS_ANNOUNCED_MAX, RunProgress
 from mulligan.testing.history import History, edge, step, workflow
 
 MENDED = """\

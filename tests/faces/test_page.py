@@ -8,16 +8,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.support.nightly import examples
 
-from mulligan.service.page import render_page
-from mulligan.service.page.axis import Timescale
-from mulligan.service.page.markup import Html, element, escape_text, join_html
-from mulligan.service.page.plots import memory_plot
-from mulligan.service.page.styles import format_elapsed
-from mulligan.service.page.timeline import render_timeline
-from mulligan.service.page.tracks import Bar, draw_density, draw_track
-from mulligan.service.report import Report
-from mulligan.service.report.attempts import Attempt, Gap, part_of, unit_of
-from mulligan.service.report.build import StepLine, read_tail
+from mulligan.service.rendering.page import render_page
+from mulligan.service.rendering.page.axis import Timescale
+from mulligan.service.rendering.page.markup import Html, element, escape_text, join_html
+from mulligan.service.rendering.page.plots import memory_plot
+from mulligan.service.rendering.page.styles import format_elapsed
+from mulligan.service.rendering.page.timeline import render_timeline
+from mulligan.service.rendering.page.tracks import Bar, draw_density, draw_track
+from mulligan.service.runs.views.report import Report
+from mulligan.service.runs.views.report.attempts import Attempt, Gap, part_of, unit_of
+from mulligan.service.runs.views.report.build import StepLine, read_tail
 
 from .pages import Page
 

@@ -20,7 +20,7 @@ from tests.support.commands import mulligan, steady
 
 from mulligan.errors import InputInvalid, PostgresUnusable, StoreLibraryMissing
 from mulligan.service import postgres_status, start_postgres, stop_postgres
-from mulligan.service.private_postgres import PrivatePostgres, default_folder
+from mulligan.service.host.private_postgres import PrivatePostgres, default_folder
 from mulligan.store.postgres_programs import installed_programs
 
 ROOT = Path(__file__).parent.parent.parent
@@ -246,7 +246,7 @@ def test_a_folder_of_another_user_is_refused(running: str):
     script = (
         "import os, sys\n"
         "from mulligan.errors import PostgresUnusable\n"
-        "from mulligan.service.private_postgres import postgres_status, start_postgres\n"
+        "from mulligan.service.host.private_postgres import postgres_status, start_postgres\n"
         "if os.geteuid() == 0: os.setgroups([]); os.setuid(65534)\n"
         "for verb in (postgres_status, start_postgres):\n"
         "    try: verb(sys.argv[1]); print('done')\n"

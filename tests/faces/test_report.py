@@ -15,7 +15,7 @@ from tests.support.commands import Said, mulligan, ran, workflow
 from mulligan.formats import load
 from mulligan.service import Service
 from mulligan.service.home import Home
-from mulligan.service.run_control import prepare
+from mulligan.service.runs.changes.run_control import prepare
 
 from .pages import Page
 

@@ -24,9 +24,9 @@ from mulligan.core.state.state import FailureRecord
 from mulligan.errors import InputInvalid
 from mulligan.ports import Commit, NewRun, Offer, Turn, WorkerRecord
 from mulligan.service import Service
+from mulligan.service.authoring.values import parse_time
 from mulligan.service.home import find_home
-from mulligan.service.run_list import RunLine, RunQuery, run_page
-from mulligan.service.values import parse_time
+from mulligan.service.runs.views.run_list import RunLine, RunQuery, run_page
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
 

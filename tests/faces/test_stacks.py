@@ -11,10 +11,10 @@ from tests.support.nightly import examples
 
 from mulligan.core.model.workflow import Action, Edge, Need, Step, Workflow
 from mulligan.language import load_text
-from mulligan.service.drawing import draw_mermaid, draw_svg
-from mulligan.service.drawing.grouped_steps import FAN_MIN, build_stacked_picture
-from mulligan.service.drawing.layout import compute_layout
-from mulligan.service.drawing.picture import Picture
+from mulligan.service.rendering.drawing import draw_mermaid, draw_svg
+from mulligan.service.rendering.drawing.grouped_steps import FAN_MIN, build_stacked_picture
+from mulligan.service.rendering.drawing.layout import compute_layout
+from mulligan.service.rendering.drawing.picture import Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 

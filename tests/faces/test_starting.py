@@ -12,9 +12,9 @@ from tests.support.commands import Said, mulligan, process, workflow
 
 from mulligan.cli.options import service_at
 from mulligan.formats import load
-from mulligan.service.run_control import prepare
-from mulligan.service.starting import RunNotTakenUp, detach
-from mulligan.worker.processes import is_running
+from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.starting import RunNotTakenUp, detach
+from mulligan.worker.supervisor.processes import is_running
 
 pytestmark = pytest.mark.usefixtures("folder")
 

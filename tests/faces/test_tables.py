@@ -15,7 +15,7 @@ from tests.support.pipes import read_terminal
 from mulligan.cli.tables import age, cut, length
 from mulligan.errors import InputInvalid
 from mulligan.service import parse_duration, parse_size
-from mulligan.service.formatting import format_size, pluralize
+from mulligan.service.rendering.formatting import format_size, pluralize
 
 NOW = datetime(2026, 11, 15, 3, 12, tzinfo=UTC)
 BROKEN = "name: a-workflow-of-some-length\nsteps:\n  - {step: fetch, shell: \"printf '%0120d' 7 >&2; exit 7\"}\n"

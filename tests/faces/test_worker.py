@@ -12,7 +12,7 @@ import pytest
 from tests.support.commands import mulligan, process, ran
 from tests.support.runner import wait_until
 
-from mulligan.service.worker_loop import gives_up
+from mulligan.service.driving.worker_loop import gives_up
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -14,9 +14,9 @@ from mulligan.core.effects.tasks import Task
 from mulligan.core.model import reports as r
 from mulligan.ports import Commit, NewRun, WorkerRecord
 from mulligan.service import Service
-from mulligan.service.driver import Capacity, WorkerLimits
+from mulligan.service.driving.driver import Capacity, WorkerLimits
+from mulligan.service.driving.workers import Resources, worker_lines
 from mulligan.service.home import find_home
-from mulligan.service.workers import Resources, worker_lines
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
 

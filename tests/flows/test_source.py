@@ -20,7 +20,7 @@ from mulligan import flow, step
 from mulligan.errors import LanguageError
 from mulligan.flows.source import action_for
 from mulligan.values.decoding import convert_arguments
-from mulligan.worker import pinned_modules
+from mulligan.worker.child import pinned_modules
 
 
 class Session:

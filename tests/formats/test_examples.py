@@ -37,7 +37,7 @@ from mulligan.formats.torc.sweeps import is_same
 from mulligan.language.document import decode, parse
 from mulligan.language.nodes import Source, plain
 from mulligan.language.schema import schema
-from mulligan.service.drawing import draw_mermaid
+from mulligan.service.rendering.drawing import draw_mermaid
 
 FOLDER = Path(__file__).parent.parent.parent / "examples" / "formats"
 RUNS = "runs.yaml"

@@ -27,15 +27,15 @@ from mulligan.language.nodes import Refusal, Source
 from mulligan.language.regular_expressions import may_backtrack_exponentially
 from mulligan.language.shell import rewrite
 from mulligan.language.suggestions import did_you_mean
-from mulligan.service.catalogue.text_additions import edit_text
-from mulligan.service.catalogue.text_diff import diff_texts
-from mulligan.service.catalogue.text_edits import StepEdit
-from mulligan.service.catalogue.texts import WorkflowText
-from mulligan.service.drawing import draw_mermaid, draw_page_svg
-from mulligan.service.run_list import parse_statuses
-from mulligan.service.schedules.cron import check_cron
+from mulligan.service.rendering.drawing import draw_mermaid, draw_page_svg
+from mulligan.service.runs.views.run_list import parse_statuses
+from mulligan.service.server.catalogue.text_additions import edit_text
+from mulligan.service.server.catalogue.text_diff import diff_texts
+from mulligan.service.server.catalogue.text_edits import StepEdit
+from mulligan.service.server.catalogue.texts import WorkflowText
+from mulligan.service.server.schedules.cron import check_cron
 from mulligan.worker.databases.statements import Dialect, statements
-from mulligan.worker.redactor import Redactor
+from mulligan.worker.secrets.redactor import Redactor
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 VALUE = '"${inputs.x}"'

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from mulligan.service.driver import Capacity
+from mulligan.service.driving.driver import Capacity
+from mulligan.service.driving.local_worker import local_worker
 from mulligan.service.home import find_home
-from mulligan.service.local_worker import local_worker
 
 
 def serve(host: str, lease_seconds: float, label: str) -> None:

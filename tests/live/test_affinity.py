@@ -12,8 +12,8 @@ from tests.support.runner import ROOM, ExecutionRecorder, Live, Ran
 
 from mulligan.core.model import events as e
 from mulligan.language import load
-from mulligan.service.local_worker import local_worker
-from mulligan.service.run_control import prepare
+from mulligan.service.driving.local_worker import local_worker
+from mulligan.service.runs.changes.run_control import prepare
 
 ELSEWHERE = Path(__file__).parent / "elsewhere.py"
 # So long is a worker on another host believed to be alive that says nothing.

@@ -11,7 +11,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import Artifact, Format, decode_content, is_artifact, parse_reference
 from mulligan.errors import InputInvalid, StoreRefused, StoreUnavailable
 from mulligan.ports import Artifacts
-from mulligan.service.driver import Capacity
+from mulligan.service.driving.driver import Capacity
 
 # Twenty thousand numbers: 109 kB as text, 149 kB as a list.
 NUMBERS = "seq 1 20000"

@@ -8,7 +8,7 @@ from tests.support.runner import Live, Ran, Terminal
 from mulligan.core.model import events as e
 from mulligan.errors import MulliganError
 from mulligan.language import load
-from mulligan.service.corrections import CorrectedWorkflow
+from mulligan.service.runs.changes.corrections import CorrectedWorkflow
 
 # A child that says that it runs, and ends when the folder has `go`.
 HELD = """

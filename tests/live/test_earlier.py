@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.runner import Live
 
-from mulligan.service.forecast import typical_durations
+from mulligan.service.runs.statistics.forecast import typical_durations
 
 TEXT = """
 name: timed

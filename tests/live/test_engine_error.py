@@ -13,8 +13,8 @@ from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.engine.driven_runs import RunAbandoned
 from mulligan.language import load
-from mulligan.service.driver import Driver
-from mulligan.service.run_control import prepare
+from mulligan.service.driving.driver import Driver
+from mulligan.service.runs.changes.run_control import prepare
 
 # The second step asks the evaluator something, when the first has ended.
 ASKING = """

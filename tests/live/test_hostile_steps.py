@@ -19,8 +19,8 @@ from tests.support.runner import Live, Ran, Terminal, wait_until
 
 from mulligan.core.model import events as e
 from mulligan.errors import InputInvalid
-from mulligan.service.driver import Capacity
-from mulligan.worker import processes
+from mulligan.service.driving.driver import Capacity
+from mulligan.worker.supervisor import processes
 
 # What a step does: its text, and what is told of it. None: it completes.
 SHELL: dict[str, tuple[str, tuple[str, str] | None]] = {

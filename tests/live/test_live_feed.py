@@ -15,11 +15,11 @@ from mulligan.engine.observers import NullObserver
 from mulligan.errors import InputInvalid, StoreUnavailable, UnknownRun
 from mulligan.language import load_text
 from mulligan.service import Service, StepQuery
-from mulligan.service import live_feed as feeds
 from mulligan.service.home import DATABASE
-from mulligan.service.json_output import to_json
-from mulligan.service.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
-from mulligan.service.run_control import prepare
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.server import live_feed as feeds
+from mulligan.service.server.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
 
 pytestmark = pytest.mark.postgres
 

@@ -7,9 +7,9 @@ from collections import OrderedDict
 import pytest
 
 from mulligan.ports import LogKey
-from mulligan.service import log_lines
-from mulligan.service.log_lines import LogLines
-from mulligan.service.log_ranges import LogSize
+from mulligan.service.logs import log_lines
+from mulligan.service.logs.log_lines import LogLines
+from mulligan.service.logs.log_ranges import LogSize
 
 KEY = LogKey(1, "build", 1, "stdout")
 

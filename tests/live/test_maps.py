@@ -12,8 +12,8 @@ from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
 from mulligan.language import load
-from mulligan.service.driver import Capacity
-from mulligan.service.run_control import prepare
+from mulligan.service.driving.driver import Capacity
+from mulligan.service.runs.changes.run_control import prepare
 
 WIDE = Capacity(cpus=16.0, memory=4 << 30)
 

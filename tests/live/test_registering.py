@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
+from mulligan.service.driving.local_worker import local_worker
 from mulligan.service.home import Home
-from mulligan.service.local_worker import local_worker
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
 

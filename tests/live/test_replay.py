@@ -11,8 +11,8 @@ from tests.support.runner import Live
 from mulligan.core.model.events import Entry
 from mulligan.service import Service
 from mulligan.service.home import Home
-from mulligan.service.replay import verify
-from mulligan.service.run_reader import RunReader
+from mulligan.service.runs.stored.replay import verify
+from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.store.sqlite_file import admit
 
 ASKING = """

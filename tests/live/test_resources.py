@@ -11,8 +11,8 @@ from mulligan.core.model import events as e
 from mulligan.errors import InputInvalid
 from mulligan.language import load_text
 from mulligan.service import TokenForm
-from mulligan.service.driver import Capacity
-from mulligan.service.run_control import prepare
+from mulligan.service.driving.driver import Capacity
+from mulligan.service.runs.changes.run_control import prepare
 
 TWO_CPUS = Capacity(cpus=2.0, memory=1 << 30)
 

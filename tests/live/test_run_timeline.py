@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.service.run_timeline import CELLS_MAX, Timeline, Timelines, make_mosaic, mosaic_of
+from mulligan.service.runs.views.run_timeline import CELLS_MAX, Timeline, Timelines, make_mosaic, mosaic_of
 from mulligan.testing.history import History, handler, retry, step, workflow
 
 

@@ -19,7 +19,7 @@ from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
 from mulligan.service import to_json
-from mulligan.worker.redactor import Redactor
+from mulligan.worker.secrets.redactor import Redactor
 
 SECRET = 'hunter2/never "told" +é'
 FORMS = {

@@ -13,7 +13,7 @@ from mulligan.core.model.events import Entry
 from mulligan.errors import KeyMismatch, KeyUsed, StoreUnavailable
 from mulligan.language import load_text
 from mulligan.ports import NewRun, Store, Turn
-from mulligan.service.run_control import Prepared, prepare
+from mulligan.service.runs.changes.run_control import Prepared, prepare
 
 FLOW = "name: flow\nsteps: [{step: work, shell: 'true'}]"
 OTHER = "name: other\nsteps: [{step: work, shell: 'false'}]"

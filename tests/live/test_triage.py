@@ -12,7 +12,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.event_types import Adjusted
 from mulligan.errors import MulliganError, StepNotParked
 from mulligan.service import Service, to_json
-from mulligan.service.decisions import Decision, DecisionResult
+from mulligan.service.decisions.decisions import Decision, DecisionResult
 
 PARKED = """\
 name: parked

@@ -10,7 +10,7 @@ from tests.support.runner import Live
 from mulligan.errors import CodecError
 from mulligan.language import load
 from mulligan.service.home import DATABASE
-from mulligan.service.run_control import prepare
+from mulligan.service.runs.changes.run_control import prepare
 
 TEXT = "name: damaged\nsteps: [{step: one, shell: 'true'}]\n"
 

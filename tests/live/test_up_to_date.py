@@ -11,7 +11,7 @@ import pytest
 from tests.support.runner import Live, Ran, Terminal
 
 from mulligan.core.model import events as e
-from mulligan.service.gc import RunRetention
+from mulligan.service.host.gc import RunRetention
 
 MESH = """
     name: mesh

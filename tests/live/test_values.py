@@ -10,7 +10,7 @@ from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import is_artifact
-from mulligan.service.gc import RunRetention
+from mulligan.service.host.gc import RunRetention
 from mulligan.values.files import load_output
 
 MAKE = """

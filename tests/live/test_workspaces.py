@@ -18,8 +18,8 @@ from mulligan.core.model.reports import RunRequested
 from mulligan.errors import Refused
 from mulligan.ports import NewRun
 from mulligan.service import RunRetention
-from mulligan.service.run_worktrees import note_removal
-from mulligan.service.store_calls import StoreCalls
+from mulligan.service.runs.changes.run_worktrees import note_removal
+from mulligan.service.server.store_calls import StoreCalls
 
 FLOW = """
 name: edit

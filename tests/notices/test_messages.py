@@ -11,7 +11,7 @@ import pytest
 
 from mulligan.history.notice_text import NoticeBody, NoticeFailure
 from mulligan.ports import NoticeRecord
-from mulligan.service.notices.messages import make_digest, make_message
+from mulligan.service.server.notices.messages import make_digest, make_message
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LOAD = NoticeFailure("load", "EXIT_NONZERO 3", "EXIT_NONZERO", "retried, then completed")

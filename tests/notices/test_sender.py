@@ -19,9 +19,9 @@ from tests.support.nightly import POSTGRES
 from mulligan.errors import InputInvalid, StoreUnavailable
 from mulligan.history.notice_text import NoticeBody
 from mulligan.ports import NoticeRecord, Outbox, SettledNotice
-from mulligan.service.notices.delivery import Delivery
-from mulligan.service.notices.messages import Message
-from mulligan.service.notices.sender import (
+from mulligan.service.server.notices.delivery import Delivery
+from mulligan.service.server.notices.messages import Message
+from mulligan.service.server.notices.sender import (
     BATCH_MAX,
     BUSY_SECONDS,
     CLAIM_SECONDS,
@@ -31,7 +31,7 @@ from mulligan.service.notices.sender import (
     Sender,
     backoff,
 )
-from mulligan.service.notices.targets import Target
+from mulligan.service.server.notices.targets import Target
 from mulligan.store import open_store
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock

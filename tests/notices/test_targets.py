@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mulligan.errors import InputInvalid
-from mulligan.service.notices.targets import SecretSource, Target, check_name, signing_key
+from mulligan.service.server.notices.targets import SecretSource, Target, check_name, signing_key
 
 LONGEST = "https://example.org/" + "x" * 3980
 

@@ -15,7 +15,7 @@ from mulligan.errors import InputInvalid
 from mulligan.ports import WorkerRecord
 from mulligan.service import Home, HookRule, Service, read_rules
 from mulligan.service.home import DATABASE
-from mulligan.service.notices.messages import make_message
+from mulligan.service.server.notices.messages import make_message
 
 pytestmark = pytest.mark.postgres
 

@@ -22,10 +22,10 @@ from mulligan.core.model.workflow import Breaker
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Store, Turn
 from mulligan.service import open_service
-from mulligan.service.slurm.allocator import Allocator
-from mulligan.service.slurm.client import about, is_unreachable, sentence_of
-from mulligan.service.slurm.profiles import Profiles, find_profiles
-from mulligan.service.slurm.submission import Cluster
+from mulligan.service.host.slurm.allocator import Allocator
+from mulligan.service.host.slurm.client import about, is_unreachable, sentence_of
+from mulligan.service.host.slurm.profiles import Profiles, find_profiles
+from mulligan.service.host.slurm.submission import Cluster
 from mulligan.store.open_store import open_store
 
 from .fake_slurm import FakeSlurm

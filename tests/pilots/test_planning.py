@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.model.slurm_profile import SlurmProfile
-from mulligan.service.slurm.pilots import PilotSize
-from mulligan.service.slurm.planning import (
+from mulligan.service.host.slurm.pilots import PilotSize
+from mulligan.service.host.slurm.planning import (
     Plan,
     Submission,
     Supply,

@@ -8,7 +8,7 @@ import pytest
 
 from mulligan.core.model.slurm_profile import DEFAULT_PROFILE, TASKS_MAX, WALLTIME_SECONDS_MIN, SlurmProfile
 from mulligan.errors import LanguageError
-from mulligan.service.slurm.profiles import find_profiles, parse_profiles
+from mulligan.service.host.slurm.profiles import find_profiles, parse_profiles
 
 
 def read(line: str) -> SlurmProfile:

@@ -11,8 +11,8 @@ from tests.support.commands import mulligan
 from mulligan.core.model.slurm_profile import SlurmProfile
 from mulligan.errors import InputInvalid, LanguageError
 from mulligan.service.home import Home
-from mulligan.service.slurm.client import SlurmJob, parse_job
-from mulligan.service.slurm.pilots import (
+from mulligan.service.host.slurm.client import SlurmJob, parse_job
+from mulligan.service.host.slurm.pilots import (
     PilotName,
     PilotSize,
     array_of,
@@ -23,7 +23,7 @@ from mulligan.service.slurm.pilots import (
     sbatch_options,
     store_identity,
 )
-from mulligan.service.slurm.profiles import find_profiles, parse_profiles
+from mulligan.service.host.slurm.profiles import find_profiles, parse_profiles
 
 from .fake_slurm import FakeSlurm
 

@@ -156,5 +156,5 @@ def test_no_secret_is_a_word_of_a_command_line(outside: Outside) -> None:
 
     words = (outside.folder / "words").read_text(encoding="utf-8", errors="replace")
     assert (ran["status"], ran["steps"]["warm"]["output"]) == ("completed", len(token))
-    assert "mulligan.worker.supervisor" in words
+    assert "mulligan.worker.supervisor.supervisor" in words
     assert [line for line in words.splitlines() if token in line] == []

@@ -11,10 +11,10 @@ import pytest
 from tests.support.work import Work
 
 from mulligan.errors import ArtifactDamaged
-from mulligan.service.report.build import read_tail
+from mulligan.service.runs.views.report.build import read_tail
 from mulligan.store.artifact_files import ArtifactFiles
-from mulligan.worker import outputs
 from mulligan.worker.folders import Folders, file_name, open_regular_file, remove_folder, write_private_file
+from mulligan.worker.outputs import outputs
 
 from .outside import Outside
 

@@ -10,8 +10,8 @@ import pytest
 
 from mulligan.errors import InputInvalid, LanguageError, Refused, RevisionMismatch
 from mulligan.service import Home, Service
-from mulligan.service.catalogue import catalogue
-from mulligan.service.catalogue.catalogue import Catalogue, UnknownWorkflow
+from mulligan.service.server.catalogue import catalogue
+from mulligan.service.server.catalogue.catalogue import Catalogue, UnknownWorkflow
 
 HELLO = "name: greeting\ninputs: {who: {default: world}}\nsteps:\n  - step: hello\n    shell: echo hi ${inputs.who}\n"
 TORC = """\

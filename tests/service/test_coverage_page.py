@@ -10,7 +10,7 @@ from tests.support.coverage_examples import LARGE, NIGHTLY, coverage
 
 from mulligan.analysis.coverage.results import Case, Finding
 from mulligan.history.story import StoryLine
-from mulligan.service.page.coverage import LINES_MAX, STORIES_MAX, render_coverage_page
+from mulligan.service.rendering.page.coverage import LINES_MAX, STORIES_MAX, render_coverage_page
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ from tests.support.coverage_examples import KINDS, LARGE, NIGHTLY, SOURCE, cell,
 from mulligan.analysis.coverage.figures import count_figures
 from mulligan.analysis.coverage.results import Coverage, Finding
 from mulligan.history.story import StoryLine
-from mulligan.service.console.coverage_text import FINDINGS_MAX, case_story_lines, coverage_lines
+from mulligan.service.rendering.console.coverage_text import FINDINGS_MAX, case_story_lines, coverage_lines
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 

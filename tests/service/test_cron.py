@@ -11,8 +11,8 @@ import pytest
 from cronsim import CronSim
 
 from mulligan.errors import InputInvalid
-from mulligan.service.schedules import cron as cron_module
-from mulligan.service.schedules.cron import CronMissing, check_cron, cron_instants
+from mulligan.service.server.schedules import cron as cron_module
+from mulligan.service.server.schedules.cron import CronMissing, check_cron, cron_instants
 
 BEGIN, END = datetime(2025, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
 # Both changes of the clock, a change of half an hour, changes at midnight, half-hour and quarter-hour zones, none.

@@ -15,8 +15,8 @@ from mulligan.errors import InputInvalid
 from mulligan.ports import RunRecord
 from mulligan.service import Home, PastInstant, ScheduleForm, Service, describe_timing
 from mulligan.service.home import DATABASE
-from mulligan.service.schedules.past_instants import instant_labels, judge_instants, match_runs
-from mulligan.service.schedules.schedules import Schedules, UnknownSchedule
+from mulligan.service.server.schedules.past_instants import instant_labels, judge_instants, match_runs
+from mulligan.service.server.schedules.schedules import Schedules, UnknownSchedule
 
 T0 = datetime(2025, 1, 1, 0, 30, tzinfo=UTC)
 HELLO = "steps:\n  - step: hello\n    shell: 'true'\n"

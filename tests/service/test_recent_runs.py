@@ -20,8 +20,8 @@ from mulligan.core.state.state import FailureRecord
 from mulligan.ports import Commit, NewRun, WorkerRecord
 from mulligan.service import Home, RecentRuns, Service
 from mulligan.service.home import DATABASE
-from mulligan.service.run_control import RunControl
-from mulligan.service.run_counts import CountCache
+from mulligan.service.runs.changes.run_control import RunControl
+from mulligan.service.runs.stored.run_counts import CountCache
 
 NOON = datetime(2026, 3, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -16,10 +16,10 @@ from tests.support.store_files import write_empty_store
 
 from mulligan.ports import AuditRecord, Document, TokenRecord
 from mulligan.service import Home, RunRetention, Service
-from mulligan.service.background_jobs import JOBS
 from mulligan.service.home import DATABASE
-from mulligan.service.retention import Retention, remove_all_old, remove_old
-from mulligan.service.server_config import RetentionSection, parse_config
+from mulligan.service.server.background_jobs import JOBS
+from mulligan.service.server.retention import Retention, remove_all_old, remove_old
+from mulligan.service.server.server_config import RetentionSection, parse_config
 
 pytestmark = pytest.mark.postgres
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mulligan.core.model.graph import Graph
 from mulligan.service import Home, Service
-from mulligan.service.run_cache import RunCache
+from mulligan.service.runs.stored.run_cache import RunCache
 
 FLOW = "name: flow\nsteps: [{step: one, approve: {message: go?}}]\n"
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mulligan.core.effects.run_lists import OutcomeCount
-from mulligan.service.recent_runs import RecentRuns
-from mulligan.service.run_counts import COUNTED_MAX, CountCache, kept_for, usable_for
+from mulligan.service.runs.statistics.recent_runs import RecentRuns
+from mulligan.service.runs.stored.run_counts import COUNTED_MAX, CountCache, kept_for, usable_for
 
 
 class Counted:

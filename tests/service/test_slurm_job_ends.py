@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from mulligan.core.model.scheduler_job import JobEnd, JobEnding, WorkerJob
-from mulligan.service.slurm.job_ends import JobEnds, has_node, job_seconds_left, run_command
-from mulligan.service.slurm.states import is_open, job_end
+from mulligan.service.host.slurm.job_ends import JobEnds, has_node, job_seconds_left, run_command
+from mulligan.service.host.slurm.states import is_open, job_end
 
 JOB = WorkerJob("17", "n3")
 # The states in the manuals of squeue and sacct, and those that scontrol may print.

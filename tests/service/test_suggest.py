@@ -128,7 +128,7 @@ def test_a_proposal_is_chosen_by_its_id(filled: Service):
 
 
 def test_the_newest_runs_are_read_until_there_are_too_many_events(filled: Service, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mulligan.service.suggest.EVENTS_MAX", 40)
+    monkeypatch.setattr("mulligan.service.authoring.suggest.EVENTS_MAX", 40)
 
     looked_at = filled.suggest("test").looked_at
 

@@ -12,7 +12,7 @@ from mulligan.analysis.suggest.messages import pattern_of, template_of
 from mulligan.analysis.suggest.proposals import Counted, Saving
 from mulligan.core.model.workflow import Workflow
 from mulligan.formats import examine
-from mulligan.service.suggest import SuggestedChange, WrittenChanges, write_into_file, write_into_text
+from mulligan.service.authoring.suggest import SuggestedChange, WrittenChanges, write_into_file, write_into_text
 
 RULE = AddRule("fetch", 2, 240.0, exit_codes=(11,))
 LIMITS = (SetLimit("fetch", "memory", 2 * 1024**3), SetLimit("fetch", "timeout", 900.0))

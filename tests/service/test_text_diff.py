@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.service.catalogue.text_diff import MATCHED_LINES_MAX, PAIRS_MAX, diff_texts
+from mulligan.service.server.catalogue.text_diff import MATCHED_LINES_MAX, PAIRS_MAX, diff_texts
 
 
 def shown(old: str, new: str) -> list[tuple[str, str, int | None, int | None]]:

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from mulligan.errors import InputInvalid, NotFound
-from mulligan.service.catalogue.text_additions import NewEdge, NewRule, NewStep, edit_text
-from mulligan.service.catalogue.text_edits import StepEdit
-from mulligan.service.catalogue.texts import WorkflowText
+from mulligan.service.server.catalogue.text_additions import NewEdge, NewRule, NewStep, edit_text
+from mulligan.service.server.catalogue.text_edits import StepEdit
+from mulligan.service.server.catalogue.texts import WorkflowText
 
 TEXT = """\
 # the nightly load

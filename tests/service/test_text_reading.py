@@ -14,10 +14,10 @@ import pytest
 
 from mulligan.core.model.workflow import encode
 from mulligan.errors import InputInvalid, LanguageError, RequestTooLarge, ServerBusy, TextTooCostly
-from mulligan.service.catalogue.text_diff import diff_texts
-from mulligan.service.catalogue.text_reading import Limits, TextReader
-from mulligan.service.catalogue.texts import WorkflowText, convert_text, read_text, validate_text
-from mulligan.service.served_coverage import cover_text
+from mulligan.service.authoring.served_coverage import cover_text
+from mulligan.service.server.catalogue.text_diff import diff_texts
+from mulligan.service.server.catalogue.text_reading import Limits, TextReader
+from mulligan.service.server.catalogue.texts import WorkflowText, convert_text, read_text, validate_text
 
 SMALL = WorkflowText(
     "name: a\nsteps:\n- {step: one, shell: make}\n- {step: two, needs: [one], shell: make}\n", "a.yaml"

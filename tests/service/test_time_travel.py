@@ -28,10 +28,10 @@ from mulligan.core.model.workflow import (
 from mulligan.core.state.state import State
 from mulligan.core.turn import fold
 from mulligan.errors import CodecError, InputInvalid, Refused
-from mulligan.service import past_states
-from mulligan.service.fork_at import EventForks
-from mulligan.service.past_states import PastStates
-from mulligan.service.time_travel import TimeTravel
+from mulligan.service.runs.changes.fork_at import EventForks
+from mulligan.service.runs.stored import past_states
+from mulligan.service.runs.stored.past_states import PastStates
+from mulligan.service.runs.views.time_travel import TimeTravel
 from mulligan.testing.history import History, edge, step, workflow
 from mulligan.testing.simulator import Simulation
 

@@ -19,7 +19,7 @@ from mulligan.core.state.state import Tally
 from mulligan.errors import InputInvalid
 from mulligan.ports import Commit, NewRun, Store, WorkerRecord
 from mulligan.service import Home, Service, monday
-from mulligan.service.driver import Capacity
+from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import DATABASE
 
 pytestmark = pytest.mark.postgres

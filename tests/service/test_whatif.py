@@ -10,7 +10,7 @@ import pytest
 
 from mulligan.errors import UnknownStep
 from mulligan.service import Home, Service, WhatIf, WhatIfSelection
-from mulligan.service.driver import Capacity
+from mulligan.service.driving.driver import Capacity
 
 # `fails` says how many attempts fail.
 FLOW = """

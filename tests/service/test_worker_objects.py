@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mulligan.cli.worker import Log
 from mulligan.service import Home, Prepared, Service
-from mulligan.service.driver import Capacity, Driver
+from mulligan.service.driving.driver import Capacity, Driver
 
 FLOW = """
 name: flow

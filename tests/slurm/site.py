@@ -13,7 +13,7 @@ from typing import Any
 from tests.support.private_slurm import Job, PrivateSlurm, SlurmRefused, wait_until
 
 from mulligan.core.model import events as e
-from mulligan.worker.processes import environment_of, send_signal, snapshot
+from mulligan.worker.supervisor.processes import environment_of, send_signal, snapshot
 from proof.stage import Stage, answered
 
 # Tasks that ask for it run in jobs, and never in the process that starts the run.

@@ -13,7 +13,7 @@ import pytest
 from tests.support import private_slurm
 from tests.support.private_slurm import CGROUPS, PrivateSlurm, wait_until, why_not
 
-from mulligan.worker.processes import environment_of, snapshot
+from mulligan.worker.supervisor.processes import environment_of, snapshot
 
 # A process that leaves its session and ignores what is said to it.
 STRAY = "import os, signal, time; os.setsid(); signal.signal(15, signal.SIG_IGN); open('up', 'w'); time.sleep(600)"

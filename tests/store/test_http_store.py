@@ -33,7 +33,7 @@ from mulligan.errors import (
 from mulligan.ports import Document, LogChunk, LogKey, Store, TokenLimits, TokenRecord
 from mulligan.service import Service
 from mulligan.service.home import Home
-from mulligan.service.store_calls import HeartbeatJudge, StoreCalls, UploadedFile
+from mulligan.service.server.store_calls import HeartbeatJudge, StoreCalls, UploadedFile
 from mulligan.store import open_store
 from mulligan.store.http_calls import CALLS, PROTOCOL
 from mulligan.store.http_connection import error_of

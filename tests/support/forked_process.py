@@ -31,7 +31,7 @@ from mulligan.cli.commands import COMMANDS
 ROOT = Path(__file__).parents[2]
 SRC = str(Path(mulligan.__file__).parents[1])
 # What a command of a run imports when it needs it.
-LATER = ("mulligan.store.sqlite", "mulligan.store.artifact_files", "mulligan.service.notices.observing")
+LATER = ("mulligan.store.sqlite", "mulligan.store.artifact_files", "mulligan.service.server.notices.observing")
 CALL_BYTES_MAX = 1 << 17
 # Options of a process that only a new one has.
 NOT_FORKED = ("preexec_fn", "umask", "user", "group", "extra_groups", "pass_fds", "executable", "shell")

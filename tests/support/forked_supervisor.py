@@ -49,23 +49,23 @@ OF_ACTIONS = (
     "mulligan.worker.actions.plugin",
     "mulligan.worker.actions.shell",
     "mulligan.worker.actions.sql",
-    "mulligan.worker.artifact_contents",
-    "mulligan.worker.file_hashes",
-    "mulligan.worker.kept_files",
-    "mulligan.worker.large_outputs",
+    "mulligan.worker.child.artifact_contents",
+    "mulligan.worker.outputs.file_hashes",
+    "mulligan.worker.outputs.kept_files",
+    "mulligan.worker.outputs.large_outputs",
     "mulligan.worker.models.asking",
-    "mulligan.worker.pinned_modules",
-    "mulligan.worker.step_generators",
-    "mulligan.worker.step_loop",
-    "mulligan.worker.workspaces",
+    "mulligan.worker.child.pinned_modules",
+    "mulligan.worker.child.step_generators",
+    "mulligan.worker.child.step_loop",
+    "mulligan.worker.git.workspaces",
 )
-CHILD_MAIN = "mulligan.worker.child_main"
+CHILD_MAIN = "mulligan.worker.child.child_main"
 # As `warm_child` starts one: what is loaded then is what every child has.
 SERVER_PROGRAM = """
 import sys
 root, parent = sys.argv.pop(1), sys.argv.pop(1)
 sys.path.append(parent)
-import mulligan.worker.child_main
+import mulligan.worker.child.child_main
 sys.path.remove(parent)
 names, path = set(sys.modules), list(sys.path)
 sys.path.insert(0, root)
@@ -127,7 +127,7 @@ def _server(owner: int) -> Server:
 
 
 def start_supervisor(arguments: list[str], environment: Mapping[str, str], fds: list[int]) -> int:
-    """As the function of this name in `mulligan.worker.supervisor_client`."""
+    """As the function of this name in `mulligan.worker.supervisor.supervisor_client`."""
     return _server(os.getpid()).start(arguments, environment, fds)
 
 
@@ -248,7 +248,7 @@ def _become_supervisor(call: dict[str, Any], fds: list[int], loaded: LoadedModul
         os.chdir(call["folder"])
         os.umask(call["umask"])
         _set_environment(call["environment"])
-        supervisor: Any = importlib.import_module("mulligan.worker.supervisor")
+        supervisor: Any = importlib.import_module("mulligan.worker.supervisor.supervisor")
         supervisor.spawn = partial(_spawn, supervisor.spawn, loaded)
         sock, lock = (*map(str, fds), "")[:2]
         supervisor.main(sock, lock, *call["arguments"])

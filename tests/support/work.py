@@ -14,8 +14,8 @@ from typing import Any
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import Report, TaskEnded
 from mulligan.ports import Lease
-from mulligan.worker import processes
 from mulligan.worker.local_executor import LocalExecutor
+from mulligan.worker.supervisor import processes
 
 # Longer than anything here takes on a machine that has much else to do.
 PATIENCE_SECONDS = 30.0

@@ -15,9 +15,9 @@ from tests.support.runner import wait_until
 from mulligan.core.model.workflow import Triage
 from mulligan.engine.timings import Timings
 from mulligan.service import open_service
-from mulligan.service.telemetry import run_counts
-from mulligan.service.telemetry.exposition import merged, render, worker_families
-from mulligan.service.telemetry.run_counts import OTHER, RunCounts
+from mulligan.service.server.telemetry import run_counts
+from mulligan.service.server.telemetry.exposition import merged, render, worker_families
+from mulligan.service.server.telemetry.run_counts import OTHER, RunCounts
 from mulligan.testing.history import History, edge, handler, retry, step, workflow
 
 

@@ -10,7 +10,7 @@ from tests.support.commands import mulligan, ran, workflow
 
 from mulligan.errors import StoreUnavailable
 from mulligan.service import Service, open_service
-from mulligan.service.telemetry.telemetry import ENDPOINT_VARIABLES
+from mulligan.service.server.telemetry.telemetry import ENDPOINT_VARIABLES
 
 from .collector import collecting
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from mulligan.core.deciding import admit
 from mulligan.core.effects import reuse, snapshot, tasks
 from mulligan.core.model import events as e
-from mulligan.worker import result_cache
+from mulligan.worker.outputs import result_cache
 
 from .sabotage import DEFECTS, defect
 

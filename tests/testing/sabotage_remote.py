@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.service import store_calls
-from mulligan.service.store_calls import AnsweredChanges, HeartbeatJudge, StoreCalls
+from mulligan.service.server import store_calls
+from mulligan.service.server.store_calls import AnsweredChanges, HeartbeatJudge, StoreCalls
 from mulligan.store import http_store
 from mulligan.store.http_connection import HttpTransport
 

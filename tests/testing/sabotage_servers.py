@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from mulligan.core.schedules import deciding
 from mulligan.ports import SettledNotice
-from mulligan.service.notices import sender
-from mulligan.service.notices.sender import Sender
-from mulligan.service.schedules import schedules
-from mulligan.service.schedules.schedules import Schedules
+from mulligan.service.server.notices import sender
+from mulligan.service.server.notices.sender import Sender
+from mulligan.service.server.schedules import schedules
+from mulligan.service.server.schedules.schedules import Schedules
 from mulligan.store.memory_server_records import MemoryServerRecords
 
 from .sabotage import DEFECTS, defect

@@ -12,7 +12,7 @@ from tests.support.work import PATIENCE_SECONDS
 
 from mulligan import StepError
 from mulligan.worker.actions.sql import run
-from mulligan.worker.json_encoding import encode_plain
+from mulligan.worker.child.json_encoding import encode_plain
 
 LOOK_SECONDS = 0.005
 

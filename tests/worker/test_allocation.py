@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.core.model.scheduler_job import WorkerJob
-from mulligan.worker.allocation import Allocation, slurm_allocation, slurm_job
+from mulligan.worker.slots.allocation import Allocation, slurm_allocation, slurm_job
 
 MIB = 1 << 20
 JOB = {"SLURM_JOB_ID": "7"}

@@ -16,8 +16,8 @@ from tests.support.work import PATIENCE_SECONDS, Announcements, Work, is_alive, 
 
 from mulligan.core.model.reports import LeaseExpired
 from mulligan.worker.lock import acquire, state_of
-from mulligan.worker.processes import kill_worker_processes
-from mulligan.worker.supervisor_client import SupervisorClient
+from mulligan.worker.supervisor.processes import kill_worker_processes
+from mulligan.worker.supervisor.supervisor_client import SupervisorClient
 
 from .test_ends import ESCAPES, LONG, escape
 

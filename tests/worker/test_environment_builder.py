@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.worker.environment_builder import Builder
-from mulligan.worker.environment_cache import (
+from mulligan.worker.environments.environment_builder import Builder
+from mulligan.worker.environments.environment_cache import (
     Busy,
     cache_folder,
     find_unused,
@@ -25,7 +25,7 @@ from mulligan.worker.environment_cache import (
     python_in,
     remove_unused,
 )
-from mulligan.worker.installers import InstallFailed
+from mulligan.worker.environments.installers import InstallFailed
 
 from .wheels import OFFLINE_PIP, OFFLINE_UV, FakePython, FakeUv, make_wheel
 
@@ -218,7 +218,7 @@ def test_a_damaged_record_is_not_trusted(builds: Builds) -> None:
 def test_what_a_killed_process_left_half_built_is_removed_and_built_again(builds: Builds, tmp_path: Path) -> None:
     builds.uv.close_gate()
     arguments = [json.dumps(builds.request("tiny")), str(tmp_path / "result"), str(tmp_path / "error")]
-    code = "import sys; from mulligan.worker.environment_builder import main; main(*sys.argv[1:])"
+    code = "import sys; from mulligan.worker.environments.environment_builder import main; main(*sys.argv[1:])"
     first = subprocess.Popen(
         [sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True, env=builds.environ
     )
@@ -256,7 +256,7 @@ def test_a_failed_build_leaves_nothing_that_looks_ready(builds: Builds) -> None:
 
 
 def test_the_failure_is_written_for_the_engine(builds: Builds, tmp_path: Path) -> None:
-    code = "import sys; from mulligan.worker.environment_builder import main; main(*sys.argv[1:])"
+    code = "import sys; from mulligan.worker.environments.environment_builder import main; main(*sys.argv[1:])"
     arguments = [json.dumps(builds.request("nothing")), str(tmp_path / "result"), str(tmp_path / "error")]
 
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=builds.environ)

@@ -7,7 +7,7 @@ import selectors
 
 import pytest
 
-from mulligan.worker.fd_events import unwatch, watch_reads
+from mulligan.worker.supervisor.fd_events import unwatch, watch_reads
 
 
 @pytest.fixture

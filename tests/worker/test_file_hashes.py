@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from mulligan.core.model.file_records import FileRecord
-from mulligan.worker.file_hashes import (
+from mulligan.worker.outputs.file_hashes import (
     _CACHED_MAX,
     RECORD_FILES,
     SETTLED_NANOSECONDS,
@@ -23,7 +23,7 @@ from mulligan.worker.file_hashes import (
     problem_of,
     record_file,
 )
-from mulligan.worker.loop_limits import LOOP_BYTES_MAX
+from mulligan.worker.slots.loop_limits import LOOP_BYTES_MAX
 
 LONG_AGO = 10**18
 A = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
@@ -185,7 +185,7 @@ def test_what_becomes_of_a_file_while_its_record_is_kept_is_not_taken_for_it(
             write(tmp_path / "file", becomes)
         return found
 
-    monkeypatch.setattr("mulligan.worker.file_hashes.is_untouched", look_and_lose)
+    monkeypatch.setattr("mulligan.worker.outputs.file_hashes.is_untouched", look_and_lose)
     cache.keep(record)
 
     assert cache.find(path) is None

@@ -10,7 +10,7 @@ import pytest
 from tests.support.work import Work
 
 from mulligan.core.model.reports import TaskEnded
-from mulligan.worker.resource_pool import VISIBLE_GPUS, visible_gpus
+from mulligan.worker.slots.resource_pool import VISIBLE_GPUS, visible_gpus
 
 TOLD = f'echo "${{{VISIBLE_GPUS}-nothing}}"'
 

@@ -14,9 +14,9 @@ from tests.support.work import Announcements, Work, is_alive
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, TaskEnded
+from mulligan.worker.child.json_encoding import OUTPUT_BYTES_MAX
 from mulligan.worker.folders import Folders
-from mulligan.worker.json_encoding import OUTPUT_BYTES_MAX
-from mulligan.worker.log_limit import KEPT_BYTES
+from mulligan.worker.logs.log_limit import KEPT_BYTES
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.task_files import TaskFiles
 

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.worker.installers import InstallFailed, describe_installer, explain, find_uv, installer_environment
+from mulligan.worker.environments.installers import (
+    InstallFailed,
+    describe_installer,
+    explain,
+    find_uv,
+    installer_environment,
+)
 
 from .wheels import FakeUv
 

@@ -26,8 +26,8 @@ from mulligan.ports import Lease
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.store.artifact_memory import ArtifactMemory
 from mulligan.testing.clock import JumpingClock
-from mulligan.worker.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
-from mulligan.worker.send_buffer import SendBuffer
+from mulligan.worker.slots.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
+from mulligan.worker.supervisor.send_buffer import SendBuffer
 
 # By day: none of these tests is about how a child starts.
 

@@ -18,7 +18,7 @@ from mulligan.ports import Document, Lease, LogChunk, LogKey, ServerRecords
 from mulligan.store.memory import MemoryStore
 from mulligan.worker import lock
 from mulligan.worker.folders import Folders
-from mulligan.worker.log_shipping import LogShipping
+from mulligan.worker.logs.log_shipping import LogShipping
 
 
 class Records:

@@ -18,8 +18,8 @@ from tests.support.work import Work
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.workflow import Secret
 from mulligan.store.artifact_files import ArtifactFiles
-from mulligan.worker.machine_trouble import BROKEN_PYTHON, full_disk, trouble_of
-from mulligan.worker.secrets import problem_of, read_secret_file
+from mulligan.worker.secrets.secrets import problem_of, read_secret_file
+from mulligan.worker.slots.machine_trouble import BROKEN_PYTHON, full_disk, trouble_of
 from mulligan.worker.task_reports import report_spawn_error, report_start_error
 
 FILL = "head -c 400000 /dev/zero > big; exit 1"

@@ -27,7 +27,7 @@ from mulligan.errors import StoreRefused, StoreUnavailable
 from mulligan.ports import Artifacts
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.testing.clock import START
-from mulligan.worker.output_storage import ROW_BYTES_MAX, FileToStore, OutputStorage, artifact_folder_of
+from mulligan.worker.outputs.output_storage import ROW_BYTES_MAX, FileToStore, OutputStorage, artifact_folder_of
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.worker.own_cgroup import OomKills, cpu_limit, kills_file, memory_limit
+from mulligan.worker.supervisor.own_cgroup import OomKills, cpu_limit, kills_file, memory_limit
 
 
 @pytest.mark.parametrize("lines", ["low 0\noom 9\noom_kill {}\n", "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"])

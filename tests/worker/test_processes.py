@@ -12,9 +12,11 @@ import pytest
 from tests.support import forked_supervisor
 from tests.support.work import Work
 
-from mulligan.worker import processes, supervisor_client
-from mulligan.worker.spawning import ManagedProcess
-from mulligan.worker.supervisor import Supervisor
+from mulligan.worker.supervisor import processes, supervisor_client
+from mulligan.worker.supervisor.spawning import ManagedProcess
+from mulligan.worker.supervisor.supervisor import (
+    Supervisor,
+)
 
 LOOKS = 500
 

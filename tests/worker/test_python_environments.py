@@ -15,7 +15,7 @@ from mulligan.core.deciding.classify import classify
 from mulligan.core.model.reports import TaskEnded, TaskInterrupted
 from mulligan.core.model.workflow import Secret
 from mulligan.ports import Lease
-from mulligan.worker.environment_cache import find_unused, remove_unused
+from mulligan.worker.environments.environment_cache import find_unused, remove_unused
 
 from .wheels import FakeUv
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
-from mulligan.worker.redactor import RedactingStream, Redactor
+from mulligan.worker.secrets.redactor import RedactingStream, Redactor
 
 SECRET = "s3cr3t/+ &'\"\\é"
 T0 = datetime(2026, 11, 15, tzinfo=UTC)

@@ -11,7 +11,7 @@ from mulligan.core.deciding.breaker import Guard
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.actions import AGENT_CPUS, REQUEST_CPUS
 from mulligan.ports import Lease, Offer
-from mulligan.worker.resource_pool import VISIBLE_GPUS, Prefetch, ResourcePool, visible_gpus
+from mulligan.worker.slots.resource_pool import VISIBLE_GPUS, Prefetch, ResourcePool, visible_gpus
 
 GIB = 2**30
 MIB = 2**20

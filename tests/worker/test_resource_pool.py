@@ -15,7 +15,7 @@ from mulligan.core.effects.tasks import Task
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded, TaskInterrupted
 from mulligan.ports import Lease, Offer
-from mulligan.worker.resource_pool import ResourcePool
+from mulligan.worker.slots.resource_pool import ResourcePool
 
 # By day: none of these tests is about how a child starts.
 pytestmark = pytest.mark.usefixtures("forked_children")

@@ -17,7 +17,7 @@ from mulligan.core.model.reports import TaskEnded, TaskInterrupted
 from mulligan.core.turn import turn
 from mulligan.errors import CodecError, StoreUnavailable
 from mulligan.testing.history import History, step, workflow
-from mulligan.worker.loop_limits import LOOP_BYTES_MAX
+from mulligan.worker.slots.loop_limits import LOOP_BYTES_MAX
 
 # By day: none of these tests is about how a child starts.
 pytestmark = pytest.mark.usefixtures("forked_children")

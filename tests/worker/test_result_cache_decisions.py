@@ -23,12 +23,12 @@ from mulligan.core.turn import turn
 from mulligan.errors import CodecError
 from mulligan.ports import Lease
 from mulligan.testing.history import T0, History, step, workflow
-from mulligan.worker.file_hashes import RECORD_FILES, record_file, record_files
-from mulligan.worker.loop_limits import LOOP_BYTES_MAX
-from mulligan.worker.result_cache import RESULTS_MAX, ResultCache
+from mulligan.worker.child.warm_child import CallResult
+from mulligan.worker.outputs.file_hashes import RECORD_FILES, record_file, record_files
+from mulligan.worker.outputs.result_cache import RESULTS_MAX, ResultCache
 from mulligan.worker.running_task import RunningTask
-from mulligan.worker.secret_commands import NotReady
-from mulligan.worker.warm_child import CallResult
+from mulligan.worker.secrets.secret_commands import NotReady
+from mulligan.worker.slots.loop_limits import LOOP_BYTES_MAX
 
 Row = tuple[int, str, str, bytes]
 

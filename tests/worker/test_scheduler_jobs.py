@@ -10,7 +10,7 @@ from tests.support.work import Announcements, Work, kill
 
 from mulligan.core.model.reports import LeaseExpired, TaskInterrupted
 from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
-from mulligan.worker.task_limits import TaskLimits
+from mulligan.worker.slots.task_limits import TaskLimits
 
 JOB = WorkerJob("17", "n3", profile="long")
 

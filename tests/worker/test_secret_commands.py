@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.worker.secret_commands import LookupFailed, NotReady, SecretCommands
+from mulligan.worker.secrets.secret_commands import LookupFailed, NotReady, SecretCommands
 
 PATIENCE_SECONDS = 30.0
 

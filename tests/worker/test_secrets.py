@@ -14,9 +14,9 @@ from mulligan.core.deciding.classify import classify
 from mulligan.core.model.reports import Report, TaskEnded, TaskInterrupted
 from mulligan.core.model.workflow import Secret
 from mulligan.ports import Lease
-from mulligan.worker.redacted_logs import RedactedLogs
-from mulligan.worker.redactor import Redactor
-from mulligan.worker.secrets import ROOTS_MAX
+from mulligan.worker.logs.redacted_logs import RedactedLogs
+from mulligan.worker.secrets.redactor import Redactor
+from mulligan.worker.secrets.secrets import ROOTS_MAX
 
 # By day: none of these tests is about how a child starts.
 pytestmark = pytest.mark.usefixtures("forked_children")

@@ -10,7 +10,7 @@ import pytest
 from tests.support.work import Announcements, Work
 
 from mulligan.core.model.reports import Report, TaskEnded, TaskInterrupted
-from mulligan.worker.shared_signal import HOLD_SECONDS, SharedSignal
+from mulligan.worker.supervisor.shared_signal import HOLD_SECONDS, SharedSignal
 from mulligan.worker.task_reports import ProcessExit
 
 TERMINATED, KILLED, EXIT_1, EXIT_143 = int(signal.SIGTERM), int(signal.SIGKILL), 1 << 8, 143 << 8

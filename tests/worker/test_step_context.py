@@ -15,7 +15,7 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import Secret
 from mulligan.ports import Lease
 from mulligan.step_context import NotInStep
-from mulligan.worker.progress_records import Progress, parse_progress, read_progress
+from mulligan.worker.logs.progress_records import Progress, parse_progress, read_progress
 
 from .test_python import other_pythons
 

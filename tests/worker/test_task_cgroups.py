@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 from tests.support.work import Work
 
-from mulligan.worker import processes
-from mulligan.worker.task_cgroups import DELEGATION_MARKS, VARIABLE, CgroupParent, TaskCgroup, TaskCgroups, find_parent
+from mulligan.worker.supervisor import processes
+from mulligan.worker.supervisor.task_cgroups import (
+    DELEGATION_MARKS,
+    VARIABLE,
+    CgroupParent,
+    TaskCgroup,
+    TaskCgroups,
+    find_parent,
+)
 
 MIB = 1 << 20
 V1, V2 = "9:cpu:/\n4:memory:{}\n0::/\n", "0::{}\n"

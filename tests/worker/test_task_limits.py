@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from mulligan.core.effects.tasks import Task
 from mulligan.ports import Offer
-from mulligan.worker.task_limits import TaskLimits
+from mulligan.worker.slots.task_limits import TaskLimits
 
 OFFER = Offer(4.0, 1 << 30, 0, labels=(), host="here", tasks_max=4)
 

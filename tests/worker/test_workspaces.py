@@ -17,9 +17,9 @@ from tests.support.git_repository import Repository, repository
 from tests.support.nightly import examples
 
 from mulligan import StepError
-from mulligan.worker import worktrees
 from mulligan.worker.environment import worker_environment
-from mulligan.worker.workspaces import run
+from mulligan.worker.git import worktrees
+from mulligan.worker.git.workspaces import run
 
 __all__ = ["repository"]
 

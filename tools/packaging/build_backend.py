@@ -39,7 +39,7 @@ from flit_core.buildapi import (
 )
 
 PAGES = "mulligan/pages.json"
-# As `mulligan.service.documentation` leaves them out.
+# As `mulligan.service.rendering.documentation` leaves them out.
 LEFT_OUT = ("project/",)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from mulligan.language import load_text
 from mulligan.service import Service
-from mulligan.service.driver import machine
+from mulligan.service.driving.driver import machine
 from mulligan.service.home import find_home
-from mulligan.service.run_control import prepare
+from mulligan.service.runs.changes.run_control import prepare
 
 WORKFLOW = """
 name: three

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from mulligan.cli.tables import length, show_table
 from mulligan.service import AttemptRecord, describe_progress, summarize_failure
-from mulligan.service.formatting import format_size
+from mulligan.service.rendering.formatting import format_size
 
 
 def show_attempts(tried: Iterable[AttemptRecord], names: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from mulligan.cli.parameters import Option
 from mulligan.cli.tables import length, show_table
 from mulligan.cli.terminal import complain, show_json
 from mulligan.service import Breaker, Service, to_json
-from mulligan.service.formatting import pluralize
+from mulligan.service.rendering.formatting import pluralize
 
 HEADS = ("BREAKER", "STATUS", "FAILURES", "RUNNING", "WAITING", "")
 

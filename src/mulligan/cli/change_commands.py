@@ -51,7 +51,7 @@ from mulligan.service import (
     read_budgets,
     to_json,
 )
-from mulligan.service.formatting import group_title, pluralize
+from mulligan.service.rendering.formatting import group_title, pluralize
 
 FromStep = Annotated[
     str, Option("--from", metavar="STEP", help="The first step to run again; the steps after it run too.")

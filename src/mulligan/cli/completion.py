@@ -140,7 +140,7 @@ def _values(kind: str, command: str, typed: Typed, start: str, environ: Mapping[
         return [(word, "") for word in kind.split("|")]
     if kind not in _KINDS:
         return []
-    suggestions: Any = import_module("mulligan.service.suggestions")
+    suggestions: Any = import_module("mulligan.service.authoring.suggestions")
     store = suggestions.store_address(typed.values.get("HOME"), environ)
     result: Sequence[Suggestion] = _KINDS[kind](suggestions, store, _Context(command, typed, start))
     return result

@@ -8,7 +8,7 @@ from typing import Any
 
 from mulligan.cli.terminal import complain
 from mulligan.service import ChangedSteps, Correction, RoundPlan
-from mulligan.service.formatting import format_input
+from mulligan.service.rendering.formatting import format_input
 
 # Steps whose changes are named one by one; --json has them all.
 _STEPS_MAX, _NAMES_MAX = 20, 10

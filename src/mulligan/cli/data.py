@@ -12,7 +12,7 @@ from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service import DataEntry, Service, to_json
-from mulligan.service.formatting import format_input
+from mulligan.service.rendering.formatting import format_input
 
 VALUE_CHARS_MAX = 60
 _WORDS = ("get", "set", "list")

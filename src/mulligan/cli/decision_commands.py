@@ -39,7 +39,13 @@ from mulligan.service import (
     summarize_failure,
     to_json,
 )
-from mulligan.service.formatting import PARKED_FOR, describe_suggestion, escape_unprintable, pluralize, single_line
+from mulligan.service.rendering.formatting import (
+    PARKED_FOR,
+    describe_suggestion,
+    escape_unprintable,
+    pluralize,
+    single_line,
+)
 
 # The end of the message of a failed attempt usually has the reason.
 TAIL_LINES_MAX = 5

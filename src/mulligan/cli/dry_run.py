@@ -9,7 +9,7 @@ from mulligan.cli.options import service_at
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import complain, show_json
 from mulligan.service import Capacity, Preview, StepPreview, Workflow, to_json
-from mulligan.service.formatting import format_duration, format_input, format_size, pluralize, quote_names
+from mulligan.service.rendering.formatting import format_duration, format_input, format_size, pluralize, quote_names
 
 REFUSED = 2
 TIMES = "\u00d7"

@@ -10,7 +10,7 @@ from mulligan.cli.parameters import Option
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show_json
 from mulligan.service import Garbage, GarbageReport, RunRetention, parse_duration, to_json
-from mulligan.service.formatting import format_size, pluralize
+from mulligan.service.rendering.formatting import format_size, pluralize
 
 # How many of each kind are listed.
 SHOWN_MAX = 20

@@ -13,7 +13,7 @@ from mulligan.cli.parameters import Option
 from mulligan.cli.tables import cut, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service import Item, Service, SomeItems, summarize_failure, to_json
-from mulligan.service.formatting import find_differences, shared_beginning, value_text, values_text
+from mulligan.service.rendering.formatting import find_differences, shared_beginning, value_text, values_text
 
 _VALUE_CHARS_MAX, _SHARED_CHARS_MAX = 24, 200
 # How many items a page has.

@@ -10,7 +10,7 @@ from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import age, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service import NoticeLine, Service, to_json
-from mulligan.service.formatting import pluralize
+from mulligan.service.rendering.formatting import pluralize
 
 HEADS = ("AGE", "TARGET", "STATUS", "NOTICE", "")
 _WORDS = ("list", "send", "test")

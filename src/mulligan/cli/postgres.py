@@ -9,7 +9,7 @@ from mulligan.cli.options import AsJson
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service import PostgresStatus, postgres_status, start_postgres, stop_postgres, to_json
-from mulligan.service.formatting import format_size, pluralize
+from mulligan.service.rendering.formatting import format_size, pluralize
 
 _WORDS = ("start", "stop", "status")
 _LOOPBACK = "127.0.0.1"

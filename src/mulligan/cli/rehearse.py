@@ -22,7 +22,7 @@ from mulligan.cli.parameters import Argument
 from mulligan.cli.run import Wait
 from mulligan.cli.terminal import complain, show_warnings
 from mulligan.service import Service, capacity_for, parse_duration
-from mulligan.service.formatting import quote_names
+from mulligan.service.rendering.formatting import quote_names
 
 
 def rehearse(

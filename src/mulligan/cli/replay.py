@@ -32,7 +32,7 @@ from mulligan.service import (
     to_json,
     when_default_applies,
 )
-from mulligan.service.formatting import pluralize, single_line
+from mulligan.service.rendering.formatting import pluralize, single_line
 
 # How many steps, waits, timers, events of a turn and points of a step are shown; `--json` has more of them.
 ROWS_MAX, LINES_MAX, POINTS_MAX = 200, 20, 50

@@ -20,7 +20,7 @@ from mulligan.service import (
     published_reference,
     to_json,
 )
-from mulligan.service.formatting import format_input, pluralize
+from mulligan.service.rendering.formatting import format_input, pluralize
 
 _WORDS = ("list", "show", "put", "pause", "resume", "backfill", "fire", "delete")
 _USAGE = {

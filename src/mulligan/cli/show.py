@@ -31,7 +31,7 @@ from mulligan.service import (
     unlisted_counts,
     when_default_applies,
 )
-from mulligan.service.formatting import (
+from mulligan.service.rendering.formatting import (
     UNDO_FAILED,
     format_size,
     group_counts,

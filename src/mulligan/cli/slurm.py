@@ -21,7 +21,7 @@ from mulligan.service import (
     parse_duration,
     to_json,
 )
-from mulligan.service.formatting import format_size, pluralize
+from mulligan.service.rendering.formatting import format_size, pluralize
 
 _WORDS = ("submit", "auto", "status", "drain")
 # Which options belong to which words.

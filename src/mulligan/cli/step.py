@@ -36,7 +36,7 @@ from mulligan.service import (
     summarize_failure,
     to_json,
 )
-from mulligan.service.formatting import quote_names
+from mulligan.service.rendering.formatting import quote_names
 
 
 def step(

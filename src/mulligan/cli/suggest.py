@@ -21,7 +21,7 @@ from mulligan.service import (
     parse_time,
     to_json,
 )
-from mulligan.service.formatting import pluralize, single_line
+from mulligan.service.rendering.formatting import pluralize, single_line
 
 _ENDINGS = (".yaml", ".yml", ".json", ".json5", ".kdl", ".py")
 NOTHING_WRITTEN = 1

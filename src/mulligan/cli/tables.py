@@ -9,7 +9,7 @@ from datetime import datetime
 
 from mulligan.cli.terminal import show, visible, wants_colour
 from mulligan.service import length as length
-from mulligan.service.formatting import single_line
+from mulligan.service.rendering.formatting import single_line
 
 _GREEN, _RED, _YELLOW, _MAGENTA, _CYAN, _DIM, _PLAIN = (
     f"\033[{code}m" for code in ("32", "31", "33", "35", "36", "2", "0")

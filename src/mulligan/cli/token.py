@@ -11,7 +11,7 @@ from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service import AuditRecord, NewToken, Service, TokenForm, TokenView, parse_duration, read_limits, to_json
-from mulligan.service.formatting import pluralize
+from mulligan.service.rendering.formatting import pluralize
 
 HEADS = ("ID", "USER", "SCOPES", "PROJECT", "LIMITS", "STATUS", "NOTE")
 _USAGE = {

@@ -11,7 +11,7 @@ from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.errors import StoreUnavailable
 from mulligan.service import to_json
-from mulligan.service.formatting import pluralize
+from mulligan.service.rendering.formatting import pluralize
 
 
 def traces(

@@ -9,7 +9,7 @@ from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, service_
 from mulligan.cli.tables import length, show_table
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.service import StepUsage, UsedResources, to_json
-from mulligan.service.formatting import format_size
+from mulligan.service.rendering.formatting import format_size
 
 _HEADS = ("STEP", "TRIES", "MEMORY", "CPUS", "TIME")
 

@@ -9,7 +9,7 @@ from mulligan.cli.options import Catalogue, System, TrustTemplates, coverage_hin
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import complain, show, show_json, show_warnings
 from mulligan.service import OURS, Service, Validation, title_of, to_json
-from mulligan.service.formatting import pluralize
+from mulligan.service.rendering.formatting import pluralize
 
 
 def validate(

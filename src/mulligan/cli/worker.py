@@ -27,7 +27,7 @@ from mulligan.service import (
     parse_duration,
     parse_end,
 )
-from mulligan.service.formatting import format_size, pluralize
+from mulligan.service.rendering.formatting import format_size, pluralize
 
 
 def worker(

@@ -9,7 +9,7 @@ from mulligan.cli.options import AsJson, HomeFolder, service_at
 from mulligan.cli.tables import age, length, show_table
 from mulligan.cli.terminal import complain, show_json
 from mulligan.service import Service, WorkerLine, WorkerTask, to_json
-from mulligan.service.formatting import format_size, pluralize
+from mulligan.service.rendering.formatting import format_size, pluralize
 
 HEADS = ("WORKER", "STATUS", "UP", "SEEN", "CPUS", "MEMORY", "GPUS", "")
 

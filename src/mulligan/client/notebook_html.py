@@ -35,7 +35,7 @@ from mulligan.service import (
     status_tone,
     summarize_failure,
 )
-from mulligan.service.formatting import (
+from mulligan.service.rendering.formatting import (
     ATTENTION,
     UNDO_FAILED,
     group_counts,

@@ -24,7 +24,7 @@ from mulligan.service import (
     status_tone,
     time_element,
 )
-from mulligan.service.formatting import pluralize
+from mulligan.service.rendering.formatting import pluralize
 
 # How many runs of the same workflow are offered.
 OFFERED = 30

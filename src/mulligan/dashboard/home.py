@@ -24,7 +24,7 @@ from mulligan.service import (
     join_html,
     time_element,
 )
-from mulligan.service.formatting import pluralize
+from mulligan.service.rendering.formatting import pluralize
 
 # How much of each list is shown; the rest has a page of its own.
 WAITING_MAX, SCHEDULES_MAX, WORKERS_MAX, WORKFLOWS_MAX = 6, 6, 8, 15

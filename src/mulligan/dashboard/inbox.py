@@ -29,7 +29,7 @@ from mulligan.service import (
     time_element,
     to_json,
 )
-from mulligan.service.formatting import NOT_APPLIED, PARKED_FOR, describe_suggested_limits, pluralize
+from mulligan.service.rendering.formatting import NOT_APPLIED, PARKED_FOR, describe_suggested_limits, pluralize
 
 # How many entries a page has.
 ENTRIES_MAX = 200

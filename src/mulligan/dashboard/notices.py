@@ -10,7 +10,7 @@ from mulligan.api.routing import Answer, Call, Query
 from mulligan.dashboard.parts import chips, link_with, moment, run_link
 from mulligan.dashboard.shell import empty, heading, may, page, page_route, panel, table
 from mulligan.service import Hooks, Html, NoticeLine, NoticeStatus, element
-from mulligan.service.formatting import pluralize
+from mulligan.service.rendering.formatting import pluralize
 
 _LIMIT = 100
 _WORDS = {"needs_person": "needs a person"}

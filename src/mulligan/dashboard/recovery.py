@@ -24,7 +24,7 @@ from mulligan.service import (
     join_html,
     monday,
 )
-from mulligan.service.formatting import pluralize
+from mulligan.service.rendering.formatting import pluralize
 
 _RUNGS = ("retry", "script", "handle", "triage", "route")
 _TITLES = {

@@ -8,7 +8,7 @@ from mulligan.dashboard.run_tab import RunView, Tab
 from mulligan.dashboard.shell import empty, panel, path_to, table
 from mulligan.dashboard.value_tree import value_tree
 from mulligan.service import Html, KeptFile, element, join_html
-from mulligan.service.formatting import format_size
+from mulligan.service.rendering.formatting import format_size
 
 # How many files are listed.
 FILES_MAX = 500

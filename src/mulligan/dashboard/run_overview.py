@@ -20,7 +20,7 @@ from mulligan.service import (
     status_label,
     status_tone,
 )
-from mulligan.service.formatting import pluralize
+from mulligan.service.rendering.formatting import pluralize
 
 # The order of the statuses in the bar.
 BAR = (

@@ -29,7 +29,7 @@ from mulligan.service import (
     status_tone,
     time_element,
 )
-from mulligan.service.formatting import pluralize
+from mulligan.service.rendering.formatting import pluralize
 
 # How many lines a list has, and how many steps are listed.
 LINES_MAX, STEPS_MAX = 12, 60

@@ -25,7 +25,7 @@ from mulligan.service import (
     status_label,
     status_tone,
 )
-from mulligan.service.formatting import format_input, pluralize
+from mulligan.service.rendering.formatting import format_input, pluralize
 
 _SECTION, _STYLES = "schedules", ("operations.css",)
 # Of how many schedules the list shows what came of the last instants, and of how many instants.

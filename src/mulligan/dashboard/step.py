@@ -14,7 +14,7 @@ from mulligan.dashboard.step_headline import headline, step_actions
 from mulligan.dashboard.step_ladder import ladder, ladder_title, plan
 from mulligan.dashboard.value_view import value_view
 from mulligan.service import Html, StepHistory, element, format_elapsed, join_html, status_label, status_tone
-from mulligan.service.formatting import format_size, pluralize
+from mulligan.service.rendering.formatting import format_size, pluralize
 
 
 class StepPageQuery(Query, frozen=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mulligan.dashboard.shell import table
 from mulligan.service import AttemptLine, Html, element, format_elapsed, join_html, time_element
-from mulligan.service.formatting import format_duration, format_size
+from mulligan.service.rendering.formatting import format_duration, format_size
 
 _TONES = {
     "succeeded": "good",

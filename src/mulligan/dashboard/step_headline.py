@@ -17,7 +17,7 @@ from mulligan.service import (
     status_tone,
     summarize_failure,
 )
-from mulligan.service.formatting import pluralize, up_to_date_since
+from mulligan.service.rendering.formatting import pluralize, up_to_date_since
 
 TAIL_LINES_MAX = 8
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mulligan.service import FailureHandlers, Html, RuleLine, VisitLadder, element, join_html, time_element
-from mulligan.service.formatting import pluralize
+from mulligan.service.rendering.formatting import pluralize
 
 _NAMES = {"retry": "Retry", "handle": "Handle", "triage": "Triage", "route": "Route", "end": "Converge"}
 _OUTCOMES = {"tried": "tried", "passed": "did not apply", "absent": "none"}

@@ -19,7 +19,7 @@ from mulligan.service import (
     join_html,
     parse_time,
 )
-from mulligan.service.formatting import format_duration, pluralize, single_line
+from mulligan.service.rendering.formatting import format_duration, pluralize, single_line
 
 # What stands before and behind the name of the step.
 _TITLES = {

@@ -8,7 +8,7 @@ from mulligan.api.routing import Answer, Call
 from mulligan.dashboard.parts import action_button, moment
 from mulligan.dashboard.shell import empty, heading, page, page_route, path_to, table
 from mulligan.service import MEANINGS, VERDICTS, Html, TokenView, element, join_html
-from mulligan.service.formatting import pluralize
+from mulligan.service.rendering.formatting import pluralize
 
 _SHOWN_MAX = 200
 

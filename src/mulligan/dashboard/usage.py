@@ -12,7 +12,7 @@ from mulligan.dashboard.parts import chips, figure, link_with, run_link
 from mulligan.dashboard.shell import empty, heading, page, page_route, panel, path_to, table
 from mulligan.errors import InputInvalid
 from mulligan.service import Html, Spending, StepUsage, describe_spending, element, join_html
-from mulligan.service.formatting import format_duration, format_size, pluralize
+from mulligan.service.rendering.formatting import format_duration, format_size, pluralize
 
 _STYLES = ("operations.css",)
 # The page without a choice looks at so many workflows, and reads so many events of each.

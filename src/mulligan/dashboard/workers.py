@@ -8,7 +8,7 @@ from mulligan.api.routing import Answer, Call, Route
 from mulligan.dashboard.parts import figure, moment, run_link
 from mulligan.dashboard.shell import HTML, empty, heading, may, page, page_route, panel, path_to, table
 from mulligan.service import Check, Diagnosis, Html, WorkerLine, WorkerTask, element, format_elapsed, join_html
-from mulligan.service.formatting import format_size, pluralize
+from mulligan.service.rendering.formatting import format_size, pluralize
 
 _SECTION, _STYLES = "workers", ("operations.css",)
 _TASKS_MAX = 50

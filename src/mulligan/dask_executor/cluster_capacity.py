@@ -13,7 +13,7 @@ from mulligan.core.effects.tasks import Task, round_cpus
 from mulligan.core.model.formatting import format_size, pluralize
 from mulligan.core.model.on_dask import LABEL
 from mulligan.ports import Offer
-from mulligan.worker.resource_pool import ResourcePool
+from mulligan.worker.slots.resource_pool import ResourcePool
 
 # The resource of a Dask worker that counts its GPUs, in any case.
 _GPU = "gpu"

@@ -33,10 +33,10 @@ from mulligan.dask_executor.session import interrupted, stopped_before_start
 from mulligan.dask_executor.store_answers import LogWriter, StoreAnswers
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Clock, Lease, Offer
-from mulligan.worker.fd_events import unwatch, watch_reads
 from mulligan.worker.folders import Folders, make_private, replace_private_file
-from mulligan.worker.log_links import link_logs, make_log_folders
-from mulligan.worker.task_limits import TaskLimits
+from mulligan.worker.logs.log_links import link_logs, make_log_folders
+from mulligan.worker.slots.task_limits import TaskLimits
+from mulligan.worker.supervisor.fd_events import unwatch, watch_reads
 from mulligan.worker.task_reports import report_start_error, with_log_warning
 
 # How long a session may take to kill its tasks when this executor ends or drops them.

@@ -29,7 +29,7 @@ from mulligan.store.clock import ProcessClock
 from mulligan.worker.exit_reader import SIGTERM
 from mulligan.worker.folders import Folders, make_private, open_regular_file
 from mulligan.worker.local_executor import LocalExecutor
-from mulligan.worker.progress_records import READ_BYTES
+from mulligan.worker.logs.progress_records import READ_BYTES
 from mulligan.worker.task_reports import make_report
 
 # The pause before the driver is asked again whose store does not answer.

@@ -10,44 +10,37 @@ from typing import TYPE_CHECKING, Any
 
 from mulligan.errors import NotFound
 from mulligan.lazy_modules import LazyModule
-from mulligan.service.run_reader import RunReader
+from mulligan.service.runs.stored.run_reader import RunReader
 
 if TYPE_CHECKING:
     from mulligan.analysis.coverage.results import Coverage, Times
     from mulligan.analysis.whatif.results import WhatIf
     from mulligan.core.model.workflow import Workflow
-    from mulligan.service import (
-        coverage,
-        coverage_page,
-        replay,
-        served_coverage,
-        stats,
-        suggest,
-        time_travel,
-        usage,
-        whatif,
-    )
-    from mulligan.service.catalogue.catalogue import Catalogue
-    from mulligan.service.catalogue.texts import WorkflowText
-    from mulligan.service.coverage import CaseStory
-    from mulligan.service.coverage_page import CoveragePage
-    from mulligan.service.replay import ReplayResult
-    from mulligan.service.run_cache import RunCache
-    from mulligan.service.stats import AgentStats, RungStats
-    from mulligan.service.suggest import DraftedChanges, SuggestedChange, Suggestions, WrittenChanges
-    from mulligan.service.time_travel import TimeTravel
-    from mulligan.service.usage import StepUsage
-    from mulligan.service.whatif import WhatIfSelection
+    from mulligan.service.authoring import coverage, coverage_page, served_coverage, suggest, whatif
+    from mulligan.service.authoring.coverage import CaseStory
+    from mulligan.service.authoring.coverage_page import CoveragePage
+    from mulligan.service.authoring.suggest import DraftedChanges, SuggestedChange, Suggestions, WrittenChanges
+    from mulligan.service.authoring.whatif import WhatIfSelection
+    from mulligan.service.runs.statistics import stats, usage
+    from mulligan.service.runs.statistics.stats import AgentStats, RungStats
+    from mulligan.service.runs.statistics.usage import StepUsage
+    from mulligan.service.runs.stored import replay
+    from mulligan.service.runs.stored.replay import ReplayResult
+    from mulligan.service.runs.stored.run_cache import RunCache
+    from mulligan.service.runs.views import time_travel
+    from mulligan.service.runs.views.time_travel import TimeTravel
+    from mulligan.service.server.catalogue.catalogue import Catalogue
+    from mulligan.service.server.catalogue.texts import WorkflowText
 else:
-    coverage = LazyModule("mulligan.service.coverage")
-    coverage_page = LazyModule("mulligan.service.coverage_page")
-    replay = LazyModule("mulligan.service.replay")
-    served_coverage = LazyModule("mulligan.service.served_coverage")
-    stats = LazyModule("mulligan.service.stats")
-    suggest = LazyModule("mulligan.service.suggest")
-    time_travel = LazyModule("mulligan.service.time_travel")
-    usage = LazyModule("mulligan.service.usage")
-    whatif = LazyModule("mulligan.service.whatif")
+    coverage = LazyModule("mulligan.service.authoring.coverage")
+    coverage_page = LazyModule("mulligan.service.authoring.coverage_page")
+    replay = LazyModule("mulligan.service.runs.stored.replay")
+    served_coverage = LazyModule("mulligan.service.authoring.served_coverage")
+    stats = LazyModule("mulligan.service.runs.statistics.stats")
+    suggest = LazyModule("mulligan.service.authoring.suggest")
+    time_travel = LazyModule("mulligan.service.runs.views.time_travel")
+    usage = LazyModule("mulligan.service.runs.statistics.usage")
+    whatif = LazyModule("mulligan.service.authoring.whatif")
 
 
 class AnalysisVerbs:

@@ -10,26 +10,27 @@ from typing import TYPE_CHECKING
 from mulligan.errors import InputInvalid, SlurmRefused
 from mulligan.lazy_modules import LazyModule
 from mulligan.service.home import Home
-from mulligan.service.run_reader import RunReader
+from mulligan.service.runs.stored.run_reader import RunReader
 
 if TYPE_CHECKING:
     from mulligan.core.model.slurm_profile import SlurmProfile
-    from mulligan.service import breakers, workers
-    from mulligan.service.slurm import allocator, draining, overview, pilots, planning, profiles, submission
-    from mulligan.service.slurm.draining import Drained
-    from mulligan.service.slurm.overview import SlurmStatus
-    from mulligan.service.slurm.profiles import Profiles
-    from mulligan.service.slurm.submission import Submitted
+    from mulligan.service.driving import workers
+    from mulligan.service.host import breakers
+    from mulligan.service.host.slurm import allocator, draining, overview, pilots, planning, profiles, submission
+    from mulligan.service.host.slurm.draining import Drained
+    from mulligan.service.host.slurm.overview import SlurmStatus
+    from mulligan.service.host.slurm.profiles import Profiles
+    from mulligan.service.host.slurm.submission import Submitted
 else:
-    breakers = LazyModule("mulligan.service.breakers")
-    workers = LazyModule("mulligan.service.workers")
-    allocator = LazyModule("mulligan.service.slurm.allocator")
-    draining = LazyModule("mulligan.service.slurm.draining")
-    overview = LazyModule("mulligan.service.slurm.overview")
-    pilots = LazyModule("mulligan.service.slurm.pilots")
-    planning = LazyModule("mulligan.service.slurm.planning")
-    profiles = LazyModule("mulligan.service.slurm.profiles")
-    submission = LazyModule("mulligan.service.slurm.submission")
+    breakers = LazyModule("mulligan.service.host.breakers")
+    workers = LazyModule("mulligan.service.driving.workers")
+    allocator = LazyModule("mulligan.service.host.slurm.allocator")
+    draining = LazyModule("mulligan.service.host.slurm.draining")
+    overview = LazyModule("mulligan.service.host.slurm.overview")
+    pilots = LazyModule("mulligan.service.host.slurm.pilots")
+    planning = LazyModule("mulligan.service.host.slurm.planning")
+    profiles = LazyModule("mulligan.service.host.slurm.profiles")
+    submission = LazyModule("mulligan.service.host.slurm.submission")
 
 PILOTS_MAX = 10_000
 

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mulligan.lazy_modules import LazyModule
-from mulligan.service.run_reader import RunReader
+from mulligan.service.runs.stored.run_reader import RunReader
 
 if TYPE_CHECKING:
-    from mulligan.service import brief_overview, items, overview
-    from mulligan.service.items import Item, SomeItems
-    from mulligan.service.run_progress import RunProgress
+    from mulligan.service.driving.run_progress import RunProgress
+    from mulligan.service.runs.views import brief_overview, items, overview
+    from mulligan.service.runs.views.items import Item, SomeItems
 else:
-    brief_overview = LazyModule("mulligan.service.brief_overview")
-    items = LazyModule("mulligan.service.items")
-    overview = LazyModule("mulligan.service.overview")
+    brief_overview = LazyModule("mulligan.service.runs.views.brief_overview")
+    items = LazyModule("mulligan.service.runs.views.items")
+    overview = LazyModule("mulligan.service.runs.views.overview")
 
 
 class LargeRunVerbs:

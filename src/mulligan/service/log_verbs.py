@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from mulligan.lazy_modules import LazyModule
-from mulligan.service.run_reader import AttemptLog, RunReader
+from mulligan.service.runs.stored.run_reader import AttemptLog, RunReader
 
 if TYPE_CHECKING:
     from mulligan.ports import LogKey
-    from mulligan.service import log_following, logs
-    from mulligan.service.log_following import AttemptFollower, LogPiece, LogSelection
-    from mulligan.service.log_ranges import LogRanges
-    from mulligan.service.logs import Part
+    from mulligan.service.logs import log_following, logs
+    from mulligan.service.logs.log_following import AttemptFollower, LogPiece, LogSelection
+    from mulligan.service.logs.log_ranges import LogRanges
+    from mulligan.service.logs.logs import (
+        Part,
+    )
 else:
-    log_following = LazyModule("mulligan.service.log_following")
-    logs = LazyModule("mulligan.service.logs")
+    log_following = LazyModule("mulligan.service.logs.log_following")
+    logs = LazyModule("mulligan.service.logs.logs")
 
 
 class LogVerbs:

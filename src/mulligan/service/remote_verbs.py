@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 from mulligan.lazy_modules import LazyModule
 from mulligan.service.home import Home
-from mulligan.service.run_reader import RunReader
+from mulligan.service.runs.stored.run_reader import RunReader
 
 if TYPE_CHECKING:
     from mulligan.errors import RunDamaged, UnknownRun
-    from mulligan.service import damaged_runs, followed_runs
-    from mulligan.service.damaged_runs import RemovedRuns
-    from mulligan.service.driver import Driver
-    from mulligan.service.shown_runs import RunDisplay, ShownRun
+    from mulligan.service.driving import followed_runs
+    from mulligan.service.driving.driver import Driver
+    from mulligan.service.driving.shown_runs import RunDisplay, ShownRun
+    from mulligan.service.runs.stored import damaged_runs
+    from mulligan.service.runs.stored.damaged_runs import RemovedRuns
 else:
-    damaged_runs = LazyModule("mulligan.service.damaged_runs")
-    followed_runs = LazyModule("mulligan.service.followed_runs")
+    damaged_runs = LazyModule("mulligan.service.runs.stored.damaged_runs")
+    followed_runs = LazyModule("mulligan.service.driving.followed_runs")
 
 
 class RemoteVerbs:

@@ -12,62 +12,53 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-    from mulligan.service import (
-        audit,
-        documentation,
-        failure_details,
-        inbox,
-        log_lines,
-        log_pages,
-        logins,
-        recent_runs,
-        retention,
-        run_views,
-        run_workflows,
-        server_changes,
-        step_history,
-        trends,
-        unattended_runs,
-    )
-    from mulligan.service.audit import AuditLog
-    from mulligan.service.catalogue.catalogue import Catalogue
-    from mulligan.service.documentation import Documentation
-    from mulligan.service.failure_details import Failures
-    from mulligan.service.inbox import Inbox
-    from mulligan.service.log_lines import LogLines
-    from mulligan.service.log_pages import LogPages
-    from mulligan.service.logins import Logins
-    from mulligan.service.recent_runs import RecentRuns
-    from mulligan.service.retention import Retention
-    from mulligan.service.run_cache import RunCache
-    from mulligan.service.run_control import RunControl
-    from mulligan.service.run_reader import RunReader
-    from mulligan.service.run_views import RunViews
-    from mulligan.service.run_workflows import RunWorkflow
-    from mulligan.service.step_history import StepHistories
-    from mulligan.service.telemetry import telemetry
-    from mulligan.service.telemetry.telemetry import Telemetry
-    from mulligan.service.tokens import tokens
-    from mulligan.service.tokens.tokens import Tokens
-    from mulligan.service.trends import Trends
-    from mulligan.service.unattended_runs import UnattendedRuns
+    from mulligan.service.decisions import inbox
+    from mulligan.service.decisions.inbox import Inbox
+    from mulligan.service.logs import log_lines, log_pages
+    from mulligan.service.logs.log_lines import LogLines
+    from mulligan.service.logs.log_pages import LogPages
+    from mulligan.service.rendering import documentation
+    from mulligan.service.rendering.documentation import Documentation
+    from mulligan.service.runs.changes import unattended_runs
+    from mulligan.service.runs.changes.run_control import RunControl
+    from mulligan.service.runs.changes.unattended_runs import UnattendedRuns
+    from mulligan.service.runs.statistics import recent_runs, trends
+    from mulligan.service.runs.statistics.recent_runs import RecentRuns
+    from mulligan.service.runs.statistics.trends import Trends
+    from mulligan.service.runs.stored import run_workflows
+    from mulligan.service.runs.stored.run_cache import RunCache
+    from mulligan.service.runs.stored.run_reader import RunReader
+    from mulligan.service.runs.stored.run_workflows import RunWorkflow
+    from mulligan.service.runs.views import failure_details, run_views, step_history
+    from mulligan.service.runs.views.failure_details import Failures
+    from mulligan.service.runs.views.run_views import RunViews
+    from mulligan.service.runs.views.step_history import StepHistories
+    from mulligan.service.server import audit, logins, retention, server_changes
+    from mulligan.service.server.audit import AuditLog
+    from mulligan.service.server.catalogue.catalogue import Catalogue
+    from mulligan.service.server.logins import Logins
+    from mulligan.service.server.retention import Retention
+    from mulligan.service.server.telemetry import telemetry
+    from mulligan.service.server.telemetry.telemetry import Telemetry
+    from mulligan.service.server.tokens import tokens
+    from mulligan.service.server.tokens.tokens import Tokens
 else:
-    audit, logins = LazyModule("mulligan.service.audit"), LazyModule("mulligan.service.logins")
-    documentation = LazyModule("mulligan.service.documentation")
-    failure_details = LazyModule("mulligan.service.failure_details")
-    inbox = LazyModule("mulligan.service.inbox")
-    recent_runs = LazyModule("mulligan.service.recent_runs")
-    retention = LazyModule("mulligan.service.retention")
-    log_lines = LazyModule("mulligan.service.log_lines")
-    log_pages = LazyModule("mulligan.service.log_pages")
-    run_views = LazyModule("mulligan.service.run_views")
-    run_workflows = LazyModule("mulligan.service.run_workflows")
-    server_changes = LazyModule("mulligan.service.server_changes")
-    step_history = LazyModule("mulligan.service.step_history")
-    telemetry = LazyModule("mulligan.service.telemetry.telemetry")
-    tokens = LazyModule("mulligan.service.tokens.tokens")
-    trends = LazyModule("mulligan.service.trends")
-    unattended_runs = LazyModule("mulligan.service.unattended_runs")
+    audit, logins = LazyModule("mulligan.service.server.audit"), LazyModule("mulligan.service.server.logins")
+    documentation = LazyModule("mulligan.service.rendering.documentation")
+    failure_details = LazyModule("mulligan.service.runs.views.failure_details")
+    inbox = LazyModule("mulligan.service.decisions.inbox")
+    recent_runs = LazyModule("mulligan.service.runs.statistics.recent_runs")
+    retention = LazyModule("mulligan.service.server.retention")
+    log_lines = LazyModule("mulligan.service.logs.log_lines")
+    log_pages = LazyModule("mulligan.service.logs.log_pages")
+    run_views = LazyModule("mulligan.service.runs.views.run_views")
+    run_workflows = LazyModule("mulligan.service.runs.stored.run_workflows")
+    server_changes = LazyModule("mulligan.service.server.server_changes")
+    step_history = LazyModule("mulligan.service.runs.views.step_history")
+    telemetry = LazyModule("mulligan.service.server.telemetry.telemetry")
+    tokens = LazyModule("mulligan.service.server.tokens.tokens")
+    trends = LazyModule("mulligan.service.runs.statistics.trends")
+    unattended_runs = LazyModule("mulligan.service.runs.changes.unattended_runs")
 
 
 class ServerAreas:

@@ -24,9 +24,9 @@ from mulligan.service.cluster_verbs import ClusterVerbs
 from mulligan.service.home import Home, find_home, find_worker_home
 from mulligan.service.large_run_verbs import LargeRunVerbs
 from mulligan.service.log_verbs import LogVerbs
-from mulligan.service.notices.new_run_rules import rules_for_new_runs
 from mulligan.service.remote_verbs import RemoteVerbs
-from mulligan.service.run_reader import RunReader, StepOutput
+from mulligan.service.runs.stored.run_reader import RunReader, StepOutput
+from mulligan.service.server.notices.new_run_rules import rules_for_new_runs
 from mulligan.service.server_areas import ServerAreas
 from mulligan.service.workflow_verbs import WorkflowVerbs
 
@@ -38,98 +38,105 @@ if TYPE_CHECKING:
     from mulligan.engine.observers import Observer
     from mulligan.errors import KeyUsed
     from mulligan.ports import RunRecord, TokenRecord, WorkerRecord
-    from mulligan.service import (
-        agent_permissions,
-        attempt_progress,
-        breakers,
-        capacity_checks,
-        change_verbs,
-        corrections,
-        decisions,
-        doctor,
+    from mulligan.service.authoring import handler_trial
+    from mulligan.service.authoring.handler_trial import HandlerResult, HandlerTrial
+    from mulligan.service.decisions import agent_permissions, decisions, pending
+    from mulligan.service.decisions.decisions import (
+        Decision,
+        DecisionPreview,
+        DecisionResult,
+    )
+    from mulligan.service.decisions.pending import PendingEntry, PendingPage
+    from mulligan.service.driving import (
         driver,
-        forecast,
-        fork_at,
-        gc,
-        handler_trial,
-        items,
         outcome,
-        overview,
-        page,
-        pending,
-        preview,
-        report,
-        run_cache,
-        run_control,
-        run_data,
-        run_details,
-        run_list,
-        run_pages,
-        run_snapshot,
-        run_story,
-        server_changes,
         shown_runs,
-        starting,
-        store_calls,
         store_changes,
         waiting,
         worker_loop,
         workers,
     )
-    from mulligan.service.attempts import AttemptRecord
-    from mulligan.service.audit import AuditWithRun
-    from mulligan.service.breakers import Breaker
-    from mulligan.service.catalogue import catalogue
-    from mulligan.service.catalogue.catalogue import Catalogue
-    from mulligan.service.change_verbs import ChangeVerbs
-    from mulligan.service.decisions import Decision, DecisionPreview, DecisionResult
-    from mulligan.service.doctor import Diagnosis
-    from mulligan.service.driver import Capacity, Driver, Ending
-    from mulligan.service.failure_summary import FailureOutcome
-    from mulligan.service.forecast import Forecast
-    from mulligan.service.fork_at import EventForks
-    from mulligan.service.gc import GarbageReport, RunRetention
-    from mulligan.service.handler_trial import HandlerResult, HandlerTrial
-    from mulligan.service.items import Item
-    from mulligan.service.notices import notices as notice_verbs
-    from mulligan.service.notices.notices import Notices
-    from mulligan.service.outcome import Outcome
-    from mulligan.service.pending import PendingEntry, PendingPage
-    from mulligan.service.preview import Preview
-    from mulligan.service.report import Report
-    from mulligan.service.round_plans import ForkPlan, RoundOptions, RoundPlan
-    from mulligan.service.run_cache import RunCache
-    from mulligan.service.run_control import Prepared, RunControl
-    from mulligan.service.run_data import DataEntry
-    from mulligan.service.run_details import RunDetails
-    from mulligan.service.run_list import RunLine, RunPage, RunQuery
-    from mulligan.service.run_pages import ItemPage, ItemQuery, RunChanges, StepPage, StepQuery
-    from mulligan.service.run_progress import RunProgress
-    from mulligan.service.run_snapshot import RunSnapshot, RunStatus
-    from mulligan.service.run_story import LocatedLine, LocatedWait
-    from mulligan.service.schedules import schedules
-    from mulligan.service.schedules.schedules import Schedules
-    from mulligan.service.shown_runs import RunDisplay, ShownRun
-    from mulligan.service.starting import DetachedRun, ExistingRun
-    from mulligan.service.store_calls import StoreCalls
-    from mulligan.service.tokens import limits
-    from mulligan.service.tokens.decision_ledger import DecisionLedger
-    from mulligan.service.waiting import Until, WaitEvent
-    from mulligan.service.workers import WorkerLine
-    from mulligan.worker.progress_records import Progress
+    from mulligan.service.driving.driver import Capacity, Driver, Ending
+    from mulligan.service.driving.outcome import Outcome
+    from mulligan.service.driving.run_progress import RunProgress
+    from mulligan.service.driving.shown_runs import RunDisplay, ShownRun
+    from mulligan.service.driving.waiting import Until, WaitEvent
+    from mulligan.service.driving.workers import WorkerLine
+    from mulligan.service.host import breakers, doctor, gc
+    from mulligan.service.host.breakers import Breaker
+    from mulligan.service.host.doctor import Diagnosis
+    from mulligan.service.host.gc import GarbageReport, RunRetention
+    from mulligan.service.rendering import page
+    from mulligan.service.runs.changes import (
+        capacity_checks,
+        change_verbs,
+        corrections,
+        fork_at,
+        preview,
+        run_control,
+        starting,
+    )
+    from mulligan.service.runs.changes.change_verbs import ChangeVerbs
+    from mulligan.service.runs.changes.fork_at import EventForks
+    from mulligan.service.runs.changes.preview import Preview
+    from mulligan.service.runs.changes.round_plans import ForkPlan, RoundOptions, RoundPlan
+    from mulligan.service.runs.changes.run_control import Prepared, RunControl
+    from mulligan.service.runs.changes.starting import DetachedRun, ExistingRun
+    from mulligan.service.runs.statistics import forecast
+    from mulligan.service.runs.statistics.forecast import Forecast
+    from mulligan.service.runs.stored import run_cache, run_data
+    from mulligan.service.runs.stored.attempts import AttemptRecord
+    from mulligan.service.runs.stored.run_cache import RunCache
+    from mulligan.service.runs.stored.run_data import DataEntry
+    from mulligan.service.runs.views import (
+        attempt_progress,
+        items,
+        overview,
+        report,
+        run_details,
+        run_list,
+        run_pages,
+        run_snapshot,
+        run_story,
+    )
+    from mulligan.service.runs.views.failure_summary import FailureOutcome
+    from mulligan.service.runs.views.items import Item
+    from mulligan.service.runs.views.report import Report
+    from mulligan.service.runs.views.run_details import RunDetails
+    from mulligan.service.runs.views.run_list import RunLine, RunPage, RunQuery
+    from mulligan.service.runs.views.run_pages import ItemPage, ItemQuery, RunChanges, StepPage, StepQuery
+    from mulligan.service.runs.views.run_snapshot import RunSnapshot, RunStatus
+    from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait
+    from mulligan.service.server import server_changes, store_calls
+    from mulligan.service.server.audit import AuditWithRun
+    from mulligan.service.server.catalogue import catalogue
+    from mulligan.service.server.catalogue.catalogue import Catalogue
+    from mulligan.service.server.notices import notices as notice_verbs
+    from mulligan.service.server.notices.notices import Notices
+    from mulligan.service.server.schedules import schedules
+    from mulligan.service.server.schedules.schedules import Schedules
+    from mulligan.service.server.store_calls import StoreCalls
+    from mulligan.service.server.tokens import limits
+    from mulligan.service.server.tokens.decision_ledger import DecisionLedger
+    from mulligan.worker.logs.progress_records import Progress
 else:
     formats = LazyModule("mulligan.formats")
-    notice_verbs = LazyModule("mulligan.service.notices.notices")
-    catalogue = LazyModule("mulligan.service.catalogue.catalogue")
-    schedules = LazyModule("mulligan.service.schedules.schedules")
-    limits = LazyModule("mulligan.service.tokens.limits")
+    notice_verbs = LazyModule("mulligan.service.server.notices.notices")
+    catalogue = LazyModule("mulligan.service.server.catalogue.catalogue")
+    schedules = LazyModule("mulligan.service.server.schedules.schedules")
+    limits = LazyModule("mulligan.service.server.tokens.limits")
     for _name in (
-        "agent_permissions attempt_progress breakers capacity_checks change_verbs corrections "
-        "decisions doctor driver forecast fork_at gc handler_trial items outcome overview page pending "
-        "preview report run_cache run_control run_data run_details run_list run_pages run_snapshot run_story "
-        "shown_runs starting server_changes store_calls store_changes waiting worker_loop workers"
+        "decisions.agent_permissions runs.views.attempt_progress host.breakers "
+        "runs.changes.capacity_checks runs.changes.change_verbs runs.changes.corrections decisions.decisions "
+        "host.doctor driving.driver runs.statistics.forecast runs.changes.fork_at host.gc "
+        "authoring.handler_trial runs.views.items driving.outcome runs.views.overview rendering.page "
+        "decisions.pending runs.changes.preview runs.views.report runs.stored.run_cache "
+        "runs.changes.run_control runs.stored.run_data runs.views.run_details runs.views.run_list "
+        "runs.views.run_pages runs.views.run_snapshot runs.views.run_story driving.shown_runs "
+        "runs.changes.starting server.server_changes server.store_calls driving.store_changes driving.waiting "
+        "driving.worker_loop driving.workers "
     ).split():
-        globals()[_name] = LazyModule(f"mulligan.service.{_name}")
+        globals()[_name.rpartition(".")[2]] = LazyModule(f"mulligan.service.{_name}")
 
 
 def open_service(home: str | None = None, by: str = "", token: str = "") -> Service:

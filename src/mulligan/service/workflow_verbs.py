@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from mulligan.core.model.workflow import Workflow
     from mulligan.formats import Converted, Examined
     from mulligan.language import input_files, schema
-    from mulligan.service import drawing, handler_trial, step_trial, workflow_files
-    from mulligan.service.drawing import Picture
-    from mulligan.service.handler_trial import HandlerTrial
-    from mulligan.service.step_trial import Fakes
-    from mulligan.service.workflow_files import Validation
+    from mulligan.service.authoring import handler_trial, step_trial, workflow_files
+    from mulligan.service.authoring.handler_trial import HandlerTrial
+    from mulligan.service.authoring.step_trial import Fakes
+    from mulligan.service.authoring.workflow_files import Validation
+    from mulligan.service.rendering import drawing
+    from mulligan.service.rendering.drawing import Picture
 else:
     formats, schema = LazyModule("mulligan.formats"), LazyModule("mulligan.language.schema")
     input_files = LazyModule("mulligan.language.input_files")

@@ -34,7 +34,7 @@ __all__ = [
     "register_artifact",
 ]
 
-# The file that has the progress of the attempt. The worker reads it: see `mulligan.worker.progress_files`.
+# The file that has the progress of the attempt. The worker reads it: see `mulligan.worker.logs.progress_files`.
 PROGRESS_FILE = "MULLIGAN_PROGRESS"
 # A record has always this size, so that one system call replaces the one before it, whatever its length was.
 RECORD_BYTES = 1024

@@ -16,8 +16,8 @@ import msgspec
 from mulligan.engine.engine import Engine
 from mulligan.errors import MulliganError
 from mulligan.ports import Store
-from mulligan.service.run_control import RunControl
-from mulligan.service.store_calls import (
+from mulligan.service.runs.changes.run_control import RunControl
+from mulligan.service.server.store_calls import (
     CALL_HEADER,
     CALLS,
     PROCESS,

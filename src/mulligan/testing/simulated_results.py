@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from mulligan.core.model.reports import Report, TaskEnded
 from mulligan.ports import Clock, Lease, Store
-from mulligan.worker.background_jobs import BackgroundJobs
+from mulligan.worker.child.background_jobs import BackgroundJobs
 from mulligan.worker.folders import ScratchFiles
-from mulligan.worker.result_cache import ResultCache
+from mulligan.worker.outputs.result_cache import ResultCache
 from mulligan.worker.running_task import RunningTask
 
 

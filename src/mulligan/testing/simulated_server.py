@@ -24,18 +24,18 @@ from mulligan.core.schedules.deciding import Pause, ScheduleState, paused, resum
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import NewRun, RunRecord, Store
 from mulligan.ports.server_records import Document, NoticeRecord
-from mulligan.service import retention
-from mulligan.service.background_jobs import JOBS, BackgroundJobs
-from mulligan.service.notices.configuration import TargetList
-from mulligan.service.notices.delivery import Delivery as Delivery
-from mulligan.service.notices.messages import Message as Message
-from mulligan.service.notices.notices import Notices
-from mulligan.service.notices.sender import Sender
-from mulligan.service.notices.targets import Target
-from mulligan.service.run_control import Prepared, RunControl
-from mulligan.service.run_reader import RunReader
-from mulligan.service.schedules.schedules import SCHEDULE, STATE, Schedules, StoredSchedule
-from mulligan.service.server_config import RetentionSection
+from mulligan.service.runs.changes.run_control import Prepared, RunControl
+from mulligan.service.runs.stored.run_reader import RunReader
+from mulligan.service.server import retention
+from mulligan.service.server.background_jobs import JOBS, BackgroundJobs
+from mulligan.service.server.notices.configuration import TargetList
+from mulligan.service.server.notices.delivery import Delivery as Delivery
+from mulligan.service.server.notices.messages import Message as Message
+from mulligan.service.server.notices.notices import Notices
+from mulligan.service.server.notices.sender import Sender
+from mulligan.service.server.notices.targets import Target
+from mulligan.service.server.schedules.schedules import SCHEDULE, STATE, Schedules, StoredSchedule
+from mulligan.service.server.server_config import RetentionSection
 from mulligan.testing.clock import WallClock
 
 TARGETS = {"ops": Target(webhook="https://ops.example/"), "team": Target(urls=("json://team",), per_minute=2)}

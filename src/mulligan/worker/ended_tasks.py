@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from mulligan.core.model.reports import Report, TaskEnded
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Lease
-from mulligan.worker.kept_files import KeptFiles
-from mulligan.worker.large_values import LargeValues
-from mulligan.worker.log_shipping import LogShipping
-from mulligan.worker.outputs import LargeOutput
+from mulligan.worker.logs.log_shipping import LogShipping
+from mulligan.worker.outputs.kept_files import KeptFiles
+from mulligan.worker.outputs.large_values import LargeValues
+from mulligan.worker.outputs.outputs import LargeOutput
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.task_boundary import TaskBoundary
 

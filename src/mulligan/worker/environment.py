@@ -9,7 +9,7 @@ from mulligan.core.model.trace_ids import run_identity, traceparent
 from mulligan.language.shell import environment_value
 from mulligan.ports import Lease
 from mulligan.worker.folders import ScratchFiles
-from mulligan.worker.git_variables import HOOK_VARIABLES
+from mulligan.worker.git.git_variables import HOOK_VARIABLES
 
 # Variables of some tasks only: a worker that was started by a step must not pass on those of that step.
 _TASK_ONLY = (

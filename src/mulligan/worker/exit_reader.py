@@ -10,15 +10,15 @@ from mulligan.core.model.actions import traits
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, Report, TaskInterrupted
 from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
-from mulligan.worker import wall_clock
 from mulligan.worker.actions import shell
 from mulligan.worker.actions.action_registry import SPAWNED
-from mulligan.worker.log_limit import LogLimit
-from mulligan.worker.own_cgroup import OomKills
+from mulligan.worker.logs.log_limit import LogLimit
 from mulligan.worker.programs import Programs
 from mulligan.worker.running_task import RunningTask
+from mulligan.worker.slots.task_limits import TaskLimits
+from mulligan.worker.supervisor import wall_clock
+from mulligan.worker.supervisor.own_cgroup import OomKills
 from mulligan.worker.task_files import TaskFiles
-from mulligan.worker.task_limits import TaskLimits
 from mulligan.worker.task_reports import ProcessExit, make_report, missing_result_reason
 
 SIGKILL, SIGTERM = 9, 15

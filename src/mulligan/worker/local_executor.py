@@ -27,38 +27,39 @@ from mulligan.ports import Artifacts, Clock, FindResults, Lease, Offer
 from mulligan.worker.actions import python
 from mulligan.worker.actions.action_registry import SPAWNED
 from mulligan.worker.actions.model import as_model_task, with_usage
-from mulligan.worker.background_jobs import BackgroundJobs
-from mulligan.worker.called_tasks import CalledTasks
-from mulligan.worker.child_pool import ChildPool
-from mulligan.worker.deadlines import seconds_left, with_local_deadline
+from mulligan.worker.child.background_jobs import BackgroundJobs
+from mulligan.worker.child.called_tasks import CalledTasks
+from mulligan.worker.child.child_pool import ChildPool
 from mulligan.worker.ended_tasks import EndedTasks
 from mulligan.worker.environment import worker_environment
+from mulligan.worker.environments.python_environments import SEARCHES_MAX, PythonEnvironments, Request, requirements_of
 from mulligan.worker.exit_reader import ExitReader, exit_before_start
-from mulligan.worker.fd_events import unwatch, watch_reads
-from mulligan.worker.fd_limit import raise_fd_limit
 from mulligan.worker.folders import Folders, remove_folder
-from mulligan.worker.kept_files import KeptFiles
-from mulligan.worker.large_values import LargeValues
-from mulligan.worker.log_limit import LOG_BYTES_MAX, LogLimit
-from mulligan.worker.log_shipping import LogShipping, ShippedLogs
-from mulligan.worker.machine_trouble import full_disk, with_machine_trouble
-from mulligan.worker.path_containment import check_paths
-from mulligan.worker.processes import kill_worker_processes
+from mulligan.worker.logs.log_limit import LOG_BYTES_MAX, LogLimit
+from mulligan.worker.logs.log_shipping import LogShipping, ShippedLogs
+from mulligan.worker.logs.progress_files import ProgressFiles
+from mulligan.worker.outputs.kept_files import KeptFiles
+from mulligan.worker.outputs.large_values import LargeValues
+from mulligan.worker.outputs.path_containment import check_paths
+from mulligan.worker.outputs.result_cache import ResultCache
 from mulligan.worker.programs import Programs, find_program
-from mulligan.worker.progress_files import ProgressFiles
-from mulligan.worker.python_environments import SEARCHES_MAX, PythonEnvironments, Request, requirements_of
-from mulligan.worker.redactor import Redactor
-from mulligan.worker.resource_pool import Prefetch, ResourcePool
-from mulligan.worker.result_cache import ResultCache
 from mulligan.worker.run_data import with_data
 from mulligan.worker.running_task import RunningTask
-from mulligan.worker.secret_commands import NotReady
-from mulligan.worker.secrets import Secrets
-from mulligan.worker.shared_signal import SharedSignal
-from mulligan.worker.supervisor_client import SupervisorClient, SupervisorExited
+from mulligan.worker.secrets.redactor import Redactor
+from mulligan.worker.secrets.secret_commands import NotReady
+from mulligan.worker.secrets.secrets import Secrets
+from mulligan.worker.slots.deadlines import seconds_left, with_local_deadline
+from mulligan.worker.slots.machine_trouble import full_disk, with_machine_trouble
+from mulligan.worker.slots.resource_pool import Prefetch, ResourcePool
+from mulligan.worker.slots.task_limits import TaskLimits
+from mulligan.worker.slots.wake_up import WakeUp
+from mulligan.worker.supervisor.fd_events import unwatch, watch_reads
+from mulligan.worker.supervisor.fd_limit import raise_fd_limit
+from mulligan.worker.supervisor.processes import kill_worker_processes
+from mulligan.worker.supervisor.shared_signal import SharedSignal
+from mulligan.worker.supervisor.supervisor_client import SupervisorClient, SupervisorExited
 from mulligan.worker.task_boundary import TaskBoundary
 from mulligan.worker.task_files import PROGRAM, TaskFiles
-from mulligan.worker.task_limits import TaskLimits
 from mulligan.worker.task_reports import (
     START_ERRORS,
     ProcessExit,
@@ -67,7 +68,6 @@ from mulligan.worker.task_reports import (
     report_start_error,
     with_log_warning,
 )
-from mulligan.worker.wake_up import WakeUp
 from mulligan.worker.work_folders import MissingFolders, in_own_folder
 
 # A python step that runs longer than this has its log under the name of its attempt while it runs.

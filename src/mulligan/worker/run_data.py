@@ -13,8 +13,10 @@ import msgspec
 
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.run_data import BYTES_MAX, name_problem, value_problem
-from mulligan.worker import outputs
-from mulligan.worker.outputs import OutputInvalid
+from mulligan.worker.outputs import outputs
+from mulligan.worker.outputs.outputs import (
+    OutputInvalid,
+)
 from mulligan.worker.task_reports import with_output_error
 
 VARIABLE = "MULLIGAN_DATA"

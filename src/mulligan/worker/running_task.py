@@ -7,8 +7,8 @@ import msgspec
 from mulligan.core.model.reports import Report
 from mulligan.ports import Lease
 from mulligan.worker.folders import ScratchFiles
-from mulligan.worker.output_storage import FileToStore
-from mulligan.worker.redacted_logs import RedactedLogs
+from mulligan.worker.logs.redacted_logs import RedactedLogs
+from mulligan.worker.outputs.output_storage import FileToStore
 
 
 class RunningTask(msgspec.Struct):

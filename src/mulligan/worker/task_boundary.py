@@ -14,11 +14,11 @@ from mulligan.core.model.scheduler_job import WorkerJob
 from mulligan.ports import Artifacts, Lease
 from mulligan.worker.actions.called_actions import MODEL
 from mulligan.worker.actions.model import ACCESS, KEY, settings_in
-from mulligan.worker.artifact_inputs import Spool, fetch_artifacts, locate_artifacts
 from mulligan.worker.models.settings import Access
-from mulligan.worker.output_storage import FileToStore, OutputStorage
-from mulligan.worker.redactor import Redactor
-from mulligan.worker.secrets import SecretMissing, Secrets
+from mulligan.worker.outputs.artifact_inputs import Spool, fetch_artifacts, locate_artifacts
+from mulligan.worker.outputs.output_storage import FileToStore, OutputStorage
+from mulligan.worker.secrets.redactor import Redactor
+from mulligan.worker.secrets.secrets import SecretMissing, Secrets
 
 _SUCCESS = Outcome()
 

@@ -12,7 +12,7 @@ import msgspec
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.actions import traits
-from mulligan.worker import outputs
+from mulligan.worker.child.warm_child import WarmChild
 from mulligan.worker.folders import (
     Folders,
     Logs,
@@ -22,11 +22,11 @@ from mulligan.worker.folders import (
     move_file,
     write_private_file,
 )
-from mulligan.worker.log_links import link_logs, make_log_folders
-from mulligan.worker.redacted_logs import RedactedLogs
-from mulligan.worker.redactor import Redactor
+from mulligan.worker.logs.log_links import link_logs, make_log_folders
+from mulligan.worker.logs.redacted_logs import RedactedLogs
+from mulligan.worker.outputs import outputs
 from mulligan.worker.running_task import RunningTask
-from mulligan.worker.warm_child import WarmChild
+from mulligan.worker.secrets.redactor import Redactor
 
 # How a step calls us: `mulligan data`.
 PROGRAM = "mulligan"

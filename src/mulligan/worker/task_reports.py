@@ -16,9 +16,9 @@ from mulligan.core.model.formatting import error_reason
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import ExpressionFailed, InputInvalid
-from mulligan.worker.machine_trouble import trouble_of
-from mulligan.worker.outputs import OutputNotKept
-from mulligan.worker.secrets import SecretMissing
+from mulligan.worker.outputs.outputs import OutputNotKept
+from mulligan.worker.secrets.secrets import SecretMissing
+from mulligan.worker.slots.machine_trouble import trouble_of
 
 # The exit codes of a shell for a missing program and for one that cannot be executed.
 _NOT_FOUND = 127

@@ -10,7 +10,7 @@ from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
 from mulligan.errors import InputInvalid, MulliganError
-from mulligan.service.driver import Capacity
+from mulligan.service.driving.driver import Capacity
 
 
 def statuses(ran: Ran) -> dict[str, str]:

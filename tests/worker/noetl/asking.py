@@ -9,7 +9,7 @@ import pytest
 
 from mulligan import StepError
 from mulligan.formats.noetl.runtime import run
-from mulligan.worker.json_encoding import encode_plain
+from mulligan.worker.child.json_encoding import encode_plain
 
 
 def envelope(**said: Any) -> dict[str, Any]:

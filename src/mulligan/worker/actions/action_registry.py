@@ -10,11 +10,11 @@ from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import InputInvalid
 from mulligan.ports import Lease
 from mulligan.worker.actions import agent, called_actions, model, python, shell
-from mulligan.worker.artifact_inputs import InputPreparation
+from mulligan.worker.child.warm_child import CallRequest
 from mulligan.worker.folders import Folders, Logs, ScratchFiles
+from mulligan.worker.outputs.artifact_inputs import InputPreparation
 from mulligan.worker.programs import Programs
 from mulligan.worker.task_reports import ProcessExit
-from mulligan.worker.warm_child import CallRequest
 
 
 class SpawnedAction(Protocol):

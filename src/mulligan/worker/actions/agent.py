@@ -22,18 +22,18 @@ from mulligan.language.nodes import shorten
 from mulligan.language.shapes import NAME
 from mulligan.language.shell import environment_value
 from mulligan.ports import Lease
-from mulligan.worker import outputs
 from mulligan.worker.actions import shell
 from mulligan.worker.actions.agent_answer import AnswerRejected, decision, read_structure, shown_usage
 from mulligan.worker.actions.agent_output import FORMS, MODEL_CHARS_MAX, Reading, priced, read
 from mulligan.worker.actions.agent_prompt import hide_credentials, make_prompt, prompt_params
 from mulligan.worker.actions.agent_providers import VARIABLE, Provider, command_variable, provider
-from mulligan.worker.artifact_inputs import InputPreparation, has_large_input, invalid_input
-from mulligan.worker.deadlines import seconds_left
 from mulligan.worker.environment import task_environment, working_folder_of
 from mulligan.worker.folders import Folders, Logs, ScratchFiles, file_size, write_private_file
-from mulligan.worker.loop_limits import LOOP_BYTES_MAX_CHECKED
+from mulligan.worker.outputs import outputs
+from mulligan.worker.outputs.artifact_inputs import InputPreparation, has_large_input, invalid_input
 from mulligan.worker.programs import Programs
+from mulligan.worker.slots.deadlines import seconds_left
+from mulligan.worker.slots.loop_limits import LOOP_BYTES_MAX_CHECKED
 from mulligan.worker.task_reports import ProcessExit, ProgramNotFound, report_refusal
 
 DEFAULT_PROVIDER = "claude"

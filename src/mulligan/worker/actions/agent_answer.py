@@ -9,7 +9,7 @@ from mulligan.core.deciding.json_schema import value_problems
 from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.core.model.rejected_output import rejected_details
 from mulligan.language.expressions import as_text
-from mulligan.worker import outputs
+from mulligan.worker.outputs import outputs
 
 _SHOWN_CHARS_MAX = 1_000
 _DECISION_CHARS_MAX = 200

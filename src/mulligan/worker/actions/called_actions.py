@@ -9,15 +9,15 @@ from mulligan.core.model.actions import MCP, TRAITS, WAITS
 from mulligan.plugins import CODE_FREE_CALLS
 from mulligan.ports import Lease
 from mulligan.worker.actions import python
+from mulligan.worker.child.warm_child import CallRequest
 from mulligan.worker.folders import Folders, ScratchFiles
 from mulligan.worker.programs import Programs
-from mulligan.worker.warm_child import CallRequest
 
 # Imported only in the child, so that their dependencies cost nothing elsewhere.
 BUILT_IN = {
     "http": "mulligan.worker.actions.http:run",
     "sql": "mulligan.worker.actions.sql:run",
-    "workspace": "mulligan.worker.workspaces:run",
+    "workspace": "mulligan.worker.git.workspaces:run",
     MCP: "mulligan.worker.actions.mcp_tools:run",
 }
 # An agent that is a model: see `actions/model`.

@@ -16,16 +16,16 @@ from mulligan.core.effects.tasks import Task
 from mulligan.core.model.actions import AGENT
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
-from mulligan.worker import outputs
 from mulligan.worker.actions.agent import DEFAULT_PROVIDER, provider_of
 from mulligan.worker.actions.agent_prompt import prompt_params
 from mulligan.worker.actions.agent_providers import find_model
 from mulligan.worker.actions.called_actions import BUILT_IN_CHILDREN, MODEL
+from mulligan.worker.child.warm_child import CallRequest
 from mulligan.worker.environment import task_environment
 from mulligan.worker.folders import Folders, ScratchFiles
 from mulligan.worker.models.settings import ModelSettings
+from mulligan.worker.outputs import outputs
 from mulligan.worker.programs import Programs
-from mulligan.worker.warm_child import CallRequest
 
 CALL = "mulligan.worker.models.asking:run"
 # The name of the key among the secrets of a task: no expression can use it.

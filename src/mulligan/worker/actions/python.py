@@ -16,13 +16,13 @@ from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import InputInvalid
 from mulligan.plugins import MOVED_CALLS
 from mulligan.ports import Lease
-from mulligan.worker import outputs
-from mulligan.worker.artifact_inputs import unavailable_value
+from mulligan.worker.child.warm_child import CallRequest, CallResult
 from mulligan.worker.environment import task_environment, working_folder_of
 from mulligan.worker.folders import Folders, ScratchFiles
+from mulligan.worker.outputs import outputs
+from mulligan.worker.outputs.artifact_inputs import unavailable_value
 from mulligan.worker.programs import Programs, resolve_interpreter
 from mulligan.worker.task_reports import ProcessExit, ProgramNotFound, make_report, report_folder_error, report_refusal
-from mulligan.worker.warm_child import CallRequest, CallResult
 
 _SUCCESS = Outcome()
 

@@ -13,13 +13,13 @@ from mulligan.core.model.reports import TaskEnded
 from mulligan.language.expressions import as_text
 from mulligan.language.shell import strict_options
 from mulligan.ports import Lease
-from mulligan.worker import outputs
-from mulligan.worker.artifact_inputs import InputPreparation, has_large_input
-from mulligan.worker.deadlines import is_past_deadline, seconds_left
 from mulligan.worker.environment import task_environment, working_folder_of
 from mulligan.worker.folders import Folders, Logs, ScratchFiles, write_private_file
-from mulligan.worker.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
+from mulligan.worker.outputs import outputs
+from mulligan.worker.outputs.artifact_inputs import InputPreparation, has_large_input
 from mulligan.worker.programs import Programs, resolve_interpreter
+from mulligan.worker.slots.deadlines import is_past_deadline, seconds_left
+from mulligan.worker.slots.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
 from mulligan.worker.task_reports import ProcessExit, ProgramNotFound, make_report, with_output_error, without_output
 
 INTERPRETER = "bash"

@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, cast
 
 from mulligan import StepError
+from mulligan.worker.child.json_encoding import EncodedJson
 from mulligan.worker.databases.address import Address, read_address
 from mulligan.worker.databases.failures import invalid
 from mulligan.worker.databases.kept_connections import KEPT
 from mulligan.worker.databases.parameters import bind_parameters
 from mulligan.worker.databases.statements import Dialect, Statement, statements
-from mulligan.worker.json_encoding import EncodedJson
 
 _TITLES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "duckdb": "DuckDB"}
 # Statements that would end the step's transaction.

@@ -10,11 +10,11 @@ from typing import Any
 import duckdb
 
 from mulligan import StepError
+from mulligan.worker.child.json_encoding import EncodedJson
 from mulligan.worker.databases.address import MEMORY, refuse_missing
 from mulligan.worker.databases.failures import READ_ONLY, connection_lost, invalid, rejected, temporary_failure
 from mulligan.worker.databases.statements import Dialect, RenderedStatement, Statement
 from mulligan.worker.databases.values import collect_rows
-from mulligan.worker.json_encoding import EncodedJson
 
 DIALECT = Dialect.DUCKDB
 _CHUNK_ROWS = 500

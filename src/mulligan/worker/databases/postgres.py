@@ -18,6 +18,7 @@ from psycopg.types.string import TextLoader
 
 from mulligan import StepError
 from mulligan.core.model.database_urls import NOT_SHOWN, is_unclear, url_problem
+from mulligan.worker.child.json_encoding import EncodedJson
 from mulligan.worker.databases.failures import (
     READ_ONLY,
     connection_lost,
@@ -29,7 +30,6 @@ from mulligan.worker.databases.failures import (
 from mulligan.worker.databases.kept_connections import KEPT
 from mulligan.worker.databases.statements import Dialect, RenderedStatement, Statement
 from mulligan.worker.databases.values import collect_rows
-from mulligan.worker.json_encoding import EncodedJson
 
 DIALECT = Dialect.POSTGRES
 # Defaults for what the URL does not set. A server that vanishes is noticed within half a minute.

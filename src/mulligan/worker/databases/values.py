@@ -9,8 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 from mulligan import StepError
+from mulligan.worker.child.json_encoding import ENCODER, OUTPUT_BYTES_MAX, EncodedJson
 from mulligan.worker.databases.failures import invalid
-from mulligan.worker.json_encoding import ENCODER, OUTPUT_BYTES_MAX, EncodedJson
 
 _INTEGER_MAX = (1 << 63) - 1
 _COMMA_BYTES = 1

@@ -22,7 +22,7 @@ from mulligan.worker.models import find_kind
 from mulligan.worker.models.conversation_messages import read_conversation
 from mulligan.worker.models.request import ModelAnswer, ModelRequest, Origin
 from mulligan.worker.models.settings import Access, ModelSettings
-from mulligan.worker.outputs import OutputInvalid
+from mulligan.worker.outputs.outputs import OutputInvalid
 
 # The place of one call of a conversation with tools: its number of the attempt is that of the step.
 _MODEL_PLACE = lazy_regex(r".*\.model@(\d+)\.\d+")

@@ -21,7 +21,7 @@ from mulligan.worker.models import find_kind
 from mulligan.worker.models.answer_parts import Sink
 from mulligan.worker.models.request import ModelAnswer, ModelRequest
 from mulligan.worker.models.settings import Access, ModelSettings
-from mulligan.worker.redactor import Redactor
+from mulligan.worker.secrets.redactor import Redactor
 
 FILE_BYTES_MAX = 256 << 20
 # Lines of a context's header that differ from run to run.

@@ -28,7 +28,7 @@ from mulligan.formats.noetl.runtime.file_texts import without_marks
 from mulligan.formats.noetl.runtime.python_text import Code, invalid_code, parse_code, parse_plain
 from mulligan.formats.noetl.runtime.scripts import decode_base64, script_text
 from mulligan.formats.noetl.runtime.templates import parse_literal, render_value
-from mulligan.worker.step_errors import exit_status
+from mulligan.worker.child.step_errors import exit_status
 
 _WRAPPER = "__step__"
 _STUB = {"status": "success"}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mulligan import StepError
-from mulligan.worker.git import Git, is_installed
+from mulligan.worker.git.git import Git, is_installed
 
 _NO_CHANGES = {
     **dict.fromkeys(("files_added", "files_modified", "files_deleted", "files_changed", "commits"), ""),

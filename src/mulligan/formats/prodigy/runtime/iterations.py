@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from mulligan import StepError
-from mulligan.worker.git import Git, is_installed
+from mulligan.worker.git.git import Git, is_installed
 
 INPUTS_MAX = 10_000
 Iteration = dict[str, Any]

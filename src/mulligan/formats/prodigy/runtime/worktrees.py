@@ -1,4 +1,4 @@
-"""Worktrees of Prodigy's runs and items: those of `mulligan.worker.worktrees`.
+"""Worktrees of Prodigy's runs and items: those of `mulligan.worker.git.worktrees`.
 
 Without Git, outside a repository, in one without a commit, or in an ignored folder, everything works in place.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.formats.prodigy.runtime.items import item_result
-from mulligan.worker.worktrees import (
+from mulligan.worker.git.worktrees import (
     Work,
     merge_item_worktree,
     merge_run_worktree,

@@ -1,0 +1,66 @@
+"""Coverage for a server: of texts that somebody sends, and of published workflows. Bounded, and kept for a while.
+
+A text may be made to cost as much as possible. So a server plays no more than `STEPS_MAX` steps, and each coverage for
+at most `SECONDS_MAX` of processor time; what was not played by then is named in the result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import lru_cache
+
+from mulligan.analysis.coverage.results import Coverage, Times
+from mulligan.errors import InputInvalid
+from mulligan.service.authoring.coverage import CaseStory, PlayedWorkflow
+from mulligan.service.server.catalogue.text_reading import read_apart
+from mulligan.service.server.catalogue.texts import WorkflowText, examine_located_text, published_text
+
+__all__ = ["WorkflowText", "cover_text", "published_text", "story_in_text"]
+
+STEPS_MAX = 2_000
+SECONDS_MAX = 5.0
+# How many results are kept: a page asks again for each cell that is chosen.
+KEPT_MAX = 8
+
+
+def cover_text(given: WorkflowText) -> Coverage:
+    """What the workflow in a text does about failures. `LanguageError` where it is refused."""
+    return _kept(given)
+
+
+def story_in_text(given: WorkflowText, step: str, failure: str, times: Times = "always") -> CaseStory:
+    """What happens in one case."""
+    return _story(given, STEPS_MAX, step, failure, times)
+
+
+@lru_cache(KEPT_MAX)
+def _kept(given: WorkflowText) -> Coverage:
+    return _cover(given, STEPS_MAX, SECONDS_MAX)
+
+
+@read_apart
+def _cover(given: WorkflowText, steps_max: int, seconds_max: float) -> Coverage:
+    return _read(given, steps_max).cover(may_go_on=_for_seconds(seconds_max))
+
+
+@read_apart
+def _story(given: WorkflowText, steps_max: int, step: str, failure: str, times: Times) -> CaseStory:
+    return _read(given, steps_max).story_of_case(step, failure, times)
+
+
+def _read(given: WorkflowText, steps_max: int) -> PlayedWorkflow:
+    located = examine_located_text(given)
+    count = len(located.examined.workflow.steps)
+    if count > steps_max:
+        raise InputInvalid(
+            f"the workflow has {count:,} steps, and a server plays at most {steps_max:,}",
+            hint="play it where you have the file: mulligan coverage FILE",
+        )
+    return PlayedWorkflow(located)
+
+
+def _for_seconds(seconds: float) -> Callable[[], bool]:
+    """Whether this thread has worked for less than so many seconds since now."""
+    end = time.thread_time() + seconds
+    return lambda: time.thread_time() < end

@@ -1,0 +1,263 @@
+"""Decisions about parked steps: reading them from JSON, checking them together, previewing and recording them.
+
+A program may take the entries of `pending`, add `verdict` and `reason` to each, and hand them back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar, get_args
+
+import msgspec
+
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.workflow import Budget
+from mulligan.core.state.state import State
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.core.turn import turn
+from mulligan.errors import InputInvalid, MulliganError, StoreUnavailable, UnknownStep
+from mulligan.history.item_names import PlaceNames
+from mulligan.history.phrases import describe_adjustment
+from mulligan.history.story import story
+from mulligan.language.expressions import Cel
+from mulligan.language.suggestions import did_you_mean
+from mulligan.service.authoring.values import parse_duration, parse_size, read_budgets
+from mulligan.service.decisions.pending import PendingEntry
+from mulligan.service.runs.changes.run_control import RunControl
+
+Verdict = Literal["retry", "fail"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+Found = TypeVar("Found")
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """A decision about one parked step. `memory` (bytes) and `timeout` (seconds) are for the next attempt."""
+
+    run_id: int
+    step: str
+    verdict: Verdict
+    reason: str
+    memory: int | None = None
+    timeout: float | None = None
+    # What agents may spend from now on, by step; "" is the run.
+    budgets: dict[str, Budget] = {}
+    # The attempt that it is about: refused if another one is parked. None: whichever is parked.
+    attempt: int | None = None
+    # How sure its author is, from 0 to 1.
+    confidence: float | None = None
+
+
+class DecisionPreview(msgspec.Struct, frozen=True):
+    """What would follow from a decision, in sentences, and the attempts that could start."""
+
+    decision: Decision
+    follows: list[str]
+    starts: list[str]
+
+
+class DecisionResult(msgspec.Struct, frozen=True):
+    """A decision that was recorded; or, with an error, refused because it came too late."""
+
+    decision: Decision
+    by: str
+    error: MulliganError | None = None
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def make_decision(
+    run_id: int,
+    step: str,
+    verdict: Any,
+    reason: str,
+    memory: Any = None,
+    timeout: Any = None,
+    budgets: Sequence[str] | None = None,
+    attempt: int | None = None,
+    confidence: float | None = None,
+) -> Decision:
+    """A decision, checked as far as possible without its run. Memory, time and budgets may be texts: 4GiB, 30m."""
+    if verdict not in VERDICTS:
+        raise InputInvalid(f"'{verdict}' is not a verdict", hint="give retry or fail")
+    if verdict == "fail" and (memory is not None or timeout is not None or budgets):
+        raise InputInvalid("memory, timeout and budget are for a retry", hint="leave them out, or decide retry")
+    if "\0" in reason:
+        raise InputInvalid("the reason contains a NUL character", hint="remove it")
+    wanted = (
+        None if memory is None else parse_size(str(memory)),
+        None if timeout is None else parse_duration(str(timeout)),
+    )
+    return Decision(run_id, step, verdict, reason, *wanted, read_budgets(budgets or ()), attempt, confidence)
+
+
+def read_decisions(data: bytes) -> list[Decision]:
+    """The decisions in a JSON array. The error lists everything that is wrong with any of them."""
+    try:
+        found = msgspec.json.decode(data)
+    except RecursionError:
+        raise InputInvalid("the decisions are not readable JSON: they are nested too deep") from None
+    except UnicodeError:
+        raise InputInvalid("the decisions are not JSON: they are not UTF-8") from None
+    except msgspec.DecodeError as error:
+        raise InputInvalid(f"the decisions are not JSON: {error}") from None
+    if not isinstance(found, list):
+        raise InputInvalid("the decisions are not an array", hint=_EXAMPLE)
+    return _each(found, _read)
+
+
+_EXAMPLE = 'write [{"run_id": 1, "step": "build", "verdict": "retry", "reason": "why"}]'
+# The required keys, and the optional ones.
+_NEEDED: dict[str, tuple[type, str]] = {
+    "run_id": (int, "a whole number"),
+    "step": (str, "text"),
+    "verdict": (str, "text"),
+    "reason": (str, "text"),
+}
+_OPTIONAL = {
+    "memory": ((int, str), "a size"),
+    "timeout": ((int, float, str), "a duration"),
+    "attempt": (int, "a whole number"),
+    "confidence": ((int, float), "a number from 0 to 1"),
+}
+_KNOWN = (*_NEEDED, *_OPTIONAL)
+
+
+def _read(entry: Any) -> Decision:
+    if not isinstance(entry, dict):
+        raise InputInvalid("it is not an object", hint=_EXAMPLE)
+    for name in entry:
+        if name not in _KNOWN and name not in PendingEntry.__struct_fields__:
+            raise InputInvalid(f"it has an unknown key '{name}'", hint=did_you_mean(name, _KNOWN))
+    for name, (kind, what) in _NEEDED.items():
+        if entry.get(name) is None:
+            raise InputInvalid(f"it has no '{name}'")
+        _expect(name, entry[name], kind, what)
+    for name, (kinds, what) in _OPTIONAL.items():
+        if entry.get(name) is not None:
+            _expect(name, entry[name], kinds, what)
+    return make_decision(**{name: entry.get(name) for name in _KNOWN})  # type: ignore[arg-type]
+
+
+def _expect(name: str, value: Any, kinds: Any, what: str) -> None:
+    # In Python True is an int.
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        raise InputInvalid(f"its '{name}' is not {what}")
+
+
+def _each(entries: Sequence[Any], act: Callable[[Any], Found]) -> list[Found]:
+    """The result of `act` for each entry. If it refuses any, one error lists all refusals."""
+    found, errors = [], []
+    for number, entry in enumerate(entries, start=1):
+        try:
+            found.append(act(entry))
+        except StoreUnavailable:
+            raise
+        except MulliganError as error:
+            errors.append(_with_message(error, f"decision {number}: {error.message}"))
+    if len(errors) > 1:
+        messages = "\n  ".join(error.message for error in errors)
+        raise InputInvalid(f"{len(errors)} of {len(entries)} decisions are invalid; none is recorded", hint=messages)
+    if errors:
+        others = f"; none of the {len(entries)} is recorded" if len(entries) > 1 else ""
+        raise _with_message(errors[0], f"{errors[0].message}{others}")
+    return found
+
+
+def _with_message(error: MulliganError, message: str) -> MulliganError:
+    return type(error)(message, hint=error.hint, **error.data)
+
+
+# -- what would follow -----------------------------------------------------------------------------------------------
+
+
+def preview_decisions(control: RunControl, decisions: Sequence[Decision]) -> list[DecisionPreview]:
+    """What would follow from each, one after the other. Writes nothing; raises if any would be refused."""
+    states: dict[int, State] = {}
+    seen: set[tuple[int, str]] = set()
+
+    def look(one: Decision) -> DecisionPreview:
+        if (one.run_id, one.step) in seen:
+            raise InputInvalid(f"there are two decisions about '{one.step}' of run {one.run_id}")
+        seen.add((one.run_id, one.step))
+        if one.run_id not in states:
+            states[one.run_id] = control.reader.state(one.run_id)
+        return follow_decision(control, states[one.run_id], one)
+
+    return _each(decisions, look)
+
+
+def preview_decision(control: RunControl, one: Decision) -> DecisionPreview:
+    """What would follow from a decision. Writes nothing; raises if it would be refused."""
+    return follow_decision(control, control.reader.state(one.run_id), one)
+
+
+def follow_decision(control: RunControl, state: State, one: Decision) -> DecisionPreview:
+    """What would follow from a decision in this state, which is moved on. Writes nothing; raises if it is refused."""
+    report = r.Classified(
+        at=datetime.now(UTC),
+        step=one.step,
+        verdict=one.verdict,
+        by=control.by,
+        reason=one.reason,
+        memory=one.memory,
+        timeout=one.timeout,
+        budgets=one.budgets,
+        attempt=one.attempt,
+        confidence=one.confidence,
+    )
+    control.refuse_beyond_limits(report)
+    try:
+        entries = turn(state, report, Cel(os.environ, control.reader.store.artifacts.fetch))
+    except UnknownStep as error:
+        raise UnknownStep(error.message, hint=did_you_mean(one.step, state.graph.nodes), step=one.step) from None
+    state.commit()
+    lines = [line for line in story(entries, state.workflow) if not line.is_detail]
+    names = PlaceNames()
+    sentences = [f"{names.name(state, line.place)}: {line.text}" if line.place else line.text for line in lines]
+    return DecisionPreview(one, [*sentences, *_other_effects(state)], _starts(state, entries, names))
+
+
+def _other_effects(state: State) -> Iterator[str]:
+    """What the story of the run leaves out: a pause, and the run that waits for this one."""
+    if state.run.status == "paused":
+        yield "the run is paused: nothing starts until it is resumed"
+    if state.run.status in RUN_ENDED and state.run.parent_run_id is not None:
+        yield f"run {state.run.parent_run_id}, which waits for it, continues"
+
+
+def _starts(state: State, entries: Sequence[e.Entry], names: PlaceNames) -> list[str]:
+    """The attempts that could start, as far as there is room."""
+    scheduled = (entry.fact for entry in entries if isinstance(entry.fact, e.AttemptScheduled))
+    return [
+        f"{names.name(state, fact.place)}: attempt {fact.attempt}{describe_adjustment(fact.adjusted)}"
+        for fact in scheduled
+    ]
+
+
+# -- sending ---------------------------------------------------------------------------------------------------------
+
+
+def record_decision(control: RunControl, one: Decision) -> None:
+    """Record a decision. Raises if its run does not wait for it."""
+    more: dict[str, Any] = {
+        name: getattr(one, name) for name in ("memory", "timeout", "budgets", "attempt", "confidence")
+    }
+    control.classify(one.run_id, one.step, one.verdict, one.reason, **more)
+
+
+def record_decisions(control: RunControl, decisions: Sequence[Decision]) -> Iterator[DecisionResult]:
+    """Record decisions one after the other. One that comes too late is refused; the others count."""
+    for one in decisions:
+        try:
+            record_decision(control, one)
+        except StoreUnavailable:
+            raise
+        except MulliganError as error:
+            yield DecisionResult(one, control.by, error)
+        else:
+            yield DecisionResult(one, control.by)

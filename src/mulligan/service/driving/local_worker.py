@@ -1,0 +1,151 @@
+"""Composes a worker of this host: a driver, its clock, and an executor that runs tasks as local processes.
+
+The one place that names `LocalExecutor`. If the capacity is that of a cluster, `dask_worker` makes the executor.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
+from mulligan.engine.observers import Observer
+from mulligan.errors import InputInvalid
+from mulligan.language.quantities import size
+from mulligan.lazy_modules import LazyModule
+from mulligan.ports import Executor, Store
+from mulligan.service.driving.driver import LEASE_SECONDS, Capacity, Driver, WorkerIdentity, WorkerLimits
+from mulligan.service.home import Home, this_host
+from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
+from mulligan.worker.local_executor import LocalExecutor
+from mulligan.worker.logs.log_limit import LOG_BYTES_MAX
+from mulligan.worker.slots.allocation import slurm_job
+from mulligan.worker.slots.task_limits import TaskLimits
+
+if TYPE_CHECKING:
+    from mulligan.service.host.slurm import job_ends
+else:
+    job_ends = LazyModule("mulligan.service.host.slurm.job_ends")
+
+# Loads `distributed`.
+dask_worker = LazyModule("mulligan.service.driving.dask_worker")
+
+
+def local_worker(
+    home: Home,
+    store: Store,
+    capacity: Capacity | None = None,
+    *,
+    observer: Observer | None = None,
+    lease_seconds: float = LEASE_SECONDS,
+    host: str = "",
+    serves: bool = False,
+) -> Driver:
+    """A driver with a local executor of that capacity. Without processors it takes turns and runs no tasks.
+
+    `serves`: it is going to take up runs that nothing drives.
+    """
+    # The driver sets its clock by that of a shared store. Otherwise all drivers of the process share one clock.
+    clock = ProcessClock() if store.is_shared else PROCESS_CLOCK
+    given = capacity.limits if capacity is not None else WorkerLimits()
+    # Counted on when the worker starts again under another name.
+    runs_tasks = capacity is not None and capacity.cpus > 0
+    limits = TaskLimits(
+        given.tasks_max,
+        _last_moment(given.until),
+        job_until=_end_of_job(os.environ) if runs_tasks and given.until is None else None,
+    )
+    job = slurm_job(os.environ, tasks_max=given.tasks_max, life_seconds=limits.life_seconds)
+
+    def make_executor(worker: WorkerIdentity) -> Executor | None:
+        if capacity is None or not capacity.cpus:
+            return None
+        if capacity.on:
+            made: Executor = dask_worker.dask_executor(
+                worker,
+                home,
+                store,
+                capacity,
+                clock=clock,
+                lease_seconds=lease_seconds,
+                log_bytes_max=log_bytes_max(os.environ),
+                limits=limits,
+                say=observer.trouble if observer is not None else None,
+            )
+            return made
+        return LocalExecutor(
+            name=worker.name,
+            host=worker.host,
+            home=home.folder,
+            cpus=capacity.cpus,
+            memory=capacity.memory,
+            gpus=capacity.gpus,
+            nodes=capacity.nodes,
+            nodes_min=capacity.nodes_min,
+            labels=capacity.labels,
+            artifacts=store.artifacts,
+            results=store.tagged_rows,
+            clock=clock,
+            lock_fd=worker.lock_fd,
+            lease_seconds=lease_seconds if store.is_shared else None,
+            log_bytes_max=log_bytes_max(os.environ),
+            counts_waiting=capacity.counts_waiting,
+            # Opened when the first log is shipped. Who reads a store that is not shared has the files.
+            shipped_logs=(lambda: store.server_records) if store.is_shared else None,
+            was_signalled=worker.was_signalled,
+            limits=limits,
+            job=job,
+            # What waits for a slot would lose time that a worker with an end does not have.
+            prefetch=0 if limits.is_set else None,
+            # A server leases for its remote workers, and has its own way to give them enough.
+            leases_ahead=store.is_shared and not home.is_remote and not limits.is_set,
+            # A store of one machine has no pilots: what a workflow leaves to those of its profiles runs here.
+            more_labels=tuple if store.is_shared else profile_labels,
+        )
+
+    def profile_labels() -> tuple[str, ...]:
+        return driver.profile_labels
+
+    driver = Driver(
+        home=home,
+        store=store,
+        clock=clock,
+        make_executor=make_executor,
+        observer=observer,
+        lease_seconds=lease_seconds,
+        host=host or this_host(),
+        idle_seconds=given.idle_seconds,
+        limits=limits,
+        job=job if capacity is not None and capacity.cpus else None,
+        # A worker of a server runs tasks; the server takes the turns.
+        serves=serves and not home.is_remote,
+    )
+    return driver
+
+
+def _last_moment(until: datetime | None) -> float | None:
+    """When, by `time.monotonic`, tasks that still run have to be asked to end."""
+    if until is None:
+        return None
+    return time.monotonic() + (until - datetime.now(UTC)).total_seconds() - CANCEL_GRACE_SECONDS
+
+
+def _end_of_job(environ: Mapping[str, str]) -> float | None:
+    """When, by `time.monotonic`, Slurm ends the job of this process; None outside of a job, or if it has no end."""
+    job = slurm_job(environ)
+    seconds = job_ends.job_seconds_left(job, environ) if job is not None else None
+    return None if seconds is None else time.monotonic() + seconds
+
+
+def log_bytes_max(environ: Mapping[str, str]) -> int:
+    """How much one attempt may write to its logs: `$MULLIGAN_LOG_MAX`, by default 1 GiB."""
+    text = environ.get("MULLIGAN_LOG_MAX")
+    if not text:
+        return LOG_BYTES_MAX
+    try:
+        return size(text)
+    except ValueError:
+        raise InputInvalid(f"MULLIGAN_LOG_MAX: '{text}' is not a size", hint="write it like 512MiB or 4GB") from None

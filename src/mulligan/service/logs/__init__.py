@@ -1,0 +1,1 @@
+"""Read what attempts wrote: by position, by line, while it is written."""

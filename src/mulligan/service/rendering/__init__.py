@@ -1,0 +1,1 @@
+"""Data as text, JSON, HTML and SVG."""

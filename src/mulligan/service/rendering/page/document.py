@@ -1,0 +1,128 @@
+"""The whole page: its sections in reading order, and its style sheet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from mulligan.service.rendering.page.failures import render_failures
+from mulligan.service.rendering.page.groups import draw_mosaic
+from mulligan.service.rendering.page.headline import render_headline, render_summary
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.plots import cpu_plot, memory_plot
+from mulligan.service.rendering.page.styles import css_variables, read_styles, time_element
+from mulligan.service.rendering.page.tables import (
+    artifacts_table,
+    attempts_table,
+    children_table,
+    events_table,
+    render_details,
+    render_values,
+    steps_table,
+)
+from mulligan.service.rendering.page.timeline import render_timeline
+from mulligan.service.runs.views.report import Report
+
+_SIZE = re.compile(r'<svg[^>]* width="(\d+)" height="(\d+)"')
+# The largest drawing that the style sheet shows without scaling.
+_GRAPH_WIDTH, _GRAPH_HEIGHT = 1_000, 680
+_GRAPH_STEPS_MAX = 150
+
+
+def render_page(report: Report, graph: str = "", *, folder: str | None = None, home_option: str = "") -> str:
+    """The report as HTML. `graph`: the drawing of its workflow, as our own SVG; "" if there is none.
+
+    `folder`: the folder of the page, for links to logs; `home_option`: the `--home` option to append to each command.
+    """
+    title = f"{report.workflow}, run {report.run_id}: {report.status}"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        # Should any markup get past the escaping, it can load nothing and run nothing.
+        element("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
+        element("title", title),
+        element("style", _style()),
+    )
+    sections = _sections(report, Html(graph), folder, home_option)
+    body = element("body", element("main", render_headline(report), *sections, _footer(report)))
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _style() -> Html:
+    return Html(css_variables() + read_styles("charts.css") + read_styles("page.css"))
+
+
+def _sections(report: Report, graph: Html, folder: str | None, home_option: str) -> Iterator[Html]:
+    yield render_summary(report, home_option)
+    yield render_failures(report, folder)
+    yield _section("Graph", "graph", _graph(report, graph))
+    yield _section("Timeline", "timeline", _timeline(report))
+    yield _section("Resources", "resources", _resources(report))
+    yield _section("Steps", "steps", steps_table(report))
+    if report.children:
+        yield _section("Child runs", "children", children_table(report))
+    if report.artifacts:
+        yield _section("Artifacts", "artifacts", artifacts_table(report))
+    yield _section("Data", "data", _data(report))
+    yield _section("Events", "events", events_table(report))
+
+
+def _section(title: str, name: str, *inside: object) -> Html:
+    return element("section", element("h2", title, id=name), *inside)
+
+
+def _graph(report: Report, graph: Html) -> Html:
+    """The drawing; with many steps a mosaic first, since the drawing does not fit on a screen."""
+    figure = element("figure", graph, tabindex="0", aria_label="the graph of the workflow")
+    if not graph:
+        return join_html([draw_mosaic(report.steps), element("p", "Too many steps to draw.", class_="note")])
+    if graph.count('<g class="node ') > _GRAPH_STEPS_MAX:
+        poster = element("div", figure, class_="graph poster")
+        return join_html([draw_mosaic(report.steps), render_details("The graph in full size", poster)])
+    if _fits(graph):
+        return element("div", figure, class_="graph")
+    box = element("input", type="checkbox", id="full")
+    return element("div", box, element("label", "full size", for_="full"), figure, class_="graph")
+
+
+def _fits(graph: Html) -> bool:
+    """Whether a drawing fits without scaling."""
+    size = _SIZE.search(graph)
+    return size is not None and int(size[1]) <= _GRAPH_WIDTH and int(size[2]) <= _GRAPH_HEIGHT
+
+
+def _timeline(report: Report) -> Html:
+    chart = render_timeline(report)
+    if not chart:
+        return element("p", "Nothing has run yet.", class_="note")
+    return join_html([chart, attempts_table(report)])
+
+
+def _resources(report: Report) -> Html:
+    memory, cpu = memory_plot(report), cpu_plot(report)
+    if not memory and not cpu:
+        return element("p", "Nothing was measured.", class_="note")
+    note = "Each dot is an attempt. The shaded area is the limit that the workflow sets, if it sets one."
+    parts = [element("p", note, class_="note")]
+    parts += [element("h3", "Peak memory"), memory] if memory else []
+    parts += [
+        element("h3", "CPUs in use"),
+        cpu or element("p", "Every attempt was too short to measure.", class_="note"),
+    ]
+    return join_html(parts)
+
+
+def _data(report: Report) -> Html:
+    if not report.inputs and not report.outputs:
+        return element("p", "No inputs and no outputs.", class_="note")
+    return join_html([render_values("Inputs", report.inputs), render_values("Outputs", report.outputs)])
+
+
+def _footer(report: Report) -> Html:
+    file = f"{PurePath(report.file).name}, " if report.file else ""
+    hosts = sorted({one.host for one in report.attempts if one.host})
+    where = f" on {', '.join(hosts[:5])}{' and others' if len(hosts) > 5 else ''}" if hosts else ""
+    source = f"{report.workflow} ({file}version {report.version}), run {report.run_id}{where}."
+    return element("footer", element("p", f"{source} Written by {report.made_by} at ", time_element(report.as_of), "."))

@@ -1,0 +1,233 @@
+"""The failures and how each was handled: one collapsible block per failed visit, with its recovery ladder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from urllib.parse import quote
+
+from mulligan.core.deciding.classify import TOO_LARGE, TOO_LONG
+from mulligan.core.model.formatting import pluralize
+from mulligan.history.route_outcomes import format_times
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.runs.views.report import Report
+from mulligan.service.runs.views.report.build import CodeCount
+from mulligan.service.runs.views.report.visits import FailedVisit, ItemFailures, Log, Rung, VisitLine
+
+# Up to this many blocks are open at first; of more, only the unhandled ones, up to this many.
+OPEN_MAX = 6
+# How many visits of one code are listed; the rest is folded.
+GROUP_MAX = 12
+_TONES = {"open": "bad", "left": "idle", "under_way": "now", "mended": "good"}
+_GLYPHS = {"open": "✕", "left": "○", "under_way": "▸", "mended": "✓"}
+# The parts of a path that are shown: `.mulligan/runs/7/logs/build#1.err`, without the folders above it.
+_PARTS_SHOWN = 5
+_STREAMS = {".err": "stderr", ".out": "stdout"}
+_RUNGS = {"retry": "Retry", "handle": "Handle", "triage": "Triage", "route": "Route", "end": "Converge"}
+
+
+def render_failures(report: Report, folder: str | None = None) -> Html:
+    """Every failed visit by code: steps first, then the items of maps, by step. `folder`: the folder of the page."""
+    head = element("h2", "Failures and how they were handled", id="failures")
+    if not report.visits:
+        return element("section", head, element("p", "Nothing failed.", class_="note"))
+    steps = [visit for visit in report.visits if not visit.is_item]
+    items = [visit for visit in report.visits if visit.is_item]
+    order = {one.code: number for number, one in enumerate(report.codes)}
+    return element(
+        "section",
+        head,
+        _codes(report),
+        join_html(_groups(steps, order, folder)),
+        join_html(_items(report, items, order, folder)),
+        _left_out(report),
+    )
+
+
+def _codes(report: Report) -> Html:
+    """The failures by code, in numbers; nothing if the list below is short enough."""
+    if len(report.codes) < 2 and sum(one.visits for one in report.codes) <= OPEN_MAX:
+        return Html("")
+    rows = join_html(
+        element("li", element("b", one.code), element("span", _how_many(one)), class_=_tone(one))
+        for one in report.codes
+    )
+    return element("ul", rows, class_="codes")
+
+
+def _how_many(one: CodeCount) -> str:
+    words = [pluralize(one.steps, "step")] if one.steps else []
+    words += [pluralize(one.items, "item")] if one.items else []
+    suffix = f", {one.unhandled:,} unhandled" if one.unhandled else ", resolved" if _tone(one) == "good" else ""
+    return " and ".join(words) + suffix
+
+
+def _tone(one: CodeCount) -> str:
+    if one.unhandled:
+        return "bad"
+    return "good" if one.mended == one.visits else "idle"
+
+
+def _left_out(report: Report) -> Html:
+    shown, count = len(report.visits), report.visits_count
+    return (
+        element("p", f"Of {count:,} failed visits, {shown:,} are shown.", class_="note") if shown < count else Html("")
+    )
+
+
+def _groups(visits: list[FailedVisit], order: dict[str, int], folder: str | None) -> Iterator[Html]:
+    """Visits below their code, if there are several codes; unhandled visits first."""
+    groups = _by_code(visits, order)
+    number = 0
+    for code, group in groups:
+        if len(groups) > 1:
+            yield element("h3", code, " ", element("small", pluralize(len(group), "visit")), class_="code")
+        folds = []
+        for visit in group:
+            is_open = number < OPEN_MAX and (len(visits) <= OPEN_MAX or visit.fate in ("open", "under_way"))
+            number += 1
+            folds.append(render_visit(visit, folder, is_open=is_open))
+        yield join_html(folds[:GROUP_MAX])
+        if rest := folds[GROUP_MAX:]:
+            more = element("summary", f"{len(rest):,} more with {code}")
+            yield element("details", more, join_html(rest), class_="inner")
+
+
+def _by_code(visits: list[FailedVisit], order: dict[str, int]) -> list[tuple[str, list[FailedVisit]]]:
+    groups: dict[str, list[FailedVisit]] = {}
+    for visit in visits:
+        groups.setdefault(visit.code, []).append(visit)
+    return sorted(groups.items(), key=lambda group: order.get(group[0], len(order)))
+
+
+def render_visit(
+    visit: FailedVisit, folder: str | None = None, *, is_open: bool = False, href: str = "", name: str = ""
+) -> Html:
+    """A failed visit with its ladder, its story and its logs. `href`: the page of its step; `name`: its id."""
+    tone = _TONES[visit.fate]
+    occurrence = _occurrence(visit)
+    head = element(
+        "summary",
+        element("span", _GLYPHS[visit.fate], class_=f"glyph {tone}", aria_hidden="true"),
+        element("strong", visit.name or visit.unit, title=visit.unit if visit.name else None),
+        element("small", occurrence) if occurrence else "",
+        element("span", visit.what, class_="what"),
+        element("span", visit.answer, class_=f"answer {tone}"),
+    )
+    parts = [
+        element("ol", join_html(_rung(rung, visit) for rung in visit.rungs), class_="rungs") if visit.rungs else "",
+        _message(visit),
+        _refused(visit),
+        _story(visit) if visit.lines else Html(""),
+        join_html(_log(log, folder) for log in visit.logs),
+    ]
+    fold = element("details", head, *parts, class_=f"visit fate-{visit.fate}", open=is_open, id=name or None)
+    if not href:
+        return fold
+    # Beside the line that opens and closes, not in it: a screen reader does not know two actions of one line.
+    link = element("a", "Open", href=href, aria_label=f"Open {visit.name or visit.unit}")
+    return element("div", fold, link, class_="visit-beside", id=f"{name}-beside" if name else None)
+
+
+def _occurrence(visit: FailedVisit) -> str:
+    words = [f"round {visit.round}"] if visit.round > 1 else []
+    words += [f"visit {visit.visit}"] if visit.visit > 1 else []
+    words += [f"failed{format_times(visit.failures)}"] if visit.failures > 1 else []
+    return ", ".join(words)
+
+
+def _rung(rung: Rung, visit: FailedVisit) -> Html:
+    unused = "not reached" if visit.fate == "under_way" else "not needed"
+    said = unused if rung.outcome == "unasked" else rung.said
+    return element("li", element("b", _RUNGS[rung.name]), element("span", said), class_=rung.outcome)
+
+
+def _message(visit: FailedVisit) -> Html:
+    """The message of the failure, unless the summary line already shows all of it."""
+    message = visit.message.strip()
+    is_shown = not message or message in visit.what or message in (TOO_LONG, TOO_LARGE)
+    return Html("") if is_shown else element("pre", message, tabindex="0")
+
+
+def _refused(visit: FailedVisit) -> Html:
+    return _stream("the output that 'validate' rejected", visit.refused) if visit.refused else Html("")
+
+
+def _story(visit: FailedVisit) -> Html:
+    lines = [_line(line, visit.unit) for line in visit.lines]
+    if visit.lines_left:
+        lines.insert(
+            len(lines) // 2, element("tr", element("td"), element("td", f"… {visit.lines_left:,} more lines …"))
+        )
+    head = element("summary", f"Story ({pluralize(len(visit.lines) + visit.lines_left, 'line')})")
+    return element("details", head, element("table", join_html(lines), class_="story"), class_="inner")
+
+
+def _line(line: VisitLine, unit: str) -> Html:
+    where = _where(line.place.removeprefix(unit).lstrip("."))
+    said = element("td", element("code", where) if where else "", " " if where else "", line.text, class_=line.tone)
+    return element("tr", element("td", f"{line.at:%H:%M:%S}", class_="time"), said)
+
+
+def _where(rest: str) -> str:
+    """Which part of a step or item it is; "" for the only command of an item."""
+    if rest.isdecimal():
+        return f"command {int(rest) + 1}" if rest != "0" else ""
+    return rest
+
+
+def _log(log: Log, folder: str | None) -> Html:
+    title = f"Log of {log.name or log.place}, attempt {log.attempt}{' (the end of it)' if log.is_cut else ''}"
+    if not (log.stdout or log.stderr):
+        said = f"the log is on {log.ran_on}" if log.ran_on else "no log"
+        return element("p", f"{title}: {said}", class_="note")
+    parts = [_stream(name, written) for name, written in (("stderr", log.stderr), ("stdout", log.stdout)) if written]
+    return element("details", element("summary", title), *parts, render_log_links(log.files, folder), class_="inner")
+
+
+def _stream(name: str, written: str) -> Html:
+    return element("figure", element("figcaption", name), element("pre", written.rstrip("\n"), tabindex="0"))
+
+
+def _items(report: Report, visits: list[FailedVisit], order: dict[str, int], folder: str | None) -> Iterator[Html]:
+    kinds = {(one.step, one.visit): one for one in report.item_failures}
+    groups: dict[tuple[str, int], list[FailedVisit]] = {}
+    for visit in visits:
+        groups.setdefault((visit.step, visit.visit), []).append(visit)
+    for (step, number), group in groups.items():
+        head = element(
+            "summary",
+            element("strong", f"Items of {step}"),
+            element("small", f"visit {number}") if number > 1 else "",
+            element("span", _kinds(kinds.get((step, number)), len(group)), class_="what"),
+        )
+        few = len(group) <= OPEN_MAX
+        inside = join_html(
+            render_visit(visit, folder, is_open=False) for _, some in _by_code(group, order) for visit in some
+        )
+        yield element("details", head, inside, class_="visit items", open=few)
+
+
+def _kinds(found: ItemFailures | None, shown: int) -> str:
+    if found is None:
+        return f"{pluralize(shown, 'item')} failed at first and then completed"
+    if len(found.kinds) == 1:
+        return f"{pluralize(found.items, 'item')} failed with {found.kinds[0][0]}"
+    said = ", ".join(f"{count:,} with {kind}" for kind, count in found.kinds)
+    return f"{pluralize(found.items, 'item')} failed: {said}"
+
+
+def render_log_links(files: Sequence[str], folder: str | None) -> Html:
+    """Links to the log files of an attempt. `folder`: the folder of the page; None if it is unknown."""
+    if not files:
+        return Html("")
+    return element("p", "Full log: ", join_html((_file(file, folder) for file in files), ", "), class_="note files")
+
+
+def _file(file: str, folder: str | None) -> Html:
+    near = folder is not None and os.path.commonpath([folder, file]) != os.sep
+    if not near:
+        return element("code", "/".join(PurePath(file).parts[-_PARTS_SHOWN:]))
+    name = _STREAMS.get(PurePath(file).suffix, PurePath(file).name)
+    return element("a", name, href=quote(os.path.relpath(file, folder)))

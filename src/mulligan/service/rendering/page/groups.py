@@ -1,0 +1,85 @@
+"""The steps of a matrix as one row of a table, with a collapsible list of all of them below the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mulligan.core.model.formatting import pluralize
+from mulligan.history.matrices import count_statuses, group_counts, group_status, group_title, values_text
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import STATUSES, status_label
+from mulligan.service.runs.views.report import Report
+from mulligan.service.runs.views.report.build import StepLine
+
+SQUARES_MAX = 20_000
+
+
+def matrix_of(report: Report) -> dict[str, str]:
+    """The matrix of each step that belongs to one."""
+    return {step.name: step.matrix for step in report.steps if step.matrix}
+
+
+def group_by_matrix(steps: Sequence[StepLine]) -> list[StepLine]:
+    """The steps, with one row for each matrix at the position of its first step."""
+    found: dict[str, list[StepLine]] = {}
+    for step in steps:
+        # No step's name contains a colon.
+        found.setdefault(f"matrix:{step.matrix}" if step.matrix else step.name, []).append(step)
+    return [one[0] if not one[0].matrix else _together(one) for one in found.values()]
+
+
+def steps_by_matrix(steps: Sequence[StepLine]) -> dict[str, list[StepLine]]:
+    """The steps of each matrix."""
+    found: dict[str, list[StepLine]] = {}
+    for step in steps:
+        if step.matrix:
+            found.setdefault(step.matrix, []).append(step)
+    return found
+
+
+def status_counts(steps: Sequence[StepLine]) -> str:
+    """`8 failed, 292 completed`."""
+    return group_counts(count_statuses(step.status for step in steps))
+
+
+def render_matrix(name: str, steps: Sequence[StepLine], rows: Callable[[Sequence[StepLine]], Html]) -> Html:
+    """All steps of a matrix, collapsed: a square and a row for each."""
+    title = f"{group_title(name, len(steps))}: {status_counts(steps)}"
+    inside = join_html([draw_mosaic(steps), rows(steps)])
+    return element("details", element("summary", title), inside, class_="inner")
+
+
+def values_of(step: StepLine) -> str:
+    return values_text(step.values)
+
+
+def _together(steps: Sequence[StepLine]) -> StepLine:
+    first = steps[0]
+    return StepLine(
+        name=group_title(first.matrix, len(steps)),
+        action=first.action,
+        status=group_status(count_statuses(step.status for step in steps)),
+        visits=0,
+        attempts=sum(step.attempts for step in steps),
+        recovered=False,
+        undone=False,
+        items=sum(step.items for step in steps),
+        items_failed=sum(step.items_failed for step in steps),
+        wall_seconds=sum(step.wall_seconds for step in steps),
+        cpu_seconds=sum(step.cpu_seconds for step in steps),
+        peak_memory=max(step.peak_memory for step in steps),
+        matrix=first.matrix,
+    )
+
+
+def draw_mosaic(steps: Sequence[StepLine]) -> Html:
+    """All steps of a large run at a glance: one small square per step, coloured by status."""
+    squares = join_html(_square(step) for step in steps[:SQUARES_MAX])
+    left = len(steps) - SQUARES_MAX
+    note = element("p", f"and {pluralize(left, 'more step')}", class_="note") if left > 0 else ""
+    label = f"{pluralize(min(len(steps), SQUARES_MAX), 'step')}, each a square in the colour of its status"
+    return join_html([element("div", squares, class_="mosaic", role="img", aria_label=label), note])
+
+
+def _square(step: StepLine) -> Html:
+    return element("i", class_=STATUSES.get(step.status, "idle"), title=f"{step.name}: {status_label(step.status)}")

@@ -1,0 +1,155 @@
+"""The top of a page: the workflow and its status, as a sentence and in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mulligan.core.model.formatting import format_size, pluralize
+from mulligan.history.phrases import describe_degraded
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import STATUSES, format_elapsed, status_label, time_element
+from mulligan.service.runs.views.report import Report
+from mulligan.service.runs.views.report.build import Round
+
+_VERDICTS = {
+    "completed": "completed",
+    "failed": "failed",
+    "cancelled": "was cancelled",
+    "running": "is still running",
+    "paused": "is paused",
+}
+_GLYPHS = {"completed": "✓", "failed": "✕", "cancelled": "■", "running": "▸", "paused": "‖"}
+# How many earlier rounds the sentence names.
+ROUNDS_MAX = 3
+# The order of the statuses in the bar.
+_BAR = (
+    *("completed", "failed", "pending_failed", "running", "handling", "backing_off", "ready"),
+    *("waiting", "skipped", "cancelled"),
+)
+
+
+def render_headline(report: Report) -> Html:
+    """Workflow, run and status, then a sentence."""
+    round_ = f", round {report.round}" if report.round > 1 else ""
+    tone = STATUSES.get(report.status, "idle")
+    badge = element("span", f"{_GLYPHS.get(report.status, '')} {_badge(report)}", class_=f"badge {tone}")
+    return element(
+        "header",
+        element("p", f"Mulligan · run {report.run_id}{round_}", class_="over"),
+        element("h1", report.workflow, " ", badge),
+        element("p", report.description, class_="description") if report.description else "",
+        element("p", join_html(_sentence(report)), class_="sentence"),
+    )
+
+
+def _degraded(report: Report) -> str:
+    counts = report.counts
+    if not counts:
+        return "degraded"
+    return describe_degraded(counts.recovered_steps_count, counts.handled_steps_count, counts.dropped_outputs_count)
+
+
+def _badge(report: Report) -> str:
+    return f"{report.status}, degraded" if report.degraded else report.status
+
+
+def _sentence(report: Report) -> Iterator[object]:
+    yield f"Run {report.run_id} {_VERDICTS.get(report.status, report.status)}"
+    yield f" in round {report.round}" if report.round > 1 else ""
+    if report.status == "completed":
+        yield f" ({_degraded(report)})" if report.degraded else ""
+    yield f": {report.reason}" if report.reason else ""
+    before = [_round(one) for one in report.rounds if one.number < report.round]
+    yield f"; {', '.join(before[-ROUNDS_MAX:])}. " if before else ". "
+    yield from ("Started ", time_element(report.started_at))
+    yield f" by {report.by}" if report.by else ""
+    if report.ended_at is not None:
+        yield from (", ended ", time_element(report.ended_at), f", after {format_elapsed(report.seconds)}.")
+    else:
+        yield from (". Status as of ", time_element(report.as_of), f", after {format_elapsed(report.seconds)}.")
+    yield f" It was forked from run {report.forked_from}." if report.forked_from else ""
+    yield f" It was called by run {report.parent_run_id}." if report.parent_run_id else ""
+
+
+def _round(one: Round) -> str:
+    """`8 steps failed in round 1`."""
+    if one.failed:
+        return f"{pluralize(one.failed, 'step')} failed in round {one.number}"
+    return f"round {one.number} {_VERDICTS[one.status]}"
+
+
+def render_summary(report: Report, home_option: str = "") -> Html:
+    """Numbers, the steps by status, what `end` returned, what the run waits for, and the next commands."""
+    parts = [element("dl", join_html(_tiles(report)), class_="tiles"), _status_bar(report)]
+    if report.end_said:
+        parts.append(element("p", "end returned: ", element("q", report.end_said), class_="sentence"))
+    parts += [_waits(report)] if report.waits else []
+    parts += [_next(report, home_option)] if report.next_commands else []
+    return element("section", element("h2", "Summary", id="summary"), *parts)
+
+
+def _next(report: Report, home_option: str) -> Html:
+    rows = join_html(
+        element("li", element("code", f"{one.text}{home_option}"), element("span", one.why) if one.why else "")
+        for one in report.next_commands
+    )
+    return join_html([element("h3", "Next commands"), element("ul", rows, class_="commands")])
+
+
+def _tile(name: str, figure: str, tone: str = "") -> Html:
+    return element("div", element("dt", name), element("dd", figure, class_=tone or None))
+
+
+def _tiles(report: Report) -> Iterator[Html]:
+    counts, own = report.counts, [one for one in report.attempts if one.part == "own" and not one.is_map]
+    statuses = report.statuses
+    total = counts.total_steps if counts else sum(statuses.values())
+    yield _tile("steps", f"{total:,}")
+    yield _tile("completed", f"{statuses['completed']:,}", "good" if statuses["completed"] else "")
+    failed = counts.failed_steps_count if counts else statuses["failed"]
+    yield _tile("failed, unhandled" if counts else "failed", f"{failed:,}", "bad" if failed else "")
+    if counts is not None:
+        yield _tile("handled", f"{counts.handled_steps_count:,}")
+        yield _tile("recovered", f"{counts.recovered_steps_count:,}")
+        yield _tile("skipped", f"{counts.skipped_steps_count:,}")
+    yield _tile("attempts", f"{len(own):,}")
+    yield _tile("time", format_elapsed(report.seconds))
+    if any(one.cpu_seconds for one in report.attempts):
+        yield _tile("CPU time", format_elapsed(sum(one.cpu_seconds or 0.0 for one in report.attempts)))
+    if peak := max((one.peak_memory or 0 for one in report.attempts), default=0):
+        yield _tile("peak memory", format_size(peak))
+    if report.agents:
+        yield _tile("agents", report.agents)
+    if report.budget:
+        yield _tile("agent budget", report.budget)
+
+
+def _status_bar(report: Report) -> Html:
+    """A bar with the share of each status among all steps, and the counts below it."""
+    found = [(status, report.statuses.get(status, 0)) for status in _BAR]
+    total = sum(count for _, count in found)
+    if not total:
+        return Html("")
+    pieces, left = [], 0.0
+    for status, count in ((status, count) for status, count in found if count):
+        share = count / total * 100
+        tone = STATUSES.get(status, "idle")
+        pieces.append(element("rect", class_=tone, x=f"{left:.2f}%", y=0, width=f"{share:.2f}%", height=8))
+        left += share
+    words = ", ".join(f"{count:,} {status_label(status)}" for status, count in found if count)
+    bar = element("svg", join_html(pieces), class_="bar", height=8, role="img", aria_label=f"steps by status: {words}")
+    return element("div", bar, element("p", words, class_="note"), class_="statuses")
+
+
+def _waits(report: Report) -> Html:
+    rows = join_html(
+        element(
+            "li",
+            element("b", wait.where or "the run"),
+            f" waits for {wait.text}",
+            class_="ask" if wait.is_for_a_person else None,
+        )
+        for wait in report.waits
+    )
+    title = element("h3", f"Waiting for ({len(report.waits):,})")
+    return join_html([title, element("ul", rows, class_="waits")])

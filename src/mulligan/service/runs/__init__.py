@@ -1,0 +1,1 @@
+"""Runs: read from the store, shown, counted together, changed."""

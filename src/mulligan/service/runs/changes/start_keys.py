@@ -1,0 +1,79 @@
+"""Idempotency keys: the run that was started with a key is given again only for the same request."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from mulligan.core.deciding.kept_approvals import changed_inputs
+from mulligan.core.model.workflow import NoticeRule, Workflow
+from mulligan.errors import KeyMismatch
+from mulligan.service.runs.changes.preflight import VERSION_LABEL
+from mulligan.service.runs.stored.run_reader import RunReader
+
+
+class AskedRun(Protocol):
+    """What a run is asked for with."""
+
+    @property
+    def workflow(self) -> Workflow: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def inputs(self) -> Mapping[str, Any]: ...
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+    @property
+    def notify(self) -> Collection[NoticeRule]: ...
+
+
+def refuse_other_request(
+    reader: RunReader,
+    run_id: int,
+    asked: AskedRun,
+    key: str,
+    *,
+    same_version: bool = False,
+    more_rules: Collection[NoticeRule] | None = None,
+) -> None:
+    """`KeyMismatch` if the run with this key was started with another workflow, other inputs, labels or notices.
+
+    Names what differs, without the values, which may be nobody else's business. Notices are compared if it is known
+    which rules count for every run.
+    """
+    record = reader.store.run(run_id)
+    had = reader.start_of(run_id)
+    other = [] if had is None else changed_inputs(had.inputs, asked.inputs)
+    labels = [] if had is None else changed_inputs(had.labels, asked.labels) - {VERSION_LABEL}
+    if record.workflow != asked.workflow.name:
+        what = f"of the workflow '{record.workflow}', not '{asked.workflow.name}'"
+    elif same_version and record.version != asked.version:
+        what = f"of another version of '{record.workflow}'"
+    elif other:
+        what = f"with other inputs: {', '.join(map(repr, sorted(other)))}"
+    elif labels:
+        what = f"with other labels: {', '.join(map(repr, sorted(labels)))}"
+    elif had is not None and more_rules is not None and not is_notified_as(had.notify, asked.notify, more_rules):
+        what = "with other notices"
+    else:
+        return
+    raise KeyMismatch(
+        f"the key '{key}' was used for run {run_id} {what}", hint=_ANOTHER_KEY, run_id=run_id, inputs=sorted(other)
+    )
+
+
+_ANOTHER_KEY = "use another key for another run, or ask for the same again"
+
+
+def is_notified_as(
+    had: Collection[NoticeRule], wanted: Collection[NoticeRule], more_rules: Collection[NoticeRule]
+) -> bool:
+    """Whether a run with the rules `had` was asked for with those that are `wanted`.
+
+    `more_rules` count for every run.
+    """
+    return set(wanted) <= set(had) <= {*wanted, *more_rules}

@@ -1,0 +1,1 @@
+"""Runs as the store has them: records, states, events, outputs, artifacts; what is damaged."""

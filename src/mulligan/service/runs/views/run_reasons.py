@@ -1,0 +1,346 @@
+"""Why a run is as it is: what failed and how each failure was handled, in words, and the next sensible action."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from mulligan.core.deciding.resource_usage import ran_short
+from mulligan.core.model.formatting import pluralize, single_line
+from mulligan.core.model.workflow import END
+from mulligan.core.state.state import FailureRecord, Place, State
+from mulligan.history.phrases import describe_failure
+from mulligan.history.route_outcomes import Fate, describe_route_outcome, format_times
+from mulligan.history.story import StoryWriter
+from mulligan.service.runs.stored.run_reader import RunReader
+from mulligan.service.runs.views.failure_summary import ENDINGS, FATES, RECOVERED
+from mulligan.service.runs.views.report.visits import FailedVisit, FailedVisits, ItemFailures
+from mulligan.service.runs.views.run_list import RunLine, WaitReason
+from mulligan.service.runs.views.run_story import shown_place
+
+# The log of a run with more events is not read for the ladders of its failures: the page of a step has them.
+LADDER_EVENTS_MAX = 5_000
+# How many failures are put into order; and how many are given.
+SORTED_MAX, GIVEN_MAX = 5_000, 30
+# How many kinds of failures of items stand in the headline.
+CAUSES_MAX = 3
+
+NextAction = Literal["decide", "approve", "resume", "resume_step", "retry", "workers", "none"]
+_PERSON = ("triage", "approval")
+# What a run waits for if it moves without a person: something that runs, that a worker takes, or that is due.
+_MOVES = frozenset({"task", "worker", "breaker", "retry", "timer", "loop"})
+# What a run waits for, where only a person can move it; the first of them that holds.
+_ASKED = {"triage": "waits for a decision", "approval": "waits for an approval", "step_pause": "waits to be resumed"}
+_OUTSIDE = ("retry", "timer", "loop", "breaker", "child")
+
+
+class CodeCount(msgspec.Struct, frozen=True):
+    """How many steps failed with a code, and how many of these failures nothing has handled."""
+
+    code: str
+    count: int
+    unhandled: int
+
+
+class RunFailures(msgspec.Struct, frozen=True):
+    """The failures of a run, unhandled ones first. `total`: how many there are."""
+
+    visits: list[FailedVisit]
+    total: int
+    unhandled: int
+    codes: list[CodeCount]
+    # How many of them wait for a decision.
+    parked: int = 0
+    # What the items of map steps failed with; only where the log is short.
+    items: list[ItemFailures] = []
+
+
+class RunReason(msgspec.Struct, frozen=True):
+    """The headline of a run: what is the matter, why, what was tried, and what can be done."""
+
+    tone: Literal["good", "bad", "now", "ask", "idle"]
+    title: str
+    # The message of the failure, or what it waits for; what was tried; what else there is.
+    why: str = ""
+    tried: str = ""
+    more: str = ""
+    # The step that it is about; "" for the run. And the run that has the step: this one, or one that it called.
+    step: str = ""
+    run_id: int = 0
+    action: NextAction = "none"
+    # Whether the steps that failed ran out of memory or time.
+    has_run_out: bool = False
+
+
+def run_failures(reader: RunReader, state: State) -> RunFailures:
+    """What failed and how it was handled; with ladders, if the log is short."""
+    kinds: list[ItemFailures] = []
+    visits = list(_visits(reader, state, kinds))
+    visits.sort(key=lambda one: FATES.index(one.fate))
+    counts = Counter(visit.code for visit in visits)
+    # A parked step waits for a decision: whether its failure is handled is not known yet.
+    parked = {place.key for place in state.places.values() if place.status == "pending_failed"}
+    unhandled = Counter(visit.code for visit in visits if visit.fate == "open" and visit.step not in parked)
+    codes = [CodeCount(code, count, unhandled[code]) for code, count in counts.items()]
+    return RunFailures(
+        visits=visits[:GIVEN_MAX],
+        total=len(visits),
+        unhandled=unhandled.total(),
+        parked=len(parked),
+        items=kinds,
+        codes=sorted(codes, key=lambda one: (-one.unhandled, -one.count)),
+    )
+
+
+def _visits(reader: RunReader, state: State, kinds: list[ItemFailures]) -> Iterator[FailedVisit]:
+    if not state.places:
+        return
+    if state.run.seq <= LADDER_EVENTS_MAX:
+        run_id, found = state.run.run_id, FailedVisits()
+        writer = StoryWriter(reader.first_workflow(run_id), reader.called(run_id))
+        for entry in reader.events(run_id):
+            if entry.seq <= state.run.seq:
+                found.update(entry, writer.lines_for(entry))
+        yield from (visit for visit in found.failed_visits(state) if not visit.is_item)
+        kinds += found.item_failures()
+        return
+    for record in state.failures[-SORTED_MAX:]:
+        yield _of_record(state, record)
+    for place in state.places.values():
+        if place.role == "step" and place.failure is not None and not place.has_ended:
+            yield _under_way(state, place)
+
+
+def _of_record(state: State, record: FailureRecord) -> FailedVisit:
+    answer, fate = _answer(state, record)
+    tried = f"retried{format_times(record.retries_used)}, " if record.retries_used else ""
+    return _visit(record.step, record.visit, record.failure, record.at, tried + answer, fate)
+
+
+def _answer(state: State, record: FailureRecord) -> tuple[str, Fate]:
+    if record.recovered_by:
+        return RECOVERED.get(record.recovered_by, f"recovered by its {record.recovered_by} handler"), "mended"
+    if record.is_closed:
+        return "ran again in a later round", "left"
+    return describe_route_outcome(state, record)
+
+
+def _under_way(state: State, place: Place) -> FailedVisit:
+    answer, fate = ENDINGS[place.status]
+    return _visit(place.key, place.visit, place.failure, None, answer, fate)
+
+
+def _visit(step: str, visit: int, failure: Any, at: Any, answer: str, fate: Fate) -> FailedVisit:
+    return FailedVisit(
+        unit=step,
+        step=step,
+        visit=visit,
+        round=1,
+        at=at or failure.at,
+        what=describe_failure(failure),
+        code=failure.code,
+        message=failure.message,
+        answer=answer,
+        fate=fate,
+        failures=1,
+        rungs=[],
+        lines=[],
+        has_run_out=ran_short(failure),
+    )
+
+
+# -- the headline ----------------------------------------------------------------------------------------------------
+
+
+def waits_only_for_a_person(line: RunLine) -> str:
+    """What a run waits for that only a person can move: `waits for a decision`; "" if it moves by itself."""
+    kinds = {one.kind for one in line.waiting_for}
+    if line.status != "running" or kinds & _MOVES:
+        return ""
+    return next((words for kind, words in _ASKED.items() if kind in kinds), "")
+
+
+def explain_run(head: Mapping[str, Any], failures: RunFailures, line: RunLine) -> RunReason:
+    """The headline of a run. `head`: as `RunDetails.head` gives it. `line`: as the list of runs shows it."""
+    waits = [wait for wait in head["waiting_for"] if wait["kind"] in _PERSON]
+    open_ = [visit for visit in failures.visits if visit.fate == "open" and visit.step != END]
+    if head["status"] in ("running", "paused") and waits:
+        return _waits_for_a_person(head, waits, failures)
+    if head["status"] in ("running", "paused") and (called := _asked_below(line)):
+        return _called_run_waits(called)
+    if head["status"] == "paused":
+        reason = f": {head['reason']}" if head["reason"] else ""
+        return RunReason("ask", f"Paused{reason}", "Nothing new starts until it is resumed.", action="resume")
+    if head["status"] == "failed":
+        return _failed(head, open_, failures)
+    if head["status"] == "cancelled":
+        reason = f": {head['reason']}" if head["reason"] else ""
+        left = head["step_count"] - head["step_counts"].get("completed", 0)
+        return RunReason(
+            "idle", f"Cancelled{reason}", more=f"{pluralize(left, 'step')} did not complete", action="retry"
+        )
+    if head["status"] == "completed":
+        return _completed(head, failures)
+    if waits_only_for_a_person(line) and (held := next(iter(_held_steps(line)), None)):
+        return _held(head, held)
+    return _running(head, open_, failures)
+
+
+def explain_line(line: RunLine) -> RunReason:
+    """The headline of a large run that is not loaded yet: what the list knows of it, without what was tried."""
+    asked = next((one for one in line.waiting_for if one.kind in _PERSON), None)
+    if asked is not None:
+        if asked.run_id != line.run_id:
+            return _called_run_waits(asked)
+        step, is_approval = asked.place.partition(".")[0], asked.kind == "approval"
+        title = f"'{asked.name or step}' {'' if is_approval else 'failed and '}{_ASKED[asked.kind]}"
+        return RunReason("ask", title, asked.text, step=step, action="approve" if is_approval else "decide")
+    reason = f": {line.reason}" if line.reason else ""
+    if line.status == "paused":
+        return RunReason("ask", f"Paused{reason}", "Nothing new starts until it is resumed.", action="resume")
+    if line.status == "cancelled":
+        return RunReason("idle", f"Cancelled{reason}", action="retry")
+    if line.status == "completed":
+        return RunReason("good", "Completed, degraded" if line.degraded else "Completed")
+    failure, is_over = line.failure, line.status == "failed"
+    if failure is None:
+        return RunReason("bad", f"Failed{reason}", action="retry") if is_over else RunReason("now", "Running")
+    others = f"{pluralize(failure.count - 1, 'other step')} failed too" if failure.count > 1 else ""
+    title = f"'{failure.step}' failed{'' if is_over else ' while the run goes on'}, and nothing handled it"
+    action: NextAction = "retry" if is_over else "none"
+    return RunReason("bad", title, failure.text, more=others, step=failure.step, action=action)
+
+
+def _asked_below(line: RunLine) -> WaitReason | None:
+    """What a run waits for that this one called, if a person has to answer it."""
+    return next((one for one in line.waiting_for if one.kind in _PERSON and one.run_id != line.run_id), None)
+
+
+def _held_steps(line: RunLine) -> Iterator[WaitReason]:
+    return (one for one in line.waiting_for if one.kind == "step_pause")
+
+
+def _called_run_waits(asked: WaitReason) -> RunReason:
+    step = asked.place.partition(".")[0]
+    is_approval = asked.kind == "approval"
+    return RunReason(
+        tone="ask",
+        title=f"'{asked.name or step}' of run {asked.run_id}, which this run called, {_ASKED[asked.kind]}",
+        why="" if is_approval else asked.text,
+        step=step,
+        run_id=asked.run_id,
+        action="approve" if is_approval else "decide",
+    )
+
+
+def _held(head: Mapping[str, Any], held: WaitReason) -> RunReason:
+    step = held.place.partition(".")[0]
+    said = next((wait["text"] for wait in head["waiting_for"] if wait["kind"] == "step_pause"), "")
+    why = f"It waits for {said}." if said else "Nothing else runs until it is resumed."
+    return RunReason(
+        tone="ask", title=f"'{step}' is paused", why=why, step=step, run_id=held.run_id, action="resume_step"
+    )
+
+
+def _waits_for_a_person(head: Mapping[str, Any], waits: list[Any], failures: RunFailures) -> RunReason:
+    first = waits[0]
+    step = first.get("place", "").partition(".")[0]
+    same = [wait for wait in waits if wait["kind"] == first["kind"]]
+    others = f" and {pluralize(len(same) - 1, 'other step')}" if len(same) > 1 else ""
+    rest = len(waits) - len(same)
+    noun = "parked step" if first["kind"] == "approval" else "approval"
+    more = f"{pluralize(rest, noun)} {'waits' if rest == 1 else 'wait'} for a person too" if rest else ""
+    visit = next((one for one in failures.visits if one.step == step), None)
+    if first["kind"] == "approval":
+        return RunReason(
+            "ask",
+            f"'{shown_place(first)}'{others} waits for an approval",
+            first["text"],
+            more=more,
+            step=step,
+            action="approve",
+        )
+    title = f"'{step}' failed{others and f', as did {others[5:]}'} and waits for a decision"
+    why = f"{visit.what}" if visit else first["text"]
+    return RunReason("ask", title, why, _tried(visit), more, step=step, action="decide")
+
+
+def _failed(head: Mapping[str, Any], open_: list[FailedVisit], failures: RunFailures) -> RunReason:
+    if not open_:
+        return RunReason("bad", f"Failed: {head['reason']}" if head["reason"] else "Failed", action="retry")
+    first = open_[0]
+    others = failures.unhandled - 1
+    causes = _causes(failures, first)
+    skipped = head["step_counts"].get("skipped", 0) + head["step_counts"].get("cancelled", 0)
+    more = [f"{pluralize(others, 'other step')} failed too"] if others > 0 else []
+    more += [f"{pluralize(skipped, 'step')} did not run because of it"] if skipped else []
+    return RunReason(
+        tone="bad",
+        title=f"'{first.step}' failed, and nothing handled it",
+        why=f"{first.what}: {causes}" if causes else first.what,
+        tried=_tried(first),
+        more="; ".join(more),
+        step=first.step,
+        action="retry",
+        has_run_out=any(visit.has_run_out for visit in open_),
+    )
+
+
+def _causes(failures: RunFailures, visit: FailedVisit) -> str:
+    """What the items of a map step failed with, the most frequent first: `7 × EXIT_NONZERO 11: …; 1 × TIMEOUT`."""
+    found = next((one for one in failures.items if (one.step, one.visit) == (visit.step, visit.visit)), None)
+    return "; ".join(f"{count:,} × {what}" for what, count in found.kinds[:CAUSES_MAX]) if found else ""
+
+
+def _tried(visit: FailedVisit | None) -> str:
+    """What the rungs of the ladder did, or why they did nothing."""
+    if visit is None:
+        return ""
+    words = [rung.said for rung in visit.rungs if rung.said and rung.outcome != "unasked"]
+    return single_line("; ".join(words)) or visit.answer
+
+
+def _completed(head: Mapping[str, Any], failures: RunFailures) -> RunReason:
+    if not failures.total:
+        done = head["step_counts"].get("completed", 0)
+        skipped = head["step_counts"].get("skipped", 0)
+        why = f"{pluralize(done, 'step')} completed" + (f", {skipped:,} skipped" if skipped else "")
+        # Without a failure, this alone degrades a run.
+        more = "Degraded: an output was too large to be kept." if head["degraded"] else ""
+        return RunReason("good", "Completed, degraded" if more else "Completed", why, more=more)
+    first = failures.visits[0]
+    title = "Completed, degraded" if head["degraded"] else "Completed"
+    more = "Degraded: a failure on the way was recovered, handled or allowed." if head["degraded"] else ""
+    why = f"{pluralize(failures.total, 'step')} failed on the way; '{first.step}': {first.answer}"
+    return RunReason("good", title, why, more=more, step=first.step)
+
+
+def _running(head: Mapping[str, Any], open_: list[FailedVisit], failures: RunFailures) -> RunReason:
+    counts = head["step_counts"]
+    done = counts.get("completed", 0) + counts.get("skipped", 0) + counts.get("failed", 0)
+    progress = f"{done:,} of {pluralize(head['step_count'], 'step')} done"
+    stuck = next((wait for wait in head["waiting_for"] if wait.get("is_impossible")), None)
+    if stuck is not None:
+        step = stuck.get("place", "").partition(".")[0]
+        return RunReason(
+            "bad", f"No worker can take '{step}'", stuck["text"], more=progress, step=step, action="workers"
+        )
+    if head["driver"] is None and not head["parent_run_id"] and not counts.get("running"):
+        text = "No process drives this run now. It goes on as soon as a worker or a server takes it."
+        return RunReason("ask", "Nobody drives this run", text, more=progress, action="workers")
+    if open_:
+        first = open_[0]
+        title = f"Running, but '{first.step}' failed and nothing handled it"
+        return RunReason("bad", title, first.what, _tried(first), more=progress, step=first.step)
+    now = next((visit for visit in failures.visits if visit.fate == "under_way"), None)
+    if now is not None:
+        title = f"Running; '{now.step}' failed, {now.answer}"
+        tried = _tried(now) if now.rungs else ""
+        return RunReason("now", title, now.what, tried, more=progress, step=now.step)
+    # What runs or is ready is in the numbers below; what it waits for besides is worth saying.
+    waits = next((wait for wait in head["waiting_for"] if wait["kind"] in _OUTSIDE), None)
+    why = f"'{waits['place']}' waits for {waits['text']}" if waits and waits.get("place") else ""
+    return RunReason("now", "Running", why, more=progress)

@@ -1,0 +1,481 @@
+"""Publishing workflows, and finding what was published.
+
+A version is a text that never changes; publishing the same text again gives the same version. A draft is a text on its
+way: it may have mistakes, it has a revision, and nothing runs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import msgspec
+
+from mulligan.core.model.formatting import format_size, pluralize
+from mulligan.core.model.schedule import Schedule
+from mulligan.core.model.workflow import Workflow
+from mulligan.core.state.workspace import WORKER_FOLDER
+from mulligan.errors import InputInvalid, NotFound, Problem, Refused, RevisionMismatch
+from mulligan.formats import Converted
+from mulligan.language.suggestions import did_you_mean
+from mulligan.ports.server_records import Document, ServerRecords, WorkflowVersion
+from mulligan.service.authoring.workflow_files import Validation
+from mulligan.service.runs.changes.preflight import VERSION_LABEL as VERSION_LABEL
+from mulligan.service.runs.changes.preflight import check_labels
+from mulligan.service.runs.changes.run_control import Prepared, prepare
+from mulligan.service.runs.stored.run_reader import RunReader
+from mulligan.service.server.catalogue.drawn_texts import ExaminedText, examine_and_draw
+from mulligan.service.server.catalogue.text_additions import Edit, edit_text
+from mulligan.service.server.catalogue.text_diff import diff_as_text, diff_texts
+from mulligan.service.server.catalogue.text_edits import EditedText
+from mulligan.service.server.catalogue.texts import (
+    WorkflowText,
+    check_name,
+    convert_text,
+    format_of,
+    is_name,
+    name_from,
+    published_text,
+    read_text,
+    validate_text,
+)
+
+DRAFT = "draft"
+# How many drafts one user may have in a project, and how large they may be together: lists of drafts have their texts.
+DRAFTS_MAX, DRAFTS_BYTES_MAX = 200, 8 << 20
+# How many parsed versions are remembered.
+PARSED_MAX = 16
+NOTE_CHARS_MAX = 1000
+# Names that are asked for at once, for suggestions.
+_NAMES_MAX = 1000
+
+
+class UnknownWorkflow(NotFound):
+    """No workflow of this name is published, or it has no such version or draft."""
+
+    code = "workflow.unknown"
+
+
+class PublishedWorkflow(msgspec.Struct, frozen=True):
+    """One version of a published workflow."""
+
+    name: str
+    version: int
+    digest: str
+    # The system whose file it is; our own is called `mulligan`.
+    format: str
+    published_at: datetime
+    published_by: str
+    note: str = ""
+    labels: Mapping[str, str] = {}
+    # The name of a file from which it is read like this: its ending says in which syntax it is written.
+    file: str = ""
+    # None in lists.
+    text: str | None = None
+
+
+class WorkflowList(msgspec.Struct, frozen=True):
+    """A page of published workflows or of versions. `next` is what the next page begins behind."""
+
+    workflows: tuple[PublishedWorkflow, ...]
+    next: str | None = None
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """What came of publishing a text."""
+
+    workflow: PublishedWorkflow
+    # False: the newest version has this text already.
+    is_new: bool
+    warnings: tuple[Problem, ...] = ()
+    # The schedules of the file, which are in force now, and those that the file had and has no more.
+    schedules: tuple[str, ...] = ()
+    removed_schedules: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A text on its way, perhaps with mistakes."""
+
+    name: str
+    text: str
+    revision: int
+    updated_at: datetime
+    updated_by: str
+    file: str = ""
+    note: str = ""
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """A draft that somebody proposes, and what it changes. Nothing runs it until somebody else publishes it."""
+
+    name: str
+    # The version that it would change, and the one that it would be; 0 for a workflow that nobody has published.
+    changes_version: int
+    would_be_version: int
+    # What differs, line by line: `-` was, `+` would be. "" if nothing does.
+    diff: str
+    warnings: tuple[Problem, ...]
+    dry_run: bool
+    # Of the draft; 0 if it was not written.
+    revision: int = 0
+
+
+@lru_cache(PARSED_MAX)
+def _parse(name: str, text: str, format: str) -> Workflow:
+    """The workflow of a version. A server starts the same few again and again, and a version never changes."""
+    workflow, _ = read_text(published_text(name, text, format))
+    return msgspec.structs.replace(workflow, name=name)
+
+
+class _DraftData(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is stored of a draft."""
+
+    text: str
+    file: str = ""
+    note: str = ""
+
+
+class FileSchedules(Protocol):
+    """Who takes over the schedules that stand in a text."""
+
+    def check_of_file(self, name: str, schedule: Schedule, workflow: Workflow) -> None: ...
+
+    def refuse_taken(self, workflow: str, names: Iterable[str]) -> None: ...
+
+    def take_over(self, workflow: str, schedules: Mapping[str, Schedule]) -> tuple[list[str], list[str]]: ...
+
+
+class Catalogue:
+    """The published workflows of one project, in the name of `by`."""
+
+    def __init__(
+        self,
+        reader: RunReader,
+        by: str,
+        project: str,
+        now: Callable[[], datetime],
+        schedules: Callable[[], FileSchedules],
+    ) -> None:
+        self._reader = reader
+        self._schedules = schedules
+        self._by = by
+        self._project = project
+        self._now = now
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    def workflows(self, *, after: str = "", limit: int = 100) -> WorkflowList:
+        """The newest version of each workflow, by name."""
+        if not self._reader.home.is_there:
+            return WorkflowList(())
+        found = self._records.newest_versions(self._project, after=after, limit=limit + 1)
+        return _page(found, limit, lambda one: one.name)
+
+    def versions(self, name: str, *, before: int | None = None, limit: int = 50) -> WorkflowList:
+        """The versions of a workflow, the newest first."""
+        self._version(name, None)
+        found = self._records.versions(self._project, name, before=before, limit=limit + 1)
+        return _page(found, limit, lambda one: str(one.number))
+
+    def workflow(self, name: str, version: int | None = None) -> PublishedWorkflow:
+        """One version with its text, the newest by default."""
+        return _shown(self._version(name, version))
+
+    def load(self, name: str, version: int | None = None) -> Workflow:
+        """The workflow of one version, the newest by default, under the name by which it was published."""
+        return self._load(self._version(name, version))
+
+    def prepare(
+        self,
+        name: str,
+        version: int | None = None,
+        inputs: Mapping[str, Any] = MappingProxyType({}),
+        labels: Mapping[str, str] = MappingProxyType({}),
+        *,
+        cwd: Path | None = None,
+    ) -> Prepared:
+        """A run of a published workflow, ready to be started: its inputs and labels are checked.
+
+        Its steps work in `cwd`, by default in the folder that each worker has for runs of a server. The label `version`
+        says which version it is.
+        """
+        found = self._version(name, version)
+        # Whoever starts it cannot say that it is of another version.
+        all_labels = {**found.labels, **labels, VERSION_LABEL: str(found.number)}
+        return prepare(self._load(found), dict(inputs), cwd or Path(WORKER_FOLDER), labels=all_labels)
+
+    # -- texts that nobody publishes ---------------------------------------------------------------------------------
+
+    @staticmethod
+    def validate(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> Validation:
+        """Check a text. Nothing is run, and no file is read."""
+        return validate_text(WorkflowText(text, file, format))
+
+    @staticmethod
+    def examine(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> ExaminedText:
+        """Check a text and draw it, for somebody who is writing it. Nothing is run, and no file is read."""
+        return examine_and_draw(WorkflowText(text, file, format))
+
+    @staticmethod
+    def convert(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> Converted:
+        """The text of another system's file as one of ours."""
+        return convert_text(WorkflowText(text, file, format))
+
+    @staticmethod
+    def edit(text: str, *edits: Edit, file: str = "workflow.yaml") -> EditedText:
+        """Change or add a step or an edge in a text of ours, and leave everything else as it is written."""
+        return edit_text(WorkflowText(text, file), *edits)
+
+    @staticmethod
+    def name_for(text: str, file: str, format: str | None = None) -> str:
+        """The name under which a file is published if no other is given: that of the workflow.
+
+        If it has none that the catalogue could use, it is that of the file without its endings.
+        """
+        workflow, _ = read_text(WorkflowText(text, file, format))
+        try:
+            return name_from(workflow.name)
+        except InputInvalid:
+            return name_from(file.partition(".")[0])
+
+    # -- publishing --------------------------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        name: str,
+        text: str,
+        *,
+        file: str = "",
+        format: str | None = None,
+        note: str = "",
+        labels: Mapping[str, str] = MappingProxyType({}),
+        dry_run: bool = False,
+    ) -> Publication:
+        """Check a text and make it the newest version. `LanguageError` where it is refused; then nothing changes."""
+        check_name(name)
+        given = WorkflowText(text, file or f"{name}.yaml", format)
+        workflow, warnings = read_text(given)
+        schedules = {key: msgspec.structs.replace(one, workflow=name) for key, one in workflow.schedules.items()}
+        for key, one in schedules.items():
+            self._check_schedule(key, one, workflow)
+        self._schedules().refuse_taken(name, schedules)
+        version = WorkflowVersion(
+            name=name,
+            digest=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+            published_at=self._now(),
+            published_by=self._by,
+            text=text,
+            format=format_of(workflow, given.file),
+            note=_check_note(note),
+            labels=check_labels({**workflow.labels, **labels}),
+            project=self._project,
+        )
+        newest = self._records.version(self._project, name) if self._is_there else None
+        is_new = newest is None or newest.digest != version.digest
+        if dry_run:
+            number = (newest.number if newest else 0) + is_new
+            shown = _shown(msgspec.structs.replace(version, number=number) if is_new or newest is None else newest)
+            planned = tuple(sorted(f"{name}.{key}" for key in schedules))
+            return Publication(_without_text(shown), is_new, tuple(warnings), schedules=planned, dry_run=True)
+        stored = self._records.publish(version)
+        names, gone = self._schedules().take_over(name, schedules)
+        self._follow_newer(name, stored)
+        return Publication(
+            _without_text(_shown(stored)),
+            is_new,
+            tuple(warnings),
+            schedules=tuple(names),
+            removed_schedules=tuple(gone),
+        )
+
+    def _follow_newer(self, name: str, published: WorkflowVersion) -> None:
+        """Put the schedules of the newest text in force, if somebody published another one meanwhile.
+
+        Of two that publish at once the earlier one may come later to the schedules, and its own would stay.
+        """
+        newest = self._version(name, None)
+        while newest.number != published.number:
+            published = newest
+            schedules = self._load(newest).schedules
+            renamed = {key: msgspec.structs.replace(one, workflow=name) for key, one in schedules.items()}
+            self._schedules().take_over(name, renamed)
+            newest = self._version(name, None)
+
+    # -- drafts ------------------------------------------------------------------------------------------------------
+
+    def draft(self, name: str) -> Draft:
+        """The draft of a workflow. `UnknownWorkflow` if it has none."""
+        found = self._records.document(self._project, DRAFT, name) if self._is_there and is_name(name) else None
+        if found is None:
+            raise UnknownWorkflow(f"'{name}' has no draft", workflow=name)
+        return _draft(found)
+
+    def drafts(self) -> list[Draft]:
+        """All drafts, by name."""
+        found = self._records.documents(DRAFT, self._project) if self._is_there else []
+        return sorted(map(_draft, found), key=lambda one: one.name)
+
+    def put_draft(self, name: str, text: str, *, file: str = "", note: str = "", expected: int | None = 0) -> Draft:
+        """Write the draft. `RevisionMismatch` unless the stored one is at `expected`: 0 for none, None for any."""
+        data = _DraftData(text, file, _check_note(note))
+        document = Document(
+            kind=DRAFT,
+            name=check_name(name),
+            data=msgspec.json.encode(data),
+            updated_at=self._now(),
+            updated_by=self._by,
+            project=self._project,
+        )
+        self._refuse_too_many(document)
+        return _draft(self._records.put_document(document, expected=expected))
+
+    def _refuse_too_many(self, draft: Document) -> None:
+        stored = self._records.documents(DRAFT, self._project) if self._is_there else []
+        others = [one for one in stored if one.updated_by == draft.updated_by and one.name != draft.name]
+        size = sum(len(one.data) for one in (*others, draft))
+        if len(others) >= DRAFTS_MAX or size > DRAFTS_BYTES_MAX:
+            raise Refused(
+                f"'{draft.updated_by}' has {pluralize(len(others), 'other draft')}, and a user may have {DRAFTS_MAX} "
+                f"with {format_size(DRAFTS_BYTES_MAX)} together",
+                hint="publish some, or throw them away",
+                workflow=draft.name,
+            )
+
+    def propose(self, name: str, text: str, *, file: str = "", note: str = "", dry_run: bool = False) -> Proposal:
+        """Write a text that passes every check as the draft, and say what it would change.
+
+        `LanguageError` where it would not be published. `Refused` where somebody else has a draft: theirs stays.
+        """
+        planned = self.publish(name, text, file=file, note=note, dry_run=True)
+        newest = self._records.version(self._project, name) if self._is_there else None
+        stored = self._records.document(self._project, DRAFT, name) if self._is_there else None
+        if stored is not None and stored.updated_by != self._by:
+            raise Refused(
+                f"'{name}' has a draft of {stored.updated_by or 'somebody else'}, which stays as it is",
+                hint="say what you would change, or propose it when the draft is published or gone",
+                workflow=name,
+            )
+        revision = 0
+        if not dry_run:
+            expected = stored.revision if stored is not None else 0
+            revision = self.put_draft(name, text, file=file, note=note, expected=expected).revision
+        return Proposal(
+            name=name,
+            changes_version=newest.number if newest is not None else 0,
+            would_be_version=planned.workflow.version,
+            diff=diff_as_text(diff_texts(newest.text if newest is not None else "", text)),
+            warnings=planned.warnings,
+            dry_run=dry_run,
+            revision=revision,
+        )
+
+    def delete_draft(self, name: str, *, expected: int | None = None) -> None:
+        """Throw the draft away. `UnknownWorkflow` if there is none."""
+        is_possible = self._is_there and is_name(name)
+        if not (is_possible and self._records.delete_document(self._project, DRAFT, name, expected=expected)):
+            raise UnknownWorkflow(f"'{name}' has no draft", workflow=name)
+
+    def publish_draft(
+        self, name: str, *, note: str = "", expected: int | None = None, dry_run: bool = False
+    ) -> Publication:
+        """Publish the draft, and remove it unless it was changed meanwhile."""
+        draft = self.draft(name)
+        if expected is not None and draft.revision != expected:
+            message = f"the draft of '{name}' is at revision {draft.revision}, not {expected}"
+            raise RevisionMismatch(message, hint="read it again, then publish it", revision=draft.revision)
+        done = self.publish(name, draft.text, file=draft.file, note=note or draft.note, dry_run=dry_run)
+        if not dry_run:
+            current = self._records.document(self._project, DRAFT, name)
+            if current is not None and current.revision == draft.revision:
+                self._records.delete_document(self._project, DRAFT, name, expected=draft.revision)
+        return done
+
+    # -- behind it ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_there(self) -> bool:
+        return self._reader.home.is_there
+
+    @property
+    def _records(self) -> ServerRecords:
+        return self._reader.store.server_records
+
+    def _version(self, name: str, number: int | None) -> WorkflowVersion:
+        found: WorkflowVersion | None = None
+        if self._is_there and is_name(name):
+            found = self._records.version(self._project, name, number)
+        if found is None:
+            raise self._unknown(name, number)
+        return found
+
+    def _load(self, found: WorkflowVersion) -> Workflow:
+        return _parse(found.name, found.text, found.format)
+
+    def _check_schedule(self, name: str, schedule: Schedule, workflow: Workflow) -> None:
+        """Refuse a schedule of a text that would start nothing."""
+        try:
+            self._schedules().check_of_file(f"{schedule.workflow}.{name}", schedule, workflow)
+        except InputInvalid as error:
+            raise InputInvalid(f"schedule '{name}': {error.message}", hint=error.hint) from None
+
+    def _unknown(self, name: str, number: int | None = None) -> UnknownWorkflow:
+        is_possible = number is not None and self._is_there and is_name(name)
+        newest = self._records.version(self._project, name) if is_possible else None
+        if newest is not None:
+            hint = f"its newest version is {newest.number}; list them: mulligan workflows {name}"
+            return UnknownWorkflow(f"'{name}' has no version {number}", hint=hint, workflow=name, version=number)
+        known = [one.name for one in self.workflows(limit=_NAMES_MAX).workflows]
+        hint = did_you_mean(name, known) or "list them: mulligan workflows"
+        return UnknownWorkflow(f"no workflow '{name[:100]}' is published", hint=hint, workflow=name)
+
+
+def _page(found: Sequence[WorkflowVersion], limit: int, position: Callable[[WorkflowVersion], str]) -> WorkflowList:
+    shown = found[:limit]
+    following = position(shown[-1]) if len(found) > limit and shown else None
+    return WorkflowList(tuple(_without_text(_shown(one)) for one in shown), following)
+
+
+def _shown(one: WorkflowVersion) -> PublishedWorkflow:
+    return PublishedWorkflow(
+        name=one.name,
+        version=one.number,
+        digest=one.digest,
+        format=one.format.partition(".")[0],
+        published_at=one.published_at,
+        published_by=one.published_by,
+        note=one.note,
+        labels=dict(one.labels),
+        file=published_text(one.name, "", one.format).file,
+        text=one.text,
+    )
+
+
+def _without_text(one: PublishedWorkflow) -> PublishedWorkflow:
+    return msgspec.structs.replace(one, text=None)
+
+
+def _draft(document: Document) -> Draft:
+    data = msgspec.json.decode(document.data, type=_DraftData)
+    return Draft(
+        name=document.name,
+        text=data.text,
+        revision=document.revision,
+        updated_at=document.updated_at,
+        updated_by=document.updated_by,
+        file=data.file,
+        note=data.note,
+    )
+
+
+def _check_note(note: str) -> str:
+    if len(note) > NOTE_CHARS_MAX:
+        raise InputInvalid(f"the note has {len(note):,} characters", hint=f"at most {NOTE_CHARS_MAX:,}")
+    if "\0" in note:
+        raise InputInvalid("the note contains a NUL character", hint="remove it")
+    return note

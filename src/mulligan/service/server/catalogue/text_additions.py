@@ -1,0 +1,311 @@
+"""Edit the text of a workflow: steps and edges are added at the place where they belong, all else stays as written.
+
+As with every edit, the text is read again afterwards and compared with what was asked for.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+from mulligan.core.model.workflow import END, On, Then
+from mulligan.errors import InputInvalid, NotFound
+from mulligan.language.suggestions import did_you_mean
+from mulligan.service.server.catalogue.change_edits import insert_rule
+from mulligan.service.server.catalogue.text_edits import (
+    BY_HAND,
+    NOT_TEXT,
+    EditedText,
+    StepEdit,
+    block_text,
+    edit_step,
+    edited_text,
+    end_of,
+    find_step,
+    flow_text,
+    key_text,
+    load_nodes,
+    other_keys,
+    refuse_long_text,
+)
+from mulligan.service.server.catalogue.text_reading import read_apart
+from mulligan.service.server.catalogue.texts import WorkflowText
+
+# Reads every scalar as text: `on` is a key of ours, and YAML 1.1 would read it as a truth value.
+_AS_TEXTS: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_INDENT = 2
+_WORDS = re.compile(r"[A-Za-z_./]([\w ./=-]*[\w./=-])?", re.ASCII)
+
+
+class NewStep(msgspec.Struct, frozen=True):
+    """A step to add: its name, its other keys, and the step behind which it stands; "" for the end of the list."""
+
+    step: str
+    set: Mapping[str, Any] = {}
+    after: str = ""
+
+
+class NewEdge(msgspec.Struct, frozen=True):
+    """An arrow to add. `needs`: the target waits for the source. `next`: the source leads to the target."""
+
+    source: str
+    target: str
+    kind: Literal["next", "needs"] = "next"
+    # Of `next` alone: when it is taken, and what the source does once a remediation has succeeded.
+    on: On = "success"
+    then: Then | None = None
+    # Only failures with one of these codes; only these exit codes, each a number or a range such as `10-19`.
+    codes: Sequence[str] = ()
+    exit_codes: Sequence[int | str] = ()
+
+
+class NewRule(msgspec.Struct, frozen=True):
+    """A retry rule to add to a step: how often, after which delay, and for which failures; for any by default."""
+
+    step: str
+    max_retries: int
+    delay: str = ""
+    codes: Sequence[str] = ()
+    exit_codes: Sequence[int | str] = ()
+
+
+Edit = StepEdit | NewStep | NewEdge | NewRule
+
+
+@read_apart
+def edit_text(given: WorkflowText, *edits: Edit) -> EditedText:
+    """Make the edits, one after the other: all of them, or none and an error."""
+    refuse_long_text(given.text)
+    text = given.text
+    for edit in edits:
+        if isinstance(edit, NewStep):
+            text = add_step(text, edit)
+        elif isinstance(edit, NewEdge):
+            text = add_edge(text, edit)
+        elif isinstance(edit, NewRule):
+            text = add_rule(text, edit)
+        else:
+            text = edit_step(text, edit)
+    return edited_text(given, text)
+
+
+def add_step(text: str, new: NewStep) -> str:
+    """The text with one more step."""
+    values = _values(text)
+    names = _step_names(values)
+    if new.step in names:
+        raise InputInvalid(f"there is a step '{new.step}' already", hint="give it another name")
+    if new.after and new.after not in names:
+        raise NotFound(f"there is no step '{new.after}'", hint=did_you_mean(new.after, names), step=new.after)
+    keys = {"step": new.step, **new.set}
+    at = names.index(new.after) + 1 if new.after else len(names)
+    wanted = copy.deepcopy(values) if isinstance(values, dict) else {}
+    steps = wanted.get("steps") or []
+    wanted["steps"] = [*steps[:at], _texts(keys), *steps[at:]]
+    return _checked(_with_step(text, keys, at), wanted, f"step '{new.step}' cannot be added in place")
+
+
+def add_edge(text: str, new: NewEdge) -> str:
+    """The text with one more arrow."""
+    values = _values(text)
+    names = _step_names(values)
+    for name in (new.source, new.target):
+        if name not in names and not (name == END and name == new.target and new.kind == "next"):
+            raise NotFound(f"there is no step '{name}' in the text", hint=did_you_mean(name, names), step=name)
+    if new.kind == "needs" and (new.on != "success" or new.then or new.codes or new.exit_codes):
+        raise InputInvalid(
+            "'on', 'then', 'codes' and 'exit_codes' are for edges of the kind 'next'", hint="leave them out"
+        )
+    owner, entry = (new.target, new.source) if new.kind == "needs" else (new.source, _edge(new))
+    at = names.index(owner)
+    wanted = copy.deepcopy(values)
+    found = wanted["steps"][at].get(new.kind)
+    before = found if isinstance(found, list) else [found] if found else []
+    # A single `next` needs no list; `needs` is always written as one.
+    is_single = not before and found != [] and new.kind == "next"
+    wanted["steps"][at][new.kind] = _texts(entry) if is_single else [*before, _texts(entry)]
+    result = _with_entry(text, _step_nodes(text)[at], new.kind, flow_text(entry))
+    return _checked(result, wanted, f"'{new.kind}' of step '{owner}' cannot be extended in place")
+
+
+def _edge(new: NewEdge) -> Any:
+    about: dict[str, Any] = {"to": new.target}
+    if new.on != "success":
+        about["on"] = new.on
+    if new.codes:
+        about["codes"] = list(new.codes)
+    if new.exit_codes:
+        about["exit_codes"] = list(new.exit_codes)
+    if new.then:
+        about["then"] = new.then
+    return about if len(about) > 1 else new.target
+
+
+def add_rule(text: str, new: NewRule) -> str:
+    """The text with one more retry rule of a step. Rules that are there stay."""
+    if new.codes and new.exit_codes:
+        raise InputInvalid("a rule has either codes or exit codes", hint="leave one of them out, or add two rules")
+    _, before = find_step(text, new.step)
+    retry = before.pop("retry", None)
+    if isinstance(retry, str):
+        hint = f"add the rule to the policy '{retry}', under 'retry_policies'"
+        raise InputInvalid(
+            f"step '{new.step}' uses the retry policy '{retry}', which other steps may use too", hint=hint
+        )
+    rule: dict[str, Any] = {name: list(getattr(new, name)) for name in ("codes", "exit_codes") if getattr(new, name)}
+    if retry and not rule:
+        # Beside others a rule has to say what it is for.
+        rule["any"] = True
+    rule["max_retries"] = new.max_retries
+    if new.delay:
+        rule["delay"] = new.delay
+    result = insert_rule(text, new.step, rule)
+    _, after = find_step(result, new.step)
+    found = after.pop("retry", None)
+    added = found["rules"][-1] if isinstance(found, dict) and "rules" in found else found
+    if after != before or added != rule or other_keys(result, new.step) != other_keys(text, new.step):
+        raise InputInvalid(f"'retry' of step '{new.step}' cannot be extended in place", hint=BY_HAND)
+    return result
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _values(text: str) -> Any:
+    return load_nodes(text, _AS_TEXTS)[1]
+
+
+def _step_names(values: Any) -> list[str]:
+    steps = (values.get("steps") or []) if isinstance(values, dict) else [] if not values else None
+    if not isinstance(steps, list) or not all(isinstance(one, dict) for one in steps):
+        raise InputInvalid("the text has no list of steps", hint="only texts of our own format are edited")
+    return [str(one.get("step", "")) for one in steps]
+
+
+def _steps_pair(text: str) -> tuple[Any, Any] | None:
+    """The nodes of the key `steps` and of its value."""
+    root, _ = load_nodes(text, _AS_TEXTS)
+    if root is None or not isinstance(root, yaml.MappingNode):
+        return None
+    return next((pair for pair in root.value if pair[0].value == "steps"), None)
+
+
+def _step_nodes(text: str) -> list[Any]:
+    pair = _steps_pair(text)
+    return list(pair[1].value) if pair and isinstance(pair[1], yaml.SequenceNode) else []
+
+
+def _checked(text: str, wanted: Any, message: str) -> str:
+    """The text, if it says what is wanted."""
+    try:
+        is_right = _values(text) == wanted
+    except InputInvalid:
+        is_right = False
+    if not is_right:
+        raise InputInvalid(message, hint=BY_HAND)
+    return text
+
+
+def _texts(value: Any) -> Any:
+    """A value as it is read back, every scalar as text."""
+    if isinstance(value, Mapping):
+        return {str(key): _texts(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_texts(one) for one in value]
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _with_step(text: str, keys: Mapping[str, Any], at: int) -> str:
+    pair, nodes = _steps_pair(text), _step_nodes(text)
+    if pair is None:
+        before = text if not text or text.endswith("\n") else text + "\n"
+        return f"{before}steps:\n{_step_block(keys, _INDENT)}\n"
+    if not nodes:
+        # `steps:` without a value, or `steps: []`.
+        begin, end = text.index(":", pair[0].end_mark.index) + 1, end_of(text, pair[1])
+        return f"{text[:begin]}\n{_step_block(keys, _INDENT)}{text[max(begin, end) :]}"
+    previous = nodes[max(at - 1, 0)]
+    if pair[1].flow_style:
+        end = end_of(text, previous)
+        return f"{text[:end]}, {flow_text(keys)}{text[end:]}"
+    end = _line_end(text, end_of(text, previous))
+    gap = "\n" if _are_apart(text, nodes) else ""
+    return f"{text[:end]}\n{gap}{_step_block(keys, pair[1].start_mark.column)}{text[end:]}"
+
+
+def _are_apart(text: str, nodes: Sequence[Any]) -> bool:
+    """Whether an empty line stands between the steps."""
+    if len(nodes) < 2:
+        return False
+    between = text[end_of(text, nodes[0]) : nodes[1].start_mark.index]
+    return re.search(r"\n[ \t]*\n", between) is not None
+
+
+def _step_block(keys: Mapping[str, Any], column: int) -> str:
+    inner = " " * (column + _INDENT)
+    lines = [f"{key_text(key)}: {_value_text(value, column + _INDENT)}" for key, value in keys.items()]
+    return f"{' ' * column}- " + f"\n{inner}".join(lines)
+
+
+def _value_text(value: Any, column: int) -> str:
+    if isinstance(value, str):
+        is_plain = _WORDS.fullmatch(value) and value.lower() not in NOT_TEXT
+        return value if is_plain else block_text(value, column)
+    return flow_text(value)
+
+
+def _with_entry(text: str, step: Any, key: str, entry: str) -> str:
+    """The text with one more entry in a list of the step; a single value becomes a list."""
+    pair = next((each for each in step.value if each[0].value == key), None)
+    if pair is None:
+        written = f"{key}: [{entry}]" if key == "needs" else f"{key}: {entry}"
+        end = end_of(text, step.value[-1][1])
+        if step.flow_style:
+            return f"{text[:end]}, {written}{text[end:]}"
+        end = _line_end(text, end)
+        return f"{text[:end]}\n{' ' * step.value[0][0].start_mark.column}{written}{text[end:]}"
+    value = pair[1]
+    begin, end = value.start_mark.index, end_of(text, value)
+    if begin == end:
+        begin = text.index(":", pair[0].end_mark.index) + 1
+        return f"{text[:begin]} {f'[{entry}]' if key == 'needs' else entry}{text[begin:]}"
+    if isinstance(value, yaml.SequenceNode):
+        return _with_item(text, value, entry)
+    if isinstance(value, yaml.MappingNode) and not value.flow_style:
+        return _as_block_list(text, value, entry)
+    return f"{text[:begin]}[{text[begin:end]}, {entry}]{text[end:]}"
+
+
+def _with_item(text: str, items: Any, entry: str) -> str:
+    if not items.value:
+        begin, end = items.start_mark.index, items.end_mark.index
+        return f"{text[:begin]}[{entry}]{text[end:]}"
+    end = end_of(text, items.value[-1])
+    if items.flow_style:
+        return f"{text[:end]}, {entry}{text[end:]}"
+    end = _line_end(text, end)
+    return f"{text[:end]}\n{' ' * items.start_mark.column}- {entry}{text[end:]}"
+
+
+def _as_block_list(text: str, value: Any, entry: str) -> str:
+    """A mapping over several lines as the first item of a list, and one more item behind it."""
+    begin, end = value.start_mark.index, _line_end(text, end_of(text, value))
+    indent = " " * value.start_mark.column
+    first, *others = text[begin:end].split("\n")
+    moved = "\n".join([f"- {first}", *(f"{' ' * _INDENT}{line}" if line.strip() else line for line in others)])
+    return f"{text[:begin]}{moved}\n{indent}- {entry}{text[end:]}"
+
+
+def _line_end(text: str, at: int) -> int:
+    """The end of the line, behind a comment in it."""
+    found = text.find("\n", at)
+    return len(text) if found < 0 else found

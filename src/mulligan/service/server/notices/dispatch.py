@@ -1,0 +1,42 @@
+"""Sends a message to a target of either kind. The library for it is imported when the first message goes there."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from importlib import import_module
+from importlib.util import find_spec
+
+from mulligan.errors import MulliganError
+from mulligan.service.server.notices.delivery import Delivery
+from mulligan.service.server.notices.messages import Message
+from mulligan.service.server.notices.targets import Target
+
+
+class NotifyLibraryMissing(MulliganError):
+    """Addresses of people need apprise, which is not installed."""
+
+    code = "notices.library_missing"
+
+
+def refuse_missing_library(target: Target) -> None:
+    """Raise if the library that the target needs is not installed."""
+    if target.urls and find_spec("apprise") is None:
+        raise NotifyLibraryMissing(
+            "to send notices to people, apprise is needed, and it is not installed",
+            hint="pip install 'mulligan[notify]'",
+        )
+
+
+def send(target: Target, message: Message, now: datetime) -> Delivery:
+    """Send a message once."""
+    if target.webhook:
+        found: Delivery = import_module("mulligan.service.server.notices.webhooks").send_to_webhook(
+            target, message, now
+        )
+        return found
+    try:
+        refuse_missing_library(target)
+    except NotifyLibraryMissing as error:
+        return Delivery(f"{error.message}: {error.hint}", is_target_down=True)
+    found = import_module("mulligan.service.server.notices.people").send_to_people(target, message)
+    return found

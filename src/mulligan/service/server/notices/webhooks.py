@@ -1,0 +1,81 @@
+"""Sending a message to a webhook: a CloudEvent, signed as the Standard Webhooks are (https://www.standardwebhooks.com)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import ssl
+from collections.abc import Iterable
+from datetime import datetime
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+import httpx2
+
+from mulligan.service.server.notices.delivery import Delivery
+from mulligan.service.server.notices.messages import Message
+from mulligan.service.server.notices.targets import Target
+
+MEDIA = "application/cloudevents+json; charset=utf-8"
+# A receiver that asks for more patience than this gets no more.
+PATIENCE_SECONDS_MAX = 3600.0
+
+
+def sign(keys: Iterable[bytes], message_id: str, timestamp: int, body: bytes) -> str:
+    """The header `webhook-signature`: one signature for each key."""
+    signed = b".".join((message_id.encode(), str(timestamp).encode(), body))
+    found = (base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode() for key in keys)
+    return " ".join(f"v1,{signature}" for signature in found)
+
+
+def send_to_webhook(target: Target, message: Message, now: datetime) -> Delivery:
+    """Send it once. An address may contain a token, so the words name the host alone."""
+    url, keys = target.webhook_url(), target.signing_keys()
+    host = urlsplit(url).hostname or ""
+    timestamp = int(now.timestamp())
+    headers = {
+        "content-type": MEDIA,
+        "user-agent": "mulligan",
+        "webhook-id": message.key,
+        "webhook-timestamp": str(timestamp),
+        **({"webhook-signature": sign(keys, message.key, timestamp, message.event)} if keys else {}),
+    }
+    try:
+        # A redirect would send the notice to somebody who is not in the configuration.
+        with (
+            httpx2.Client(
+                timeout=target.timeout_seconds, follow_redirects=False, verify=_certificates(timestamp // 3600)
+            ) as client,
+            client.stream("POST", url, content=message.event, headers=headers) as answer,
+        ):
+            status, patience = answer.status_code, answer.headers.get("retry-after", "")
+    except httpx2.TimeoutException:
+        return Delivery(f"{host} did not answer in {target.timeout_seconds:g}s", is_target_down=True)
+    except httpx2.HTTPError as error:
+        return Delivery(f"{host} could not be reached ({type(error).__name__})", is_target_busy=True)
+    except (httpx2.InvalidURL, UnicodeError, ValueError):
+        return Delivery("the address of the webhook is not valid", is_target_down=True)
+    if 200 <= status < 300:
+        return Delivery()
+    if 300 <= status < 400:
+        return Delivery(f"{host} answered {status}: redirects are not followed", is_target_down=True)
+    seconds = _seconds(patience)
+    return Delivery(
+        f"{host} answered {status}",
+        # It says for how long it wants no message at all.
+        is_target_down=status == 429 and seconds > 0,
+        is_target_busy=status in (429, 502, 503, 504),
+        retry_after=seconds,
+    )
+
+
+@lru_cache(1)
+def _certificates(hour: int) -> ssl.SSLContext:
+    """The certificates that count. To read them takes longer than to send a message; they may change meanwhile."""
+    return httpx2.create_ssl_context()
+
+
+def _seconds(patience: str) -> float:
+    """The seconds of `Retry-After`; 0 for a date, which few send."""
+    return min(float(patience), PATIENCE_SECONDS_MAX) if patience.isdecimal() else 0.0

@@ -1,0 +1,190 @@
+"""Catalogue, schedules and tokens of a server: read over its store, changed through its routes, which check them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from mulligan.core.model.schedule import Schedule
+from mulligan.errors import WARNING, LanguageError, Problem, Refused
+from mulligan.service.home import Home
+from mulligan.service.server.catalogue.catalogue import Catalogue, Draft, Proposal, Publication, PublishedWorkflow
+from mulligan.service.server.schedules.forms import ScheduleForm, instant_text
+from mulligan.service.server.schedules.schedules import Backfill, Schedules, ScheduleView
+from mulligan.service.server.tokens.tokens import NewToken, TokenForm, TokenList, Tokens, TokenView
+from mulligan.store.http_connection import HttpTransport
+from mulligan.store.server_login import find_ca_file, find_token
+
+Answered = TypeVar("Answered")
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+def ask(
+    home: Home,
+    method: str,
+    path: str,
+    type_: type[Answered],
+    body: Any = None,
+    *,
+    expected: int | str | None = None,
+    dry_run: bool = False,
+) -> Answered:
+    """The answer of a route of the server, or the error that it answers with."""
+    query = f"?{urlencode({'dry_run': 'true'})}" if dry_run else ""
+    token = home.token or find_token(home.store_url)
+    tag = expected if isinstance(expected, str) else f'"{expected}"'
+    headers = {} if expected is None else {"If-Match": tag}
+    data = b"" if body is None else msgspec.json.encode(body)
+    with closing(HttpTransport(home.store_url, token=token, ca_file=find_ca_file(), scope="read")) as transport:
+        return msgspec.json.decode(transport.request(method, f"{path}{query}", data, headers), type=type_)
+
+
+class _Published(PublishedWorkflow, frozen=True, kw_only=True):
+    is_new: bool
+    warnings: tuple[dict[str, Any], ...]
+    schedules: tuple[str, ...]
+    removed_schedules: tuple[str, ...]
+    dry_run: bool
+
+
+class _Proposed(msgspec.Struct, frozen=True):
+    name: str
+    changes_version: int
+    would_be_version: int
+    diff: str
+    warnings: tuple[dict[str, Any], ...]
+    dry_run: bool
+    revision: int
+
+
+class RemoteCatalogue(Catalogue):
+    """The catalogue of a server."""
+
+    @property
+    def _home(self) -> Home:
+        return self._reader.home
+
+    def publish(
+        self,
+        name: str,
+        text: str,
+        *,
+        file: str = "",
+        format: str | None = None,
+        note: str = "",
+        labels: Mapping[str, str] = _NO_LABELS,
+        dry_run: bool = False,
+    ) -> Publication:
+        body = {"text": text, "file": file, "format": format, "note": note, "labels": dict(labels)}
+        path = f"workflows/{quote(name, safe='')}"
+        try:
+            return _publication(ask(self._home, "PUT", path, _Published, body, dry_run=dry_run), text)
+        except LanguageError as refused:
+            raise LanguageError([_with_line(one, text) for one in refused.problems]) from None
+
+    def put_draft(self, name: str, text: str, *, file: str = "", note: str = "", expected: int | None = 0) -> Draft:
+        body = {"text": text, "file": file, "note": note}
+        path = f"workflows/{quote(name, safe='')}/draft"
+        return ask(self._home, "PUT", path, Draft, body, expected="*" if expected is None else expected)
+
+    def propose(self, name: str, text: str, *, file: str = "", note: str = "", dry_run: bool = False) -> Proposal:
+        body = {"text": text, "file": file, "note": note, "dry_run": dry_run}
+        try:
+            found = ask(self._home, "POST", f"workflows/{quote(name, safe='')}:propose", _Proposed, body)
+        except LanguageError as refused:
+            raise LanguageError([_with_line(one, text) for one in refused.problems]) from None
+        fields = msgspec.structs.asdict(found) | {"warnings": tuple(_warning(one, text) for one in found.warnings)}
+        return Proposal(**fields)
+
+    def delete_draft(self, name: str, *, expected: int | None = None) -> None:
+        ask(self._home, "DELETE", f"workflows/{quote(name, safe='')}/draft", dict, expected=expected)
+
+    def publish_draft(
+        self, name: str, *, note: str = "", expected: int | None = None, dry_run: bool = False
+    ) -> Publication:
+        body = {"note": note, "dry_run": dry_run}
+        path = f"workflows/{quote(name, safe='')}:publish"
+        return _publication(ask(self._home, "POST", path, _Published, body, expected=expected))
+
+
+class RemoteSchedules(Schedules):
+    """The schedules of a server."""
+
+    @property
+    def _home(self) -> Home:
+        return self._reader.home
+
+    def put(self, name: str, form: ScheduleForm, *, expected: int | None = None, dry_run: bool = False) -> ScheduleView:
+        return ask(self._home, "PUT", _path(name), ScheduleView, form, expected=expected, dry_run=dry_run)
+
+    def delete(self, name: str) -> None:
+        ask(self._home, "DELETE", _path(name), dict)
+
+    def pause(self, name: str, reason: str = "") -> ScheduleView:
+        return ask(self._home, "POST", f"{_path(name)}:pause", ScheduleView, {"reason": reason})
+
+    def resume(self, name: str, reason: str = "") -> ScheduleView:
+        return ask(self._home, "POST", f"{_path(name)}:resume", ScheduleView, {"reason": reason})
+
+    def backfill(self, name: str, begin: datetime, end: datetime, *, dry_run: bool = False) -> Backfill:
+        body = {"from": instant_text(begin), "to": instant_text(end), "dry_run": dry_run}
+        return ask(self._home, "POST", f"{_path(name)}:backfill", Backfill, body)
+
+    def take_over(self, workflow: str, schedules: Mapping[str, Schedule]) -> NoReturn:
+        raise AssertionError("the server takes them over when it publishes the text")
+
+    def fire_due(self, now: datetime) -> NoReturn:
+        raise Refused("the server starts what is due by itself", hint="list what comes: mulligan schedule list")
+
+
+class RemoteTokens(Tokens):
+    """The tokens of a server. It writes the audit."""
+
+    @property
+    def _home(self) -> Home:
+        return self._reader.home
+
+    def create(self, form: TokenForm) -> NewToken:
+        return ask(self._home, "POST", "tokens", NewToken, form)
+
+    def list_tokens(self) -> TokenList:
+        return ask(self._home, "GET", "tokens", TokenList)
+
+    def revoke(self, token_id: str) -> TokenView:
+        return ask(self._home, "DELETE", f"tokens/{quote(token_id, safe='')}", TokenView)
+
+
+def _with_line(problem: Problem, text: str) -> Problem:
+    """A problem with the line that it is about, which an answer does not repeat."""
+    lines = text.splitlines()
+    if problem.source_line or not 0 < problem.line <= len(lines):
+        return problem
+    return msgspec.structs.replace(problem, source_line=lines[problem.line - 1])
+
+
+def _path(name: str) -> str:
+    return f"schedules/{quote(name, safe='')}"
+
+
+def _publication(answer: _Published, text: str = "") -> Publication:
+    fields = {name: getattr(answer, name) for name in PublishedWorkflow.__struct_fields__}
+    return Publication(
+        PublishedWorkflow(**fields),
+        answer.is_new,
+        tuple(_warning(one, text) for one in answer.warnings),
+        schedules=answer.schedules,
+        removed_schedules=answer.removed_schedules,
+        dry_run=answer.dry_run,
+    )
+
+
+def _warning(answer: Mapping[str, Any], text: str) -> Problem:
+    """A warning as a local check gives it: an answer has its code without the prefix, and not its line."""
+    code = str(answer["code"])
+    return _with_line(Problem(**{**answer, "code": code if code.startswith(WARNING) else f"{WARNING}{code}"}), text)

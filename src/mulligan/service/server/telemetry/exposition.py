@@ -1,0 +1,112 @@
+"""Metrics in the text format of Prometheus. The extra `server` has the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from mulligan.engine.timings import BOUNDS, Histogram, Timings
+from mulligan.service.server.telemetry.run_counts import RunCounts
+
+
+def render(families: Iterable[Metric]) -> bytes:
+    """These families as text."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(list(families)))
+    return generate_latest(registry)
+
+
+class _Families(Collector):
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._families
+
+
+def merged(texts: Sequence[bytes]) -> bytes:
+    """Several texts of metrics in one: a family that two of them have is described once."""
+    families: dict[bytes, list[bytes]] = {}
+    described: dict[bytes, list[bytes]] = {}
+    for text in texts:
+        name = b""
+        for line in text.splitlines():
+            if line.startswith((b"# HELP ", b"# TYPE ")):
+                name = line.split(b" ", 3)[2]
+                head = described.setdefault(name, [])
+                if not any(one.split(b" ", 2)[1] == line.split(b" ", 2)[1] for one in head):
+                    head.append(line)
+            elif line:
+                families.setdefault(name, []).append(line)
+    return b"".join(b"\n".join([*described.get(name, []), *lines]) + b"\n" for name, lines in families.items())
+
+
+def worker_families(counts: RunCounts, timings: Timings, *, tasks: int, runs: int) -> Iterator[Metric]:
+    """What one worker shows."""
+    started = ((name,) for name in counts.runs_started), counts.runs_started.values()
+    yield counter("mulligan_runs_started", "Runs that this worker began", ("workflow",), zip(*started, strict=True))
+    yield counter(
+        "mulligan_runs_ended",
+        "Rounds of runs that ended, by outcome",
+        ("workflow", "outcome"),
+        counts.runs_ended.items(),
+    )
+    yield counter("mulligan_steps_ended", "Visits of steps that ended", ("outcome",), _alone(counts.steps_ended))
+    yield counter("mulligan_attempts_ended", "Attempts that ended", ("outcome", "code"), counts.attempts_ended.items())
+    yield counter("mulligan_rungs_tried", "Rungs of the ladder that were tried", ("rung",), _alone(counts.rungs_tried))
+    yield counter("mulligan_rungs_won", "Rungs of the ladder that worked", ("rung",), _alone(counts.rungs_won))
+    yield histogram("mulligan_turn_seconds", "How long deciding a turn took", timings.turns)
+    yield histogram("mulligan_commit_seconds", "How long writing turns to the store took", timings.commits)
+    yield gauge("mulligan_worker_tasks", "Tasks that this worker has", (), [((), tasks)])
+    yield gauge("mulligan_worker_runs", "Runs that this worker drives", (), [((), runs)])
+
+
+def request_families(
+    answered: Mapping[tuple[str, str, str], int], seconds: Histogram, streams: int
+) -> Iterator[Metric]:
+    """What the HTTP process of a server shows."""
+    yield counter(
+        "mulligan_http_requests", "Requests that were answered", ("method", "route", "status"), answered.items()
+    )
+    yield histogram("mulligan_http_request_seconds", "How long answering a request took", seconds)
+    yield gauge("mulligan_http_streams", "Live streams that are open", (), [((), streams)])
+
+
+def counter(
+    name: str, help_text: str, labels: tuple[str, ...], values: Iterable[tuple[tuple[str, ...], float]]
+) -> Metric:
+    """A number that only grows. Its name gets `_total`."""
+    family = CounterMetricFamily(name, help_text, labels=labels)
+    for given, value in values:
+        family.add_metric(given, value)
+    return family
+
+
+def gauge(
+    name: str, help_text: str, labels: tuple[str, ...], values: Iterable[tuple[tuple[str, ...], float]]
+) -> Metric:
+    """A number that goes up and down."""
+    family = GaugeMetricFamily(name, help_text, labels=labels)
+    for given, value in values:
+        family.add_metric(given, value)
+    return family
+
+
+def histogram(name: str, help_text: str, found: Histogram) -> Metric:
+    """Durations in buckets."""
+    bounds = [*(repr(bound) for bound in BOUNDS), "+Inf"]
+    buckets = list(zip(bounds, accumulate(found.counts), strict=True))
+    return HistogramMetricFamily(name, help_text, buckets=buckets, sum_value=found.seconds)
+
+
+def _alone(values: Mapping[str, int]) -> Iterator[tuple[tuple[str, ...], float]]:
+    return (((name,), value) for name, value in values.items())

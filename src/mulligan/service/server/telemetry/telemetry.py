@@ -1,0 +1,135 @@
+"""What a face can ask about metrics and traces: `Service.telemetry`."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
+
+from mulligan.core.effects.run_lists import RunFilter
+from mulligan.engine.timings import Histogram
+from mulligan.errors import InputInvalid
+from mulligan.history.spans import Span, SpanReader
+from mulligan.service.runs.stored.run_reader import RunReader
+from mulligan.service.server.telemetry.trace_export import PAGE, TraceExporter
+from mulligan.service.server.telemetry.worker_metrics import load_exposition
+
+# The variables with which a collector is named everywhere.
+ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+# Unfinished runs whose tasks are counted.
+OPEN_RUNS_MAX = 10_000
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_OPEN = ("new", "running", "paused")
+
+
+class Telemetry:
+    """Metrics of a store, and traces of its runs."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader = reader
+
+    # -- traces ------------------------------------------------------------------------------------------------------
+
+    def spans(self, run_id: int) -> list[Span]:
+        """The spans of a run and of the runs below it that have ended so far."""
+        store = self._reader.store
+        found: list[Span] = []
+        run_ids = [store.run(run_id).run_id]
+        for one in run_ids:
+            reader, after = SpanReader(), 0
+            while entries := store.log(one, after, PAGE):
+                found += reader.read(entries)
+                after = entries[-1].seq
+            run_ids.extend(child.run_id for child in store.children(one))
+        return found
+
+    def send_spans(self, run_id: int, endpoint: str = "") -> int:
+        """Send these spans to a collector; how many. Sending them twice does no harm."""
+        return int(_otlp().SpanSender(_checked(endpoint)).send(self.spans(run_id)))
+
+    def exporter(self, endpoint: str = "", headers: Mapping[str, str] | None = None) -> TraceExporter:
+        """Sends what ends from now on, whenever it is asked."""
+        return TraceExporter(self._reader.store, _otlp().SpanSender(_checked(endpoint), headers))
+
+    # -- metrics -----------------------------------------------------------------------------------------------------
+
+    def store_metrics(self) -> bytes:
+        """How many runs there are, what waits and what runs, in the text format of Prometheus."""
+        exposition = load_exposition()
+        return bytes(exposition.render(self._families(exposition)))
+
+    def _families(self, exposition: ModuleType) -> Iterator[object]:
+        store, gauge = self._reader.store, exposition.gauge
+        runs = self._reader.counts.status_counts(store, self._reader.project)
+        yield gauge("mulligan_runs", "Runs by status", ("status",), [((name,), count) for name, count in runs.items()])
+        opened = store.lists.find(RunFilter(statuses=_OPEN), limit=OPEN_RUNS_MAX)
+        tasks: Counter[str] = Counter()
+        for one in store.lists.open_tasks([record.run_id for record in opened]):
+            state = "leased" if one.worker else "waiting_for_breaker" if one.breaker else "queued"
+            tasks[state] += one.count
+        states = ("queued", "waiting_for_breaker", "leased")
+        yield gauge(
+            "mulligan_tasks", "Tasks of unfinished runs", ("state",), [((state,), tasks[state]) for state in states]
+        )
+        waiting = Counter(place.kind for place in store.waiting_places())
+        yield gauge(
+            "mulligan_waiting_for_people",
+            "Places that wait for a person",
+            ("kind",),
+            [((kind,), count) for kind, count in waiting.items()],
+        )
+        # The workers of a file send no heartbeats: their locks say whether they live.
+        is_alive = self._reader.is_alive
+        workers = Counter(
+            "expired" if not is_alive(worker) else "in_trouble" if worker.trouble else "alive"
+            for worker in store.workers()
+        )
+        yield gauge(
+            "mulligan_workers",
+            "Workers of the store",
+            ("state",),
+            [((s,), workers[s]) for s in ("alive", "in_trouble", "expired")],
+        )
+        breakers = Counter(breaker.status for breaker in store.breakers())
+        yield gauge(
+            "mulligan_breakers", "Circuit breakers", ("state",), [((state,), n) for state, n in breakers.items()]
+        )
+
+
+def _otlp() -> ModuleType:
+    try:
+        return import_module("mulligan.service.server.telemetry.otlp")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("mulligan"):
+            raise
+        raise InputInvalid(
+            "traces need a library that is not installed: opentelemetry",
+            hint="install it: pip install 'mulligan[otel]'",
+        ) from None
+
+
+def _checked(endpoint: str) -> str:
+    """The address of the collector; "" leaves it to the environment."""
+    if endpoint and not endpoint.startswith(("http://", "https://")):
+        raise InputInvalid(
+            f"'{endpoint}' is not the address of a collector", hint="write it like http://127.0.0.1:4318"
+        )
+    if not endpoint and not any(os.environ.get(name) for name in ENDPOINT_VARIABLES):
+        raise InputInvalid(
+            "no collector of traces is named",
+            hint=f"give its address with --endpoint URL, or set {ENDPOINT_VARIABLES[1]}",
+        )
+    return endpoint
+
+
+def request_metrics(answered: Mapping[tuple[str, str, str], int], seconds: Histogram, streams: int) -> bytes:
+    """How many requests a server answered, by method, route and status, and how long that took."""
+    exposition = load_exposition()
+    return bytes(exposition.render(exposition.request_families(answered, seconds, streams)))
+
+
+def merge_metrics(texts: Sequence[bytes]) -> bytes:
+    """Several texts of metrics in one."""
+    return bytes(load_exposition().merged(texts))

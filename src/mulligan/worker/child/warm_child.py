@@ -1,0 +1,343 @@
+"""Warm children: processes that run one python step after the other, separate by workflow and interpreter."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from mulligan.ports import Lease
+from mulligan.worker.child.json_encoding import OUTPUT_BYTES_MAX
+from mulligan.worker.folders import Logs, move_file
+from mulligan.worker.logs.redacted_logs import RedactedLogs
+from mulligan.worker.slots.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
+from mulligan.worker.supervisor.send_buffer import SendBuffer
+from mulligan.worker.supervisor.supervisor_client import PACKAGE_PARENT, SupervisorClient
+
+_LENGTH_BYTES = 4
+_RECEIVE_BYTES = 1 << 16
+# The largest result, and space for the other fields.
+_ANSWER_BYTES_MAX = OUTPUT_BYTES_MAX + (4 << 20)
+# The search path is restored after loading: the user's interpreter must not see what is installed beside the package.
+_PROGRAM = (
+    "import sys; parent = sys.argv.pop(1); sys.path.append(parent); "
+    "from mulligan.worker.child.child_main import main; sys.path.remove(parent); main(*sys.argv[1:])"
+)
+
+
+class ChildDisconnected(Exception):
+    """The socket is closed: the child has ended, which its supervisor reports, or its step closed the socket."""
+
+
+class ChildProtocolError(Exception):
+    """What arrived is not an answer to the last call: the step wrote to the socket."""
+
+
+class ChildTask(msgspec.Struct):
+    """A task that runs in a child."""
+
+    lease: Lease
+    # Wall clock; and the monotonic time at which it times out.
+    started: float
+    due: float | None = None
+    has_named_logs: bool = False
+    # When to kill a child that closed its socket and did not exit.
+    cut_off_at: float | None = None
+
+
+class BackgroundJob(msgspec.Struct):
+    """Internal work that would block the worker's loop: a function of this package, called in a child.
+
+    `then` gets the result, or None if the child ended before it answered.
+    """
+
+    request: CallRequest
+    then: Callable[[CallResult | None], None]
+    # How often it was started.
+    attempts: int = 0
+
+
+class CallRequest(msgspec.Struct, frozen=True):
+    """What a child has to run: code with a `main`, or a function, with its arguments and environment."""
+
+    step: str = ""
+    args: dict[str, Any] = {}
+    env: dict[str, str] = {}
+    cwd: str = ""
+    # An additional folder to import from.
+    home: str = ""
+    code: str = ""
+    call: str = ""
+    # The text of the module in `call`, if it is pinned with the run, and the file that it was copied from.
+    source: str = ""
+    file: str = ""
+    # A folder with modules, beside `home`.
+    import_from: str = ""
+    # The files of the artifacts that its arguments refer to, by name.
+    files: dict[str, str] = {}
+    # The address of a Dask scheduler: the function gets a client for it.
+    dask: str = ""
+
+
+class CallMessage(msgspec.Struct, omit_defaults=True):
+    """A request as it is sent: None means that the value is the same as in the last request."""
+
+    number: int
+    step: str
+    # The variables that changed, and those to remove.
+    env: dict[str, str]
+    unset: list[str] = []
+    args: dict[str, Any] = {}
+    cwd: str | None = None
+    home: str | None = None
+    code: str | None = None
+    call: str | None = None
+    source: str | None = None
+    file: str | None = None
+    import_from: str | None = None
+    # The logs that were renamed, so that new ones have to be opened.
+    fresh_logs: list[int] = []
+    files: dict[str, str] = {}
+    dask: str = ""
+
+
+class CallResult(msgspec.Struct, frozen=True):
+    """The answer of a child."""
+
+    # The number of the request.
+    number: int
+    cpu: float
+    peak: int
+    # The sizes of its logs.
+    out: int
+    err: int
+    output: Any = None
+    # The output is in the child's result file.
+    in_file: bool = False
+    # Why its folder cannot be entered; why an artifact cannot be read.
+    folder: str = ""
+    unreadable: str = ""
+    # Why an argument cannot be given to the function.
+    refused: str = ""
+    exit: int = 0
+    # Why its result is not valid.
+    invalid: str = ""
+    reported: dict[str, Any] | None = None
+    exception: str = ""
+    trace: str = ""
+    # It started processes; it left something behind that cannot be restored.
+    forked: bool = False
+    dirty: bool = False
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(CallResult).decode
+
+
+class WarmChild:
+    """One process, which runs a task or a job, or is idle. No method blocks on it."""
+
+    def __init__(self, number: int, group: str, interpreter: str, folder: str) -> None:
+        self.key = -number
+        self.group = group
+        self.interpreter = interpreter
+        self.task: ChildTask | None = None
+        self.job: BackgroundJob | None = None
+        # It gets no further task.
+        self.is_leaving = False
+        # It ended before it had read its first message: none of its step has begun.
+        self.is_unread = False
+        # The selector waits until more can be sent to it.
+        self.is_watched_for_writes = False
+        self.idle_since = 0.0
+        self.launched_at = time.monotonic()
+        self._slots = {1: f"{folder}/child-{number}.out", 2: f"{folder}/child-{number}.err"}
+        self._slot_result = f"{folder}/child-{number}.result"
+        # The pipes it logs into, if its steps may know secrets.
+        self.pipes: RedactedLogs | None = None
+        self._fresh_logs: list[int] = []
+        self._last = CallRequest()
+        self._number = 0
+        self._buffer = bytearray()
+        self.sock, self._theirs = socket.socketpair()
+        self._send_buffer = SendBuffer(self.sock)
+
+    def fileno(self) -> int:
+        return self.sock.fileno()
+
+    def launch(self, supervisor: SupervisorClient) -> None:
+        """Start it. What is sent meanwhile is read when it is up."""
+        out, err = self._slots.values()
+        # A larger result comes in a file.
+        inline_max = LOOP_BYTES_MAX if self.pipes is None else LOOP_BYTES_MAX_REDACTED
+        argv = [self.interpreter, "-c", _PROGRAM, PACKAGE_PARENT, out, err, self._slot_result, str(inline_max)]
+        if self.pipes is not None:
+            argv.append("redacted")
+        environment = {"MULLIGAN_CHILD": str(-self.key)}
+        # No file for standard input: it is the descriptor that is sent with the message.
+        request = ("run", self.key, self.interpreter, argv, environment, "/", None, out, err, None, None)
+        supervisor.send_fd(self._theirs.detach(), request)
+
+    def open_pipes(self, selector: selectors.BaseSelector) -> None:
+        """Replace its logs by pipes, before it opens them."""
+        self.pipes = RedactedLogs(selector, *self._slots.values())
+
+    def start_task(self, task: ChildTask, request: CallRequest) -> None:
+        """Give it a task; raise `ChildDisconnected` if it is gone.
+
+        A child that was just launched never raises: the supervisor reports if it could not start.
+        """
+        task.has_named_logs = self.pipes is not None
+        self._send(request)
+        self.task = task
+
+    def start_job(self, job: BackgroundJob) -> None:
+        """Give it a job; raise `ChildDisconnected` as for a task."""
+        self._send(job.request)
+        self.job = job
+
+    def _send(self, request: CallRequest) -> None:
+        self._number += 1
+        body = _encode(_make_message(self._number, self._last, request, self._fresh_logs))
+        try:
+            self._send_buffer.send(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
+        except OSError:
+            if self._number > 1:
+                raise ChildDisconnected from None
+            self.is_unread = True
+        # Values that may be large are not remembered: they differ from step to step.
+        has_values = request.args or request.files
+        self._last = msgspec.structs.replace(request, args={}, files={}) if has_values else request
+        self._fresh_logs = []
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether some of what was sent is still in our buffer."""
+        return self._send_buffer.has_pending
+
+    @property
+    def is_idle(self) -> bool:
+        return self.task is None and self.job is None and not self.is_leaving
+
+    def send_more(self) -> None:
+        """Send what is left. If the child is gone, `receive` raises."""
+        with suppress(OSError):
+            self._send_buffer.flush()
+
+    def receive(self) -> CallResult | None:
+        """Return its answer when it is complete, otherwise None."""
+        try:
+            data = self.sock.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return None
+        except ConnectionResetError:
+            # What we had sent was not read.
+            self.is_unread = self._number == 1
+            data = b""
+        except OSError:
+            data = b""
+        if not data:
+            raise ChildDisconnected
+        if not self._buffer and len(data) >= _frame_size(data):
+            return self._answer(memoryview(data)[_LENGTH_BYTES:])  # the usual case: one piece
+        self._buffer += data
+        if _frame_size(self._buffer) > _ANSWER_BYTES_MAX:
+            raise ChildProtocolError
+        if len(self._buffer) < _frame_size(self._buffer):
+            return None
+        whole, self._buffer = self._buffer, bytearray()
+        return self._answer(memoryview(whole)[_LENGTH_BYTES:])
+
+    def _answer(self, body: memoryview) -> CallResult:
+        try:
+            answer = _decode(body)
+        except (ValueError, RecursionError):
+            raise ChildProtocolError from None
+        if answer.number != self._number:
+            raise ChildProtocolError
+        return answer
+
+    @property
+    def has_open_logs(self) -> bool:
+        """Whether it has opened them: a child that is slow to start has not."""
+        return all(map(os.path.exists, self._slots.values()))
+
+    def name_logs(self, logs: Logs, is_out: bool = True, is_err: bool = True) -> None:
+        """Give the logs the names of the attempt. Empty logs are named only while the step runs.
+
+        A step that writes nothing has no files, and creating none saves time.
+        """
+        task = self.task
+        assert task is not None
+        if task.has_named_logs:
+            return
+        for fd, is_named, name in ((1, is_out, logs.out), (2, is_err, logs.err)):
+            if is_named:
+                move_file(self._slots[fd], name)
+                self._fresh_logs.append(fd)
+        task.has_named_logs = True
+
+    def move_result(self, path: str) -> None:
+        """Move its last result to `path`, so that it may run another step before the result is read."""
+        with suppress(FileNotFoundError):
+            os.rename(self._slot_result, path)
+
+    def end_job(self) -> BackgroundJob:
+        job, self.job = self.job, None
+        assert job is not None
+        self.idle_since = time.monotonic()
+        return job
+
+    def end_task(self) -> ChildTask:
+        task, self.task = self.task, None
+        assert task is not None
+        self.idle_since = time.monotonic()
+        return task
+
+    def close(self) -> None:
+        """Close the socket, so that the process exits."""
+        self.is_leaving = True
+        self._send_buffer.clear()
+        self.sock.close()
+
+    def remove_slots(self) -> None:
+        if self.pipes is not None:
+            self.pipes.close()
+        for slot in (*self._slots.values(), self._slot_result):
+            try:
+                os.unlink(slot)
+            except OSError:
+                continue  # it was renamed, or never created
+
+
+def _make_message(number: int, last: CallRequest, request: CallRequest, fresh_logs: list[int]) -> CallMessage:
+    """Return the message for `request`, without what equals the `last` request. Most of it does."""
+    last_env, env = last.env, request.env
+    return CallMessage(
+        number=number,
+        step=request.step,
+        env={name: value for name, value in env.items() if last_env.get(name) != value},
+        unset=[] if last_env.keys() <= env.keys() else [name for name in last_env if name not in env],
+        args=request.args,
+        cwd=None if request.cwd == last.cwd else request.cwd,
+        home=None if request.home == last.home else request.home,
+        code=None if request.code == last.code else request.code,
+        call=None if request.call == last.call else request.call,
+        source=None if request.source == last.source else request.source,
+        file=None if request.file == last.file else request.file,
+        import_from=None if request.import_from == last.import_from else request.import_from,
+        fresh_logs=fresh_logs,
+        files=request.files,
+        dask=request.dask,
+    )
+
+
+def _frame_size(data: bytes | bytearray) -> int:
+    """Return the length of the frame that starts with `data`."""
+    return _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")

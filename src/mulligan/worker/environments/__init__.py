@@ -1,0 +1,1 @@
+"""Environments of python steps that have requirements: found, built, removed."""

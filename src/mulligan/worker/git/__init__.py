@@ -1,0 +1,1 @@
+"""Git for runs: worktrees of runs and items, and the lock on a repository."""

@@ -1,0 +1,1 @@
+"""What tasks write: limited, redacted, linked, shipped; what they say of their progress."""

@@ -1,0 +1,1 @@
+"""How much a worker may take, and for how long: resources, limits, trouble of the machine."""
