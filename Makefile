@@ -110,7 +110,7 @@ mutants: $(STAMP) ## change the core in thousands of places and see which change
 generated: $(STAMP) ## write what is made from the code: the references in docs/, the JSON Schema, the table of completion
 	$(BIN)/python -m mulligan.language.reference
 	$(BIN)/python -m mulligan.language.schema
-	$(BIN)/python -m mulligan.cli.completion_table
+	$(BIN)/python -m mulligan.cli.words.completion_table
 	$(BIN)/python -m mulligan.api.reference
 	$(BIN)/python -m mulligan.mcp_server.reference
 

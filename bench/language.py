@@ -12,7 +12,7 @@ import sys
 import time
 
 from mulligan.language import load_text
-from mulligan.language.document import decode, parse
+from mulligan.language.text.document import decode, parse
 from mulligan.service.rendering.drawing import draw_svg
 
 LINES_DEFAULT = 20_000

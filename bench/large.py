@@ -86,7 +86,7 @@ class _Timed(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
 def run(folder: str) -> None:
     """One run in this process, which says on its standard output what it cost."""
     selectors.DefaultSelector = _Timed  # type: ignore[misc, assignment]
-    from mulligan.cli.dispatch import exit_code
+    from mulligan.cli.words.dispatch import exit_code
 
     os.chdir(folder)
     began = time.perf_counter()

@@ -26,7 +26,7 @@ MEASURE = """
 import asyncio, json, sys, time
 from datetime import UTC, datetime
 from pathlib import Path
-from mulligan.api.service_threads import ServiceThreads
+from mulligan.api.processes.service_threads import ServiceThreads
 from mulligan.service import Home, Service
 
 home = Home(Path(sys.argv[1]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from mulligan.cli.worker import Log
+from mulligan.cli.operating.worker import Log
 from mulligan.service import Service
 from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import find_home

@@ -474,7 +474,7 @@ def test_the_arrows_of_the_design_are_lawful() -> None:
         # strangers to each other, although one stands above the other
         (
             "mulligan/engine/loop.py",
-            "import mulligan.store.sqlite",
+            "import mulligan.store.sqlite.sqlite",
             "mulligan/engine/loop.py:1: 'engine' may not know 'store'",
         ),
         (
@@ -518,8 +518,8 @@ def test_an_arrow_against_the_stream_is_found(path: str, text: str, sentence: st
 @pytest.mark.parametrize(
     ("path", "text", "sentence"),
     [
-        ("language/plugins.py", "'mulligan.worker.actions.noetl:run'", "'language' may not name "),
-        ("language/plugins.py", "import_module(f'mulligan.store.{kind}')", "'language' may not name "),
+        ("language/keys/plugins.py", "'mulligan.worker.actions.noetl:run'", "'language' may not name "),
+        ("language/keys/plugins.py", "import_module(f'mulligan.store.{kind}')", "'language' may not name "),
         # the runtime of another system
         ("formats/torc/action.py", "'mulligan.formats.noetl.runtime:run'", "'formats' may not name "),
         ("worker/actions/plugin.py", "'mulligan.formats.noetl.runtime:run'", "'worker' may not name "),
@@ -536,7 +536,7 @@ def test_an_arrow_against_the_stream_is_found_in_a_text(path: str, text: str, se
     [
         ("formats/noetl/action.py", "'mulligan.formats.noetl.runtime:run'"),
         ("cli/main.py", "'mulligan.service.words'"),
-        ("language/plugins.py", "'mulligan.actions'"),
+        ("language/keys/plugins.py", "'mulligan.actions'"),
         ("plugins.py", "'mulligan.formats.noetl.action:NOETL'"),
     ],
 )
@@ -548,14 +548,14 @@ def test_an_arrow_with_the_stream_is_let_through_in_a_text(path: str, text: str)
     ("path", "text"),
     [
         (
-            "mulligan/formats/noetl/runtime/sql_tools.py",
+            "mulligan/formats/noetl/runtime/tools/sql_tools.py",
             "from mulligan.worker.actions import sql\nfrom .call import Call",
         ),
         ("mulligan/core/turn.py", "from mulligan.errors import IllegalTransition\nfrom mulligan.core import state"),
         ("mulligan/core/turn.py", "from . import state\nfrom .state import State\nfrom ..errors import Refused"),
         ("mulligan/cli/main.py", "from mulligan import __version__\nfrom mulligan.service import Service"),
-        ("mulligan/app.py", "import mulligan.cli.main, mulligan.store.sqlite, mulligan.engine.loop"),
-        ("mulligan/store/sqlite.py", "import apsw\nimport mulligan.ports"),
+        ("mulligan/app.py", "import mulligan.cli.main, mulligan.store.sqlite.sqlite, mulligan.engine.loop"),
+        ("mulligan/store/sqlite/sqlite.py", "import apsw\nimport mulligan.ports"),
     ],
 )
 def test_an_arrow_with_the_stream_is_let_through(path: str, text: str) -> None:
@@ -575,13 +575,13 @@ def test_an_arrow_with_the_stream_is_let_through(path: str, text: str) -> None:
     ],
 )
 def test_a_face_that_looks_behind_the_service_is_found(text: str, found: str) -> None:
-    assert list(faces_use_only_the_public_service(source("mulligan/api/runs.py", text))) == [
-        f"mulligan/api/runs.py:1: {found}"
+    assert list(faces_use_only_the_public_service(source("mulligan/api/areas/runs.py", text))) == [
+        f"mulligan/api/areas/runs.py:1: {found}"
     ]
 
 
 def test_a_face_may_use_the_service_and_others_may_use_its_modules() -> None:
-    face = source("mulligan/api/runs.py", "from mulligan.service import Service\nService(home).list_runs(query)")
+    face = source("mulligan/api/areas/runs.py", "from mulligan.service import Service\nService(home).list_runs(query)")
     test_double = source("mulligan/testing/runs.py", "from mulligan.service.runs.views.run_list import RunLine")
 
     assert list(faces_use_only_the_public_service(face)) == []
@@ -703,7 +703,7 @@ def test_a_comparison_of_kinds_is_found(path: str, text: str) -> None:
         ("mulligan/core/model/actions.py", 'if action.kind == "approve": pass'),
         ("mulligan/history/story.py", "if traits_of(action).asks_person: pass"),
         ("mulligan/history/notices.py", 'if notice.kind == "failed": pass'),
-        ("mulligan/api/runs.py", 'if verdict == "approve": pass'),
+        ("mulligan/api/areas/runs.py", 'if verdict == "approve": pass'),
     ],
 )
 def test_a_question_for_a_trait_is_let_through(path: str, text: str) -> None:

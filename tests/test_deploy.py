@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mulligan.core.model.durations import parse_duration
+from mulligan.core.model.text.durations import parse_duration
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
 
 ROOT = Path(__file__).parent.parent
@@ -45,7 +45,9 @@ def instructions() -> list[tuple[str, str]]:
 
 def refuse_unknown_words(words: list[str]) -> None:
     """The words of a command line of ours: its command and its options are in the table of completion."""
-    rows = [line.split("\t") for line in (ROOT / "src/mulligan/cli/completion.tsv").read_text("utf-8").splitlines()]
+    rows = [
+        line.split("\t") for line in (ROOT / "src/mulligan/cli/words/completion.tsv").read_text("utf-8").splitlines()
+    ]
     command, *options = words
     known = {option for name, written, *_ in rows if name == command for option in written.split()}
     assert known, command

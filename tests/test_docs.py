@@ -20,19 +20,19 @@ from tests.support import played
 from tests.support.forked_cli import forked_cli
 from tests.support.played import play
 
-from mulligan.cli.commands import COMMANDS
-from mulligan.cli.dispatch import call_for
-from mulligan.cli.terminal import UsageRefused
+from mulligan.cli.output.terminal import UsageRefused
+from mulligan.cli.words.commands import COMMANDS
+from mulligan.cli.words.dispatch import call_for
 from mulligan.core.model.failure import CODES
 from mulligan.errors import LanguageError
 from mulligan.formats import load
 from mulligan.formats.recognition import recognize
-from mulligan.language.document import parse
 from mulligan.language.expressions import check, evaluate
-from mulligan.language.nodes import Refusal, Source
+from mulligan.language.keys.workflow_keys import STEP, WORKFLOW
 from mulligan.language.reference import records, reference
-from mulligan.language.shell import ShellRefused, rewrite
-from mulligan.language.workflow_keys import STEP, WORKFLOW
+from mulligan.language.shell.shell import ShellRefused, rewrite
+from mulligan.language.text.document import parse
+from mulligan.language.text.nodes import Refusal, Source
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.cli.items import LIMIT as ITEMS_SHOWN
+from mulligan.cli.running.items import LIMIT as ITEMS_SHOWN
 from mulligan.core.model import failure_context
 from mulligan.core.model.artifacts import INLINE_BYTES_MAX
 from mulligan.history import consumption
-from mulligan.language.matrix import COMBINATIONS_MAX
-from mulligan.language.shell import VALUE_BYTES_MAX as VARIABLE_BYTES_MAX
+from mulligan.language.matrices.matrix import COMBINATIONS_MAX
+from mulligan.language.shell.shell import VALUE_BYTES_MAX as VARIABLE_BYTES_MAX
 from mulligan.service.rendering.page.timeline import BARS_MAX
 from mulligan.service.runs.views.brief_overview import WHOLE_EVENTS_MAX
 from mulligan.service.runs.views.report import build as report

@@ -26,9 +26,9 @@ from mulligan.core.model import events as e
 from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.failure import Failure
 from mulligan.language import lint, load
-from mulligan.language.document import decode, parse
-from mulligan.language.nodes import plain
 from mulligan.language.schema import schema
+from mulligan.language.text.document import decode, parse
+from mulligan.language.text.nodes import plain
 from mulligan.service.rendering.drawing import draw_svg
 
 FOLDER = Path(__file__).parent.parent / "examples"

@@ -16,8 +16,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from mulligan.cli.dispatch import exit_code
 from mulligan.cli.main import RaisedInterrupts
+from mulligan.cli.words.dispatch import exit_code
 from staging.clock import StageClock, instrument, replace, seconds_per_call
 from staging.stages import AROUND, CREATING, DRIVING, ENDING, FIRST_TASK, PER_STEP
 
@@ -53,7 +53,7 @@ def timed(run: Callable[[], Any]) -> dict[str, Any]:
 
 def _of_this_store() -> Any:
     """Not the functions of the other store: its client may not be installed, and takes time to import."""
-    other = "mulligan.store.sqlite" if "MULLIGAN_STORE" in os.environ else "mulligan.store.postgres"
+    other = "mulligan.store.sqlite.sqlite" if "MULLIGAN_STORE" in os.environ else "mulligan.store.postgres.postgres"
     return tuple(stage for stage in PER_STEP if not any(name.startswith(other) for name in stage.functions))
 
 

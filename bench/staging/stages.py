@@ -24,7 +24,7 @@ class Stage(NamedTuple):
 # Before the first task starts, and after the run has ended: everything else there is CREATING or ENDING.
 AROUND = (
     Stage(READING, ("mulligan.service.service:Service.examine_workflow", "mulligan.service.service:Service.prepare")),
-    Stage(SHOWING, ("mulligan.cli.drive_run:show_json_parts",)),
+    Stage(SHOWING, ("mulligan.cli.running.drive_run:show_json_parts",)),
 )
 
 # What happens for each step, in the order in which it happens.
@@ -36,12 +36,12 @@ PER_STEP = (
     Stage("core turn", ("mulligan.engine.run_driver:RunDriver.decide",)),
     Stage("task from the state", ("mulligan.engine.run_driver:make_task",)),
     Stage("rows from the journal", ("mulligan.engine.run_driver:RunDriver.build_commit",)),
-    Stage("BEGIN", ("mulligan.store.sqlite:SqliteStore.commit",)),
-    Stage("statements and encoding", ("mulligan.store.sqlite:SqliteStore._write_commits",), then=COMMIT),
+    Stage("BEGIN", ("mulligan.store.sqlite.sqlite:SqliteStore.commit",)),
+    Stage("statements and encoding", ("mulligan.store.sqlite.sqlite:SqliteStore._write_commits",), then=COMMIT),
     Stage(COMMIT, ()),
-    Stage("statements and encoding", ("mulligan.store.postgres:PostgresStore.commit",)),
-    Stage("parameters to bytes", ("mulligan.store.postgres_pipeline:pipeline",)),
-    Stage("round trip, with its fsync", ("mulligan.store.postgres_pipeline:_exchanged",)),
+    Stage("statements and encoding", ("mulligan.store.postgres.postgres:PostgresStore.commit",)),
+    Stage("parameters to bytes", ("mulligan.store.postgres.postgres_pipeline:pipeline",)),
+    Stage("round trip, with its fsync", ("mulligan.store.postgres.postgres_pipeline:_exchanged",)),
     Stage("after the commit", ("mulligan.engine.turns:TurnTaker._confirm",)),
     Stage("lease: secrets and artifacts in, order", ("mulligan.worker.local_executor:LocalExecutor.start",)),
     Stage("encode and send", ("mulligan.worker.child.child_pool:ChildPool.start_task",)),

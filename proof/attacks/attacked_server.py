@@ -18,7 +18,7 @@ import psycopg
 from mulligan.core.model.artifacts import Artifact
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.service.home import DATABASE
-from mulligan.store.http_calls import PROTOCOL, PROTOCOL_HEADER
+from mulligan.store.http.http_calls import PROTOCOL, PROTOCOL_HEADER
 from proof.attacks.callers import BLUE, CALLERS, RED, SPARE, VICTIM, records
 from proof.attacks.kept_data import KeptData
 from proof.chaos.http_client import last_address

@@ -50,18 +50,18 @@ def write_elsewhere() -> None:
 
 def believe_every_scope() -> None:
     """A token may do everything."""
-    import_module("mulligan.api.auth").allows = lambda token, scope: True  # type: ignore[attr-defined]
+    import_module("mulligan.api.access.auth").allows = lambda token, scope: True  # type: ignore[attr-defined]
 
 
 def believe_every_site() -> None:
     """A page of another site may use the cookie of a browser."""
-    gate: Any = import_module("mulligan.api.auth").Gate
+    gate: Any = import_module("mulligan.api.access.auth").Gate
     gate._check_same_site = lambda self, request: None
 
 
 def ignore_signals() -> None:
     """A server does not end when it is told to."""
-    server: Any = import_module("mulligan.api.server")._Server
+    server: Any = import_module("mulligan.api.processes.server")._Server
     server._end = lambda self: None
 
 

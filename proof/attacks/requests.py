@@ -12,15 +12,15 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from mulligan.api.http.routing import Route
 from mulligan.api.openapi import ROUTE as OPENAPI
 from mulligan.api.routes import ROUTES
-from mulligan.api.routing import Route
 from mulligan.core.model.workflow import Workflow
 from mulligan.dashboard.pages import PAGES
 from mulligan.mcp_server.prompts import PROMPTS
 from mulligan.mcp_server.resources import TEMPLATES
 from mulligan.mcp_server.tool_table import BY_NAME
-from mulligan.store.http_calls import CALL_HEADER, CALLS, PROCESS_HEADER, arguments_type
+from mulligan.store.http.http_calls import CALL_HEADER, CALLS, PROCESS_HEADER, arguments_type
 from proof.attacks.attacked_server import JSON_HEADERS, STEPS, STORE_HEADERS, TEXTS, Ids
 from proof.attacks.callers import ATTACKERS, BLUE, RED, Caller
 from proof.attacks.typed_values import TEXTS as HOSTILE_TEXTS

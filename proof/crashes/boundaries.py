@@ -43,9 +43,9 @@ def install(point: str) -> None:
 
 
 def _install_write() -> None:
-    _around("write", "mulligan.store.sqlite_file", "SqliteFile", "write")
-    client: Any = import_module("mulligan.store.postgres_client")
-    sql: dict[str, str] = import_module("mulligan.store.postgres_pipeline").SQL
+    _around("write", "mulligan.store.sqlite.sqlite_file", "SqliteFile", "write")
+    client: Any = import_module("mulligan.store.postgres.postgres_client")
+    sql: dict[str, str] = import_module("mulligan.store.postgres.postgres_pipeline").SQL
     exchange = client.pipeline
 
     def pipeline(connection: Any, prepared: Any, asked: Any, notices: Any = ()) -> Any:
@@ -116,7 +116,7 @@ _INSTALL: dict[str, Callable[[], None]] = {
     "write": _install_write,
     "request": _install_request,
     "send": lambda: _around("send", "mulligan.service.server.notices.dispatch", "", "send"),
-    "call": lambda: _around("call", "mulligan.store.http_connection", "HttpTransport", "call"),
+    "call": lambda: _around("call", "mulligan.store.http.http_connection", "HttpTransport", "call"),
     "message": lambda: _around("message", "mulligan.dask_executor.channel", "Channel", "send"),
     "order": lambda: _around("order", "mulligan.dask_executor.session", "Session", "_receive"),
     "start": _install_start,

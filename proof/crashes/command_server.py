@@ -20,9 +20,8 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 # All that `run` and `resume` need, so that a forked process need not load it.
-from mulligan.cli import change_commands, dispatch, main, resume, run, show  # noqa: F401
+from mulligan.cli import main
 from mulligan.ports import fault_listeners
-from mulligan.store import postgres, sqlite  # noqa: F401
 from mulligan.worker.supervisor import processes
 from proof.crashes import calls, short_writes
 from proof.crashes.disk import FaultyDisk, die

@@ -31,7 +31,7 @@ class Defect(NamedTuple):
 
 def forget_keys() -> None:
     """A server starts another run for a key that it has seen."""
-    changes: Any = import_module("mulligan.api.run_changes")
+    changes: Any = import_module("mulligan.api.areas.run_changes")
     changes._key = lambda call: ""
 
 

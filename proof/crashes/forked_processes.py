@@ -30,10 +30,15 @@ from proof.stage import DEADLINE_SECONDS, PIPE, Stage, wait_until
 
 # What the processes import when they need it. Dask takes a second, and is loaded where it is used.
 LOADED = (
-    *("mulligan.cli.worker", "mulligan.cli.server", "mulligan.api.server", "mulligan.api.background"),
+    *(
+        "mulligan.cli.operating.worker",
+        "mulligan.cli.operating.server",
+        "mulligan.api.processes.server",
+        "mulligan.api.processes.background",
+    ),
     *("mulligan.dashboard.pages", "mulligan.mcp_server.http_route", "mulligan.service.server.notices.sender"),
-    *("mulligan.service.server.notices.webhooks", "mulligan.store.sqlite", "mulligan.store.postgres"),
-    *("mulligan.store.http_store", "mulligan.service.driving.local_worker"),
+    *("mulligan.service.server.notices.webhooks", "mulligan.store.sqlite.sqlite", "mulligan.store.postgres.postgres"),
+    *("mulligan.store.http.http_store", "mulligan.service.driving.local_worker"),
 )
 LOADED_WITH_DASK = ("distributed", "mulligan.dask_executor.executor", "mulligan.dask_executor.dask_worker")
 
@@ -213,13 +218,13 @@ def _mulligan(words: list[str]) -> int | None:
 
 def _server(words: list[str]) -> int | None:
     """`mulligan server` without its children: those are processes of their own here, which may die too."""
-    server: Any = import_module("mulligan.api.server")
+    server: Any = import_module("mulligan.api.processes.server")
     server._children = lambda *_: []
     return _mulligan(["server", *words])
 
 
 def _background(words: list[str]) -> int | None:
-    import_module("mulligan.api.background").main(*words)
+    import_module("mulligan.api.processes.background").main(*words)
     return 0
 
 

@@ -22,8 +22,8 @@ from mulligan.formats import examine, json5_text
 from mulligan.formats.torc import kdl
 from mulligan.language.expressions import check, evaluate
 from mulligan.language.loading import load_text
-from mulligan.language.nodes import Refusal, Source
-from mulligan.language.shell import rewrite
+from mulligan.language.shell.shell import rewrite
+from mulligan.language.text.nodes import Refusal, Source
 
 from . import large_values
 from .seeds import PROJECT

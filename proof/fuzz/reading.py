@@ -16,9 +16,9 @@ from mulligan.core.model.workflow import Workflow, decode, encode
 from mulligan.formats import convert, examine, json5_text
 from mulligan.formats.torc import kdl
 from mulligan.formats.torc.sweeps import is_same
-from mulligan.language import document
 from mulligan.language.loading import load_text
-from mulligan.language.nodes import Node, Refusal, Source, plain
+from mulligan.language.text import document
+from mulligan.language.text.nodes import Node, Refusal, Source, plain
 from mulligan.service.rendering.drawing import draw_mermaid
 
 from .sentences import refusing, require

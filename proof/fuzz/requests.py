@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from mulligan.api.problems import PROBLEM
+from mulligan.api.http.problems import PROBLEM
+from mulligan.api.http.routing import Route
 from mulligan.api.routes import ROUTES
-from mulligan.api.routing import Route
 from mulligan.dashboard.pages import PAGES
 from mulligan.errors import MulliganError
 from mulligan.mcp_server.answers import as_text, present, present_error
@@ -24,7 +24,7 @@ from mulligan.mcp_server.resources import TEMPLATES, list_resources, read_resour
 from mulligan.mcp_server.tool import Access, Kind, Result
 from mulligan.mcp_server.tool_table import BY_NAME
 from mulligan.service import Service, TokenRecord
-from mulligan.store.http_calls import CALLS, PROTOCOL, PROTOCOL_HEADER, arguments_type
+from mulligan.store.http.http_calls import CALLS, PROTOCOL, PROTOCOL_HEADER, arguments_type
 
 from .example_values import example_of, fields_of
 from .sentences import Wrong, refusing, require, require_whole

@@ -10,7 +10,7 @@ import apprise
 import msgspec
 
 from mulligan.errors import InputInvalid
-from mulligan.language.schedule_inputs import check_schedule_inputs
+from mulligan.language.readers.schedule_inputs import check_schedule_inputs
 from mulligan.ports import NoticeRecord
 from mulligan.service.server.notices.messages import make_digest, make_message
 from mulligan.service.server.notices.targets import Target, signing_key

@@ -15,7 +15,7 @@ import apsw
 
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
-from mulligan.language.shell import ShellRefused, environment_value, rewrite
+from mulligan.language.shell.shell import ShellRefused, environment_value, rewrite
 from mulligan.worker.databases.parameters import bind_parameters
 from mulligan.worker.databases.statements import Dialect, statements
 

@@ -10,18 +10,20 @@ from typing import Any
 import msgspec
 
 from mulligan import StepError
-from mulligan.cli.dispatch import call_for
-from mulligan.cli.given_inputs import given_inputs
+from mulligan.cli.words.dispatch import call_for
+from mulligan.cli.words.given_inputs import given_inputs
 from mulligan.core.deciding.bounded_regex import is_found
-from mulligan.core.model.credential_patterns import HIDDEN, hide_credentials
-from mulligan.core.model.durations import parse_duration, parse_time, parse_wait
+from mulligan.core.model.text.credential_patterns import HIDDEN, hide_credentials
+from mulligan.core.model.text.durations import parse_duration, parse_time, parse_wait
 from mulligan.formats.noetl.runtime import templates
-from mulligan.language import cel, cel_process, expressions, load_text, quantities, scalars
-from mulligan.language.cel import CelFailed, CelRefused
-from mulligan.language.inputs import check_inputs, refuse_references
-from mulligan.language.nodes import Refusal, Scalar, Source
-from mulligan.language.regular_expressions import SEARCHED
-from mulligan.language.shell import ShellText, rewrite
+from mulligan.language import expressions, load_text
+from mulligan.language.cel import cel, cel_process
+from mulligan.language.cel.cel import CelFailed, CelRefused
+from mulligan.language.checks.regular_expressions import SEARCHED
+from mulligan.language.readers.inputs import check_inputs, refuse_references
+from mulligan.language.shell.shell import ShellText, rewrite
+from mulligan.language.text import quantities, scalars
+from mulligan.language.text.nodes import Refusal, Scalar, Source
 from mulligan.service.authoring.handler_trial import parse_failure
 from mulligan.service.decisions.decisions import make_decision, read_decisions
 from mulligan.worker.databases.parameters import bind_parameters
@@ -53,7 +55,7 @@ MUCH: dict[str, Any] = {
     "inputs": {**NAMES["inputs"], "many": [{"k": n} for n in range(3_000)], "long": "ab, " * 50_000},
 }
 BOUND = frozenset({"item", "index"})
-# Where the engines are known to differ (see `mulligan.language.cel`).
+# Where the engines are known to differ (see `mulligan.language.cel.cel`).
 _KNOWN_TO_DIFFER = re.compile(r"matches|9223372036854775808|[eE]\+?\d{3}|\{")
 ASKED = load_text(
     "inputs: {s: string, i: integer, n: number, b: boolean, a: array, o: object, e: {type: string, enum: [x, y]}}\n"

@@ -61,12 +61,12 @@ PARTS = {
     ),
     "triage": Part(
         (
-            "mulligan.core.deciding.budgets",
-            "mulligan.core.deciding.triage_agent",
-            "mulligan.core.deciding.triage_prompt",
+            "mulligan.core.deciding.agents.budgets",
+            "mulligan.core.deciding.agents.triage_agent",
+            "mulligan.core.deciding.agents.triage_prompt",
             "mulligan.core.evolve.spending_ledger",
-            "mulligan.core.model.guard_rails",
-            "mulligan.core.model.triage_answers",
+            "mulligan.core.model.agents.guard_rails",
+            "mulligan.core.model.agents.triage_answers",
         ),
         (
             "tests/core/test_agent_tools.py",
@@ -94,10 +94,10 @@ PARTS = {
     ),
     "sizing": Part(
         (
-            "mulligan.core.deciding.adjustment",
-            "mulligan.core.deciding.resource_usage",
-            "mulligan.core.model.sizes",
-            "mulligan.core.model.slurm_profile",
+            "mulligan.core.deciding.workers.adjustment",
+            "mulligan.core.deciding.workers.resource_usage",
+            "mulligan.core.model.text.sizes",
+            "mulligan.core.model.clusters.slurm_profile",
             "mulligan.service.host.slurm.planning",
             "mulligan.worker.slots.allocation",
             "mulligan.worker.slots.resource_pool",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mulligan.flows.references import Outcome, Reference, contains, ended, expression, optional, outcome, size
     from mulligan.flows.retries import Retry
     from mulligan.flows.steps import Mapped, Step, latest, step
-    from mulligan.language.builder import Workflow
+    from mulligan.language.python.builder import Workflow
     from mulligan.plugins import ActionPlugin, FormatPlugin
     from mulligan.step_context import artifact, attempt, idempotency_key, log, progress
 
@@ -108,7 +108,7 @@ _LAZY = {
     "Step": "mulligan.flows.steps",
     "latest": "mulligan.flows.steps",
     "step": "mulligan.flows.steps",
-    "Workflow": "mulligan.language.builder",
+    "Workflow": "mulligan.language.python.builder",
     "artifact": "mulligan.step_context",
     "attempt": "mulligan.step_context",
     "idempotency_key": "mulligan.step_context",

@@ -13,15 +13,15 @@ import pytest
 from tests.support.api_client import AT, Client, open_client, start_run, token_record
 
 from mulligan.api import app
+from mulligan.api.access.auth import BELIEVED_SECONDS
+from mulligan.api.access.shares import TOKEN_WAITING_MAX, Claimant
 from mulligan.api.app import claimant, make_app, takes_long
-from mulligan.api.auth import BELIEVED_SECONDS
-from mulligan.api.decoding import REFUSAL_CHARS_MAX
+from mulligan.api.areas.store_calls import DEFINITION_BYTES
+from mulligan.api.http.decoding import REFUSAL_CHARS_MAX
+from mulligan.api.http.routing import Answer, Body, Call, Query, Route, Streamed
 from mulligan.api.openapi import document
+from mulligan.api.processes.service_threads import ServiceThreads
 from mulligan.api.routes import ROUTES
-from mulligan.api.routing import Answer, Body, Call, Query, Route, Streamed
-from mulligan.api.service_threads import ServiceThreads
-from mulligan.api.shares import TOKEN_WAITING_MAX, Claimant
-from mulligan.api.store_calls import DEFINITION_BYTES
 from mulligan.dashboard.pages import PAGES
 from mulligan.errors import StoreUnavailable, TakesTooLong, TooManyRequests, UnknownRun
 from mulligan.service import Home, ServerConfig, Service
@@ -308,7 +308,7 @@ def test_a_server_that_ends_does_not_wait_for_a_thread_that_hangs_and_says_where
         asyncio.run(serve())
     may_end.set()
 
-    assert "ending without an answer from thread change_0 in mulligan.api.service_threads" in caplog.text
+    assert "ending without an answer from thread change_0 in mulligan.api.processes.service_threads" in caplog.text
 
 
 def test_a_stream_ends_with_its_pieces_its_client_or_the_server(things: Client) -> None:

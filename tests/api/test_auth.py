@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.support.api_client import A_WORKFLOW, AT, Client, open_client, token_record
 
-from mulligan.api.auth import REFUSALS_AT_ONCE
-from mulligan.api.rate_limits import TokenBuckets
+from mulligan.api.access.auth import REFUSALS_AT_ONCE
+from mulligan.api.access.rate_limits import TokenBuckets
+from mulligan.api.http.routing import Body, Call, Route
 from mulligan.api.routes import ROUTES
-from mulligan.api.routing import Body, Call, Route
 from mulligan.core.model.reports import Classified
 from mulligan.errors import InputInvalid, Refused, TokenRefused, TooManyRequests
 from mulligan.service import Home, ServerConfig, ServerSection, Service, TokenLimits, TokenRecord, TrustedProxy

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from tests.support.api_client import Client, Reply, open_client, start_run, token_record
 
+from mulligan.api.http.routing import Route
 from mulligan.api.routes import ROUTES
-from mulligan.api.routing import Route
 from mulligan.service import Home, ServerConfig, Service
 
 GUARDED = [route for route in ROUTES if route.scope != "public"]

@@ -20,7 +20,7 @@ def trap(frame, event, argument):
     if name == "select" or (name == "wait" and frame.f_back.f_code.co_name == "wait"):
         sys.setprofile(None)
         os.kill(os.getpid(), signal.SIGTERM)
-from mulligan.api.background import main
+from mulligan.api.processes.background import main
 sys.setprofile(trap)
 main(*sys.argv[1:])
 """

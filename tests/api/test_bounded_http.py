@@ -9,8 +9,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from mulligan.api import bounded_http
-from mulligan.api.bounded_http import HEAD_BYTES_MAX, HEADERS_MAX, BoundedHttp
+from mulligan.api.http import bounded_http
+from mulligan.api.http.bounded_http import HEAD_BYTES_MAX, HEADERS_MAX, BoundedHttp
 
 START = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from mulligan.api.children import Child
+from mulligan.api.processes.children import Child
 
 # For what takes milliseconds: without an end it would take for ever.
 SECONDS_MAX = 60.0

@@ -15,8 +15,8 @@ from tests.support.damages import DAMAGES, FLOW, Store
 from tests.support.nightly import POSTGRES
 from tests.support.store_files import write_empty_store
 
+from mulligan.api.http.routing import Route
 from mulligan.api.routes import ROUTES
-from mulligan.api.routing import Route
 from mulligan.dashboard.pages import PAGES
 from mulligan.errors import CodecError, UnknownRun
 from mulligan.service import Home, ServerConfig, Service

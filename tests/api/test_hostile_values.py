@@ -16,7 +16,7 @@ from tests.support.store_files import write_empty_store
 from mulligan.api.routes import ROUTES
 from mulligan.service import Home, Service
 from mulligan.service.home import DATABASE
-from mulligan.store.http_calls import CALLS, arguments_type
+from mulligan.store.http.http_calls import CALLS, arguments_type
 
 PROTOCOL = {"mulligan-protocol": "1"}
 # Which values each is asked with: by day half of them, and its neighbour has the other half.

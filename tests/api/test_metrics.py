@@ -9,8 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.api_client import Client, open_client, token_record
 
-from mulligan.api import server
-from mulligan.api.metrics import worker_metrics_file
+from mulligan.api.areas.metrics import worker_metrics_file
+from mulligan.api.processes import server
 from mulligan.errors import LanguageError, ServerUnusable
 from mulligan.service import ENDPOINT_VARIABLES, Home, ServerConfig, Service, find_config
 from mulligan.service.server.server_config import OtelSection

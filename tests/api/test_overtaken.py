@@ -16,7 +16,7 @@ from mulligan.errors import StoreOvertaken
 from mulligan.service import Home, Service
 from mulligan.service.home import DATABASE
 from mulligan.service.server.background_jobs import JOBS, Job, run_jobs
-from mulligan.store.http_connection import error_of
+from mulligan.store.http.http_connection import error_of
 from mulligan.store.statements import SQLITE_NEEDED
 
 pytestmark = pytest.mark.postgres

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from mulligan.api.path_table import PathTable
+from mulligan.api.http.path_table import PathTable
 from mulligan.api.routes import ROUTES
 
 

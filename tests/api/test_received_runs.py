@@ -13,7 +13,7 @@ from tests.support.keeping import SOUND, commit, offer, queue, sound_run, starte
 from tests.support.nightly import POSTGRES
 from tests.support.store_files import write_empty_store
 
-from mulligan.core.deciding.fork import kept_results
+from mulligan.core.deciding.rounds.fork import kept_results
 from mulligan.core.model.artifacts import Artifact, make_reference
 from mulligan.core.model.event_types import HostCapacity, Kept
 from mulligan.core.model.graph import Graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mulligan.api.decoding import BodyDecoder
+from mulligan.api.http.decoding import BodyDecoder
 from mulligan.api.reference import PAGE, page
 from mulligan.api.routes import ROUTES
 

@@ -10,7 +10,7 @@ from tests.support.api_client import AT, Client, open_client
 from tests.support.nightly import POSTGRES
 from tests.support.store_files import write_empty_store
 
-from mulligan.api.repeated_refusals import INTERVAL_SECONDS, KINDS_MAX, RepeatedRefusals
+from mulligan.api.access.repeated_refusals import INTERVAL_SECONDS, KINDS_MAX, RepeatedRefusals
 from mulligan.service import AuditRecord, Home, ServerConfig
 from mulligan.service.home import DATABASE
 from mulligan.service.server.server_config import ServerSection

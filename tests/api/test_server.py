@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 import pytest
 from tests.support.forked_process import start_mulligan
 
-from mulligan.api.server import _check_tls, _listen
-from mulligan.api.shares import TOKEN_WAITING_MAX
-from mulligan.cli.dispatch import exit_code
+from mulligan.api.access.shares import TOKEN_WAITING_MAX
+from mulligan.api.processes.server import _check_tls, _listen
+from mulligan.cli.words.dispatch import exit_code
 from mulligan.errors import InputInvalid, LanguageError, NotFound, ServerUnusable
 from mulligan.service import Home, ServerSection, Service, TokenForm, parse_config
 
@@ -127,7 +127,7 @@ def test_the_log_says_what_an_end_waits_for_and_a_second_signal_does_not_wait(tm
         [child] = server.children()
         # One that does not handle it yet would die. Before it runs its program it has the handlers of the server, which
         # waits for that: stopping it there would stop both.
-        until(lambda: runs(child, "mulligan.api.background") and handles(child, signal.SIGTERM))
+        until(lambda: runs(child, "mulligan.api.processes.background") and handles(child, signal.SIGTERM))
         os.kill(child, signal.SIGSTOP)
         server.process.send_signal(signal.SIGTERM)
         until(lambda: f"waiting for the background process (process {child})" in (tmp_path / "log").read_text())

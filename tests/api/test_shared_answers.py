@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.support.api_client import Client, start_run
 
-from mulligan.api.routing import Answer
-from mulligan.api.shared_answers import BYTES_MAX, KEPT_SECONDS, SharedAnswers
+from mulligan.api.access.shared_answers import BYTES_MAX, KEPT_SECONDS, SharedAnswers
+from mulligan.api.http.routing import Answer
 from mulligan.service import Home, Service
 
 

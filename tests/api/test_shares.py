@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.support.growth import GROWTH_MAX, count_lines
 
-from mulligan.api.shares import Claimant, Shares
+from mulligan.api.access.shares import Claimant, Shares
 from mulligan.errors import ServerBusy, TooManyRequests
 
 MANY = 10_000

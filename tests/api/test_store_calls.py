@@ -15,7 +15,7 @@ import pytest
 from tests.support.api_client import AT, Client, Reply, open_client, start_run, token_record
 from tests.support.keeping import offer, queue, started, task
 
-from mulligan.api.store_calls import ChangeWaits
+from mulligan.api.areas.store_calls import ChangeWaits
 from mulligan.core.model.reports import RetryRequested, RunRequested
 from mulligan.core.model.workflow import decode, encode, version
 from mulligan.ports import LogKey, NewRun, WorkerRecord

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.api import stream_hub
-from mulligan.api.stream_hub import StreamClient, StreamHub, decode_cursor, encode_cursor, next_interval
+from mulligan.api.processes import stream_hub
+from mulligan.api.processes.stream_hub import StreamClient, StreamHub, decode_cursor, encode_cursor, next_interval
 from mulligan.errors import StoreUnavailable, TooManyRequests, UnknownRun
 from mulligan.service import Home, Prepared, Service, TokenRecord, Watch, parse_watches
 

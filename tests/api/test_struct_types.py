@@ -11,7 +11,7 @@ SRC = Path(__file__).parents[2] / "src"
 # Structs in structs, so that gathering what is to know about them takes a while; threads that take turns all the time.
 PROGRAM = """
 import sys, threading, msgspec
-from mulligan.api.struct_types import build_struct_types
+from mulligan.api.http.struct_types import build_struct_types
 
 sys.setswitchinterval(1e-6)
 outer = []

@@ -11,7 +11,7 @@ from tests.support.api_client import Client, open_client, start_run
 from tests.support.nightly import POSTGRES
 from tests.support.store_files import write_empty_store
 
-from mulligan.api import uploads
+from mulligan.api.http import uploads
 from mulligan.errors import RequestRefused
 from mulligan.service import Home, Service
 from mulligan.service.home import DATABASE

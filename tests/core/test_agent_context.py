@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.support.nightly import examples
 
-from mulligan.core.deciding.agent_context import AgentContext, PriorOutput, agent_context
+from mulligan.core.deciding.agents.agent_context import AgentContext, PriorOutput, agent_context
 from mulligan.core.effects.snapshot import changes, restore
 from mulligan.core.effects.tasks import Task, make_task
 from mulligan.core.evolve.evolve_places import is_engine_action

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.agent_context import AgentContext, PriorOutput, agent_context, reads_upstream
+from mulligan.core.deciding.agents.agent_context import AgentContext, PriorOutput, agent_context, reads_upstream
 from mulligan.core.model.workflow import Action, Command, Handler, Rule, Step
 from mulligan.testing.history import T0, History, command, edge, expression, step, workflow
 

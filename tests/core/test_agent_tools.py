@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.fork import kept_sessions
+from mulligan.core.deciding.rounds.fork import kept_sessions
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
+from mulligan.core.model.agents.spending import Spent
 from mulligan.core.model.event_types import Kept
-from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import (
     Action,
     AgentTools,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.model.artifact_words import describe_file, with_files_described
 from mulligan.core.model.artifacts import Artifact, make_reference, parse_reference
+from mulligan.core.model.text.artifact_words import describe_file, with_files_described
 
 TABLE = Artifact("1/a/1/1/t.parquet", 12_345, "00", "parquet", type="pandas.DataFrame", rows=1000, columns=5)
 

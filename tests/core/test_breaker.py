@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.nightly import examples
 
-from mulligan.core.deciding.breaker import (
+from mulligan.core.deciding.classify import classify
+from mulligan.core.deciding.workers.breaker import (
     CLOSED,
     Circuit,
     Guard,
@@ -23,7 +24,6 @@ from mulligan.core.deciding.breaker import (
     set_limit,
     start_probe,
 )
-from mulligan.core.deciding.classify import classify
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted

@@ -6,7 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mulligan.core.deciding.breaker import Circuit, Guard, GuardedOutcome, admission, breaker_verdict, count_outcome
+from mulligan.core.deciding.workers.breaker import (
+    Circuit,
+    Guard,
+    GuardedOutcome,
+    admission,
+    breaker_verdict,
+    count_outcome,
+)
 from mulligan.core.model.failure import failure
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded

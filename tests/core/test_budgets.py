@@ -12,8 +12,8 @@ from mulligan.core.effects import effects as fx
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.evolve.spending_ledger import add_to_budget
 from mulligan.core.model import events as e
+from mulligan.core.model.agents.spending import Spent
 from mulligan.core.model.reports import TaskEnded
-from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import Action, Budget, Command, Handler, Map, Rule, Step, Triage
 from mulligan.core.turn import fold
 from mulligan.errors import InputInvalid, UnknownStep

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.child_failure import child_end
-from mulligan.core.deciding.child_rounds import PlannedChild, planned_children
+from mulligan.core.deciding.rounds.child_failure import child_end
+from mulligan.core.deciding.rounds.child_rounds import PlannedChild, planned_children
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import round_request
 from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.agents.spending import Spent
 from mulligan.core.model.event_types import ChildRound
 from mulligan.core.model.kept_history import pack_history
-from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import Action, Budget, Command, Handler, Map, Template, Triage, encode, version
 from mulligan.core.turn import fold, follow
 from mulligan.errors import NothingToRetry, Refused, UndoFailed

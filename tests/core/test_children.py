@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.deciding.child_failure import failures_of_child
+from mulligan.core.deciding.rounds.child_failure import failures_of_child
 from mulligan.core.effects import effects as fx
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r

@@ -14,7 +14,7 @@ from mulligan.core.deciding.conditions import (
 )
 from mulligan.core.model.failure import failure
 from mulligan.core.model.workflow import Edge, Rule
-from mulligan.language.retry_keys import RULE_KEYS
+from mulligan.language.keys.retry_keys import RULE_KEYS
 
 FOUND = failure("EXIT_NONZERO", "disk full", exit_code=42)
 

@@ -11,9 +11,9 @@ import pytest
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import describe_artifact, make_reference
-from mulligan.core.model.credential_patterns import CREDENTIALS, HIDDEN, hide_at_ends, hide_credentials, hide_in
 from mulligan.core.model.failure import MESSAGE_CHARS_MAX, failure
 from mulligan.core.model.failure_context import FailedSource, UpstreamOutput, assemble, failure_context
+from mulligan.core.model.text.credential_patterns import CREDENTIALS, HIDDEN, hide_at_ends, hide_credentials, hide_in
 from mulligan.core.model.workflow import Action, Template
 from mulligan.testing.history import History, edge, expression, retry, step, workflow
 

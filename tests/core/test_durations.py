@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.model.durations import parse_time, parse_wait
+from mulligan.core.model.text.durations import parse_time, parse_wait
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.model.durations import DURATION_SECONDS_MAX, parse_duration, parse_wait
+from mulligan.core.model.text.durations import DURATION_SECONDS_MAX, parse_duration, parse_wait
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.model.failure_line import most_useful_line
+from mulligan.core.model.text.failure_line import most_useful_line
 
 GCC = """
 main.c: In function 'main':

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.core.model.failure import failure
-from mulligan.core.model.formatting import strip_control_characters
+from mulligan.core.model.text.formatting import strip_control_characters
 from mulligan.core.model.workflow import Command, TriageAgent
 from mulligan.history.phrases import describe_failure, describe_triager
 

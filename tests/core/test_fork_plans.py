@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.deciding.fork import kept_results, plan_fork
+from mulligan.core.deciding.rounds.fork import kept_results, plan_fork
 from mulligan.core.model.event_types import Kept
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import Need, Step, Workflow

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.model.guard_rails import (
+from mulligan.core.model.agents.guard_rails import (
     AGENT_DECISIONS_PER_HOUR,
     AGENT_VERDICTS,
     VERDICTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.deciding.expiry_permission import HeartbeatSeries, first_heartbeat
+from mulligan.core.deciding.workers.expiry_permission import HeartbeatSeries, first_heartbeat
 
 LEASE = 30.0
 EVERY = LEASE / 6

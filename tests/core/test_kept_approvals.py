@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.fork import Fork, outdated_approvals, own_kept, plan_fork, run_reasons
-from mulligan.core.deciding.kept_approvals import approvals_given, approvals_relied_on, changed_inputs, inputs_read
+from mulligan.core.deciding.rounds.fork import Fork, outdated_approvals, own_kept, plan_fork, run_reasons
+from mulligan.core.deciding.rounds.kept_approvals import (
+    approvals_given,
+    approvals_relied_on,
+    changed_inputs,
+    inputs_read,
+)
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.event_types import Kept

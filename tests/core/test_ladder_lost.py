@@ -6,8 +6,8 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.clusters.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.workflow import Handler, Map, Rule, Triage
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 

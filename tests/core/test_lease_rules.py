@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.breaker import Guard
+from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.effects.lease_rules import ahead_share, held_max, may_be_held
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.workflow import Breaker

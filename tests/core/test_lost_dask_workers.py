@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.model.on_dask import loss_details, name_dask_worker
+from mulligan.core.model.clusters.on_dask import loss_details, name_dask_worker
 from mulligan.history.phrases import describe_lost_worker
 
 NAME = name_dask_worker("tcp://10.0.0.7:4711", "node7")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.deciding.breaker import Guard, breaker_verdict
+from mulligan.core.deciding.workers.breaker import Guard, breaker_verdict
 from mulligan.core.model import events as e
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.model.paths import TemplatedPath, folder_of, literal_prefix, path_problem
+from mulligan.core.model.text.paths import TemplatedPath, folder_of, literal_prefix, path_problem
 from mulligan.core.model.workflow import Expression, Template
 
 ITEM = Expression("item", ("item",))

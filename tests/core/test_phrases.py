@@ -10,7 +10,7 @@ import pytest
 from mulligan.core.deciding.classify import PAST_DEADLINE, TOO_LARGE, TOO_LONG
 from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.failure import failure
-from mulligan.core.model.formatting import (
+from mulligan.core.model.text.formatting import (
     error_reason,
     escape_unprintable,
     format_duration,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.deciding.agent_context import agent_context
+from mulligan.core.deciding.agents.agent_context import agent_context
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.event_types import Adjusted

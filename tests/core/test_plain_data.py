@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.deciding.agent_context import AgentContext
-from mulligan.core.deciding.resource_usage import Proposal
+from mulligan.core.deciding.agents.agent_context import AgentContext
+from mulligan.core.deciding.workers.resource_usage import Proposal
 from mulligan.core.effects.effects import EnterMore, QueueTask, SetTimer
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.failure import Failure

@@ -8,9 +8,9 @@ import pytest
 
 from mulligan.core.deciding.report_checks import MACHINE_CHARS_MAX, check_report
 from mulligan.core.model.artifacts import KEY
+from mulligan.core.model.clusters.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
-from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.errors import InputInvalid
 from mulligan.testing.clock import START
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.resource_usage import MIB, peak_memory_by_step, proposals
+from mulligan.core.deciding.workers.resource_usage import MIB, peak_memory_by_step, proposals
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.resource_usage import (
+from mulligan.core.deciding.workers.resource_usage import (
     MIB,
     NO_MEMORY,
     NO_TIME,

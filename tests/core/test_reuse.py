@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.deciding.rounds import kept_files, plan_round, rerun_reasons
+from mulligan.core.deciding.rounds.rounds import kept_files, plan_round, rerun_reasons
 from mulligan.core.effects.fingerprints import FINGERPRINT_CHARS, fingerprint, result_of
 from mulligan.core.effects.snapshot import changes
 from mulligan.core.effects.tasks import Task, make_task

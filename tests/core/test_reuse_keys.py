@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mulligan.core.deciding.agent_context import AgentContext, PriorOutput
+from mulligan.core.deciding.agents.agent_context import AgentContext, PriorOutput
 from mulligan.core.effects.fingerprints import fingerprint
 from mulligan.core.effects.reuse import Reuse, contents_of, forced_child_steps, reuse_of
 from mulligan.core.effects.tasks import make_task

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.deciding.fork import plan_fork
+from mulligan.core.deciding.rounds.fork import plan_fork
 from mulligan.core.effects.snapshot import changes, restore
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.evolve.revision import compare_definitions, lost_undos, plain_from_json

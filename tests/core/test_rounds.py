@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mulligan.core.deciding.rounds import needs_force
+from mulligan.core.deciding.rounds.rounds import needs_force
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Backoff, Map, Need, Triage

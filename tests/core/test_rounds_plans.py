@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.rounds import items_to_rerun, plan_round, rerun_reasons
+from mulligan.core.deciding.rounds.rounds import items_to_rerun, plan_round, rerun_reasons
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Map

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mulligan.core.model.shipped_logs import encode_watch, is_watched, parts_to_ship
+from mulligan.core.model.clusters.shipped_logs import encode_watch, is_watched, parts_to_ship
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 TEXT = bytes(range(65, 91))

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.model.sizes import SIZE_BYTES_MAX, parse_size
-from mulligan.core.model.slurm_profile import SlurmProfile, parse_walltime, profile_labels
+from mulligan.core.model.clusters.slurm_profile import SlurmProfile, parse_walltime, profile_labels
+from mulligan.core.model.text.sizes import SIZE_BYTES_MAX, parse_size
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from mulligan.core.effects import effects as fx
+from mulligan.core.model.agents.spending import Spent
 from mulligan.core.model.event_types import Route
 from mulligan.core.model.failure import failure
-from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import Map
 from mulligan.core.state.state import (
     EPOCH,

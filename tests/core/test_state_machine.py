@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.support.nightly import examples
 
-from mulligan.core.model.scheduler_job import JobEnd, JobEnding, WorkerJob
+from mulligan.core.model.clusters.scheduler_job import JobEnd, JobEnding, WorkerJob
 from mulligan.core.model.workflow import Action, Backoff, Handler, Map, Need, Rule, Step, Triage, Workflow
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import Refused, UndoFailed

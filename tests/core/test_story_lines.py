@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mulligan.core.model import events as e
+from mulligan.core.model.clusters.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.event_types import Adjusted, Passed, Route
 from mulligan.core.model.failure import failure
-from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.workflow import Action, Command, Handler, Map, Need, Rule, Template, Triage, Workflow
 from mulligan.history.story import StoryLine, StoryWriter, story
 from mulligan.testing.history import T0, command, edge, expression, handler, retry, shell, step, workflow

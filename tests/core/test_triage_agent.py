@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mulligan.core.deciding.triage_agent import judge_suggestion
+from mulligan.core.deciding.agents.triage_agent import judge_suggestion
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.snapshot import changes, restore
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.agents.triage_answers import ANSWER_SCHEMA, REASON_CHARS_MAX, RULE_CHARS_MAX, read_answer
 from mulligan.core.model.artifacts import Artifact, make_reference
 from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.triage_answers import ANSWER_SCHEMA, REASON_CHARS_MAX, RULE_CHARS_MAX, read_answer
 from mulligan.core.model.workflow import Action, Budget, Command, Resources, Rule, Triage, TriageAgent
 from mulligan.core.state.state import Suggestion, Tally
 from mulligan.core.turn import fold, turn

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.json_schema import schema_problem, value_problems
-from mulligan.core.deciding.triage_agent import judge_suggestion
-from mulligan.core.model.durations import DURATION_SECONDS_MAX
-from mulligan.core.model.sizes import SIZE_BYTES_MAX
-from mulligan.core.model.triage_answers import ANSWER_SCHEMA, TriageAnswer, read_answer
+from mulligan.core.deciding.agents.json_schema import schema_problem, value_problems
+from mulligan.core.deciding.agents.triage_agent import judge_suggestion
+from mulligan.core.model.agents.triage_answers import ANSWER_SCHEMA, TriageAnswer, read_answer
+from mulligan.core.model.text.durations import DURATION_SECONDS_MAX
+from mulligan.core.model.text.sizes import SIZE_BYTES_MAX
 from mulligan.core.model.workflow import Action, Command, TriageAgent
 
 GIB = 2**30

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.deciding.worker_health import FIRST_SECONDS, HEALTHY, SECONDS_MAX, WorkerHealth
+from mulligan.core.deciding.workers.worker_health import FIRST_SECONDS, HEALTHY, SECONDS_MAX, WorkerHealth
 
 FULL = "the disk is full"
 

@@ -11,9 +11,9 @@ from mulligan.core.effects.lease_rules import has_time_for
 from mulligan.core.effects.tasks import Demand, Task, demand, make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.clusters.scheduler_job import JobEnd, JobEnding, WorkerJob
+from mulligan.core.model.clusters.worker_time import RERUNS_AFTER_TIME_MAX
 from mulligan.core.model.event_types import Adjusted
-from mulligan.core.model.scheduler_job import JobEnd, JobEnding, WorkerJob
-from mulligan.core.model.worker_time import RERUNS_AFTER_TIME_MAX
 from mulligan.core.model.workflow import Adjust, Resources, Rule
 from mulligan.history.obstacles import Obstacle, RunningTask, WorkerCapacity, WorkerPool
 from mulligan.history.phrases import describe_failure

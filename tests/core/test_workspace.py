@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.fork import plan_fork, run_reasons, worktree_origin
+from mulligan.core.deciding.rounds.fork import plan_fork, run_reasons, worktree_origin
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model.kept_history import pack_history
@@ -15,7 +15,7 @@ from mulligan.core.turn import fold
 from mulligan.errors import InputInvalid
 from mulligan.history.story import story
 from mulligan.history.views import run_json
-from mulligan.language.workspace_steps import keep_workspace, with_default_workspace
+from mulligan.language.readers.workspace_steps import keep_workspace, with_default_workspace
 from mulligan.testing.history import History
 
 from .writing import run_of, written

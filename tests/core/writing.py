@@ -9,7 +9,7 @@ from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
 from mulligan.language.expressions import Cel
-from mulligan.language.shell import environment_value
+from mulligan.language.shell.shell import environment_value
 from mulligan.testing.history import History
 
 

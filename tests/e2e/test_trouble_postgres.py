@@ -14,7 +14,7 @@ import pytest
 from mulligan.language import load_text
 from mulligan.ports import WorkerRecord
 from mulligan.service.runs.changes.run_control import prepare
-from mulligan.store.postgres import PostgresStore
+from mulligan.store.postgres.postgres import PostgresStore
 from mulligan.testing.postgres import own_server
 from proof.crashes.command_server import lose_connections
 from proof.stage import Stage, answered, heard, wait_until

@@ -20,7 +20,7 @@ from mulligan.language import load_text
 from mulligan.language.expressions import Cel
 from mulligan.ports import NewRun, Store, WorkerRecord
 from mulligan.store import open_store
-from mulligan.store.memory import MemoryStore
+from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.fake_executor import Ends, FakeExecutor, all_well
 from mulligan.testing.run_invariants import check

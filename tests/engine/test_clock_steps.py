@@ -15,8 +15,8 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.engine.engine import Engine
 from mulligan.ports import Store
 from mulligan.store import open_store
-from mulligan.store.memory import MemoryStore
-from mulligan.store.memory_tables import MemoryTables
+from mulligan.store.memory.memory import MemoryStore
+from mulligan.store.memory.memory_tables import MemoryTables
 from mulligan.testing.clock import START, JumpingClock, WallClock
 
 from .conftest import World

@@ -16,7 +16,7 @@ from mulligan.engine.engine import Engine
 from mulligan.language.expressions import Cel
 from mulligan.ports import WorkerRecord
 from mulligan.store.encoding import encoded
-from mulligan.store.postgres import PostgresStore
+from mulligan.store.postgres.postgres import PostgresStore
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.fake_executor import FakeExecutor
 

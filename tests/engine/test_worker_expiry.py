@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from mulligan.core.model.scheduler_job import JobEnd, JobEnding, WorkerJob
+from mulligan.core.model.clusters.scheduler_job import JobEnd, JobEnding, WorkerJob
 from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.ports import LockState, WorkerRecord
-from mulligan.store.memory import MemoryStore
+from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
 
 from .conftest import World

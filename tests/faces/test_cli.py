@@ -17,9 +17,9 @@ from tests.support.commands import mulligan
 from tests.support.pipes import read_terminal
 
 from mulligan import __version__
-from mulligan.cli.commands import COMMANDS
-from mulligan.cli.internal_errors import bug
-from mulligan.cli.terminal import exit_code_of, paint_error, wants_colour
+from mulligan.cli.output.internal_errors import bug
+from mulligan.cli.output.terminal import exit_code_of, paint_error, wants_colour
+from mulligan.cli.words.commands import COMMANDS
 from mulligan.errors import IllegalTransition, LanguageError, Problem
 
 SRC = Path(__file__).parent.parent.parent / "src"
@@ -108,7 +108,7 @@ def test_a_command_loads_only_what_it_needs(tmp_path: Path):
 
     assert loaded_by(("rich", "pydantic", "urllib.request"), "validate", "--json", "hello.yaml", cwd=tmp_path) == []
     # Of a server, of what sends notices, of what few files need, and of what shows other things than a run.
-    others = ("http.client", "ssl", "tomllib", "starlette", "prometheus_client", "mulligan.store.http_connection")
+    others = ("http.client", "ssl", "tomllib", "starlette", "prometheus_client", "mulligan.store.http.http_connection")
     rare = (
         "ast",
         "difflib",

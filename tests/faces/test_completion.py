@@ -12,9 +12,9 @@ import apsw
 import pytest
 from tests.support.commands import SRC, mulligan, ran
 
-from mulligan.cli.completion import TABLE, answer, suggest
-from mulligan.cli.completion_scripts import SCRIPTS
-from mulligan.cli.completion_table import table
+from mulligan.cli.words.completion import TABLE, answer, suggest
+from mulligan.cli.words.completion_scripts import SCRIPTS
+from mulligan.cli.words.completion_table import table
 
 SWEEP = """\
 name: sweep
@@ -50,7 +50,7 @@ def asked(shell: str, line: str, **more: str) -> tuple[int | None, str]:
 def test_the_table_of_words_is_what_the_commands_take() -> None:
     written = Path(TABLE).read_text(encoding="utf-8")
 
-    assert written == table(), "write it anew with: python -m mulligan.cli.completion_table"
+    assert written == table(), "write it anew with: python -m mulligan.cli.words.completion_table"
 
 
 @pytest.mark.parametrize(
@@ -439,9 +439,9 @@ def test_an_empty_question_is_none(monkeypatch: pytest.MonkeyPatch):
 def test_completion_loads_neither_the_parser_nor_the_engine_nor_the_language(folder: Path) -> None:
     ran("name: w\nsteps: [{step: a, shell: echo}]")
     program = (
-        "import sys\nfrom mulligan.cli.dispatch import exit_code\nexit_code([])\n"
+        "import sys\nfrom mulligan.cli.words.dispatch import exit_code\nexit_code([])\n"
         "print([name for name in sys.modules if name in ('inspect', 'yaml', 'rich', 'mulligan.engine',"
-        " 'mulligan.worker', 'mulligan.language', 'mulligan.service.service', 'mulligan.store.sqlite')],"
+        " 'mulligan.worker', 'mulligan.language', 'mulligan.service.service', 'mulligan.store.sqlite.sqlite')],"
         " file=sys.stderr)"
     )
     environ = {

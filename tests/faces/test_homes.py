@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.commands import Said, mulligan, ran_before, workflow
 
-from mulligan.cli.options import service_at, with_home
+from mulligan.cli.words.options import service_at, with_home
 from mulligan.errors import HomeUnusable
 from mulligan.service.driving.driver import machine
 from mulligan.service.home import Home

@@ -72,10 +72,10 @@ LOST_IN = ["_find_and_load cb", "_call_with_frames_removed _lock_unlock_module",
 # In the order in which `mulligan run` loads them: before a command is known, while it is loaded, while it runs.
 MODULES = [
     "mulligan.cli.module_archive",
-    "mulligan.cli.dispatch",
+    "mulligan.cli.words.dispatch",
     "msgspec",
-    "mulligan.cli.terminal",
-    "mulligan.cli.run",
+    "mulligan.cli.output.terminal",
+    "mulligan.cli.running.run",
     "apsw",
     "mulligan.service.driving.driver",
 ]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.cli.terminal import show_json, show_json_parts
+from mulligan.cli.output.terminal import show_json, show_json_parts
 
 RUN: dict[str, Any] = {
     "run_id": 1,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.commands import mulligan, process, ran, workflow
 
-from mulligan.cli.options import service_at
+from mulligan.cli.words.options import service_at
 
 PARKED = """\
 name: parked

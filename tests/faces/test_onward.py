@@ -14,8 +14,8 @@ import pytest
 from tests.support.commands import Said, mulligan, process, ran
 from tests.support.serving import TOKEN, serving
 
-from mulligan.cli.commands import COMMANDS, load
-from mulligan.cli.parameters import parameters_of
+from mulligan.cli.words.commands import COMMANDS, load
+from mulligan.cli.words.parameters import parameters_of
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import pytest
 from tests.support.commands import SRC, mulligan
 
-from mulligan.cli.commands import COMMANDS, load
-from mulligan.cli.help import command_help
-from mulligan.cli.parameters import Argument, Option, parameters_of
-from mulligan.cli.parser import parse
-from mulligan.cli.terminal import UsageRefused
+from mulligan.cli.output.terminal import UsageRefused
+from mulligan.cli.words.commands import COMMANDS, load
+from mulligan.cli.words.help import command_help
+from mulligan.cli.words.parameters import Argument, Option, parameters_of
+from mulligan.cli.words.parser import parse
 
 
 def sample(
@@ -168,7 +168,7 @@ def test_a_run_loads_nothing_that_only_help_and_tables_need(tmp_path: Path):
     (tmp_path / "hello.yaml").write_text("name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n")
     program = (
         "import atexit, sys\n"
-        "heavy = ('rich', 'inspect', 'argparse', 'mulligan.cli.help', 'psycopg', 'traceback')\n"
+        "heavy = ('rich', 'inspect', 'argparse', 'mulligan.cli.words.help', 'psycopg', 'traceback')\n"
         "atexit.register(lambda: print([name for name in heavy if name in sys.modules]))\n"
         "from mulligan.cli.main import main\n"
         "main()\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.commands import mulligan, ran, steady, workflow
 
-from mulligan.cli.commands import COMMANDS
+from mulligan.cli.words.commands import COMMANDS
 from mulligan.service import Service
 from mulligan.service.home import find_home
 

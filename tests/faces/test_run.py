@@ -11,7 +11,7 @@ import pytest
 from tests.support.commands import mulligan, process, ran, steady, workflow
 from tests.support.pipes import Pipe
 
-from mulligan.cli.options import service_at
+from mulligan.cli.words.options import service_at
 from mulligan.service import Service
 
 pytestmark = pytest.mark.usefixtures("folder")

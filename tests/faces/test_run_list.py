@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.support.commands import mulligan, ran
 
-from mulligan.cli.full_screen import Screen
-from mulligan.core.deciding.breaker import Guard, GuardedOutcome
+from mulligan.cli.output.full_screen import Screen
+from mulligan.core.deciding.workers.breaker import Guard, GuardedOutcome
 from mulligan.core.effects.effects import SetTimer
 from mulligan.core.effects.run_lists import unhandled_by_records
 from mulligan.core.effects.tasks import Task
@@ -27,7 +27,7 @@ from mulligan.service import Service
 from mulligan.service.authoring.values import parse_time
 from mulligan.service.home import find_home
 from mulligan.service.runs.views.run_list import RunLine, RunQuery, run_page
-from mulligan.store.memory import MemoryStore
+from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
 
 HELLO = "name: hello\ninputs: {region: {default: east}}\nsteps:\n  - {step: greet, shell: 'echo ${inputs.region}'}\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.commands import Said, mulligan, process, workflow
 
-from mulligan.cli.options import service_at
+from mulligan.cli.words.options import service_at
 from mulligan.formats import load
 from mulligan.service.runs.changes.run_control import prepare
 from mulligan.service.runs.changes.starting import RunNotTakenUp, detach

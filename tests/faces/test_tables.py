@@ -12,7 +12,7 @@ import pytest
 from tests.support.commands import SRC, mulligan, ran
 from tests.support.pipes import read_terminal
 
-from mulligan.cli.tables import age, cut, length
+from mulligan.cli.output.tables import age, cut, length
 from mulligan.errors import InputInvalid
 from mulligan.service import parse_duration, parse_size
 from mulligan.service.rendering.formatting import format_size, pluralize

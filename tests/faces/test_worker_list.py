@@ -17,7 +17,7 @@ from mulligan.service import Service
 from mulligan.service.driving.driver import Capacity, WorkerLimits
 from mulligan.service.driving.workers import Resources, worker_lines
 from mulligan.service.home import find_home
-from mulligan.store.memory import MemoryStore
+from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
 
 GIB = 2**30

@@ -34,9 +34,9 @@ from mulligan.core.model.workflow import Workflow, encode
 from mulligan.errors import LanguageError
 from mulligan.formats import FORMATS, convert, examine, load
 from mulligan.formats.torc.sweeps import is_same
-from mulligan.language.document import decode, parse
-from mulligan.language.nodes import Source, plain
 from mulligan.language.schema import schema
+from mulligan.language.text.document import decode, parse
+from mulligan.language.text.nodes import Source, plain
 from mulligan.service.rendering.drawing import draw_mermaid
 
 FOLDER = Path(__file__).parent.parent.parent / "examples" / "formats"

@@ -15,7 +15,7 @@ from mulligan.errors import LanguageError
 from mulligan.formats import json5_text
 from mulligan.formats.noetl.runtime.templates import excerpt, render_value
 from mulligan.formats.torc import kdl
-from mulligan.language.nodes import Refusal, Source, plain
+from mulligan.language.text.nodes import Refusal, Source, plain
 
 JSON5_WORDS = ["{", "}", "[", "]", ",", ":", '"', "'", "\\", "\\u", "\\ud83d", "a", "0x", "1", ".", "e9", "-", "+"]
 JSON5_WORDS += ["//", "/*", "*/", "\n", " ", "true", "NaN", "é", "\u2028", "$"]

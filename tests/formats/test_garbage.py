@@ -24,8 +24,8 @@ from mulligan.errors import LanguageError
 from mulligan.formats import FORMATS, convert, examine
 from mulligan.formats.loading import parse_file
 from mulligan.formats.torc.sweeps import is_same
-from mulligan.language.document import decode
-from mulligan.language.nodes import plain
+from mulligan.language.text.document import decode
+from mulligan.language.text.nodes import plain
 
 from .test_examples import EXAMPLES, Example
 

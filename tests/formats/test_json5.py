@@ -10,7 +10,7 @@ import pytest
 
 from mulligan import formats
 from mulligan.formats.json5_text import parse, parse_json
-from mulligan.language.nodes import Mapping, Refusal, Scalar, Source, plain
+from mulligan.language.text.nodes import Mapping, Refusal, Scalar, Source, plain
 
 
 def value(text: str) -> Any:

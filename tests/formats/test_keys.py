@@ -12,8 +12,8 @@ import pytest
 
 from mulligan.formats import FORMATS
 from mulligan.formats.loading import parse_file
-from mulligan.language.document import decode
-from mulligan.language.nodes import Mapping, Node, Sequence
+from mulligan.language.text.document import decode
+from mulligan.language.text.nodes import Mapping, Node, Sequence
 
 ROOT = Path(__file__).parent.parent.parent
 SUFFIXES = {".yaml", ".yml", ".json", ".json5", ".kdl"}

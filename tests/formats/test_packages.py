@@ -22,7 +22,7 @@ from mulligan.plugins import FormatPlugin
 ACME = """
 from mulligan import FormatPlugin
 from mulligan.formats import mapping
-from mulligan.language.nodes import Mapping, plain
+from mulligan.language.text.nodes import Mapping, plain
 
 acme = FormatPlugin(
     "Acme",

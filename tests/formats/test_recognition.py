@@ -13,8 +13,8 @@ import pytest
 from mulligan.errors import InputInvalid, LanguageError
 from mulligan.formats import FORMATS, examine
 from mulligan.formats.recognition import check_system, recognize
-from mulligan.language.document import decode, parse
-from mulligan.language.nodes import Source
+from mulligan.language.text.document import decode, parse
+from mulligan.language.text.nodes import Source
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 OURS = sorted(EXAMPLES.glob("*.yaml"))
@@ -107,7 +107,7 @@ def test_a_run_of_ours_pays_for_no_reader_of_others(tmp_path: Path) -> None:
     (tmp_path / "flow.yaml").write_text("steps:\n  - {step: a, shell: echo}\n")
     program = (
         "import sys\n"
-        "from mulligan.cli.dispatch import exit_code\n"
+        "from mulligan.cli.words.dispatch import exit_code\n"
         "assert exit_code(['run', 'flow.yaml']) == 0\n"
         "print(*[name for name in sys.modules if name.startswith('mulligan.formats.')], 'jinja2' in sys.modules)\n"
     )

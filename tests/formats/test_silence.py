@@ -17,8 +17,8 @@ import pytest
 from mulligan.errors import LanguageError
 from mulligan.formats import FORMATS, convert
 from mulligan.formats.loading import parse_file
-from mulligan.language.document import decode
-from mulligan.language.nodes import plain
+from mulligan.language.text.document import decode
+from mulligan.language.text.nodes import plain
 
 from .test_examples import EXAMPLES
 from .test_keys import known_keys

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mulligan.formats.translation import made
 from mulligan.formats.writing import write_yaml
-from mulligan.language.document import parse
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, plain
+from mulligan.language.text.document import parse
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, plain
 
 AT = Scalar("", "", "", 0, 0, 0)
 

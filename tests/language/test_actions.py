@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.core.model.workflow import Action, Command, Expression, Step, Template
-from mulligan.language.shell import strict_options
+from mulligan.language.shell.shell import strict_options
 
 from .reading import step, steps
 

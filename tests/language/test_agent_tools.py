@@ -7,7 +7,7 @@ import pytest
 from mulligan.core.model.workflow import AgentTools, Input
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
-from mulligan.language.builder import Workflow
+from mulligan.language.python.builder import Workflow
 
 FILE = """
 inputs: {topic: {default: fjords}}

@@ -10,7 +10,7 @@ import pytest
 
 from mulligan.core.model.workflow import Budget
 from mulligan.language import examine
-from mulligan.language.budgets import parse_budgets, tokens
+from mulligan.language.readers.budgets import parse_budgets, tokens
 
 from .reading import step, workflow
 

@@ -14,8 +14,8 @@ import pytest
 from mulligan.core.model.workflow import encode
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
-from mulligan.language.builder import Workflow
-from mulligan.language.workflow_keys import STEP, WORKFLOW
+from mulligan.language.keys.workflow_keys import STEP, WORKFLOW
+from mulligan.language.python.builder import Workflow
 
 
 def test_python_and_yaml_make_the_same_workflow() -> None:

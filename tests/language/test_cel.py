@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.nightly import examples
 
-from mulligan.language import cel
-from mulligan.language.cel_analysis import is_surely_valid
-from mulligan.language.cel_tokens import BadToken, tokens
+from mulligan.language.cel import cel
+from mulligan.language.cel.cel_analysis import is_surely_valid
+from mulligan.language.cel.cel_tokens import BadToken, tokens
 
 NAMES: dict[str, Any] = {
     "inputs": {

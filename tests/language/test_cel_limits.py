@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from mulligan.errors import ExpressionFailed
-from mulligan.language import cel, cel_process
-from mulligan.language.cel import CelFailed
-from mulligan.language.cel_analysis import analyse
-from mulligan.language.cel_cost import DIRECT_SECONDS_MAX, Size, close_size, cost, rough_size
-from mulligan.language.cel_process import Limits
-from mulligan.language.cel_tokens import tokens
+from mulligan.language.cel import cel, cel_process
+from mulligan.language.cel.cel import CelFailed
+from mulligan.language.cel.cel_analysis import analyse
+from mulligan.language.cel.cel_cost import DIRECT_SECONDS_MAX, Size, close_size, cost, rough_size
+from mulligan.language.cel.cel_process import Limits
+from mulligan.language.cel.cel_tokens import tokens
 from mulligan.language.expressions import check, evaluate
 
 # Enough for a process to do anything at all in, and soon over.

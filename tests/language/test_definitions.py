@@ -12,7 +12,7 @@ from mulligan.core.model.workflow import encode
 from mulligan.errors import InputInvalid, LanguageError
 from mulligan.formats import load
 from mulligan.language import load_text
-from mulligan.language.definitions import read_definition
+from mulligan.language.python.definitions import read_definition
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TEXT = """

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from mulligan.language.document import decode, parse
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, plain
+from mulligan.language.text.document import decode, parse
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, plain
 
 from .test_schema import GOOD
 

@@ -9,7 +9,7 @@ import pytest
 
 from mulligan.core.deciding.fakes import FakeEnd
 from mulligan.errors import InputInvalid, LanguageError, UnknownStep
-from mulligan.language.fakes import load_fakes, parse_fakes, read_fakes
+from mulligan.language.readers.fakes import load_fakes, parse_fakes, read_fakes
 
 from .reading import workflow
 

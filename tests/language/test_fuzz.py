@@ -11,10 +11,10 @@ from tests.support.nightly import examples
 
 from mulligan.errors import ExpressionFailed, LanguageError
 from mulligan.language import load_text
-from mulligan.language.cel import engine
+from mulligan.language.cel.cel import engine
 from mulligan.language.expressions import check, evaluate
-from mulligan.language.shell import rewrite
-from mulligan.language.workflow_keys import WORKFLOW
+from mulligan.language.keys.workflow_keys import WORKFLOW
+from mulligan.language.shell.shell import rewrite
 
 from .test_schema import GOOD
 

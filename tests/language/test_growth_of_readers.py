@@ -22,11 +22,11 @@ from mulligan.formats.noetl.runtime.templates import render_text
 from mulligan.formats.prodigy.queries import parse_filter
 from mulligan.formats.torc import kdl
 from mulligan.language import load_text
+from mulligan.language.checks.regular_expressions import may_backtrack_exponentially
 from mulligan.language.expressions import Cel, ExpressionRefused, check, template
-from mulligan.language.nodes import Refusal, Source
-from mulligan.language.regular_expressions import may_backtrack_exponentially
-from mulligan.language.shell import rewrite
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.shell.shell import rewrite
+from mulligan.language.text.nodes import Refusal, Source
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.rendering.drawing import draw_mermaid, draw_page_svg
 from mulligan.service.runs.views.run_list import parse_statuses
 from mulligan.service.server.catalogue.text_additions import edit_text

@@ -10,7 +10,7 @@ import pytest
 from mulligan.core.model.failure import CODES
 from mulligan.errors import LanguageError
 from mulligan.language import examine, lint
-from mulligan.language.error_codes import suggest_code
+from mulligan.language.checks.error_codes import suggest_code
 
 
 def warnings(text: str) -> str:

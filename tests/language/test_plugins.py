@@ -15,10 +15,10 @@ import mulligan
 from mulligan.core.model.workflow import Action, Expression, Template
 from mulligan.errors import LanguageError, Refused
 from mulligan.language import load_text
-from mulligan.language.builder import Workflow
-from mulligan.language.document import decode, parse
-from mulligan.language.nodes import plain as as_value
+from mulligan.language.python.builder import Workflow
 from mulligan.language.schema import schema
+from mulligan.language.text.document import decode, parse
+from mulligan.language.text.nodes import plain as as_value
 from mulligan.plugins import ActionPlugin
 
 from .reading import step

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mulligan.language.prefix_index import PrefixIndex, literal_prefix
+from mulligan.language.checks.prefix_index import PrefixIndex, literal_prefix
 
 NAMES = ["w_2", "a", "w_10", "w_1", "w", "W_1", "aa", "w_1x", "b-c", "w1", "z"]
 EXPRESSIONS = [

@@ -11,9 +11,9 @@ import pytest
 
 from mulligan.errors import LanguageError
 from mulligan.language import examine, lint, load, load_text
-from mulligan.language.builder import Workflow
-from mulligan.language.python_file_process import choose_workflow
-from mulligan.language.python_files import PythonFile, as_python_file
+from mulligan.language.python.builder import Workflow
+from mulligan.language.python.python_file_process import choose_workflow
+from mulligan.language.python.python_files import PythonFile, as_python_file
 
 HEAD = "from mulligan import Workflow\n"
 

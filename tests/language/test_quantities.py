@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.language.quantities import factor, parse_duration, size, suggest_duration
+from mulligan.language.text.quantities import factor, parse_duration, size, suggest_duration
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.nightly import examples
 
-from mulligan.language.reachability import Reachability, find_cycle
+from mulligan.language.checks.reachability import Reachability, find_cycle
 
 NAMES = "abcdefgh"
 GRAPHS = st.fixed_dictionaries({name: st.lists(st.sampled_from(NAMES), max_size=3) for name in NAMES})

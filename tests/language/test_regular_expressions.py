@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.language.regular_expressions import may_backtrack_exponentially
+from mulligan.language.checks.regular_expressions import may_backtrack_exponentially
 
 
 @pytest.mark.parametrize(

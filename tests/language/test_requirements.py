@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mulligan.language import load_text
-from mulligan.language.requirements import find_mistake
+from mulligan.language.python.requirements import find_mistake
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from jsonschema import Draft202012Validator
 
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
-from mulligan.language.document import decode, parse
-from mulligan.language.nodes import plain
+from mulligan.language.keys.workflow_keys import STEP, WORKFLOW
 from mulligan.language.reference import records
 from mulligan.language.schema import FILE, ID, schema, schema_text
-from mulligan.language.workflow_keys import STEP, WORKFLOW
+from mulligan.language.text.document import decode, parse
+from mulligan.language.text.nodes import plain
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 VALIDATOR = Draft202012Validator(schema())

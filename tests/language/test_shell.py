@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import Placeholder
-from mulligan.language.shell import ShellRefused, ShellText, environment_value, rewrite
+from mulligan.language.shell.shell import ShellRefused, ShellText, environment_value, rewrite
 
 BOUND = frozenset({"item", "index"})
 

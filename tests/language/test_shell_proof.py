@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.nightly import examples
 
-from mulligan.language.shell import ShellRefused, ShellText, environment_value, rewrite
+from mulligan.language.shell.shell import ShellRefused, ShellText, environment_value, rewrite
 
 Expected = Callable[[str], list[str]]
 

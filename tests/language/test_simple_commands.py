@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.nightly import examples
 
-from mulligan.language.cel_analysis import analyse, analyse_simple, is_surely_valid
-from mulligan.language.cel_tokens import tokens
-from mulligan.language.shell_lexer import scan
-from mulligan.language.shell_placeholders import ROOTS, Names
-from mulligan.language.shell_safety import REEVALUATING_WORDS
-from mulligan.language.simple_commands import find_safe_values
+from mulligan.language.cel.cel_analysis import analyse, analyse_simple, is_surely_valid
+from mulligan.language.cel.cel_tokens import tokens
+from mulligan.language.shell.shell_lexer import scan
+from mulligan.language.shell.shell_placeholders import ROOTS, Names
+from mulligan.language.shell.shell_safety import REEVALUATING_WORDS
+from mulligan.language.shell.simple_commands import find_safe_values
 
 NAMES = Names(frozenset({"item", "index"}), ROOTS)
 VALUES = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.model.paths import literal_prefix
+from mulligan.core.model.text.paths import literal_prefix
 from mulligan.core.model.workflow import Need
 from mulligan.errors import LanguageError, Problem
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.language.action_keys import AGENT, HTTP, SQL
-from mulligan.language.shapes import Record
-from mulligan.language.suggestions import did_you_mean, key_hint, quote_list
-from mulligan.language.workflow_keys import DEFAULTS, MAP, RESOURCES, STEP, WORKFLOW
+from mulligan.language.keys.action_keys import AGENT, HTTP, SQL
+from mulligan.language.keys.shapes import Record
+from mulligan.language.keys.workflow_keys import DEFAULTS, MAP, RESOURCES, STEP, WORKFLOW
+from mulligan.language.text.suggestions import did_you_mean, key_hint, quote_list
 
 UNDER_RESOURCES = "put it under 'resources'"
 IN_MAP = "put it into 'map' as 'max_parallel'"

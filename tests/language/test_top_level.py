@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.model.slurm_profile import SlurmProfile
+from mulligan.core.model.clusters.slurm_profile import SlurmProfile
 from mulligan.core.model.workflow import (
     Action,
     Breaker,

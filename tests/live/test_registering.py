@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mulligan.service.driving.local_worker import local_worker
 from mulligan.service.home import Home
-from mulligan.store.memory import MemoryStore
+from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
 
 LEASE_SECONDS = 30.0

@@ -13,7 +13,7 @@ from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.service.runs.stored.replay import verify
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.store.sqlite_file import admit
+from mulligan.store.sqlite.sqlite_file import admit
 
 ASKING = """
 name: asking

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.support.runner import Live, Terminal
 
-from mulligan.core.deciding.fork import plan_fork
+from mulligan.core.deciding.rounds.fork import plan_fork
 from mulligan.core.model import events as e
 from mulligan.core.model.event_types import Kept, WorktreeOrigin
 from mulligan.core.model.reports import RunRequested

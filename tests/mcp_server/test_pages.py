@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.cli.dispatch import call_for
+from mulligan.cli.words.dispatch import call_for
 from mulligan.mcp_server.reference import PAGE, page
 from mulligan.mcp_server.tool_table import BY_NAME, TOOLS
 

@@ -56,7 +56,8 @@ def test_a_client_works_with_the_command(folder: Path) -> None:
 
 
 def test_nothing_of_the_library_is_loaded_before_the_command_works() -> None:
-    loads = "import sys, mulligan.cli.main, mulligan.cli.mcp, mulligan.service.service, mulligan.mcp_server.reference"
+    modules = "cli.main cli.operating.mcp service.service mcp_server.reference".split()
+    loads = f"import sys, {', '.join(f'mulligan.{module}' for module in modules)}"
     shows = "print([name for name in sys.modules if name.partition('.')[0] in ('mcp', 'mcp_types', 'pydantic')])"
 
     said = subprocess.run(

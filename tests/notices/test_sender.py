@@ -33,7 +33,7 @@ from mulligan.service.server.notices.sender import (
 )
 from mulligan.service.server.notices.targets import Target
 from mulligan.store import open_store
-from mulligan.store.memory import MemoryStore
+from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
 
 HOOK = Target(webhook="https://example.org/hook")

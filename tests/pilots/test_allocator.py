@@ -15,9 +15,9 @@ from tests.support.commands import mulligan
 from tests.support.forked_cli import forked_cli
 from tests.support.keeping import queue, reports, started, task, worker
 
-from mulligan.core.deciding.breaker import Guard
+from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.model import reports as r
-from mulligan.core.model.scheduler_job import WorkerJob
+from mulligan.core.model.clusters.scheduler_job import WorkerJob
 from mulligan.core.model.workflow import Breaker
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Store, Turn

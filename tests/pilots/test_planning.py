@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mulligan.core.effects.run_lists import QueuedShape
-from mulligan.core.model.slurm_profile import SlurmProfile
+from mulligan.core.model.clusters.slurm_profile import SlurmProfile
 from mulligan.service.host.slurm.pilots import PilotSize
 from mulligan.service.host.slurm.planning import (
     Plan,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.core.model.slurm_profile import DEFAULT_PROFILE, TASKS_MAX, WALLTIME_SECONDS_MIN, SlurmProfile
+from mulligan.core.model.clusters.slurm_profile import DEFAULT_PROFILE, TASKS_MAX, WALLTIME_SECONDS_MIN, SlurmProfile
 from mulligan.errors import LanguageError
 from mulligan.service.host.slurm.profiles import find_profiles, parse_profiles
 

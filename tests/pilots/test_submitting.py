@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.commands import mulligan
 
-from mulligan.core.model.slurm_profile import SlurmProfile
+from mulligan.core.model.clusters.slurm_profile import SlurmProfile
 from mulligan.errors import InputInvalid, LanguageError
 from mulligan.service.home import Home
 from mulligan.service.host.slurm.client import SlurmJob, parse_job

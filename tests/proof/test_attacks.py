@@ -12,7 +12,7 @@ import pytest
 from tests.support.nightly import IS_NIGHTLY
 
 from mulligan.core.model.workflow import Workflow
-from mulligan.store.http_calls import CALLS, arguments_type
+from mulligan.store.http.http_calls import CALLS, arguments_type
 from proof.attacks.attacked_server import CANARY, Ids, Reply
 from proof.attacks.callers import ATTACKERS, BLUE, RED
 from proof.attacks.campaign import Battlefield, Campaign, Finding

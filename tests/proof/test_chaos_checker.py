@@ -21,7 +21,7 @@ from mulligan.service import Service
 from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import Home
 from mulligan.service.runs.changes.run_control import prepare
-from mulligan.store.postgres import PostgresStore
+from mulligan.store.postgres.postgres import PostgresStore
 from mulligan.testing.store_contents import BreakerRow, MessageRow, RunRow, StoreContents, TaskRow
 from proof.chaos.announcements import check_instants, check_notices
 from proof.chaos.campaign import wrong_pages, wrong_watchers

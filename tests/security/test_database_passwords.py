@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.support.nightly import examples
 
 from mulligan import StepError
-from mulligan.cli.dispatch import exit_code
-from mulligan.core.model.database_urls import url_problem
+from mulligan.cli.words.dispatch import exit_code
+from mulligan.core.model.text.database_urls import url_problem
 from mulligan.errors import MulliganError
 from mulligan.store import open_store
 from mulligan.worker.actions import sql

@@ -30,8 +30,8 @@ from mulligan.ports import (
     WorkflowVersion,
 )
 from mulligan.store.encoding import encoded
-from mulligan.store.sqlite import SqliteStore
-from mulligan.store.sqlite_file import admit
+from mulligan.store.sqlite.sqlite import SqliteStore
+from mulligan.store.sqlite.sqlite_file import admit
 
 # A row of every kind: items, failures, handlers, routes, an undo, a child run, a timer, a queued task, a breaker.
 RICH = """

@@ -19,13 +19,13 @@ from tests.support.commands import mulligan
 from tests.support.nightly import IS_NIGHTLY
 
 from mulligan.api import openapi
+from mulligan.api.http.routing import Route
 from mulligan.api.routes import ROUTES
-from mulligan.api.routing import Route
 from mulligan.dashboard.pages import PAGES
 from mulligan.mcp_server.http_route import ROUTES as MCP_ROUTES
 from mulligan.mcp_server.tool_table import TOOLS
 from mulligan.service import Home, ServerConfig, Service
-from mulligan.store.http_calls import CALLS, arguments_type
+from mulligan.store.http.http_calls import CALLS, arguments_type
 from proof.fuzz.example_values import example_of
 
 PAGE = Path(__file__).parents[2] / "docs/operate/permissions.md"

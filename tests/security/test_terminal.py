@@ -10,7 +10,7 @@ import pytest
 from tests.support.commands import Said, mulligan, workflow
 from tests.support.pipes import read_terminal
 
-from mulligan.cli.terminal import show_written
+from mulligan.cli.output.terminal import show_written
 
 # Sets the title, clears the screen, moves up, writes over the line, turns the direction of writing, ends a line.
 EVIL = "\x1b]0;title\x07\x1b[2J\x1b[A\rover\u202ewritten\u200b\x9b31m\x7f\nrun 9 completed"

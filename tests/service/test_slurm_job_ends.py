@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mulligan.core.model.scheduler_job import JobEnd, JobEnding, WorkerJob
+from mulligan.core.model.clusters.scheduler_job import JobEnd, JobEnding, WorkerJob
 from mulligan.service.host.slurm.job_ends import JobEnds, has_node, job_seconds_left, run_command
 from mulligan.service.host.slurm.states import is_open, job_end
 

@@ -6,7 +6,7 @@ import gc
 from collections import Counter
 from pathlib import Path
 
-from mulligan.cli.worker import Log
+from mulligan.cli.operating.worker import Log
 from mulligan.service import Home, Prepared, Service
 from mulligan.service.driving.driver import Capacity, Driver
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.private_slurm import wait_until
 
 from mulligan.core.model import events as e
-from mulligan.core.model.worker_time import RERUNS_AFTER_TIME_MAX
+from mulligan.core.model.clusters.worker_time import RERUNS_AFTER_TIME_MAX
 
 from .site import LABEL, Site, ended
 

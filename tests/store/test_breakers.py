@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.keeping import T0, Open, Place, commit, ended, offer, queue, reports, started, task, worker
 
-from mulligan.core.deciding.breaker import Guard, GuardedOutcome, Verdict
+from mulligan.core.deciding.workers.breaker import Guard, GuardedOutcome, Verdict
 from mulligan.core.effects.effects import SetTimer, StopTask
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome

@@ -19,7 +19,7 @@ from tests.support.keeping import (
     worker,
 )
 
-from mulligan.core.deciding.breaker import Guard
+from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Breaker

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from mulligan.errors import LoginRefused, MulliganError, StoreRefused, StoreUnavailable
-from mulligan.store.http_connection import HttpTransport
-from mulligan.store.http_store import HttpStore
+from mulligan.store.http.http_connection import HttpTransport
+from mulligan.store.http.http_store import HttpStore
 
 PROCESS = "one"
 # For 127.0.0.1, signed by itself, with its key.

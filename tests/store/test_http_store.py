@@ -16,8 +16,8 @@ from tests.support.keeping import T0, commit, ended, new_run, offer, queue, soun
 from mulligan.core.effects.run_lists import QueuedShape, RunFilter
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.clusters.shipped_logs import WATCH_KIND, is_watched
 from mulligan.core.model.event_types import AvoidedHosts
-from mulligan.core.model.shipped_logs import WATCH_KIND, is_watched
 from mulligan.core.model.workflow import Breaker, encode, version
 from mulligan.errors import (
     InputInvalid,
@@ -35,10 +35,10 @@ from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.service.server.store_calls import HeartbeatJudge, StoreCalls, UploadedFile
 from mulligan.store import open_store
-from mulligan.store.http_calls import CALLS, PROTOCOL
-from mulligan.store.http_connection import error_of
-from mulligan.store.http_store import HttpStore
-from mulligan.store.memory import MemoryStore
+from mulligan.store.http.http_calls import CALLS, PROTOCOL
+from mulligan.store.http.http_connection import error_of
+from mulligan.store.http.http_store import HttpStore
+from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.history import step, workflow
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from tests.support.keeping import ended, offer, queue, reports, started, task, worker
 
-from mulligan.core.deciding.breaker import Guard
+from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Breaker
 from mulligan.ports import Store
-from mulligan.store.postgres import PostgresStore
-from mulligan.store.postgres_pipeline import SQL, _numbered
+from mulligan.store.postgres.postgres import PostgresStore
+from mulligan.store.postgres.postgres_pipeline import SQL, _numbered
 
 pytestmark = pytest.mark.postgres
 

@@ -24,7 +24,7 @@ from tests.support.keeping import (
     worker,
 )
 
-from mulligan.core.deciding.breaker import Guard
+from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.effects.effects import SetTimer
 from mulligan.core.effects.run_lists import (
     Attribute,
@@ -41,8 +41,8 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.workflow import Breaker
 from mulligan.core.state.state import FailureRecord
 from mulligan.ports import NewRun, Store
-from mulligan.store.sqlite import SqliteStore
-from mulligan.store.sqlite_tickets import SQL
+from mulligan.store.sqlite.sqlite import SqliteStore
+from mulligan.store.sqlite.sqlite_tickets import SQL
 from mulligan.store.statements import Dialect, migrations
 
 pytestmark = pytest.mark.postgres

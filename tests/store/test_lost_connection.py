@@ -12,7 +12,7 @@ from tests.support.keeping import T0, PostgresSchema, commit, has_news, started
 from mulligan.core.model import reports as r
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Store
-from mulligan.store.postgres import PostgresStore
+from mulligan.store.postgres.postgres import PostgresStore
 from mulligan.testing.postgres import PostgresServer, own_server
 
 CANCEL = r.CancelRequested(T0)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from tests.support.keeping import T0, Open, commit, ended, has_news, new_run, offer, queue, started, take, task, worker
 
-from mulligan.core.deciding.breaker import Guard, GuardedOutcome
+from mulligan.core.deciding.workers.breaker import Guard, GuardedOutcome
 from mulligan.core.effects.effects import SetTimer, StopTask
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Breaker

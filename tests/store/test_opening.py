@@ -26,9 +26,9 @@ from mulligan.core.state.state import FailureRecord
 from mulligan.errors import StoreRefused, StoreUnavailable
 from mulligan.store import MEMORY, open_store
 from mulligan.store.encoding import encoded, micros
-from mulligan.store.memory import MemoryStore
-from mulligan.store.postgres import PostgresStore
-from mulligan.store.sqlite import SqliteStore
+from mulligan.store.memory.memory import MemoryStore
+from mulligan.store.postgres.postgres import PostgresStore
+from mulligan.store.sqlite.sqlite import SqliteStore
 from mulligan.store.statements import migrations
 
 pytestmark = pytest.mark.postgres

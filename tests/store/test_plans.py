@@ -9,7 +9,7 @@ import apsw.ext
 import pytest
 
 from mulligan.store import open_store
-from mulligan.store.sqlite_file import SqliteFile, admit
+from mulligan.store.sqlite.sqlite_file import SqliteFile, admit
 from mulligan.store.statements import statements
 
 SQL = statements("sqlite")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from mulligan.core.effects.run_lists import RunFilter
-from mulligan.store.postgres import PostgresStore
-from mulligan.store.postgres_pipeline import _numbered
+from mulligan.store.postgres.postgres import PostgresStore
+from mulligan.store.postgres.postgres_pipeline import _numbered
 
 # All runs have ended; all but one are of one workflow and were started by one user.
 FILL = (

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mulligan.errors import HomeReadOnly
-from mulligan.store.sqlite import SqliteStore
-from mulligan.store.sqlite_file import SqliteFile
-from mulligan.store.sqlite_read_only import ReadOnlyFile, connect_to_read
+from mulligan.store.sqlite.sqlite import SqliteStore
+from mulligan.store.sqlite.sqlite_file import SqliteFile
+from mulligan.store.sqlite.sqlite_read_only import ReadOnlyFile, connect_to_read
 
 COUNT = "SELECT count(*) FROM counters WHERE name LIKE 'more%'"
 

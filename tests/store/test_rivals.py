@@ -13,7 +13,7 @@ import pytest
 from tests.support.keeping import T0, new_run, offer, queue, started, task, worker
 from tests.support.nightly import POSTGRES
 
-from mulligan.core.deciding.breaker import Guard
+from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.workflow import Breaker
@@ -57,7 +57,7 @@ def rival(number, where, code, ready, start, said):
 def race(where, code, rivals):
     (ready, is_ready), (start, starts), (said, says) = (os.pipe() for _ in range(3))
     if "postgresql:" in where:
-        import mulligan.store.postgres
+        import mulligan.store.postgres.postgres
     pids = []
     for number in range(rivals):
         pid = os.fork()

@@ -15,7 +15,7 @@ from tests.support.keeping import new_run, worker
 from tests.support.store_schemas import StoreSchemas
 
 from mulligan.errors import StoreRefused
-from mulligan.store.postgres import PostgresStore
+from mulligan.store.postgres.postgres import PostgresStore
 from mulligan.testing.postgres import GIVEN, own_schema, shared_server
 
 SRC = Path(__file__).parents[2] / "src"

@@ -14,8 +14,8 @@ import pytest
 from mulligan.core.model import reports as r
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import NewRun, WorkerRecord
-from mulligan.store.postgres import PostgresStore
-from mulligan.store.postgres_pipeline import SQL
+from mulligan.store.postgres.postgres import PostgresStore
+from mulligan.store.postgres.postgres_pipeline import SQL
 from proof.chaos.proxy import Proxy
 from proof.stage import wait_until
 

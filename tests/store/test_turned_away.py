@@ -25,7 +25,7 @@ from mulligan.errors import (
 )
 from mulligan.ports import WorkerRecord
 from mulligan.store import open_store
-from mulligan.store.postgres_client import WORKERS_HEARD_MAX, PostgresClient
+from mulligan.store.postgres.postgres_client import WORKERS_HEARD_MAX, PostgresClient
 from mulligan.testing.postgres import GIVEN
 
 needs_own_server = pytest.mark.skipif(GIVEN in os.environ, reason="another server may ask for passwords")
@@ -141,7 +141,7 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 missing, *words = sys.argv[1:]
-from mulligan.cli.dispatch import exit_code
+from mulligan.cli.words.dispatch import exit_code
 sys.argv[1:] = [missing]
 sys.exit(exit_code(words))
 """

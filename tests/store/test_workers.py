@@ -24,7 +24,7 @@ from tests.support.keeping import (
 )
 
 from mulligan.core.model import reports as r
-from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
+from mulligan.core.model.clusters.scheduler_job import JobEnd, WorkerJob
 from mulligan.errors import Conflict, StaleLease
 from mulligan.ports import Store, WorkerRecord
 

@@ -12,10 +12,10 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from mulligan.api.access.auth import find_stored_token
 from mulligan.api.app import Api
-from mulligan.api.auth import find_stored_token
+from mulligan.api.http.routing import Pages, Route
 from mulligan.api.routes import ROUTES
-from mulligan.api.routing import Pages, Route
 from mulligan.service import Home, Scope, ServerConfig, Service, TokenRecord, digest_of
 from mulligan.testing.asgi import ask_asgi
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tests.support.forked_process import start_mulligan
 
-from mulligan.cli.dispatch import exit_code
+from mulligan.cli.words.dispatch import exit_code
 
 SRC = Path(__file__).parent.parent.parent / "src"
 

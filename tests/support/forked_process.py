@@ -26,12 +26,12 @@ from tests.support.forked_supervisor import CLONE, fork_for_parent, open_streams
 
 import mulligan
 from mulligan.cli import main, module_archive
-from mulligan.cli.commands import COMMANDS
+from mulligan.cli.words.commands import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 SRC = str(Path(mulligan.__file__).parents[1])
 # What a command of a run imports when it needs it.
-LATER = ("mulligan.store.sqlite", "mulligan.store.artifact_files", "mulligan.service.server.notices.observing")
+LATER = ("mulligan.store.sqlite.sqlite", "mulligan.store.artifact_files", "mulligan.service.server.notices.observing")
 CALL_BYTES_MAX = 1 << 17
 # Options of a process that only a new one has.
 NOT_FORKED = ("preexec_fn", "umask", "user", "group", "extra_groups", "pass_fds", "executable", "shell")
@@ -144,7 +144,7 @@ def load() -> None:
     """Import what command lines import."""
     for where, _ in COMMANDS.values():
         import_module(where.partition(":")[0])
-    for name in ("mulligan.cli.dispatch", *LATER):
+    for name in ("mulligan.cli.words.dispatch", *LATER):
         import_module(name)
     module_archive.ModuleArchive = _NoArchive  # type: ignore[misc, assignment]
     # Collecting garbage would write to the memory of every object, and all of it would be copied.

@@ -16,10 +16,10 @@ from mulligan.core.model.events import Entry, RunPaused
 from mulligan.core.model.workflow import encode, version
 from mulligan.language import load_text
 from mulligan.ports import Commit, Lease, NewRun, Offer, Store, Turn, WorkerRecord
-from mulligan.store.memory import MemoryStore
-from mulligan.store.memory_tables import MemoryTables
-from mulligan.store.postgres import PostgresStore
-from mulligan.store.sqlite import SqliteStore
+from mulligan.store.memory.memory import MemoryStore
+from mulligan.store.memory.memory_tables import MemoryTables
+from mulligan.store.postgres.postgres import PostgresStore
+from mulligan.store.sqlite.sqlite import SqliteStore
 from mulligan.testing.clock import START, JumpingClock
 
 T0 = START

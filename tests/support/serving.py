@@ -13,7 +13,7 @@ import msgspec
 from mulligan.errors import LoginRefused, MulliganError, StoreForbidden
 from mulligan.service import Home, Service, error_to_json
 from mulligan.service.server.store_calls import PROCESS, StoreCalls
-from mulligan.store.http_calls import CALL_HEADER, PROCESS_HEADER, PROTOCOL_HEADER
+from mulligan.store.http.http_calls import CALL_HEADER, PROCESS_HEADER, PROTOCOL_HEADER
 
 TOKEN = "mul_" + "t" * 43
 READER = "mul_" + "r" * 43

@@ -14,7 +14,8 @@ from threading import get_ident
 
 import pytest
 
-from mulligan.store import open_store, sqlite_file
+from mulligan.store import open_store
+from mulligan.store.sqlite import sqlite_file
 
 
 def write_empty_store(file: Path) -> None:

@@ -19,12 +19,14 @@ from mulligan.engine.heartbeat import HeartbeatSender
 from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.errors import StaleLease
 from mulligan.ports import Commit
-from mulligan.store import breaker_transaction, memory, sqlite_commit
+from mulligan.store import breaker_transaction
 from mulligan.store.clock import ProcessClock
-from mulligan.store.memory import MemoryStore
-from mulligan.store.memory_tables import MemoryTables
-from mulligan.store.sqlite import SqliteStore
-from mulligan.store.sqlite_tickets import SQL
+from mulligan.store.memory import memory
+from mulligan.store.memory.memory import MemoryStore
+from mulligan.store.memory.memory_tables import MemoryTables
+from mulligan.store.sqlite import sqlite_commit
+from mulligan.store.sqlite.sqlite import SqliteStore
+from mulligan.store.sqlite.sqlite_tickets import SQL
 from mulligan.testing import simulated_worker
 
 Replacement = Callable[[Any], Any]

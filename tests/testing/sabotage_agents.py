@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.deciding import conversations, ladder
+from mulligan.core.deciding import ladder
+from mulligan.core.deciding.agents import conversations
 from mulligan.core.evolve import spending_ledger
 from mulligan.core.model import events as e
 

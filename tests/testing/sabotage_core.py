@@ -8,25 +8,23 @@ from msgspec.structs import replace
 
 from mulligan.core.deciding import (
     admit,
-    breaker,
-    child_rounds,
     converge,
     end_status,
     fact_dispatch,
     flow,
-    fork,
     ladder,
     lifecycle,
-    rounds,
     stopping,
-    triage_agent,
 )
+from mulligan.core.deciding.agents import triage_agent
+from mulligan.core.deciding.rounds import child_rounds, fork, rounds
+from mulligan.core.deciding.workers import breaker
 from mulligan.core.effects import effects
 from mulligan.core.evolve import evolve_fork
 from mulligan.core.model import events as e
 from mulligan.core.state import scope, verdict
 from mulligan.engine import run_driver
-from mulligan.store import memory
+from mulligan.store.memory import memory
 
 from .sabotage import defect
 

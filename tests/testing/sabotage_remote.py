@@ -6,8 +6,8 @@ from typing import Any
 
 from mulligan.service.server import store_calls
 from mulligan.service.server.store_calls import AnsweredChanges, HeartbeatJudge, StoreCalls
-from mulligan.store import http_store
-from mulligan.store.http_connection import HttpTransport
+from mulligan.store.http import http_store
+from mulligan.store.http.http_connection import HttpTransport
 
 from .sabotage import DEFECTS, defect
 

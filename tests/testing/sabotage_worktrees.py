@@ -6,7 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mulligan.core.deciding import admit, flow, fork
+from mulligan.core.deciding import admit, flow
+from mulligan.core.deciding.rounds import fork
 from mulligan.core.model.event_types import Kept
 
 from .sabotage import DEFECTS, defect

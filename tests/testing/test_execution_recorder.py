@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from mulligan.core.deciding.breaker import Guard, GuardedOutcome, Verdict
+from mulligan.core.deciding.workers.breaker import Guard, GuardedOutcome, Verdict
 from mulligan.core.effects.effects import StopTask
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model import events as e

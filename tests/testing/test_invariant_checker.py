@@ -18,10 +18,10 @@ from mulligan.engine.engine import Engine
 from mulligan.language import load_text
 from mulligan.language.expressions import Cel
 from mulligan.ports import NewRun, Store, WorkerRecord
-from mulligan.store.memory import MemoryStore
-from mulligan.store.memory_tables import MemoryTables
-from mulligan.store.postgres import PostgresStore
-from mulligan.store.sqlite import SqliteStore
+from mulligan.store.memory.memory import MemoryStore
+from mulligan.store.memory.memory_tables import MemoryTables
+from mulligan.store.postgres.postgres import PostgresStore
+from mulligan.store.sqlite.sqlite import SqliteStore
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.fake_executor import FakeExecutor
 from mulligan.testing.invariant_checker import InvariantChecker

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.support.work import Work
 
-from mulligan.core.deciding.agent_context import AgentContext, PriorOutput
+from mulligan.core.deciding.agents.agent_context import AgentContext, PriorOutput
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, own_context

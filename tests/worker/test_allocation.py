@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.model.scheduler_job import WorkerJob
+from mulligan.core.model.clusters.scheduler_job import WorkerJob
 from mulligan.worker.slots.allocation import Allocation, slurm_allocation, slurm_job
 
 MIB = 1 << 20

@@ -10,7 +10,7 @@ from tests.support.work import Announcements, Work
 from mulligan.core.model.actions import ENGINE_ACTIONS
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
-from mulligan.language.action_keys import ACTIONS
+from mulligan.language.keys.action_keys import ACTIONS
 from mulligan.worker.actions import action_registry
 
 # By day: none of these tests is about how a child starts.

@@ -11,11 +11,11 @@ import pytest
 from tests.support.work import Work
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.clusters.shipped_logs import WATCH_KIND, encode_watch
 from mulligan.core.model.reports import TaskEnded
-from mulligan.core.model.shipped_logs import WATCH_KIND, encode_watch
 from mulligan.errors import StoreRefused, StoreUnavailable
 from mulligan.ports import Document, Lease, LogChunk, LogKey, ServerRecords
-from mulligan.store.memory import MemoryStore
+from mulligan.store.memory.memory import MemoryStore
 from mulligan.worker import lock
 from mulligan.worker.folders import Folders
 from mulligan.worker.logs.log_shipping import LogShipping

@@ -16,7 +16,7 @@ from tests.support.work import Work
 from mulligan import StepError
 from mulligan.core.deciding.classify import classify
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.conversation import Message
+from mulligan.core.model.agents.conversation import Message
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.workflow import Budget, Secret

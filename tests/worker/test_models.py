@@ -11,7 +11,7 @@ from tests.support.model_answers import ended, said, stream
 from tests.support.web import Answer, Web, as_json, reset, response, serving
 
 from mulligan import StepError
-from mulligan.core.model.conversation import Message, ToolCall, ToolSpec
+from mulligan.core.model.agents.conversation import Message, ToolCall, ToolSpec
 from mulligan.core.model.workflow import Secret
 from mulligan.worker.models import find_kind
 from mulligan.worker.models.request import ModelAnswer, ModelRequest

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.breaker import Guard
+from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.actions import AGENT_CPUS, REQUEST_CPUS
 from mulligan.ports import Lease, Offer

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.support.work import Announcements, Work, kill
 
+from mulligan.core.model.clusters.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.reports import LeaseExpired, TaskInterrupted
-from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.worker.slots.task_limits import TaskLimits
 
 JOB = WorkerJob("17", "n3", profile="long")

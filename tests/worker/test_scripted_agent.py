@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mulligan import StepError
-from mulligan.core.model.conversation import Message, ToolCall
+from mulligan.core.model.agents.conversation import Message, ToolCall
 from mulligan.worker.models import scripted
 from mulligan.worker.models.request import ModelAnswer, ModelRequest, Origin
 from mulligan.worker.models.settings import Access, ModelSettings

@@ -16,7 +16,7 @@ from tests.support.work import Work
 
 from mulligan import StepError
 from mulligan.core.model.reports import TaskEnded
-from mulligan.language.actions import SQL_SCHEMES
+from mulligan.language.readers.actions import SQL_SCHEMES
 from mulligan.testing.postgres import own_server
 from mulligan.worker.databases import sqlite
 from mulligan.worker.databases.address import MEMORY, SCHEMES, read_address

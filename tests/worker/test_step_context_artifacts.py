@@ -18,7 +18,7 @@ from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.workflow import Secret
 from mulligan.errors import StoreUnavailable
 from mulligan.store.artifact_files import ArtifactFiles
-from mulligan.store.artifact_memory import ArtifactMemory
+from mulligan.store.memory.artifact_memory import ArtifactMemory
 from mulligan.testing.clock import JumpingClock
 
 # By day: none of these tests is about how a child starts.

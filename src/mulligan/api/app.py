@@ -18,20 +18,22 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.types import Message, Receive, Scope, Send
 
-from mulligan.api import audit, openapi, uploads
-from mulligan.api.auth import Gate, Request, TokenLookup, find_stored_token
-from mulligan.api.decoding import BodyDecoder, QueryDecoder, refuse_nul
-from mulligan.api.path_table import Found, PathTable
-from mulligan.api.problems import PROBLEM, as_known_error, details, headers_of
-from mulligan.api.repeated_refusals import RepeatedRefusals
-from mulligan.api.request_counts import RequestCounts
+from mulligan.api import openapi
+from mulligan.api.access import audit
+from mulligan.api.access.auth import Gate, Request, TokenLookup, find_stored_token
+from mulligan.api.access.repeated_refusals import RepeatedRefusals
+from mulligan.api.access.request_counts import RequestCounts
+from mulligan.api.access.shared_answers import SharedAnswers
+from mulligan.api.access.shares import Claimant
+from mulligan.api.access.token_limits import check_limits
+from mulligan.api.http import uploads
+from mulligan.api.http.decoding import BodyDecoder, QueryDecoder, refuse_nul
+from mulligan.api.http.path_table import Found, PathTable
+from mulligan.api.http.problems import PROBLEM, as_known_error, details, headers_of
+from mulligan.api.http.routing import JSON, PREFIX, Answer, Call, Pages, Route, Streamed
+from mulligan.api.processes.service_threads import ServiceThreads
+from mulligan.api.processes.stream_hub import TOKEN_SECONDS, StreamClient, StreamHub
 from mulligan.api.routes import ROUTES
-from mulligan.api.routing import JSON, PREFIX, Answer, Call, Pages, Route, Streamed
-from mulligan.api.service_threads import ServiceThreads
-from mulligan.api.shared_answers import SharedAnswers
-from mulligan.api.shares import Claimant
-from mulligan.api.stream_hub import TOKEN_SECONDS, StreamClient, StreamHub
-from mulligan.api.token_limits import check_limits
 from mulligan.errors import (
     MediaUnsupported,
     MethodNotAllowed,

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from mulligan import __version__
-from mulligan.api.problems import PROBLEM, ProblemDetails
-from mulligan.api.routing import JSON, Answer, Call, Route
+from mulligan.api.http.problems import PROBLEM, ProblemDetails
+from mulligan.api.http.routing import JSON, Answer, Call, Route
 
 # Every route may answer with these; 500 is a bug.
 USUAL_PROBLEMS = (400, 401, 403, 404, 405, 406, 421, 422, 429, 503)

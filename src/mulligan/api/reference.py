@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from mulligan.api.decoding import ARRAYS, is_sequence, structs_in
+from mulligan.api.http.decoding import ARRAYS, is_sequence, structs_in
+from mulligan.api.http.routing import JSON, PREFIX, Route
 from mulligan.api.routes import ROUTES
-from mulligan.api.routing import JSON, PREFIX, Route
 
 PAGE = Path(__file__).parents[3] / "docs/operate/api.md"
 _HEAD = """\

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mulligan.api import (
-    audit,
+from mulligan.api.access import audit
+from mulligan.api.areas import (
     catalogue,
     coverage,
     decisions,
@@ -21,7 +21,7 @@ from mulligan.api import (
     tokens,
     whatif,
 )
-from mulligan.api.routing import Route
+from mulligan.api.http.routing import Route
 
 ROUTES: tuple[Route, ...] = (
     *runs.ROUTES,

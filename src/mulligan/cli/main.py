@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mulligan.cli.module_archive import ModuleArchive
 
-# The same as in `mulligan.cli.terminal`, which is not loaded yet.
+# The same as in `mulligan.cli.output.terminal`, which is not loaded yet.
 INTERRUPTED = 130
 SIGNALS = (_signal.SIGINT, _signal.SIGTERM)
 
@@ -33,7 +33,7 @@ def main() -> NoReturn:
     _keep_owner_permissions()
     archive = _load("mulligan.cli.module_archive").ModuleArchive(os.path.dirname(os.path.dirname(__file__)))
     sys.meta_path.insert(0, archive)
-    leave(_load("mulligan.cli.dispatch").exit_code(sys.argv[1:], RaisedInterrupts), archive)
+    leave(_load("mulligan.cli.words.dispatch").exit_code(sys.argv[1:], RaisedInterrupts), archive)
 
 
 def _load(name: str) -> ModuleType:
@@ -45,7 +45,7 @@ class RaisedInterrupts:
     """Inside it, Ctrl-C and SIGTERM raise KeyboardInterrupt; before and after, they end the process at once."""
 
     def __enter__(self) -> None:
-        interrupts = _load("mulligan.cli.interrupts")
+        interrupts = _load("mulligan.cli.output.interrupts")
         sys.unraisablehook = interrupts.raise_again
         _on_signals(interrupts.raise_interrupt)
 

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from mulligan.api.routing import Answer, Call, Route
+from mulligan.api.http.routing import Answer, Call, Route
 from mulligan.errors import UnknownPath
 from mulligan.service import chart_styles, coverage_styles
 

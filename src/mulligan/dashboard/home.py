@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC
 
-from mulligan.api.routing import Answer, Call
-from mulligan.dashboard.cookies import seen_cookie, seen_until, seen_value, zone_of
-from mulligan.dashboard.runs import runs_path
-from mulligan.dashboard.shell import empty, heading, page, page_route, panel, path_to, path_to_entry, table
+from mulligan.api.http.routing import Answer, Call
+from mulligan.dashboard.components.cookies import seen_cookie, seen_until, seen_value, zone_of
+from mulligan.dashboard.components.shell import empty, heading, page, page_route, panel, path_to, path_to_entry, table
+from mulligan.dashboard.runs.runs import runs_path
 from mulligan.service import (
     Breaker,
     Day,

@@ -9,9 +9,9 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from mulligan.api.paging import Count, decode_cursor, encode_cursor
-from mulligan.api.routing import Answer, Call, Query
-from mulligan.dashboard.shell import empty, heading, may, page, page_route, path_to, shortened
+from mulligan.api.http.paging import Count, decode_cursor, encode_cursor
+from mulligan.api.http.routing import Answer, Call, Query
+from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, path_to, shortened
 from mulligan.errors import UnknownRun, UnknownStep
 from mulligan.service import (
     EarlierDecision,

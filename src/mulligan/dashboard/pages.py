@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from mulligan.api.routing import Pages
-from mulligan.dashboard import (
-    assets,
-    audit,
-    compare,
-    editor,
-    home,
-    inbox,
-    notices,
-    recovery,
-    run,
-    runs,
-    schedules,
-    step,
-    suggestions,
-    tokens,
-    usage,
-    whatif,
-    workers,
-    workflow_coverage,
-    workflows,
-)
-from mulligan.dashboard.errors import render_error
+from mulligan.api.http.routing import Pages
+from mulligan.dashboard import assets, home, inbox
+from mulligan.dashboard.components.errors import render_error
+from mulligan.dashboard.operations import audit, notices, recovery, schedules, tokens, usage, workers
+from mulligan.dashboard.runs import compare, run, runs, step
+from mulligan.dashboard.workflows import editor, suggestions, whatif, workflow_coverage, workflows
 
 _AREAS = (
     assets,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.errors import InputInvalid
 
 HINT = "write it like dask://HOST:8786; with TLS, tls://HOST:8786"

@@ -10,8 +10,8 @@ import msgspec
 
 from mulligan.core.effects.lease_rules import may_run_on
 from mulligan.core.effects.tasks import Task, round_cpus
-from mulligan.core.model.formatting import format_size, pluralize
-from mulligan.core.model.on_dask import LABEL
+from mulligan.core.model.clusters.on_dask import LABEL
+from mulligan.core.model.text.formatting import format_size, pluralize
 from mulligan.ports import Offer
 from mulligan.worker.slots.resource_pool import ResourcePool
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.artifacts import Artifact, Format, describe_artifact, verify_content
-from mulligan.core.model.shipped_logs import encode_watch
+from mulligan.core.model.clusters.shipped_logs import encode_watch
 from mulligan.errors import StoreRefused
 from mulligan.ports import ArtifactRecord, Document, LogChunk, LogKey
 

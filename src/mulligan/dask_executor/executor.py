@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.on_dask import name_dask_worker
+from mulligan.core.model.clusters.on_dask import name_dask_worker
 from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded
 from mulligan.dask_executor import messages as m
 from mulligan.dask_executor.cluster import (

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.on_dask import SCHEDULER, wants_client
+from mulligan.core.model.clusters.on_dask import SCHEDULER, wants_client
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import Report, TaskInterrupted
 from mulligan.dask_executor import messages as m

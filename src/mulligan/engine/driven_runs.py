@@ -11,7 +11,7 @@ import msgspec
 
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.model import reports as r
-from mulligan.core.model.formatting import single_line
+from mulligan.core.model.text.formatting import single_line
 from mulligan.core.state.scope import Evaluator
 from mulligan.core.state.state import State
 from mulligan.engine.change_watch import ChangeWatch

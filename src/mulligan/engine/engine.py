@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from datetime import datetime
 
-from mulligan.core.deciding.breaker import Guard
+from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.model.reports import Report
 from mulligan.core.state.scope import Evaluator
 from mulligan.engine.change_watch import IDLE_SECONDS, ChangeWatch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from mulligan.core.deciding.expiry_permission import first_heartbeat
+from mulligan.core.deciding.workers.expiry_permission import first_heartbeat
 from mulligan.errors import MulliganError
 from mulligan.ports import Clock, TaskRunner, WorkerRegistry
 

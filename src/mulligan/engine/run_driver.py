@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
-from mulligan.core.deciding.child_failure import child_end, undo_failed_in
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.deciding.report_checks import REQUESTS, check_report
+from mulligan.core.deciding.rounds.child_failure import child_end, undo_failed_in
+from mulligan.core.deciding.workers.breaker import Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import round_request, run_request
 from mulligan.core.effects.lease_rules import ahead_share, has_time_for, may_be_held

@@ -8,7 +8,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Guard
+from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.effects.lease_rules import has_time_for
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import Report

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from mulligan.core.deciding.breaker import Guard
+from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
 from mulligan.engine.change_watch import ChangeWatch
 from mulligan.errors import StaleLease, StoreUnavailable

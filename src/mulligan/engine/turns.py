@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from itertools import islice
 
-from mulligan.core.model.formatting import single_line
+from mulligan.core.model.text.formatting import single_line
 from mulligan.engine.change_watch import ChangeWatch
 from mulligan.engine.driven_runs import REASON_CHARS_MAX, DrivenRuns
 from mulligan.engine.observers import Observer

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
+from mulligan.core.model.clusters.scheduler_job import JobEnd, WorkerJob
 from mulligan.ports import LockState, WorkerRecord, WorkerRegistry
 
 # Asks a scheduler how jobs have ended, all at once, each with whether its worker is known to be dead. The engine waits

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+from mulligan.core.model.clusters.slurm_profile import profile_labels
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.slurm_profile import profile_labels
 from mulligan.core.model.workflow import Workflow, decode
 from mulligan.errors import CodecError
 

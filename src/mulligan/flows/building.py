@@ -15,8 +15,8 @@ from mulligan.flows.parameters import Parameters
 from mulligan.flows.recording import END, Group, Record, Recorder
 from mulligan.flows.references import SUCCESS, Reference, merge, source_of, step_path
 from mulligan.flows.steps import Step
-from mulligan.language.builder import CallSite, Located, Workflow
 from mulligan.language.loading import pause_garbage_collection
+from mulligan.language.python.builder import CallSite, Located, Workflow
 
 # What the function of `end` may read, by the names of its parameters.
 _END_VALUES = {

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _FOLDER = __file__.rpartition("/")[0] + "/"
-BUILDER = "mulligan.language.builder"
+BUILDER = "mulligan.language.python.builder"
 # The recorder of the flow that is being built.
 RECORDER: ContextVar[Any] = ContextVar("mulligan_flow", default=None)
 
@@ -48,7 +48,7 @@ def refuse(code: str, message: str, *, hint: str = "", word: str = "", site: Sit
 
 def suggest(word: str, known: list[str]) -> str:
     """`did you mean …?`, or nothing."""
-    hint: str = import_module("mulligan.language.suggestions").did_you_mean(word, known)
+    hint: str = import_module("mulligan.language.text.suggestions").did_you_mean(word, known)
     return hint
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import mulligan
     from mulligan.flows.retries import Duration, Retry
-    from mulligan.language.builder import Workflow
+    from mulligan.language.python.builder import Workflow
 
     P = ParamSpec("P")
     R = TypeVar("R")

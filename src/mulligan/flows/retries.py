@@ -33,7 +33,7 @@ class Retry:
             """Refuse unknown keys with a hint, before `__init__` does it without one."""
             known = cls.__init__.__kwdefaults__
             for name in given.keys() - known.keys():
-                hint = import_module("mulligan.language.suggestions").key_hint(name, known)
+                hint = import_module("mulligan.language.text.suggestions").key_hint(name, known)
                 refuse("unknown_key", f"'{name}' is not a key of Retry", hint=hint, word=name)
             return super().__new__(cls)
 

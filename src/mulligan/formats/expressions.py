@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.language.cel_tokens import RESERVED
+from mulligan.core.model.text.lazy_regex import lazy_regex
+from mulligan.language.cel.cel_tokens import RESERVED
 
 _IDENTIFIER = lazy_regex(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.formats.scanner import Scanner, put
-from mulligan.language import document as yaml
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
+from mulligan.language.text import document as yaml
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
 
 _HALF = lazy_regex(r"\\u[dD][89abAB]")
 _BLANK = lazy_regex(r"(?:[\s\ufeff]++|//[^\n\r\u2028\u2029]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.formats.scanner import Scanner
-from mulligan.language.nodes import Refusal, Scalar, Source, shorten
+from mulligan.language.text.nodes import Refusal, Scalar, Source, shorten
 
 _NEWLINE = "\n\r\x85\x0b\x0c\u2028\u2029"
 _SPACE = "\t \xa0\u1680\u2000-\u200a\u202f\u205f\u3000\ufeff"

@@ -13,12 +13,13 @@ from mulligan.errors import InputInvalid, LanguageError, Problem, bounded, first
 from mulligan.formats.recognition import advice, check_system, is_ours, other_advice, recognize, recognize_added
 from mulligan.formats.table import BROKEN_PACKAGE, FORMATS, NOETL, OURS, added_names, find_format, title_of
 from mulligan.formats.translation import OPTION_MARK, Translation, scalar
-from mulligan.language import loading, python_files
-from mulligan.language.document import decode, parse
+from mulligan.language import loading
 from mulligan.language.loading import LoadResult, file_bytes, pause_garbage_collection, read_tree
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems
-from mulligan.language.python_limits import LIMIT_ERRORS, refuse_excess
-from mulligan.language.step_positions import line_of_step, step_nodes
+from mulligan.language.python import python_files
+from mulligan.language.python.python_limits import LIMIT_ERRORS, refuse_excess
+from mulligan.language.text.document import decode, parse
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems
+from mulligan.language.text.step_positions import line_of_step, step_nodes
 from mulligan.plugins import FormatPlugin, PluginError, describe_error, load_object
 
 # What parses a file that is not YAML, by the ending of its name.

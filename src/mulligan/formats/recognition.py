@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mulligan.errors import InputInvalid
 from mulligan.formats.table import BROKEN_PACKAGE, FORMATS, OURS, added_names, find_format, is_system, title_of
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
-from mulligan.language.workflow_keys import WORKFLOW
+from mulligan.language.keys.workflow_keys import WORKFLOW
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence
 from mulligan.plugins import PluginError, describe_error, load_object
 
 # Keys of a file that only Torc has: a file that lost its jobs is still Torc's.

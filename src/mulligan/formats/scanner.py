@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any
 
-from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.language.document import DEPTH_MAX, UNUSABLE_CHARACTER, refuse_unprintable
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Source, shorten
-from mulligan.language.scalars import INTEGER_MAX, INTEGER_MIN
+from mulligan.core.model.text.lazy_regex import lazy_regex
+from mulligan.language.text.document import DEPTH_MAX, UNUSABLE_CHARACTER, refuse_unprintable
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Source, shorten
+from mulligan.language.text.scalars import INTEGER_MAX, INTEGER_MIN
 
 # The same line breaks as in `Source`.
 _LINE_BREAK = lazy_regex("\r\n|[\n\r\x85\u2028\u2029]")

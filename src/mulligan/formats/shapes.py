@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.language.nodes import Mapping, Node, Scalar, Source, shorten
-from mulligan.language.shapes import Definitions, Fields, Key, Record, Schema, Shape, Value
-from mulligan.language.suggestions import closest_key, key_hint
+from mulligan.language.keys.shapes import Definitions, Fields, Key, Record, Schema, Shape, Value
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Source, shorten
+from mulligan.language.text.suggestions import closest_key, key_hint
 
 
 class OrNull(Shape, frozen=True):

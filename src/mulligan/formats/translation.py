@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from mulligan.core.model.workflow import Workflow
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source
 
 # The function of a system that makes the tree of a file of ours out of the tree of its file.
 Translate: TypeAlias = "Callable[[Node, Translation], Mapping]"

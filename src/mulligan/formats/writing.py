@@ -14,9 +14,9 @@ from typing import Any
 
 from yaml.resolver import Resolver
 
-from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.language import scalars
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
+from mulligan.core.model.text.lazy_regex import lazy_regex
+from mulligan.language.text import scalars
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence
 
 WIDTH = 120
 _REMARK_WIDTH = 118

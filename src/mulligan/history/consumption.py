@@ -9,12 +9,12 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.core.deciding.classify import exceeded_limit
-from mulligan.core.deciding.resource_usage import MEMORY_FACTOR, MIB, NO_MEMORY, NO_TIME, TIMEOUT_FACTOR
+from mulligan.core.deciding.workers.resource_usage import MEMORY_FACTOR, MIB, NO_MEMORY, NO_TIME, TIMEOUT_FACTOR
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.events import AttemptFailed, AttemptSucceeded, Entry
 from mulligan.core.model.failure import number_or_zero
-from mulligan.core.model.formatting import format_duration, format_size
 from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.text.formatting import format_duration, format_size
 from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, Command, Step, Workflow
 
 What = Literal["memory", "cpus", "timeout"]

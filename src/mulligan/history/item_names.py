@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.artifact_words import describe_file
 from mulligan.core.model.artifacts import is_artifact
-from mulligan.core.model.formatting import escape_unprintable, single_line, strip_control_characters
 from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.text.artifact_words import describe_file
+from mulligan.core.model.text.formatting import escape_unprintable, single_line, strip_control_characters
 from mulligan.core.state.state import State
 
 NAME_CHARS_MAX = 48

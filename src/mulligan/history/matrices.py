@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.failure import Failure
-from mulligan.core.model.formatting import NAMES_MAX, quote_names
+from mulligan.core.model.text.formatting import NAMES_MAX, quote_names
 from mulligan.core.model.workflow import Step
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import ACTIVE, STATUSES

@@ -14,7 +14,7 @@ import msgspec
 from mulligan.core.effects.effects import SetTimer, open_timers
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.formatting import format_time_until
+from mulligan.core.model.text.formatting import format_time_until
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled

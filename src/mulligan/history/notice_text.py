@@ -12,12 +12,12 @@ from typing import Literal
 
 import msgspec
 
-from mulligan.core.deciding.resource_usage import ran_short
-from mulligan.core.deciding.rounds import needs_force
+from mulligan.core.deciding.rounds.rounds import needs_force
+from mulligan.core.deciding.workers.resource_usage import ran_short
 from mulligan.core.evolve.tallies import parse_tally_key
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
-from mulligan.core.model.formatting import escape_unprintable, format_duration, format_time, pluralize, single_line
+from mulligan.core.model.text.formatting import escape_unprintable, format_duration, format_time, pluralize, single_line
 from mulligan.core.model.workflow import END, NoticeKind
 from mulligan.core.notices.due_notices import DueNotice
 from mulligan.core.state.scope import approval_of

@@ -16,7 +16,7 @@ import msgspec
 
 from mulligan.core.effects.tasks import Demand
 from mulligan.core.model.event_types import AvoidedHosts
-from mulligan.core.model.formatting import format_duration, format_size, quote_names
+from mulligan.core.model.text.formatting import format_duration, format_size, quote_names
 
 ObstacleKind = Literal["no_worker", "host", "label", "cpus", "memory", "gpus", "nodes", "time", "breaker", "parallel"]
 _Kind = Literal["cpus", "memory", "gpus"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from mulligan.core.deciding.adjustment import CAP, CAPS
 from mulligan.core.deciding.classify import LIMIT_SECONDS, PAST_DEADLINE, TOO_LARGE_PREFIX, TOO_LONG, exceeded_limit
+from mulligan.core.deciding.workers.adjustment import CAP, CAPS
+from mulligan.core.model.clusters.on_dask import is_dask_worker
+from mulligan.core.model.clusters.scheduler_job import JobEnd, describe_job
 from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.events import AttemptInterrupted, TriageSuggested
 from mulligan.core.model.failure import Failure
-from mulligan.core.model.failure_line import most_useful_line, tail_lines
-from mulligan.core.model.formatting import (
+from mulligan.core.model.rejected_output import rejected_text
+from mulligan.core.model.text.failure_line import most_useful_line, tail_lines
+from mulligan.core.model.text.formatting import (
     escape_unprintable,
     format_duration,
     format_size,
@@ -16,9 +19,6 @@ from mulligan.core.model.formatting import (
     single_line,
     strip_control_characters,
 )
-from mulligan.core.model.on_dask import is_dask_worker
-from mulligan.core.model.rejected_output import rejected_text
-from mulligan.core.model.scheduler_job import JobEnd, describe_job
 from mulligan.core.model.workflow import Rule, TriageAgent
 from mulligan.core.state.state import Suggestion
 

@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.deciding.adjustment import CAPS
 from mulligan.core.deciding.conditions import describe_rule, matching_rule
+from mulligan.core.deciding.workers.adjustment import CAPS
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
+from mulligan.core.model.agents.spending import format_raised_budgets
 from mulligan.core.model.failure import Failure
-from mulligan.core.model.formatting import format_duration, format_time_until, pluralize, quote_names, single_line
 from mulligan.core.model.place_keys import step_name
-from mulligan.core.model.spending import format_raised_budgets
+from mulligan.core.model.text.formatting import format_duration, format_time_until, pluralize, quote_names, single_line
 from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Rule, Workflow
 from mulligan.history.edge_reasons import describe_route, edges_after_failure, edges_after_success
 from mulligan.history.phrases import (

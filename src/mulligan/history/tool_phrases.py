@@ -7,7 +7,7 @@ from typing import Any
 
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import is_artifact, parse_reference, replace_references
-from mulligan.core.model.formatting import (
+from mulligan.core.model.text.formatting import (
     escape_unprintable,
     format_size,
     pluralize,

@@ -13,14 +13,14 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from mulligan.core.deciding.budgets import RUN, budget_of
+from mulligan.core.deciding.agents.budgets import RUN, budget_of
 from mulligan.core.deciding.flow import remaining_start_batches, waits_for_slot
 from mulligan.core.effects.tasks import demand
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.formatting import format_time, single_line
+from mulligan.core.model.agents.spending import spent_json
 from mulligan.core.model.place_keys import item_key
-from mulligan.core.model.spending import spent_json
+from mulligan.core.model.text.formatting import format_time, single_line
 from mulligan.core.model.workflow import END, Budget
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import approval_of, failed_visits, failure_views, step_view

@@ -1,7 +1,7 @@
 """The language: YAML or Python into one checked `core.workflow.Workflow`."""
 
-from mulligan.language.inputs import check_inputs, check_recorded_inputs, refuse_references
 from mulligan.language.loading import LoadResult, examine, lint, load, load_text
+from mulligan.language.readers.inputs import check_inputs, check_recorded_inputs, refuse_references
 
 __all__ = [
     "LoadResult",

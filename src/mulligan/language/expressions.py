@@ -25,13 +25,13 @@ from mulligan.core.model.artifacts import (
     is_artifact,
     make_reference,
 )
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Expression, Template
 from mulligan.errors import ExpressionFailed, MulliganError, OutputDropped, StoreRefused
-from mulligan.language import cel
-from mulligan.language.artifact_reader import ArtifactReader, refuse_references_in
-from mulligan.language.cel import CelFailed, CelRefused
-from mulligan.language.cel_analysis import (
+from mulligan.language.cel import cel
+from mulligan.language.cel.artifact_reader import ArtifactReader, refuse_references_in
+from mulligan.language.cel.cel import CelFailed, CelRefused
+from mulligan.language.cel.cel_analysis import (
     Analysis,
     Path,
     UnknownFunction,
@@ -40,7 +40,7 @@ from mulligan.language.cel_analysis import (
     is_surely_valid,
     reads,
 )
-from mulligan.language.cel_tokens import (
+from mulligan.language.cel.cel_tokens import (
     RESERVED,
     STRING,
     TOO_DEEP,
@@ -51,14 +51,17 @@ from mulligan.language.cel_tokens import (
     closing_brace,
     tokens,
 )
-from mulligan.language.suggestions import most_similar
+from mulligan.language.text.suggestions import most_similar
 from mulligan.lazy_modules import LazyModule
 
 # Few runs evaluate an expression that needs an engine.
 if TYPE_CHECKING:
-    from mulligan.language import cel_cost, cel_process
+    from mulligan.language.cel import cel_cost, cel_process
 else:
-    cel_cost, cel_process = LazyModule("mulligan.language.cel_cost"), LazyModule("mulligan.language.cel_process")
+    cel_cost, cel_process = (
+        LazyModule("mulligan.language.cel.cel_cost"),
+        LazyModule("mulligan.language.cel.cel_process"),
+    )
 
 # `${any_path(…)}` in a path: its value may point anywhere.
 ANY_PATH = "any_path"

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
-from mulligan.language import python_files
-from mulligan.language.document import decode, parse
-from mulligan.language.nodes import Mapping, Node, Refusal, Source
-from mulligan.language.suggestions import closest
+from mulligan.language.python import python_files
+from mulligan.language.text.document import decode, parse
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Source
+from mulligan.language.text.suggestions import closest
 from mulligan.language.workflows import read_workflow
 
 INCLUDE_DEPTH_MAX = 16

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mulligan.core.model.failure import ENGINE_CODES, RETRYABLE, SEVERITY
-from mulligan.language.plugins import find
-from mulligan.language.retry_keys import RULE
-from mulligan.language.shapes import (
+from mulligan.language.keys.plugins import find
+from mulligan.language.keys.retry_keys import RULE
+from mulligan.language.keys.shapes import (
     AnyOf,
     Choice,
     Deferred,
@@ -30,8 +30,8 @@ from mulligan.language.shapes import (
     Template,
     Value,
 )
-from mulligan.language.suggestions import join_list
-from mulligan.language.workflow_keys import COMMAND, WORKFLOW
+from mulligan.language.keys.workflow_keys import COMMAND, WORKFLOW
+from mulligan.language.text.suggestions import join_list
 from mulligan.plugins import ACTIONS, BUILT_IN
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "reference.md"

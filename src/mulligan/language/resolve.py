@@ -10,14 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from mulligan.core.model.workflow import END, Edge, Need, NeedOn, Step
-from mulligan.language.edges import EdgeDraft, NeedDraft
-from mulligan.language.matrix import format_name
-from mulligan.language.matrix_binding import Values, binder
-from mulligan.language.nodes import Node, Refusal, shorten
-from mulligan.language.prefix_index import PrefixIndex, literal_prefix
+from mulligan.language.checks.prefix_index import PrefixIndex, literal_prefix
+from mulligan.language.matrices.matrix import format_name
+from mulligan.language.matrices.matrix_binding import Values, binder
+from mulligan.language.readers.edges import EdgeDraft, NeedDraft
+from mulligan.language.readers.steps import StepDraft
 from mulligan.language.scope import Draft, Scope
-from mulligan.language.steps import StepDraft
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.nodes import Node, Refusal, shorten
+from mulligan.language.text.suggestions import did_you_mean
 
 
 class Resolved(msgspec.Struct):

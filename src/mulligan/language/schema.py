@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.errors import Refused
-from mulligan.language.plugins import Plugin, find, names
-from mulligan.language.retry_keys import SCRIPT_RECORD
-from mulligan.language.shapes import Definitions
-from mulligan.language.workflow_keys import COMMAND, DO_COMMAND, END, HANDLER, OVER_RECORD, STEP, WORKFLOW
+from mulligan.language.keys.plugins import Plugin, find, names
+from mulligan.language.keys.retry_keys import SCRIPT_RECORD
+from mulligan.language.keys.shapes import Definitions
+from mulligan.language.keys.workflow_keys import COMMAND, DO_COMMAND, END, HANDLER, OVER_RECORD, STEP, WORKFLOW
 from mulligan.plugins import PluginError
 
 # The records that contain an action.

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import END, Breaker, Expression, Input, Secret, StepTool, Template, Workflow
 from mulligan.language import expressions
 from mulligan.language.expressions import ExpressionRefused, Placeholder
-from mulligan.language.nodes import Mapping, Node, ProblemCollector, Refusal, Scalar, Source, describe, shorten
-from mulligan.language.shapes import Fields
-from mulligan.language.suggestions import did_you_mean, quote_list
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.text.nodes import Mapping, Node, ProblemCollector, Refusal, Scalar, Source, describe, shorten
+from mulligan.language.text.suggestions import did_you_mean, quote_list
 
 # Names that every expression may read, and those that exist only in some positions.
 ROOTS = frozenset({"inputs", "steps", "run", "env", "secrets", "files", "failure"})

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Expression, Template
 from mulligan.language.expressions import Placeholder
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, plain, refuse_not_json
 from mulligan.language.scope import Scope, check_placeholder, placeholders_in, read_template
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, plain, refuse_not_json
 
 PLACEHOLDER = "${}"
 _ESCAPED = lazy_regex(r'[\\"\x00-\x1f\x7f]')

@@ -20,35 +20,35 @@ from mulligan.core.model.workflow import (
     Workflow,
 )
 from mulligan.errors import LanguageError
-from mulligan.language.budgets import read_budget, warn_of_idle_budget
-from mulligan.language.commands import named_handler
-from mulligan.language.file_dependencies import add_needs
-from mulligan.language.graph_checks import check_graph, check_uses
-from mulligan.language.groups import group_tree, step_names
-from mulligan.language.inputs import read_input
-from mulligan.language.likely_mistakes import (
+from mulligan.language.checks.file_dependencies import add_needs
+from mulligan.language.checks.graph_checks import check_graph, check_uses
+from mulligan.language.checks.likely_mistakes import (
     item_names,
     refuse_foreign_templates,
     warn_matrix_placeholders,
     warn_unused,
 )
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems, describe
-from mulligan.language.notices import read_notices
-from mulligan.language.plaintext_secrets import hide_plaintext_secrets
-from mulligan.language.python_limits import LIMIT_ERRORS, refuse_excess
+from mulligan.language.checks.plaintext_secrets import hide_plaintext_secrets
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.workflow_keys import DEFAULTS, WORKFLOW
+from mulligan.language.python.python_limits import LIMIT_ERRORS, refuse_excess
+from mulligan.language.readers.budgets import read_budget, warn_of_idle_budget
+from mulligan.language.readers.commands import named_handler
+from mulligan.language.readers.groups import group_tree, step_names
+from mulligan.language.readers.inputs import read_input
+from mulligan.language.readers.notices import read_notices
+from mulligan.language.readers.retry_policies import read_policy, read_retry
+from mulligan.language.readers.schedules import read_schedules
+from mulligan.language.readers.settings import Settings, read_logs
+from mulligan.language.readers.slurm_profiles import read_profiles
+from mulligan.language.readers.steps import StepDraft, default_end, read_end, read_step
+from mulligan.language.readers.tool_steps import is_tool, read_tools, warn_unused_tools
+from mulligan.language.readers.workspace_steps import with_workspace
+from mulligan.language.readers.workspaces import read_workspace, refuse_reserved_names
 from mulligan.language.resolve import Resolved, resolve
-from mulligan.language.retry_policies import read_policy, read_retry
-from mulligan.language.schedules import read_schedules
 from mulligan.language.scope import NO_STEPS, Draft, Includes, Scope
-from mulligan.language.settings import Settings, read_logs
-from mulligan.language.shapes import Fields
-from mulligan.language.slurm_profiles import read_profiles
-from mulligan.language.steps import StepDraft, default_end, read_end, read_step
-from mulligan.language.tool_steps import is_tool, read_tools, warn_unused_tools
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems, describe
 from mulligan.language.value_templates import value_template
-from mulligan.language.workflow_keys import DEFAULTS, WORKFLOW
-from mulligan.language.workspace_steps import with_workspace
-from mulligan.language.workspaces import read_workspace, refuse_reserved_names
 
 Declared = TypeVar("Declared")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.api.problems import FileProblem, details
+from mulligan.api.http.problems import FileProblem, details
 from mulligan.errors import LanguageError, MulliganError
 from mulligan.mcp_server.untrusted import clean, mark, mark_error, mark_text
 from mulligan.service import to_json

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from mulligan.api.paging import Count, decode_cursor, encode_cursor
+from mulligan.api.http.paging import Count, decode_cursor, encode_cursor
 from mulligan.mcp_server.argument_types import Cursor, PageSize, RunId, StepName
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
 from mulligan.service import FailureDetails, LogPage, to_json

@@ -14,9 +14,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mulligan.api.auth import refuse_other_origin, refuse_without_bearer
+from mulligan.api.access.auth import refuse_other_origin, refuse_without_bearer
+from mulligan.api.http.routing import Answer, Call, Route
 from mulligan.api.routes import ROUTES as API_ROUTES
-from mulligan.api.routing import Answer, Call, Route
 from mulligan.errors import UnknownPath
 from mulligan.mcp_server.guarded_calls import Caller
 from mulligan.mcp_server.tool import Access, Kind, Result

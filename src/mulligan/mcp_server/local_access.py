@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 
-from mulligan.api.problems import as_known_error
+from mulligan.api.http.problems import as_known_error
 from mulligan.errors import MulliganError, StoreUnavailable
 from mulligan.mcp_server.guarded_calls import Caller
 from mulligan.mcp_server.tool import Access, Kind, Result

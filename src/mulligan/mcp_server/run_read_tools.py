@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from mulligan.api.paging import Count, decode_cursor, encode_cursor
-from mulligan.api.run_filters import RunFilters, run_query
+from mulligan.api.areas.run_filters import RunFilters, run_query
+from mulligan.api.http.paging import Count, decode_cursor, encode_cursor
 from mulligan.mcp_server.argument_types import Cursor, PageSize, RunId
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
 from mulligan.service import RunComparison, StepQuery, to_json

@@ -12,7 +12,7 @@ from typing import Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-from mulligan.api.routing import JSON, Answer
+from mulligan.api.http.routing import JSON, Answer
 from mulligan.mcp_server.server import build_server
 from mulligan.mcp_server.tool import Access
 

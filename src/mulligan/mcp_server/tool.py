@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from mulligan.api.decoding import parse_refusal, refuse_nul
-from mulligan.api.problems import as_known_error
+from mulligan.api.http.decoding import parse_refusal, refuse_nul
+from mulligan.api.http.problems import as_known_error
 from mulligan.errors import InputInvalid, MulliganError, ScopeMissing
 from mulligan.mcp_server.guarded_calls import Caller, guarded
 from mulligan.service import Service, allows, did_you_mean

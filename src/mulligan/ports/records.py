@@ -14,14 +14,14 @@ from typing import Literal
 
 import msgspec
 
-from mulligan.core.deciding.breaker import GuardedOutcome, Status
+from mulligan.core.deciding.workers.breaker import GuardedOutcome, Status
 from mulligan.core.effects.effects import SetTimer, StopTask
 from mulligan.core.effects.run_lists import RunFailures
 from mulligan.core.effects.snapshot import Row
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.clusters.scheduler_job import WorkerJob
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import AnyReport, Report, RunRequested
-from mulligan.core.model.scheduler_job import WorkerJob
 from mulligan.ports.server_records import NoticeRecord
 
 # -- workers ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from mulligan.core.deciding.breaker import Guard, Verdict
+from mulligan.core.deciding.workers.breaker import Guard, Verdict
 from mulligan.core.effects.run_lists import (
     Attribute,
     LeasedTask,
@@ -21,9 +21,9 @@ from mulligan.core.effects.run_lists import (
     RunFilter,
 )
 from mulligan.core.model.artifacts import Artifact, Format
+from mulligan.core.model.clusters.scheduler_job import JobEnd
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import Report
-from mulligan.core.model.scheduler_job import JobEnd
 from mulligan.core.model.workflow import Breaker
 from mulligan.ports.records import (
     NONE_AHEAD,

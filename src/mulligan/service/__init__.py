@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from mulligan.analysis.coverage.table import CoverageRow, CoverageTable, arrange_table
     from mulligan.analysis.coverage.words import describe_failure_of, played_text
     from mulligan.analysis.whatif.results import Estimate, RunWhatIf, UndecidedRun, WhatIf
-    from mulligan.core.deciding.child_rounds import PlannedChild
+    from mulligan.core.deciding.rounds.child_rounds import PlannedChild
     from mulligan.core.effects.run_lists import QueuedShape
-    from mulligan.core.model.credential_patterns import hide_credentials, is_credential_name
+    from mulligan.core.model.agents.guard_rails import VERDICTS, agent_user, is_agent
     from mulligan.core.model.event_types import HostCapacity
     from mulligan.core.model.failure import Failure
-    from mulligan.core.model.guard_rails import VERDICTS, agent_user, is_agent
     from mulligan.core.model.scopes import MEANINGS, SCOPES, allows
+    from mulligan.core.model.text.credential_patterns import hide_credentials, is_credential_name
     from mulligan.core.model.workflow import Workflow
     from mulligan.core.state.state import Suggestion
     from mulligan.core.state.transitions import RUN_ENDED
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from mulligan.engine.timings import Histogram
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
     from mulligan.history.route_outcomes import Fate
-    from mulligan.language.suggestions import did_you_mean
-    from mulligan.language.workspace_steps import with_default_workspace
+    from mulligan.language.readers.workspace_steps import with_default_workspace
+    from mulligan.language.text.suggestions import did_you_mean
     from mulligan.lazy_modules import import_lazy_modules
     from mulligan.ports.server_records import (
         AuditRecord,
@@ -331,12 +331,12 @@ _NAMES = {
     "mulligan.analysis.coverage.table": "CoverageRow CoverageTable arrange_table",
     "mulligan.analysis.coverage.words": "describe_failure_of played_text",
     "mulligan.analysis.whatif.results": "Estimate RunWhatIf UndecidedRun WhatIf",
-    "mulligan.core.deciding.child_rounds": "PlannedChild",
+    "mulligan.core.deciding.rounds.child_rounds": "PlannedChild",
     "mulligan.core.effects.run_lists": "QueuedShape",
-    "mulligan.core.model.credential_patterns": "hide_credentials is_credential_name",
+    "mulligan.core.model.text.credential_patterns": "hide_credentials is_credential_name",
     "mulligan.core.model.event_types": "HostCapacity",
     "mulligan.core.model.failure": "Failure",
-    "mulligan.core.model.guard_rails": "VERDICTS agent_user is_agent",
+    "mulligan.core.model.agents.guard_rails": "VERDICTS agent_user is_agent",
     "mulligan.core.model.scopes": "MEANINGS SCOPES allows",
     "mulligan.core.model.workflow": "Workflow",
     "mulligan.core.state.state": "Suggestion",
@@ -345,8 +345,8 @@ _NAMES = {
     "mulligan.engine.timings": "Histogram",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
     "mulligan.history.route_outcomes": "Fate",
-    "mulligan.language.suggestions": "did_you_mean",
-    "mulligan.language.workspace_steps": "with_default_workspace",
+    "mulligan.language.text.suggestions": "did_you_mean",
+    "mulligan.language.readers.workspace_steps": "with_default_workspace",
     "mulligan.lazy_modules": "import_lazy_modules",
     "mulligan.ports.server_records": "AuditRecord Document LogKey NoticeRecord NoticeStatus Scope TokenLimits "
     "TokenRecord WorkflowVersion",

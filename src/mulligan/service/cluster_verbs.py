@@ -13,7 +13,7 @@ from mulligan.service.home import Home
 from mulligan.service.runs.stored.run_reader import RunReader
 
 if TYPE_CHECKING:
-    from mulligan.core.model.slurm_profile import SlurmProfile
+    from mulligan.core.model.clusters.slurm_profile import SlurmProfile
     from mulligan.service.driving import workers
     from mulligan.service.host import breakers
     from mulligan.service.host.slurm import allocator, draining, overview, pilots, planning, profiles, submission

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.core.model.durations import parse_duration
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.durations import parse_duration
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.errors import HomeUnusable, InputInvalid
 from mulligan.ports import Store
 from mulligan.service.home_names import DATABASE as DATABASE
 from mulligan.service.home_names import SERVER, home_folder, is_server, server_url
 from mulligan.store import is_file_name, open_store
+from mulligan.store.http.server_login import checked_token, read_token_file
 from mulligan.store.network_filesystem import ALLOW_VARIABLE, is_allowed, network_type
 from mulligan.store.read_only import is_read_only, read_only
-from mulligan.store.server_login import checked_token, read_token_file
 from mulligan.worker.folders import Folders, make_private, write_private_file
 
 _ANOTHER_PLACE = "choose another folder with --home DIR or MULLIGAN_HOME, or get permission to read and write this one"

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from mulligan.core.model.event_types import Kept
     from mulligan.core.model.workflow import Workflow
     from mulligan.formats import Converted, Examined
-    from mulligan.language import input_files, schema
+    from mulligan.language import schema
+    from mulligan.language.text import input_files
     from mulligan.service.authoring import handler_trial, step_trial, workflow_files
     from mulligan.service.authoring.handler_trial import HandlerTrial
     from mulligan.service.authoring.step_trial import Fakes
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from mulligan.service.rendering.drawing import Picture
 else:
     formats, schema = LazyModule("mulligan.formats"), LazyModule("mulligan.language.schema")
-    input_files = LazyModule("mulligan.language.input_files")
+    input_files = LazyModule("mulligan.language.text.input_files")
     for _name in ("drawing", "handler_trial", "step_trial", "workflow_files"):
         globals()[_name] = LazyModule(f"mulligan.service.{_name}")
 

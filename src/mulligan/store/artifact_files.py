@@ -15,7 +15,7 @@ from typing import BinaryIO
 import msgspec
 
 from mulligan.core.model.artifacts import Artifact, Format, describe_artifact, verify_content
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.errors import ArtifactDamaged, ArtifactGone, StoreRefused
 from mulligan.ports import ArtifactRecord
 from mulligan.store.artifact_names import names_like

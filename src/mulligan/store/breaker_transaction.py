@@ -7,7 +7,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from mulligan.core.deciding.breaker import (
+from mulligan.core.deciding.workers.breaker import (
     CLOSED,
     Admission,
     Circuit,

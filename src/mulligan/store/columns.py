@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.deciding.breaker import Circuit
+from mulligan.core.deciding.workers.breaker import Circuit
 from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, QueuedShape
 from mulligan.core.model.reports import AnyReport, Unreadable
 from mulligan.errors import CodecError

@@ -22,11 +22,11 @@ class StoreKind(NamedTuple):
     extra: str = ""
 
 
-SQLITE = StoreKind(label="SQLite", dialect="sqlite", module="mulligan.store.sqlite", class_name="SqliteStore")
+SQLITE = StoreKind(label="SQLite", dialect="sqlite", module="mulligan.store.sqlite.sqlite", class_name="SqliteStore")
 POSTGRES = StoreKind(
     label="PostgreSQL",
     dialect="postgres",
-    module="mulligan.store.postgres",
+    module="mulligan.store.postgres.postgres",
     class_name="PostgresStore",
     schemes=("postgresql://", "postgres://"),
     extra="postgres",
@@ -34,7 +34,7 @@ POSTGRES = StoreKind(
 HTTP = StoreKind(
     label="HTTP",
     dialect=None,
-    module="mulligan.store.http_store",
+    module="mulligan.store.http.http_store",
     class_name="HttpStore",
     schemes=("https://", "http://"),
 )

@@ -41,7 +41,9 @@ def open_store(
     if "://" in text or _looks_like_a_connection(text):
         raise _unknown(text)
     if str(where) == MEMORY:
-        return cast(Store, _class("mulligan.store.memory", "MemoryStore")(clock=clock, lease_seconds=lease_seconds))
+        return cast(
+            Store, _class("mulligan.store.memory.memory", "MemoryStore")(clock=clock, lease_seconds=lease_seconds)
+        )
     return cast(Store, _class(kind.module, kind.class_name)(where, clock=clock, lease_seconds=lease_seconds))
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Guard
+from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.effects.run_lists import (
     Attribute,
     LeasedTask,

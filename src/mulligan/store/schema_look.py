@@ -58,7 +58,7 @@ def _look_at_file(path: str, lease: int) -> tuple[int, list[Any]]:
         return 0, []
     try:
         db = (
-            import_module("mulligan.store.sqlite_read_only").connect_to_read(path)[0]
+            import_module("mulligan.store.sqlite.sqlite_read_only").connect_to_read(path)[0]
             if is_read_only(path)
             else apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         )

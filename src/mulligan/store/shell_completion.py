@@ -56,7 +56,7 @@ def _file_rows(path: str, sql: str, value: int) -> list[Any]:
     if not os.path.isfile(path):
         return []
     db = (
-        import_module("mulligan.store.sqlite_read_only").connect_to_read(path)[0]
+        import_module("mulligan.store.sqlite.sqlite_read_only").connect_to_read(path)[0]
         if is_read_only(path)
         else apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     )

@@ -12,10 +12,10 @@ from typing import Protocol
 import apsw
 
 from mulligan.ports import Clock, Store
-from mulligan.store.memory import MemoryStore
-from mulligan.store.memory_tables import MemoryTables
-from mulligan.store.sqlite import SqliteStore
-from mulligan.store.sqlite_file import SqliteFile, data_version
+from mulligan.store.memory.memory import MemoryStore
+from mulligan.store.memory.memory_tables import MemoryTables
+from mulligan.store.sqlite.sqlite import SqliteStore
+from mulligan.store.sqlite.sqlite_file import SqliteFile, data_version
 from mulligan.testing.fault_budget import StoreKind
 from mulligan.testing.store_contents import StoreContents, memory_values, read_memory, read_tables, table_values
 

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import msgspec
 
-from mulligan.core.deciding.breaker import Guard, GuardedOutcome, breaker_verdict
+from mulligan.core.deciding.workers.breaker import Guard, GuardedOutcome, breaker_verdict
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model import events as e
+from mulligan.core.model.clusters.scheduler_job import JobEnd
 from mulligan.core.model.reports import Report
-from mulligan.core.model.scheduler_job import JobEnd
 from mulligan.core.model.workflow import END
 from mulligan.ports import Clock, Commit, CommitResult, Lease, Store, WorkerRecord
 from mulligan.testing.databases import Database

@@ -19,8 +19,8 @@ from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.actions import shell_command
+from mulligan.core.model.clusters.scheduler_job import JobEnd
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.scheduler_job import JobEnd
 from mulligan.core.model.workflow import (
     Action,
     Backoff,

@@ -13,7 +13,7 @@ from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import decode, encode, version
 from mulligan.core.state.state import State
 from mulligan.errors import CodecError
-from mulligan.store.http_calls import ControlReport, DecisionReport, TaskReport
+from mulligan.store.http.http_calls import ControlReport, DecisionReport, TaskReport
 
 # What reaches a run from outside: from people and programs, and from workers.
 FROM_PEOPLE: tuple[type[r.Report], ...] = (*get_args(ControlReport), *get_args(DecisionReport))

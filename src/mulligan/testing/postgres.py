@@ -20,7 +20,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from mulligan.store.postgres_programs import PostgresPrograms, user_for_root
+from mulligan.store.postgres.postgres_programs import PostgresPrograms, user_for_root
 
 GIVEN = "MULLIGAN_TEST_POSTGRES"
 

@@ -35,8 +35,8 @@ from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, MulliganError, Refused
 from mulligan.language.expressions import Cel, as_text
-from mulligan.language.fakes import read_fakes
-from mulligan.language.shell import environment_value
+from mulligan.language.readers.fakes import read_fakes
+from mulligan.language.shell.shell import environment_value
 from mulligan.testing.history import History
 
 STDERR_TAIL_CHARS = 2000

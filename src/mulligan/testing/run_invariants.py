@@ -17,9 +17,9 @@ import msgspec
 from mulligan.core.deciding.end_status import parse_end_output
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
+from mulligan.core.model.clusters.worker_time import RERUNS_AFTER_TIME_MAX
 from mulligan.core.model.codec import decode_log, encode_log
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.worker_time import RERUNS_AFTER_TIME_MAX
 from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, Workflow
 from mulligan.core.state.state import STATE_TABLES, State
 from mulligan.core.state.transitions import RUN_ENDED

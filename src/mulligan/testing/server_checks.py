@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
-from mulligan.core.model.durations import parse_time
 from mulligan.core.model.events import RunStarted
 from mulligan.core.model.schedule import Schedule
+from mulligan.core.model.text.durations import parse_time
 from mulligan.core.schedules.deciding import ScheduleState
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.testing.invariant_checker import CheckedRun

@@ -26,8 +26,8 @@ from mulligan.service.server.store_calls import (
     HeartbeatJudge,
     StoreCalls,
 )
-from mulligan.store.http_connection import HttpTransport
-from mulligan.store.http_store import HttpStore
+from mulligan.store.http.http_connection import HttpTransport
+from mulligan.store.http.http_store import HttpStore
 from mulligan.testing.databases import LEASE_SECONDS
 from mulligan.testing.execution_recorder import HeartbeatRecorder
 from mulligan.testing.faults import Crash

@@ -12,8 +12,8 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Protocol
 
+from mulligan.core.model.clusters.scheduler_job import JobEnd, JobEnding, WorkerJob
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.scheduler_job import JobEnd, JobEnding, WorkerJob
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.scope import Evaluator
 from mulligan.core.state.transitions import RUN_ENDED

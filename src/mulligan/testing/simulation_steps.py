@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.fork import plan_fork, worktree_origin
-from mulligan.core.deciding.kept_approvals import refuse_outdated_approvals
-from mulligan.core.deciding.triage_agent import is_decided
+from mulligan.core.deciding.agents.triage_agent import is_decided
+from mulligan.core.deciding.rounds.fork import plan_fork, worktree_origin
+from mulligan.core.deciding.rounds.kept_approvals import refuse_outdated_approvals
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r

@@ -47,7 +47,7 @@ from mulligan.core.model.workflow import (
     decode,
 )
 from mulligan.errors import ExpressionFailed, OutputDropped
-from mulligan.language.workspace_steps import OPENS, WorkspaceDraft, with_workspace
+from mulligan.language.readers.workspace_steps import OPENS, WorkspaceDraft, with_workspace
 
 HANDLER_DEPTH_MAX = 3
 CHILD = "child.yaml"

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.trace_ids import run_identity, traceparent
-from mulligan.language.shell import environment_value
+from mulligan.language.shell.shell import environment_value
 from mulligan.ports import Lease
 from mulligan.worker.folders import ScratchFiles
 from mulligan.worker.git.git_variables import HOOK_VARIABLES

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.actions import traits
+from mulligan.core.model.clusters.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, Report, TaskInterrupted
-from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.worker.actions import shell
 from mulligan.worker.actions.action_registry import SPAWNED
 from mulligan.worker.logs.log_limit import LogLimit

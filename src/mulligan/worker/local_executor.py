@@ -17,11 +17,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mulligan.core.deciding.worker_health import HEALTHY
+from mulligan.core.deciding.workers.worker_health import HEALTHY
 from mulligan.core.effects.lease_rules import HELD_SECONDS_MAX
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.clusters.scheduler_job import WorkerJob
 from mulligan.core.model.reports import Report, TaskEnded
-from mulligan.core.model.scheduler_job import WorkerJob
 from mulligan.errors import InputInvalid, StoreUnavailable
 from mulligan.ports import Artifacts, Clock, FindResults, Lease, Offer
 from mulligan.worker.actions import python

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.clusters.scheduler_job import WorkerJob
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
-from mulligan.core.model.scheduler_job import WorkerJob
 from mulligan.ports import Artifacts, Lease
 from mulligan.worker.actions.called_actions import MODEL
 from mulligan.worker.actions.model import ACCESS, KEY, settings_in

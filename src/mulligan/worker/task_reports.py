@@ -12,9 +12,9 @@ import msgspec
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.actions import traits
-from mulligan.core.model.formatting import error_reason
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.errors import ExpressionFailed, InputInvalid
 from mulligan.worker.outputs.outputs import OutputNotKept
 from mulligan.worker.secrets.secrets import SecretMissing

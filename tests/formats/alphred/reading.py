@@ -12,8 +12,8 @@ from mulligan.errors import LanguageError
 from mulligan.formats import examine
 from mulligan.formats.alphred import translate
 from mulligan.formats.translation import Translation
-from mulligan.language.document import parse
-from mulligan.language.nodes import Source, plain
+from mulligan.language.text.document import parse
+from mulligan.language.text.nodes import Source, plain
 
 
 def node(key: str, index: int | None = None, **fields: Any) -> dict[str, Any]:

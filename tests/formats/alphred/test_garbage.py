@@ -12,8 +12,8 @@ import pytest
 from mulligan.errors import LanguageError
 from mulligan.formats import examine
 from mulligan.formats.loading import parse_file
-from mulligan.language.document import decode
-from mulligan.language.nodes import plain
+from mulligan.language.text.document import decode
+from mulligan.language.text.nodes import plain
 
 FOLDER = Path(__file__).parents[3] / "examples/formats/alphred"
 EXAMPLES = sorted(path for path in FOLDER.iterdir() if path.suffix in (".json", ".json5"))

@@ -11,8 +11,8 @@ from mulligan.errors import LanguageError
 from mulligan.formats.alphred import translate
 from mulligan.formats.alphred.steps import REPAIR_VISITS_MAX, SUMMARY_PROMPT, VISITS_MAX
 from mulligan.formats.translation import Translation
-from mulligan.language.document import parse
-from mulligan.language.nodes import Source, plain
+from mulligan.language.text.document import parse
+from mulligan.language.text.nodes import Source, plain
 
 from .reading import decides, edge, failing, node, ours, step, steps, warnings
 

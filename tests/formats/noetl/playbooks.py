@@ -14,7 +14,7 @@ from mulligan.core.model.workflow import encode
 from mulligan.formats import examine, translation
 from mulligan.formats.noetl.workflow import translate
 from mulligan.formats.noetl.yaml_1_1 import parse
-from mulligan.language.nodes import Source, plain
+from mulligan.language.text.nodes import Source, plain
 
 NEWER = "apiVersion: noetl.io/v10\nkind: Playbook\nmetadata: {name: test}\n"
 OLDER = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: test}\n"

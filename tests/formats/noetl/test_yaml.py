@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from mulligan.formats.noetl.yaml_1_1 import parse, resolve
-from mulligan.language.nodes import Refusal, Source, plain
+from mulligan.language.text.nodes import Refusal, Source, plain
 
 from .playbooks import mulligan, newer, ran, refused, warned, written
 

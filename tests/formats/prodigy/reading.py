@@ -8,8 +8,8 @@ from mulligan.errors import LanguageError
 from mulligan.formats.prodigy.context import ITEM_NAMES, Context, ItemSlots, StepSlots
 from mulligan.formats.prodigy.steps import translate_steps
 from mulligan.formats.translation import Translation, made
-from mulligan.language.document import parse
-from mulligan.language.nodes import Refusal, Sequence, Source, plain
+from mulligan.language.text.document import parse
+from mulligan.language.text.nodes import Refusal, Sequence, Source, plain
 
 # Prodigy starts its agent so that it never asks for permission.
 UNASKED = {"skip_permissions": True}

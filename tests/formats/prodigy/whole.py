@@ -11,8 +11,8 @@ from mulligan.errors import LanguageError
 from mulligan.formats import examine
 from mulligan.formats.prodigy import translate
 from mulligan.formats.translation import Translation
-from mulligan.language.document import parse
-from mulligan.language.nodes import Source, plain
+from mulligan.language.text.document import parse
+from mulligan.language.text.nodes import Source, plain
 
 
 def tree(text: str, file: str = "flow.yml") -> dict[str, Any]:

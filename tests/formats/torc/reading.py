@@ -13,8 +13,8 @@ from mulligan.errors import LanguageError
 from mulligan.formats import examine
 from mulligan.formats.torc import translate
 from mulligan.formats.translation import Translation
-from mulligan.language.document import parse
-from mulligan.language.nodes import Source, plain
+from mulligan.language.text.document import parse
+from mulligan.language.text.nodes import Source, plain
 
 # What every workflow of Torc's is given, and no test here is about.
 _ALWAYS = ("inputs", "defaults")

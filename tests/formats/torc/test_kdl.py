@@ -10,7 +10,7 @@ from mulligan.errors import LanguageError
 from mulligan.formats.kdl_text import KdlNode, read
 from mulligan.formats.torc.kdl import parse
 from mulligan.formats.writing import write_yaml
-from mulligan.language.nodes import Refusal, Source, plain
+from mulligan.language.text.nodes import Refusal, Source, plain
 
 
 def argument(text: str) -> Any:

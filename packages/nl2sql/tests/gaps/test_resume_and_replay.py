@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import mulligan
-from mulligan.cli.dispatch import exit_code as mulligan_command
+from mulligan.cli.words.dispatch import exit_code as mulligan_command
 from mulligan.core.model import events as e
 from mulligan.ports import FAULT_POINTS
 from mulligan.testing.faults import faults

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from mulligan.analysis.coverage.finding_codes import all_steps
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Workflow
 
 # Stands for every failure and every finding.

@@ -12,8 +12,8 @@ from mulligan.analysis.coverage.results import Cell, FailureKind, Finding
 from mulligan.core.deciding.conditions import matching_rule
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.failure import RETRYABLE, failure
-from mulligan.core.model.formatting import format_duration
 from mulligan.core.model.graph import Graph
+from mulligan.core.model.text.formatting import format_duration
 from mulligan.core.model.workflow import END, Step, Workflow
 
 _ENDS_BADLY = ("fails", "stops")

@@ -12,7 +12,7 @@ from mulligan.analysis.coverage.possible_codes import PossibleCodes
 from mulligan.analysis.coverage.side_effects import COMMIT_UNKNOWN, NOTHING_DONE, side_effect
 from mulligan.core.deciding.conditions import describe_rule
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.formatting import number_ranges
+from mulligan.core.model.text.formatting import number_ranges
 from mulligan.core.model.workflow import Command, Rule, Step, Workflow
 
 # The same step with the same values fails again: what it reads is recorded, and what is spent stays spent.

@@ -21,7 +21,7 @@ import re
 from typing import Any
 
 from mulligan.core.model.actions import called_workflow, traits_of
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Action, Step, Workflow
 
 _KEY = lazy_regex(r"idempoten|MULLIGAN_IDEMPOTENCY_KEY|request[-_]?id", re.IGNORECASE)

@@ -12,9 +12,9 @@ from mulligan.core.deciding.conditions import edge_mismatch
 from mulligan.core.deciding.ladder import delay_seconds
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.failure import failure
-from mulligan.core.model.formatting import format_duration
 from mulligan.core.model.graph import Arc, Graph, Node
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.formatting import format_duration
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import (
     END,
     MAX_VISITS_DEFAULT,

@@ -11,8 +11,8 @@ import msgspec
 from mulligan.analysis.coverage.results import AgentCosts, Case, Coverage, FailureKind, Times, Verdict
 from mulligan.analysis.coverage.table import Mark
 from mulligan.analysis.playing.player import START
-from mulligan.core.model.formatting import format_duration, pluralize
-from mulligan.core.model.spending import format_dollars
+from mulligan.core.model.agents.spending import format_dollars
+from mulligan.core.model.text.formatting import format_duration, pluralize
 from mulligan.history.story import StoryLine
 
 SIGNS: dict[Verdict, str] = {

@@ -23,8 +23,8 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.analysis.playing.outcomes import Assumed, AssumedChild, Decision, Outcomes
-from mulligan.core.deciding.budgets import remaining_budget
-from mulligan.core.deciding.child_failure import child_end
+from mulligan.core.deciding.agents.budgets import remaining_budget
+from mulligan.core.deciding.rounds.child_failure import child_end
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid, round_request
 from mulligan.core.model import events as e

@@ -12,7 +12,7 @@ from mulligan.analysis.suggest.changes import SetLimit, has_items, steps_by_name
 from mulligan.analysis.suggest.evidence import Evidence, UsedOverRuns
 from mulligan.analysis.suggest.proposals import RUNS_MIN, Answer, Counted, Nearly, Proposal, Question, Saving
 from mulligan.analysis.suggest.statistics import wilson_bounds
-from mulligan.core.model.formatting import format_duration, format_size, pluralize
+from mulligan.core.model.text.formatting import format_duration, format_size, pluralize
 from mulligan.core.model.workflow import Workflow
 from mulligan.history.consumption import Advice, Requested, advice, generous_timeout, requested_by
 

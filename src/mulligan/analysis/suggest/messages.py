@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from mulligan.core.deciding.bounded_regex import NotSearchable, is_found, refuse_unsearchable
-from mulligan.core.model.credential_patterns import HIDDEN, hide_credentials
-from mulligan.core.model.formatting import strip_control_characters
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.credential_patterns import HIDDEN, hide_credentials
+from mulligan.core.model.text.formatting import strip_control_characters
+from mulligan.core.model.text.lazy_regex import lazy_regex
 
 # A template: words, some with marks inside.
 Template = tuple[str, ...]

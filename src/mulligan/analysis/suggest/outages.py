@@ -20,7 +20,7 @@ from mulligan.analysis.suggest.retries import describe_error
 from mulligan.analysis.suggest.statistics import at_least_by_chance, chance_of, median
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.failure import CODES
-from mulligan.core.model.formatting import format_duration
+from mulligan.core.model.text.formatting import format_duration
 from mulligan.core.model.workflow import Step, Workflow
 
 # An outage: this many runs in a row fail, none of them longer after the one before than this.

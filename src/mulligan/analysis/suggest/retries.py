@@ -17,7 +17,7 @@ from mulligan.analysis.suggest.messages import Template, is_found_safely, merge_
 from mulligan.analysis.suggest.proposals import RUNS_MIN, Answer, Counted, Nearly, Proposal, Question, Saving
 from mulligan.analysis.suggest.statistics import median, quantile, wilson_bounds
 from mulligan.core.deciding.conditions import describe_rule, matching_rule
-from mulligan.core.model.formatting import format_duration, pluralize
+from mulligan.core.model.text.formatting import format_duration, pluralize
 from mulligan.core.model.workflow import Step, Workflow
 from mulligan.history.consumption import written_duration
 

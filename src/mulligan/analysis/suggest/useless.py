@@ -9,7 +9,7 @@ from mulligan.analysis.suggest.evidence import RUN_IDS_MAX, Evidence, StepEviden
 from mulligan.analysis.suggest.proposals import RUNS_MIN, Answer, Counted, Kind, Nearly, Proposal, Question, Saving
 from mulligan.analysis.suggest.statistics import wilson_bounds
 from mulligan.core.deciding.conditions import describe_rule, matching_rule
-from mulligan.core.model.formatting import format_duration, pluralize
+from mulligan.core.model.text.formatting import format_duration, pluralize
 from mulligan.core.model.workflow import Rule, Step, Workflow
 
 # Something that works in fewer than a quarter of the runs is not worth its time; see also the page "Recovery".

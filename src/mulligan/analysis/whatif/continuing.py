@@ -20,7 +20,7 @@ from mulligan.analysis.whatif.played_history import ExpectedEnd, KnowledgeNeeded
 from mulligan.analysis.whatif.recording import ends_outside
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.deciding.lifecycle import add_location
-from mulligan.core.deciding.rounds import plan_round
+from mulligan.core.deciding.rounds.rounds import plan_round
 from mulligan.core.effects import effects as fx
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e

@@ -17,10 +17,10 @@ import msgspec
 
 from mulligan.analysis.whatif.played_history import Divergence, PlayedHistory, Undecidable
 from mulligan.analysis.whatif.recording import ends_outside, is_answer_of_a_person
-from mulligan.core.deciding.adjustment import CAP
 from mulligan.core.deciding.admit import LATEST
 from mulligan.core.deciding.ladder import with_cap_detail
 from mulligan.core.deciding.lifecycle import NOTHING, Facts
+from mulligan.core.deciding.workers.adjustment import CAP
 from mulligan.core.effects import effects as fx
 from mulligan.core.evolve.evolve_places import waits_until
 from mulligan.core.model import events as e

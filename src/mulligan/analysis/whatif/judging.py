@@ -10,7 +10,7 @@ import msgspec
 from mulligan.analysis.whatif.attempt_names import Circumstances
 from mulligan.analysis.whatif.recording import RecordedAttempt
 from mulligan.core.deciding.classify import LIMIT, PAST_DEADLINE, TOO_LONG, exceeded_limit
-from mulligan.core.deciding.resource_usage import attempt_limits
+from mulligan.core.deciding.workers.resource_usage import attempt_limits
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import failure, number_or_zero

@@ -13,33 +13,33 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.adjustment import decided_adjustment
-from mulligan.core.deciding.affinity import bound_host
-from mulligan.core.deciding.budgets import check_raised_budgets, unreported_warning
-from mulligan.core.deciding.child_failure import UNDO_FAILED, child_failure
-from mulligan.core.deciding.child_rounds import ended_child, refuse_child, requested_round
+from mulligan.core.deciding.agents.budgets import check_raised_budgets, unreported_warning
+from mulligan.core.deciding.agents.triage_agent import is_decided
 from mulligan.core.deciding.classify import LIMIT, MACHINE, PAST_DEADLINE, classify
 from mulligan.core.deciding.flow import wake_starts
-from mulligan.core.deciding.kept_approvals import refuse_outdated_approvals
 from mulligan.core.deciding.ladder import reruns_after_loss, start_due_retry, with_cap_detail
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, make_failure
-from mulligan.core.deciding.resource_usage import adjustments_of, attempt_limits
-from mulligan.core.deciding.rounds import Round, plan_revision, plan_round
+from mulligan.core.deciding.rounds.child_failure import UNDO_FAILED, child_failure
+from mulligan.core.deciding.rounds.child_rounds import ended_child, refuse_child, requested_round
+from mulligan.core.deciding.rounds.kept_approvals import refuse_outdated_approvals
+from mulligan.core.deciding.rounds.rounds import Round, plan_revision, plan_round
 from mulligan.core.deciding.stopping import stop_place
-from mulligan.core.deciding.triage_agent import is_decided
+from mulligan.core.deciding.workers.adjustment import decided_adjustment
+from mulligan.core.deciding.workers.affinity import bound_host
+from mulligan.core.deciding.workers.resource_usage import adjustments_of, attempt_limits
 from mulligan.core.evolve.evolve_places import holds_conversation, is_agent, is_engine_action
 from mulligan.core.evolve.revision import Difference, revise
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.actions import traits_of
+from mulligan.core.model.agents.spending import spent_from_usage
 from mulligan.core.model.artifacts import dropped_reference
+from mulligan.core.model.clusters.scheduler_job import SLURM
 from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.failure import Failure, failure
-from mulligan.core.model.formatting import format_size
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.run_data import size_problem
-from mulligan.core.model.scheduler_job import SLURM
-from mulligan.core.model.spending import spent_from_usage
+from mulligan.core.model.text.formatting import format_size
 from mulligan.core.model.workflow import END
 from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import choose_steps, held_places

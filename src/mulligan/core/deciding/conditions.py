@@ -1,6 +1,6 @@
 """What a retry rule or a failure edge may ask of a failure: one table, read by the ladder and by the explanations.
 
-To add a condition: a row here, the field in `workflow.Rule` (or `Edge`), and the key in `language/retry_keys.py`.
+To add a condition: a row here, the field in `workflow.Rule` (or `Edge`), and the key in `language/keys/retry_keys.py`.
 A rule has exactly one condition; an edge may have several, and all of them must match.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from mulligan.core.deciding.bounded_regex import is_found
 from mulligan.core.model.failure import Failure
-from mulligan.core.model.formatting import number_ranges
+from mulligan.core.model.text.formatting import number_ranges
 from mulligan.core.model.workflow import Edge, Rule
 
 

@@ -16,8 +16,8 @@ from mulligan.core.deciding.flow import (
 )
 from mulligan.core.deciding.lifecycle import Facts, enter_command, make_failure, schedule
 from mulligan.core.model import events as e
-from mulligan.core.model.formatting import pluralize
 from mulligan.core.model.place_keys import undo_key
+from mulligan.core.model.text.formatting import pluralize
 from mulligan.core.model.workflow import END
 from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import has_run_its_steps

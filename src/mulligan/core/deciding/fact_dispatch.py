@@ -12,9 +12,9 @@ from typing import Any
 
 from mulligan.core.deciding import fakes
 from mulligan.core.deciding.admit import end_open_attempt, fire_held_timer
-from mulligan.core.deciding.budgets import LIMITED
+from mulligan.core.deciding.agents.budgets import LIMITED
+from mulligan.core.deciding.agents.conversations import after_turn_command, start_conversation
 from mulligan.core.deciding.converge import after_undo
-from mulligan.core.deciding.conversations import after_turn_command, start_conversation
 from mulligan.core.deciding.end_status import after_end_step
 from mulligan.core.deciding.flow import (
     after_end,

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+from mulligan.core.deciding.agents.triage_agent import default_due
 from mulligan.core.deciding.ladder import delay_seconds
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, schedule
 from mulligan.core.deciding.routes import has_no_route, success_edges
-from mulligan.core.deciding.triage_agent import default_due
 from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure, failure

@@ -20,22 +20,22 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.adjustment import CAP, adjust, reached_cap
-from mulligan.core.deciding.child_failure import UNDO_FAILED, undo_failed_below, undo_failed_in_child
+from mulligan.core.deciding.agents.triage_agent import decide_or_suggest, default_due, is_decided
 from mulligan.core.deciding.classify import LIMIT, LIMIT_SECONDS, OUT_OF_JOB_MEMORY, WORKER_LIFE
 from mulligan.core.deciding.conditions import matching_rule
 from mulligan.core.deciding.lifecycle import Facts, complete, enter_command, is_last_visit, make_failure, schedule
-from mulligan.core.deciding.resource_usage import attempt_limits
+from mulligan.core.deciding.rounds.child_failure import UNDO_FAILED, undo_failed_below, undo_failed_in_child
 from mulligan.core.deciding.routes import alert_edges, edges_after_failure, failure_route, takes_loop
 from mulligan.core.deciding.stopping import conclude, stop_triager
-from mulligan.core.deciding.triage_agent import decide_or_suggest, default_due, is_decided
+from mulligan.core.deciding.workers.adjustment import CAP, adjust, reached_cap
+from mulligan.core.deciding.workers.resource_usage import attempt_limits
 from mulligan.core.model import events as e
+from mulligan.core.model.clusters.on_dask import loss_details
+from mulligan.core.model.clusters.scheduler_job import SLURM, JobEnd, WorkerJob
+from mulligan.core.model.clusters.worker_time import is_too_long
 from mulligan.core.model.event_types import AvoidedHosts, Route
 from mulligan.core.model.failure import Failure, number_or_zero
-from mulligan.core.model.formatting import format_duration
-from mulligan.core.model.on_dask import loss_details
-from mulligan.core.model.scheduler_job import SLURM, JobEnd, WorkerJob
-from mulligan.core.model.worker_time import is_too_long
+from mulligan.core.model.text.formatting import format_duration
 from mulligan.core.model.workflow import (
     END,
     END_TIMEOUT_SECONDS,

@@ -12,22 +12,22 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.budgets import budget_refusal, is_queued_agent
-from mulligan.core.deciding.child_failure import failure_words
-from mulligan.core.deciding.child_rounds import child_to_continue
+from mulligan.core.deciding.agents.budgets import budget_refusal, is_queued_agent
+from mulligan.core.deciding.agents.sessions import session_facts
 from mulligan.core.deciding.classify import PAST_DEADLINE
 from mulligan.core.deciding.end_status import status_problem
+from mulligan.core.deciding.rounds.child_failure import failure_words
+from mulligan.core.deciding.rounds.child_rounds import child_to_continue
 from mulligan.core.deciding.routes import has_no_route, success_edges, takes_loop
-from mulligan.core.deciding.sessions import session_facts
 from mulligan.core.evolve.evolve_places import is_agent, is_agent_call, is_engine_action, waits_until
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.credential_patterns import hide_at_ends
-from mulligan.core.model.durations import parse_time, parse_wait
 from mulligan.core.model.event_types import Role
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import CONTEXT_CHARS_MAX, head_tail, retry_summary_text
 from mulligan.core.model.rejected_output import rejected_details
+from mulligan.core.model.text.credential_patterns import hide_at_ends
+from mulligan.core.model.text.durations import parse_time, parse_wait
 from mulligan.core.model.workflow import END
 from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import is_on_hold

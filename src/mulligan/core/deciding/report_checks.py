@@ -15,11 +15,11 @@ import msgspec
 
 from mulligan.core.model import reports as r
 from mulligan.core.model.artifacts import holds_reference, parse_reference, references
-from mulligan.core.model.durations import DURATION_SECONDS_MAX
+from mulligan.core.model.clusters.scheduler_job import WorkerJob
 from mulligan.core.model.event_types import ChildRound
 from mulligan.core.model.graph import Graph, link_problem
-from mulligan.core.model.scheduler_job import WorkerJob
-from mulligan.core.model.sizes import SIZE_BYTES_MAX
+from mulligan.core.model.text.durations import DURATION_SECONDS_MAX
+from mulligan.core.model.text.sizes import SIZE_BYTES_MAX
 from mulligan.core.model.workflow import Budget, decode, encode, version
 from mulligan.errors import ArtifactDamaged, CodecError, InputInvalid
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from mulligan.core.deciding.budgets import remaining_budget
+from mulligan.core.deciding.agents.budgets import remaining_budget
 from mulligan.core.effects.effects import ContinueChild, StartChild
 from mulligan.core.effects.reuse import forced_child_steps
 from mulligan.core.model.event_types import ChildRound

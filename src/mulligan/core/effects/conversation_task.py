@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.model.agent_messages import input_schema
+from mulligan.core.model.agents.agent_messages import input_schema
 from mulligan.core.state.state import NO_CONVERSATION, Place, State
 
 # Failures of a question that say nothing about what the model has said: it does not read them.

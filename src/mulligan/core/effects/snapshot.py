@@ -15,8 +15,8 @@ from typing import Any, get_type_hints
 import msgspec
 
 from mulligan.core.evolve.evolve_places import command_spec
+from mulligan.core.model.agents.spending import Spent
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.spending import Spent
 from mulligan.core.model.workflow import END, Command, Workflow, decode, encode
 from mulligan.core.state.brief_state import BriefState
 from mulligan.core.state.state import (

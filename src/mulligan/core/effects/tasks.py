@@ -8,19 +8,19 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.affinity import avoided_hosts, bound_host
-from mulligan.core.deciding.agent_context import AgentContext, agent_context
-from mulligan.core.deciding.breaker import Guard
-from mulligan.core.deciding.budgets import remaining_budget
+from mulligan.core.deciding.agents.agent_context import AgentContext, agent_context
+from mulligan.core.deciding.agents.budgets import remaining_budget
+from mulligan.core.deciding.agents.triage_prompt import triager_params
 from mulligan.core.deciding.lifecycle import expected_files, item_index
-from mulligan.core.deciding.triage_prompt import triager_params
+from mulligan.core.deciding.workers.affinity import avoided_hosts, bound_host
+from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.effects.conversation_task import conversation_of
 from mulligan.core.effects.reuse import Reuse, path_of, reuse_of
 from mulligan.core.model.actions import DEFAULT_CPUS, Traits, default_cpus, traits, waits
+from mulligan.core.model.clusters.on_dask import LABEL as DASK
+from mulligan.core.model.clusters.on_dask import wants_client
 from mulligan.core.model.event_types import Adjusted, AvoidedHosts, Role
 from mulligan.core.model.failure import Failure
-from mulligan.core.model.on_dask import LABEL as DASK
-from mulligan.core.model.on_dask import wants_client
 from mulligan.core.model.workflow import Action, Budget, Capture, Command, Resources, Secret
 from mulligan.core.state.deadlines import deadline_of, goes_on_when_stopped
 from mulligan.core.state.scope import (

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model import events as e
-from mulligan.core.model.conversation import SessionPart
+from mulligan.core.model.agents.conversation import SessionPart
 from mulligan.core.state.state import (
     NO_CONVERSATION,
     CalledTool,

@@ -19,13 +19,13 @@ from mulligan.core.evolve.evolve_conversations import (
 )
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import AGENT, is_added, traits_of
+from mulligan.core.model.clusters.worker_time import seconds_needed
 from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.place_keys import item_key, undo_key
 from mulligan.core.model.run_data import DataValue
-from mulligan.core.model.worker_time import seconds_needed
 from mulligan.core.model.workflow import MCP_CALL, Action, Command, Step, triager_of
 from mulligan.core.state.held_steps import is_held_role, release
 from mulligan.core.state.state import NOTHING_TRIED, Items, LastChild, Place, RecoveryProgress, State

@@ -17,7 +17,7 @@ from typing import Any
 from mulligan.core.evolve.evolve_places import is_agent_call
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.spending import NOTHING_SPENT, Spent, spent_from_usage
+from mulligan.core.model.agents.spending import NOTHING_SPENT, Spent, spent_from_usage
 from mulligan.core.model.workflow import Budget
 from mulligan.core.state.state import Place, Run, State
 

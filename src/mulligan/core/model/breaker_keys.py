@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.credential_patterns import hide_in
-from mulligan.core.model.formatting import escape_unprintable, single_line
+from mulligan.core.model.text.credential_patterns import hide_in
+from mulligan.core.model.text.formatting import escape_unprintable, single_line
 from mulligan.errors import ExpressionFailed
 
 # A longer key is cut, and a digest of the whole follows.

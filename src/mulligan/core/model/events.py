@@ -12,7 +12,8 @@ from typing import Any, Literal, dataclass_transform
 
 import msgspec
 
-from mulligan.core.model.conversation import SessionPart
+from mulligan.core.model.agents.conversation import SessionPart
+from mulligan.core.model.clusters.scheduler_job import JobEnd, JobEnding, WorkerJob
 from mulligan.core.model.event_types import (
     Adjusted,
     AvoidedHosts,
@@ -29,7 +30,6 @@ from mulligan.core.model.event_types import (
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.run_data import DataValue
-from mulligan.core.model.scheduler_job import JobEnd, JobEnding, WorkerJob
 from mulligan.core.model.workflow import Budget, NoticeRule, Verdict
 
 

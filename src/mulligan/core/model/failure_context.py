@@ -23,9 +23,9 @@ from typing import Literal
 
 import msgspec
 
-from mulligan.core.model.credential_patterns import hide_at_ends, hide_credentials
+from mulligan.core.model.clusters.scheduler_job import describe_job
 from mulligan.core.model.failure import MESSAGE_CHARS_MAX, UNWRITABLE, Failure
-from mulligan.core.model.scheduler_job import describe_job
+from mulligan.core.model.text.credential_patterns import hide_at_ends, hide_credentials
 
 POLICY_VERSION = 1
 CONTEXT_CHARS_MAX = 32_000

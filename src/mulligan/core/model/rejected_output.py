@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.artifact_words import describe_file
 from mulligan.core.model.artifacts import KEY, is_artifact
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import head_tail
+from mulligan.core.model.text.artifact_words import describe_file
 
 # Keys in the details of a failure: the output itself, or its head and tail and its size in bytes.
 OUTPUT, EXCERPT, SIZE = "output", "output_excerpt", "output_size"

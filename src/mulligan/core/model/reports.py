@@ -7,13 +7,13 @@ from typing import Any, Literal, dataclass_transform
 
 import msgspec
 
-from mulligan.core.model.conversation import SessionPart
+from mulligan.core.model.agents.conversation import SessionPart
+from mulligan.core.model.clusters.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.event_types import ChildRound, HostCapacity, Kept, WorktreeOrigin
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.run_data import DataValue
-from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.workflow import Budget, NoticeRule
 
 # "until" is the end of a wait until a time of day. The others are ends of durations.

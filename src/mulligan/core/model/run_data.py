@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.artifacts import KEY, holds_reference
-from mulligan.core.model.formatting import format_size
+from mulligan.core.model.text.formatting import format_size
 
 # Every attempt of the run gets all values, so they are small. For more there are outputs, artifacts and files.
 VALUE_BYTES_MAX = 64 * 1024

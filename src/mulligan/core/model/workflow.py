@@ -15,8 +15,8 @@ from typing import Any, Literal, dataclass_transform
 
 import msgspec
 
+from mulligan.core.model.clusters.slurm_profile import SlurmProfile
 from mulligan.core.model.schedule import Schedule
-from mulligan.core.model.slurm_profile import SlurmProfile
 from mulligan.errors import CodecError
 
 On = Literal["success", "failure", "always"]

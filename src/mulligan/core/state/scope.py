@@ -11,12 +11,12 @@ import msgspec
 from mulligan.core.model.actions import is_added, traits_of
 from mulligan.core.model.artifacts import describe_dropped, find_dropped, is_artifact
 from mulligan.core.model.breaker_keys import breaker_key, breaker_name
-from mulligan.core.model.credential_patterns import hide_in
 from mulligan.core.model.event_types import StopCause
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, failure_context
-from mulligan.core.model.paths import folder_of, literal_prefix
 from mulligan.core.model.place_keys import file_name, item_key
+from mulligan.core.model.text.credential_patterns import hide_in
+from mulligan.core.model.text.paths import folder_of, literal_prefix
 from mulligan.core.model.workflow import END, Action, Command, Expression, Template
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled

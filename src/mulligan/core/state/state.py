@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.conversation import SessionPart
+from mulligan.core.model.agents.conversation import SessionPart
+from mulligan.core.model.agents.spending import NOTHING_SPENT, Spent
 from mulligan.core.model.event_types import Adjusted, AvoidedHosts, ChildRound, Role, Route, StopCause, WorktreeOrigin
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import RetrySummary
@@ -22,7 +23,6 @@ from mulligan.core.model.file_records import FileRecord
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.run_data import DataValue
-from mulligan.core.model.spending import NOTHING_SPENT, Spent
 from mulligan.core.model.workflow import END, Budget, Command, NoticeRule, Step, Verdict, Workflow
 from mulligan.core.state.transitions import ACTIVE, ENDED, RunStatus, Status
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mulligan.formats.shapes import ANY_TEXT, optional
-from mulligan.language.action_keys import as_node
-from mulligan.language.shapes import (
+from mulligan.language.keys.action_keys import as_node
+from mulligan.language.keys.shapes import (
     FLAG,
     STEP_NAME,
     TEXT,

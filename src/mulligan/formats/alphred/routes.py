@@ -17,8 +17,8 @@ from mulligan.formats.alphred.keys import CONDITION, CONDITIONS
 from mulligan.formats.alphred.tree import TreeEdge, TreeNode
 from mulligan.formats.expressions import member
 from mulligan.formats.translation import mapping, scalar
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe
-from mulligan.language.shapes import Fields
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, describe
 
 # -- what an agent is asked to answer --------------------------------------------------------------------------------
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from mulligan.core.model.formatting import quote_names
+from mulligan.core.model.text.formatting import quote_names
 from mulligan.formats.alphred.steps import REPAIR_VISITS_MAX, StepBuilder
 from mulligan.formats.alphred.tree import Tree, TreeEdge, TreeNode, read_tree
 from mulligan.formats.translation import Translation, made, mapping
-from mulligan.language.nodes import Mapping, Node, Sequence, Source, shorten
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.nodes import Mapping, Node, Sequence, Source, shorten
+from mulligan.language.text.suggestions import did_you_mean
 
 
 def translate(root: Node, translation: Translation) -> Mapping:

@@ -15,8 +15,8 @@ from mulligan.formats.noetl.catalogue import Ambiguous, Child, find_playbook
 from mulligan.formats.noetl.texts import foreign, has_templates, input_name
 from mulligan.formats.noetl.tools import Tool, input_of, merged
 from mulligan.formats.translation import Translation, literal, scalar
-from mulligan.language.nodes import Mapping, Node, Scalar, Source, describe, shorten
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Source, describe, shorten
+from mulligan.language.text.suggestions import did_you_mean
 
 
 class Call(msgspec.Struct, frozen=True, eq=False):

@@ -18,8 +18,8 @@ from mulligan.errors import LanguageError
 from mulligan.formats.noetl.yaml_1_1 import parse
 from mulligan.formats.recognition import recognize
 from mulligan.language.loading import file_bytes, read_tree
-from mulligan.language.nodes import Mapping, Scalar, Sequence
-from mulligan.language.suggestions import quote_list
+from mulligan.language.text.nodes import Mapping, Scalar, Sequence
+from mulligan.language.text.suggestions import quote_list
 
 _YAML = (".yaml", ".yml")
 _SUFFIXES = ("", *_YAML)

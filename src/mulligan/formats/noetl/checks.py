@@ -19,7 +19,7 @@ from jinja2.nodes import EvalContextModifier, Impossible
 from mulligan.formats.noetl.steps import Step
 from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tools import Tool, input_of
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
 
 
 class _WithoutConstants(CodeGenerator):

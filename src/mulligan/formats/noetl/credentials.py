@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from mulligan.formats.noetl.texts import has_templates, input_name, texts, workload_name
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
-from mulligan.language.shapes import Fields
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source
 
 _KEYCHAIN = re.compile(r"\bkeychain\.([A-Za-z_]\w*)|\bkeychain\[['\"]([^'\"]+)['\"]\]")
 # Keys of a mapping under `auth` that name one credential; without these it maps names to credentials.

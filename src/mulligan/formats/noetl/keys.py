@@ -23,7 +23,7 @@ from mulligan.formats.noetl.tool_keys import (
     Dialect,
     Open,
 )
-from mulligan.language.shapes import FLAG, TEXT, Choice, Either, Key, ListOf, MapOf, Nothing, Record, Shape, whole
+from mulligan.language.keys.shapes import FLAG, TEXT, Choice, Either, Key, ListOf, MapOf, Nothing, Record, Shape, whole
 
 # -- the file ----------------------------------------------------------------------------------------------------------
 

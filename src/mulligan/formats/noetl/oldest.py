@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mulligan.formats.noetl.keys import ITERATOR
 from mulligan.formats.translation import made, scalar
-from mulligan.language.nodes import Mapping, Node, Scalar, Source, describe
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Source, describe
 
 # Former kinds of tools, and what does the same now.
 _ROUTER = {"kind": "noop"}

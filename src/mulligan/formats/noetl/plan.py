@@ -20,8 +20,8 @@ from mulligan.formats.noetl.routes import Router, cases_for_action, router_for_a
 from mulligan.formats.noetl.steps import Step
 from mulligan.formats.noetl.texts import foreign, has_templates, words, workload_name
 from mulligan.formats.translation import Translation, made
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, TooManyProblems, plain
-from mulligan.language.reachability import Reachability
+from mulligan.language.checks.reachability import Reachability
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, TooManyProblems, plain
 
 # Arcs may lead back, for pages or polls. More visits than this are taken for a mistake.
 MAX_VISITS = 1000

@@ -14,9 +14,9 @@ from mulligan.formats.noetl.steps import Reader, Step
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.noetl.tools import Workbook
 from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Mapping, Node, Scalar, Source, plain, shorten
-from mulligan.language.shapes import Fields
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Source, plain, shorten
+from mulligan.language.text.suggestions import did_you_mean
 
 START = "start"
 _OLDEST = "noetl.io/v1"

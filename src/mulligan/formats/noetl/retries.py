@@ -10,8 +10,8 @@ import msgspec
 from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tool_keys import RETRY
 from mulligan.formats.translation import made
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe
-from mulligan.language.shapes import Fields
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, describe
 
 # The defaults of NoETL.
 ATTEMPTS_DEFAULT = 3

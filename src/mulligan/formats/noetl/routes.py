@@ -12,9 +12,9 @@ from mulligan.formats.noetl.keys import TARGET, THEN
 from mulligan.formats.noetl.texts import any_of, foreign, texts
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, SINKS
 from mulligan.formats.translation import Translation, made, scalar
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
-from mulligan.language.shapes import Fields
-from mulligan.language.suggestions import quote_list
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
+from mulligan.language.text.suggestions import quote_list
 
 # Words in a condition that is about failures. A condition without any of them is about successes.
 _FAILURE_WORDS = re.compile(r"\b(?:error|errors|failed|failure)\b")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from mulligan.formats.translation import literal
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence
 
 _WORD = re.compile(r"[A-Za-z0-9_-]+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

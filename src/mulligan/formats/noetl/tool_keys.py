@@ -7,8 +7,7 @@ from collections.abc import Collection
 import msgspec
 
 from mulligan.formats.shapes import LenientRecord
-from mulligan.language.nodes import Mapping, Refusal, Scalar, Source, shorten
-from mulligan.language.shapes import (
+from mulligan.language.keys.shapes import (
     FLAG,
     TEXT,
     Choice,
@@ -23,7 +22,8 @@ from mulligan.language.shapes import (
     number,
     whole,
 )
-from mulligan.language.suggestions import key_hint
+from mulligan.language.text.nodes import Mapping, Refusal, Scalar, Source, shorten
+from mulligan.language.text.suggestions import key_hint
 
 # A value that may contain templates: it is passed on as it is written.
 ANY = Deferred(Json)

@@ -13,9 +13,9 @@ from mulligan.formats.noetl.retries import Retries, policy_for_rules, read_retry
 from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.translation import Translation, made, scalar
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, describe, plain, shorten
-from mulligan.language.shapes import Fields
-from mulligan.language.suggestions import did_you_mean, quote_list
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, describe, plain, shorten
+from mulligan.language.text.suggestions import did_you_mean, quote_list
 
 # Keys that the action does not get: they are honoured elsewhere, or ignored.
 _NOT_FOR_ACTION = ("desc", "output", "retry", "pool", "version")

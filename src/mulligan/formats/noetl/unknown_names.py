@@ -13,8 +13,8 @@ from functools import lru_cache
 from jinja2 import Environment, TemplateError, nodes
 
 from mulligan.formats.noetl.texts import texts
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source
+from mulligan.language.text.suggestions import did_you_mean
 
 _JINJA = Environment(extensions=["jinja2.ext.do"])  # noqa: S701
 _WORD = re.compile(r"[A-Za-z_]\w*")

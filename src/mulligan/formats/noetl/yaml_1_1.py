@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from mulligan.language import document, scalars
-from mulligan.language.document import OpenCollection, TreeBuilder
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
+from mulligan.language.text import document, scalars
+from mulligan.language.text.document import OpenCollection, TreeBuilder
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
 
 _WORDS = {
     word: value

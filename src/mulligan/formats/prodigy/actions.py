@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from mulligan.core.model.paths import literal_prefix
+from mulligan.core.model.text.paths import literal_prefix
 from mulligan.core.model.workflow import Template
 from mulligan.formats.prodigy.context import Context
 from mulligan.formats.prodigy.forms import is_prompt
@@ -32,11 +32,11 @@ from mulligan.formats.prodigy.variables import (
 )
 from mulligan.formats.translation import Translation, literal, made
 from mulligan.language.expressions import Placeholder, check, find_placeholders
-from mulligan.language.nodes import Node, Scalar, describe
-from mulligan.language.shapes import Fields
-from mulligan.language.shell_lexer import PlaceholderSite, scan
-from mulligan.language.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
-from mulligan.language.shell_safety import SINGLE_QUOTES, Danger
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.shell.shell_lexer import PlaceholderSite, scan
+from mulligan.language.shell.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
+from mulligan.language.shell.shell_safety import SINGLE_QUOTES, Danger
+from mulligan.language.text.nodes import Node, Scalar, describe
 
 # -- variables that a script assigns itself --------------------------------------------------------------------------
 

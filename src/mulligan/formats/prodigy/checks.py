@@ -27,8 +27,8 @@ from mulligan.formats.prodigy.repository import (
 )
 from mulligan.formats.prodigy.variables import captured_names, translate_text
 from mulligan.formats.translation import Translation, literal, literal_value, made
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
-from mulligan.language.shapes import Fields
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 
 JUDGE = "mulligan.formats.prodigy.runtime:judge_completion"
 CHECK = "mulligan.formats.prodigy.runtime:run_checks"

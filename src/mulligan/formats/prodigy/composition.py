@@ -22,14 +22,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.formats.prodigy.forms import read_record
 from mulligan.formats.prodigy.keys import IMPORT, LISTS, TEMPLATE_USE
 from mulligan.formats.translation import Translation, made, mapping, scalar
-from mulligan.language.document import decode, parse
 from mulligan.language.loading import FILE_BYTES_MAX
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain, shorten
-from mulligan.language.suggestions import did_you_mean, quote_list
+from mulligan.language.text.document import decode, parse
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, describe, plain, shorten
+from mulligan.language.text.suggestions import did_you_mean, quote_list
 
 COMPOSING = ("imports", "extends", "template", "defaults")
 DEPTH_MAX = 10

@@ -23,7 +23,7 @@ from mulligan.formats.prodigy.variables import (
     with_default,
 )
 from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Node, Scalar
+from mulligan.language.text.nodes import Node, Scalar
 
 _CONDITION_TOKEN = re.compile(
     r"""\s*(?:

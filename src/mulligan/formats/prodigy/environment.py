@@ -14,15 +14,15 @@ from collections.abc import Mapping as Dict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.formats.expressions import quoted
 from mulligan.formats.prodigy.conditions import translate_condition
 from mulligan.formats.prodigy.context import Context, StepSlots
 from mulligan.formats.prodigy.forms import require_keys
 from mulligan.formats.translation import Translation, literal, made
-from mulligan.language.nodes import Node, Scalar, Sequence, shorten
-from mulligan.language.shapes import Fields, Shape
-from mulligan.language.suggestions import quote_list
+from mulligan.language.keys.shapes import Fields, Shape
+from mulligan.language.text.nodes import Node, Scalar, Sequence, shorten
+from mulligan.language.text.suggestions import quote_list
 
 PROFILE_INPUT = "profile"
 _FROM_ENV = re.compile(r"\$\{env:([A-Za-z_]\w*)\}", re.A)

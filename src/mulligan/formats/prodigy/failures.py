@@ -35,9 +35,9 @@ from mulligan.formats.prodigy.repository import with_required_commit
 from mulligan.formats.prodigy.variables import agent_answer, captured_names, fill_in
 from mulligan.formats.shapes import LenientRecord
 from mulligan.formats.translation import Translation, made
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, plain
-from mulligan.language.shapes import Fields, Key, ListOf, number
-from mulligan.language.suggestions import quote_list
+from mulligan.language.keys.shapes import Fields, Key, ListOf, number
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, plain
+from mulligan.language.text.suggestions import quote_list
 
 # -- on_failure ------------------------------------------------------------------------------------------------------
 

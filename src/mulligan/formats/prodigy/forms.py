@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.formats.prodigy.queries import GrammarError
 from mulligan.formats.translation import Translation, made, mapping
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence
-from mulligan.language.shapes import Fields, Record
+from mulligan.language.keys.shapes import Fields, Record
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence
 
 Read = TypeVar("Read")
 

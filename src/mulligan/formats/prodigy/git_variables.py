@@ -17,8 +17,8 @@ import msgspec
 from mulligan.formats.prodigy.context import Context, call_at
 from mulligan.formats.prodigy.variables import GIT_FIELDS, GIT_REFERENCE, mentions
 from mulligan.formats.translation import Translation, literal
-from mulligan.language.nodes import Mapping, Node, Scalar
-from mulligan.language.suggestions import quote_list
+from mulligan.language.text.nodes import Mapping, Node, Scalar
+from mulligan.language.text.suggestions import quote_list
 
 _STEP_CHANGES = re.compile(rf"\$\{{step\.(?:{'|'.join(GIT_FIELDS)})\b")
 # The key in `Context.variables` of the file that remembers HEAD. It is not a variable of Prodigy.

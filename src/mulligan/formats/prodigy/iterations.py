@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from mulligan.formats.prodigy.context import Context, StepSlots
 from mulligan.formats.translation import OPTION_MARK, Translation, made
-from mulligan.language.nodes import Node
+from mulligan.language.text.nodes import Node
 
 MAP, MAX_ITERATIONS = "map", "max_iterations"
 _CALLS = "mulligan.formats.prodigy.runtime"

@@ -6,10 +6,9 @@ import re
 from typing import Any
 
 from mulligan.formats.shapes import LenientRecord
-from mulligan.language.action_keys import ANY_TEXT, as_node
-from mulligan.language.quantities import parse_duration
-from mulligan.language.regular_expressions import PATTERN
-from mulligan.language.shapes import (
+from mulligan.language.checks.regular_expressions import PATTERN
+from mulligan.language.keys.action_keys import ANY_TEXT, as_node
+from mulligan.language.keys.shapes import (
     FLAG,
     TEXT,
     Choice,
@@ -27,6 +26,7 @@ from mulligan.language.shapes import (
     number,
     whole,
 )
+from mulligan.language.text.quantities import parse_duration
 
 # -- durations -------------------------------------------------------------------------------------------------------
 

@@ -13,10 +13,10 @@ from mulligan.formats.prodigy.context import Context
 from mulligan.formats.prodigy.parameter_rules import find_problem, parse_rules
 from mulligan.formats.shapes import LenientRecord
 from mulligan.formats.translation import Translation, literal_value, made
-from mulligan.language.action_keys import ANY_TEXT, as_node
-from mulligan.language.nodes import Mapping, Node, Scalar, describe, plain, shorten
-from mulligan.language.shapes import TEXT, Either, Fields, Json, Key, ListOf, MapOf, Value
-from mulligan.language.suggestions import quote_list
+from mulligan.language.keys.action_keys import ANY_TEXT, as_node
+from mulligan.language.keys.shapes import TEXT, Either, Fields, Json, Key, ListOf, MapOf, Value
+from mulligan.language.text.nodes import Mapping, Node, Scalar, describe, plain, shorten
+from mulligan.language.text.suggestions import quote_list
 
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "any")
 

@@ -16,8 +16,8 @@ from mulligan.formats.expressions import quoted
 from mulligan.formats.prodigy.context import Context, Slot, call_at
 from mulligan.formats.prodigy.variables import translate_text
 from mulligan.formats.translation import Translation, literal, made
-from mulligan.language.nodes import Node, Scalar
-from mulligan.language.shapes import Fields
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.text.nodes import Node, Scalar
 
 # -- commits ---------------------------------------------------------------------------------------------------------
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from mulligan.formats.expressions import is_field, quoted, step_path
 from mulligan.formats.prodigy.context import Context, Slot
 from mulligan.formats.translation import Translation, literal
-from mulligan.language.nodes import Mapping, Node, Scalar
-from mulligan.language.shapes import Fields
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.text.nodes import Mapping, Node, Scalar
+from mulligan.language.text.suggestions import did_you_mean
 
 _FIELD = r"\.[A-Za-z_][\w-]*|\.\d+|\[\d+\]"
 _PATH = rf"[A-Za-z_][\w-]*(?:{_FIELD})*"

@@ -20,9 +20,9 @@ from mulligan.formats.prodigy.repository import Worktree
 from mulligan.formats.prodigy.steps import TranslatedSteps, translate_steps
 from mulligan.formats.shapes import LenientRecord
 from mulligan.formats.translation import Translation
-from mulligan.language.action_keys import ANY_TEXT, as_node
-from mulligan.language.nodes import Mapping, Node, Refusal, Sequence
-from mulligan.language.shapes import Choice, Fields, Json, Key, Record
+from mulligan.language.keys.action_keys import ANY_TEXT, as_node
+from mulligan.language.keys.shapes import Choice, Fields, Json, Key, Record
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Sequence
 
 _SUB_WORKFLOWS = ("workflows", "sub_workflows")
 

@@ -15,9 +15,9 @@ from mulligan.formats.torc.needs import NAMED_MAX, StepPatterns
 from mulligan.formats.torc.reading import TorcFile
 from mulligan.formats.torc.records import ACTION
 from mulligan.formats.translation import made, mapping, scalar
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
-from mulligan.language.shapes import Fields
-from mulligan.language.suggestions import quote_list
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, describe
+from mulligan.language.text.suggestions import quote_list
 
 _STARTS = ("on_workflow_start", "on_worker_start")
 _ENDS = ("on_worker_complete", "on_workflow_complete")

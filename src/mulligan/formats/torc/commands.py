@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.formats.torc.jobs import DataItem, Job
 from mulligan.formats.torc.matching import NameIndex
 from mulligan.formats.translation import scalar
-from mulligan.language.nodes import Node, Scalar, Source
-from mulligan.language.shell_lexer import scan
-from mulligan.language.shell_placeholders import ROOTS, Names, ShellRefused
-from mulligan.language.shell_safety import QUOTED_DOCUMENT, SINGLE_QUOTES
+from mulligan.language.shell.shell_lexer import scan
+from mulligan.language.shell.shell_placeholders import ROOTS, Names, ShellRefused
+from mulligan.language.shell.shell_safety import QUOTED_DOCUMENT, SINGLE_QUOTES
+from mulligan.language.text.nodes import Node, Scalar, Source
 
 _LIKE_EXPRESSION = lazy_regex(rf"\$\{{[^}}]*\b(?:{'|'.join(sorted(ROOTS))})\b")
 # Contexts in which the shell expands nothing.

@@ -10,9 +10,9 @@ from mulligan.formats.torc.commands import script_text
 from mulligan.formats.torc.jobs import Job
 from mulligan.formats.torc.records import HANDLER, MAX_RETRIES_DEFAULT, entries_of
 from mulligan.formats.translation import Translation, made, mapping
-from mulligan.language.nodes import Mapping, Scalar, Sequence, Source
-from mulligan.language.shapes import Fields
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.text.nodes import Mapping, Scalar, Sequence, Source
+from mulligan.language.text.suggestions import did_you_mean
 
 # Torc has no limit.
 SCRIPT_TIMEOUT = "1h"

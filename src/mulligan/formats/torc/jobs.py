@@ -12,8 +12,8 @@ from mulligan.formats.torc.matching import NameIndex
 from mulligan.formats.torc.parameters import ExpandedEntry, Expansion
 from mulligan.formats.torc.records import FILE, JOB, USER_DATA
 from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Mapping, Node, Scalar, plain, refuse_not_json
-from mulligan.language.shapes import Fields
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.text.nodes import Mapping, Node, Scalar, plain, refuse_not_json
 
 # -- what a job is ---------------------------------------------------------------------------------------------------
 

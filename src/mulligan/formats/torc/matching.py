@@ -13,11 +13,11 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Generic, TypeVar
 
-from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.language.nodes import Node, Scalar, Source, shorten
-from mulligan.language.prefix_index import PrefixIndex, literal_prefix
-from mulligan.language.regular_expressions import PATTERN
-from mulligan.language.suggestions import did_you_mean
+from mulligan.core.model.text.lazy_regex import lazy_regex
+from mulligan.language.checks.prefix_index import PrefixIndex, literal_prefix
+from mulligan.language.checks.regular_expressions import PATTERN
+from mulligan.language.text.nodes import Node, Scalar, Source, shorten
+from mulligan.language.text.suggestions import did_you_mean
 
 # -- Rust's regular expressions --------------------------------------------------------------------------------------
 

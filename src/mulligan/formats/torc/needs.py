@@ -9,8 +9,8 @@ from typing import Any
 
 from mulligan.formats.torc.jobs import DataItem, Dependency, Job
 from mulligan.formats.translation import made
-from mulligan.language.nodes import Node
-from mulligan.language.prefix_index import PrefixIndex
+from mulligan.language.checks.prefix_index import PrefixIndex
+from mulligan.language.text.nodes import Node
 
 # More steps than this are needed as a group, by a pattern over their names.
 NAMED_MAX = 8

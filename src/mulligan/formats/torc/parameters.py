@@ -10,10 +10,11 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.formats.torc.records import PARAMETER_VALUE, entries_of
 from mulligan.formats.translation import Translation
-from mulligan.language.nodes import (
+from mulligan.language.keys.shapes import Fields, Record
+from mulligan.language.text.nodes import (
     Mapping,
     Node,
     Refusal,
@@ -25,8 +26,7 @@ from mulligan.language.nodes import (
     refuse_not_json,
     shorten,
 )
-from mulligan.language.shapes import Fields, Record
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 
 # -- combinations ----------------------------------------------------------------------------------------------------
 

@@ -7,14 +7,14 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.core.model.slurm_profile import DEFAULT_PROFILE
+from mulligan.core.model.clusters.slurm_profile import DEFAULT_PROFILE
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.formats.torc.reading import TorcFile
 from mulligan.formats.torc.records import SCHEDULER, entries_of
 from mulligan.formats.translation import made, scalar
-from mulligan.language.nodes import Mapping, Node, plain
-from mulligan.language.shapes import Fields
-from mulligan.language.slurm_profiles import OWN_OPTIONS
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.readers.slurm_profiles import OWN_OPTIONS
+from mulligan.language.text.nodes import Mapping, Node, plain
 
 _WALLTIME_DEFAULT = "01:00:00"
 _NAME_CHARS_MAX = 40

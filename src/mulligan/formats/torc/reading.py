@@ -17,9 +17,9 @@ from mulligan.formats.torc.jobs import DataItem, link_jobs, read_files, read_job
 from mulligan.formats.torc.matching import NameIndex
 from mulligan.formats.torc.parameters import Expansion
 from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Mapping, Node
-from mulligan.language.shapes import Fields
-from mulligan.language.suggestions import quote_list
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.text.nodes import Mapping, Node
+from mulligan.language.text.suggestions import quote_list
 
 
 class TorcFile:

@@ -6,9 +6,8 @@ Torc refuses unknown keys everywhere but in `resource_monitor` and `slurm_defaul
 from __future__ import annotations
 
 from mulligan.formats.shapes import ANY_TEXT, optional
-from mulligan.language.action_keys import as_node
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source
-from mulligan.language.shapes import (
+from mulligan.language.keys.action_keys import as_node
+from mulligan.language.keys.shapes import (
     FLAG,
     TEXT,
     Choice,
@@ -24,6 +23,7 @@ from mulligan.language.shapes import (
     Shape,
     whole,
 )
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source
 
 SORT_METHODS = ("gpus_runtime_memory", "gpus_memory_runtime", "none")
 TRIGGERS = (

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.model.durations import parse_duration
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.durations import parse_duration
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.formats.torc.jobs import Job
 from mulligan.formats.torc.records import REQUIREMENTS, RUNTIME_DEFAULT, entries_of
 from mulligan.formats.translation import Translation, made
-from mulligan.language.nodes import Node, Scalar, Source, describe, plain
-from mulligan.language.shapes import Fields
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.keys.shapes import Fields
+from mulligan.language.text.nodes import Node, Scalar, Source, describe, plain
+from mulligan.language.text.suggestions import did_you_mean
 
 # Built into every Torc workflow: one processor, and memory without a limit.
 DEFAULT = "default"

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Action, Expression, Step, Template, Workflow
 from mulligan.formats.torc.jobs import Job
 from mulligan.formats.torc.parameters import PLACEHOLDER, Values, format_value, scalar_items
 from mulligan.formats.translation import made
-from mulligan.language.nodes import Mapping, Node, Sequence, plain
+from mulligan.language.text.nodes import Mapping, Node, Sequence, plain
 
 JOB_NAME = "TORC_JOB_NAME"
 # The name of the job, where it is that of its step.

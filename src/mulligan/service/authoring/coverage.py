@@ -20,16 +20,16 @@ from mulligan.analysis.coverage.finding_codes import WhatIsWritten
 from mulligan.analysis.coverage.findings import find
 from mulligan.analysis.coverage.played_findings import merge_unhandled
 from mulligan.analysis.coverage.results import Case, Coverage, FailureKind, Times
-from mulligan.core.model.formatting import quote_names
+from mulligan.core.model.text.formatting import quote_names
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem, UnknownStep
 from mulligan.formats import LocatedWorkflow, examine_located
 from mulligan.history.story import StoryLine
 from mulligan.language import check_inputs
 from mulligan.language.expressions import Cel
-from mulligan.language.nodes import Mapping as Tree
-from mulligan.language.step_positions import line_of_key, step_nodes
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.nodes import Mapping as Tree
+from mulligan.language.text.step_positions import line_of_key, step_nodes
+from mulligan.language.text.suggestions import did_you_mean
 
 
 class CaseStory(msgspec.Struct, frozen=True):

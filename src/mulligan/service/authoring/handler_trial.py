@@ -21,7 +21,7 @@ from mulligan.core.model.workflow import Action, Command, Expression, Handler, I
 from mulligan.core.state.state import Place
 from mulligan.errors import InputInvalid, NotFound, Refused
 from mulligan.history.phrases import describe_failure
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.authoring.step_trial import ALONE, BARE, find_step, with_stand_ins
 from mulligan.service.driving.driver import Ending, machine
 from mulligan.service.runs.changes.run_control import Prepared, RunControl

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.agent_context import reads_upstream
+from mulligan.core.deciding.agents.agent_context import reads_upstream
 from mulligan.core.deciding.fakes import FakeEnd, with_fakes
 from mulligan.core.model.actions import shell_command
 from mulligan.core.model.event_types import Kept
 from mulligan.core.model.workflow import END, Command, Edge, Expression, Need, Step, Workflow
 from mulligan.errors import InputInvalid, Refused, UnknownStep
-from mulligan.language.fakes import load_fakes, parse_fakes, read_fakes
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.readers.fakes import load_fakes, parse_fakes, read_fakes
+from mulligan.language.text.suggestions import did_you_mean
 
 # What is removed from a command: everything that reacts to a failure, and all that comes after.
 BARE: dict[str, Any] = {

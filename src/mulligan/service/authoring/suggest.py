@@ -16,7 +16,7 @@ from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.model.workflow import Step, Workflow, decode
 from mulligan.errors import CodecError, InputInvalid, LanguageError, MulliganError, NotFound, UnknownStep
 from mulligan.formats import OURS, examine, title_of
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import RunRecord
 from mulligan.service.authoring.named_files import read_file, write_file
 from mulligan.service.authoring.whatif import WhatIfSelection, whatif

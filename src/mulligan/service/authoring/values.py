@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from mulligan.core.model.workflow import Budget
 from mulligan.errors import InputInvalid
-from mulligan.language import quantities as q
-from mulligan.language.budgets import parse_budgets
+from mulligan.language.readers.budgets import parse_budgets
+from mulligan.language.text import quantities as q
 
 
 def parse_duration(text: str) -> float:

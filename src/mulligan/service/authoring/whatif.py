@@ -20,7 +20,7 @@ from mulligan.analysis.whatif.reasons import undecided_reason
 from mulligan.analysis.whatif.recording import RecordedAttempt, Recording, record
 from mulligan.analysis.whatif.redecide import Redecided, redecide
 from mulligan.analysis.whatif.results import Estimate, RunWhatIf, UndecidedRun, WhatIf
-from mulligan.core.deciding.child_failure import failures_of_child
+from mulligan.core.deciding.rounds.child_failure import failures_of_child
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.artifacts import Artifact, Format, describe_artifact
@@ -34,8 +34,8 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import ExpressionFailed, IllegalTransition, InputInvalid, NotFound, UnknownStep
 from mulligan.language import check_recorded_inputs
 from mulligan.language.expressions import Cel
-from mulligan.language.suggestions import did_you_mean
-from mulligan.language.workspace_steps import keep_workspace
+from mulligan.language.readers.workspace_steps import keep_workspace
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import RunRecord
 from mulligan.service.rendering.formatting import quote_names
 from mulligan.service.runs.stored.damaged_runs import explain_damage

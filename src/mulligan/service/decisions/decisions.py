@@ -23,7 +23,7 @@ from mulligan.history.item_names import PlaceNames
 from mulligan.history.phrases import describe_adjustment
 from mulligan.history.story import story
 from mulligan.language.expressions import Cel
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.authoring.values import parse_duration, parse_size, read_budgets
 from mulligan.service.decisions.pending import PendingEntry
 from mulligan.service.runs.changes.run_control import RunControl

@@ -15,9 +15,9 @@ import msgspec
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.effects.snapshot import read_place, restore
 from mulligan.core.evolve.evolve_places import is_agent
-from mulligan.core.model.formatting import quote_names
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import is_at_or_below
+from mulligan.core.model.text.formatting import quote_names
 from mulligan.core.model.workflow import Handler, decode
 from mulligan.core.state.scope import approval_of, error_view
 from mulligan.core.state.state import Place, State, Suggestion

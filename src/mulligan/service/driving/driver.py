@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Literal, cast
 import msgspec
 
 from mulligan import __version__
+from mulligan.core.model.clusters.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.model.reports import CancelRequested
-from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -54,7 +54,7 @@ from mulligan.worker.supervisor.processes import kill_worker_processes
 
 if TYPE_CHECKING:
     from mulligan.service.host.slurm import job_ends
-    from mulligan.store.http_store import HttpStore
+    from mulligan.store.http.http_store import HttpStore
 else:
     job_ends = LazyModule("mulligan.service.host.slurm.job_ends")
 

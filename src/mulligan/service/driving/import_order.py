@@ -11,7 +11,7 @@ import re
 import sys
 from importlib import import_module
 
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 
 _MODULES = (
     "mulligan.core.turn",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
 from mulligan.engine.observers import Observer
 from mulligan.errors import InputInvalid
-from mulligan.language.quantities import size
+from mulligan.language.text.quantities import size
 from mulligan.lazy_modules import LazyModule
 from mulligan.ports import Executor, Store
 from mulligan.service.driving.driver import LEASE_SECONDS, Capacity, Driver, WorkerIdentity, WorkerLimits

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mulligan.core.deciding.budgets import RUN, budget_of
-from mulligan.core.deciding.rounds import needs_force
-from mulligan.core.model.spending import format_spent
+from mulligan.core.deciding.agents.budgets import RUN, budget_of
+from mulligan.core.deciding.rounds.rounds import needs_force
+from mulligan.core.model.agents.spending import format_spent
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED

@@ -16,8 +16,8 @@ import msgspec
 from mulligan.core.effects.child_runs import calling_place
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.formatting import single_line
 from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.text.formatting import single_line
 from mulligan.core.model.workflow import END
 from mulligan.core.state.scope import approval_of
 from mulligan.core.state.state import Place, State

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from mulligan.core.effects.run_lists import LeasedTask
-from mulligan.core.model.scheduler_job import WorkerJob
+from mulligan.core.model.clusters.scheduler_job import WorkerJob
 from mulligan.core.state.state import State
 from mulligan.history.obstacles import RunningTask, WorkerCapacity, WorkerPool
 from mulligan.ports import Store, WorkerRecord

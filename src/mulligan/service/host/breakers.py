@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from mulligan.core.model.formatting import format_time
+from mulligan.core.model.text.formatting import format_time
 from mulligan.core.state.scope import breaker_of
 from mulligan.core.state.state import State
 from mulligan.errors import UnknownBreaker
 from mulligan.history.obstacles import Obstacle, ObstacleKind
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import BreakerRecord, Store
 from mulligan.service.rendering.formatting import pluralize
 from mulligan.service.runs.stored.run_reader import RunReader

@@ -21,7 +21,7 @@ import apsw
 import msgspec
 
 from mulligan import __version__
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.errors import MulliganError
 from mulligan.language import load_text
 from mulligan.ports import Store, TableSize, WorkerRecord, WorkerRegistry

@@ -20,7 +20,7 @@ import msgspec
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.artifacts import KEY_AS_JSON, parse_reference, references, run_id_of
 from mulligan.core.model.events import RunStarted
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import ArtifactDamaged, CodecError, Refused, StoreRefused
 from mulligan.ports import ArtifactRecord, RunRecord

@@ -28,11 +28,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.errors import InputInvalid, PostgresUnusable
 from mulligan.service.home import this_host
 from mulligan.store.network_filesystem import ALLOW_VARIABLE, is_allowed, network_type
-from mulligan.store.postgres_programs import PostgresPrograms, installed_programs, major_of, user_for_root
+from mulligan.store.postgres.postgres_programs import PostgresPrograms, installed_programs, major_of, user_for_root
 from mulligan.worker.folders import make_private
 
 # The variable that names the folder of the server.

@@ -13,7 +13,7 @@ from typing import IO, Literal
 
 import msgspec
 
-from mulligan.core.model.shipped_logs import WATCH_KIND, encode_watch, is_watched
+from mulligan.core.model.clusters.shipped_logs import WATCH_KIND, encode_watch, is_watched
 from mulligan.errors import MulliganError
 from mulligan.ports import Document, LogKey, ServerRecords, Store
 from mulligan.service.home import Home, this_host

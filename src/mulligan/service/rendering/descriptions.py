@@ -7,11 +7,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from mulligan.core.model.artifact_words import describe_file, with_files_described
+from mulligan.core.model.agents.spending import format_spent, spent_from_usage
 from mulligan.core.model.artifacts import DROPPED, KEY, holds_reference, is_artifact
 from mulligan.core.model.failure import Failure
-from mulligan.core.model.formatting import format_size, strip_control_characters
-from mulligan.core.model.spending import format_spent, spent_from_usage
+from mulligan.core.model.text.artifact_words import describe_file, with_files_described
+from mulligan.core.model.text.formatting import format_size, strip_control_characters
 from mulligan.history.phrases import describe_failure, last_lines
 
 

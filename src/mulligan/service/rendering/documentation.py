@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from mulligan.errors import NotFound
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 
 PACKAGE = Path(__file__).parents[2]
 # Written into the wheel by tools/packaging/build_backend.py.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.model.formatting import (
+from mulligan.core.model.text.formatting import (
     escape_unprintable,
     format_duration,
     format_size,
@@ -27,7 +27,7 @@ from mulligan.history.phrases import (
     describe_suggestion,
     up_to_date_since,
 )
-from mulligan.language.inputs import format_input
+from mulligan.language.readers.inputs import format_input
 
 __all__ = [
     "ATTENTION",

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import Any
 
-from mulligan.core.model.formatting import single_line
+from mulligan.core.model.text.formatting import single_line
 from mulligan.history.story import StoryLine
 from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait, shown_place
 

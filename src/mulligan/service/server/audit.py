@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mulligan.core.model.formatting import single_line
+from mulligan.core.model.text.formatting import single_line
 from mulligan.ports import AuditRecord, NewRun, Store, Turn
 from mulligan.service.runs.stored.run_reader import RunReader
 

@@ -13,7 +13,7 @@ from itertools import islice
 
 import msgspec
 
-from mulligan.core.model.shipped_logs import WATCH_KIND
+from mulligan.core.model.clusters.shipped_logs import WATCH_KIND
 from mulligan.ports import ArtifactRecord, Document, ServerRecords, Store, TokenRecord
 from mulligan.service.home import Home
 from mulligan.service.server.server_config import RetentionSection, find_config

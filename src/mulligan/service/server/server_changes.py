@@ -18,8 +18,8 @@ from mulligan.service.server.catalogue.catalogue import Catalogue, Draft, Propos
 from mulligan.service.server.schedules.forms import ScheduleForm, instant_text
 from mulligan.service.server.schedules.schedules import Backfill, Schedules, ScheduleView
 from mulligan.service.server.tokens.tokens import NewToken, TokenForm, TokenList, Tokens, TokenView
-from mulligan.store.http_connection import HttpTransport
-from mulligan.store.server_login import find_ca_file, find_token
+from mulligan.store.http.http_connection import HttpTransport
+from mulligan.store.http.server_login import find_ca_file, find_token
 
 Answered = TypeVar("Answered")
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})

@@ -14,8 +14,15 @@ import msgspec
 from mulligan.core.model.workflow import NoticeRule
 from mulligan.errors import LoginRefused, StoreForbidden, StoreUnavailable
 from mulligan.service.home import Home, check_server, find_home
-from mulligan.store.http_connection import Address, HttpTransport
-from mulligan.store.server_login import checked_token, find_ca_file, find_token, forget_token, save_token, saved_tokens
+from mulligan.store.http.http_connection import Address, HttpTransport
+from mulligan.store.http.server_login import (
+    checked_token,
+    find_ca_file,
+    find_token,
+    forget_token,
+    save_token,
+    saved_tokens,
+)
 
 # The cookie with which a browser is logged in.
 _SESSION = re.compile(r"[^=;\s]+=(mul_[A-Za-z0-9_-]+)")

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import msgspec
 
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.errors import LanguageError
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports.server_records import Scope
 from mulligan.service.home_names import CONFIG_VARIABLE
 from mulligan.service.home_names import SERVER_CONFIG as FILE

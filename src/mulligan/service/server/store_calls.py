@@ -20,17 +20,17 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from mulligan.core.deciding.breaker import Verdict
-from mulligan.core.deciding.expiry_permission import HeartbeatSeries, first_heartbeat
-from mulligan.core.deciding.fork import kept_data, kept_sessions, outdated_approvals, own_kept, worktree_origin
-from mulligan.core.deciding.kept_approvals import refuse_outdated_approvals
 from mulligan.core.deciding.report_checks import NUMBER_MAX, check_report, parts
+from mulligan.core.deciding.rounds.fork import kept_data, kept_sessions, outdated_approvals, own_kept, worktree_origin
+from mulligan.core.deciding.rounds.kept_approvals import refuse_outdated_approvals
+from mulligan.core.deciding.workers.breaker import Verdict
+from mulligan.core.deciding.workers.expiry_permission import HeartbeatSeries, first_heartbeat
 from mulligan.core.effects.run_lists import QueuedShape, RunFilter, search_words
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
+from mulligan.core.model.clusters.shipped_logs import SHIPPED_BYTES_MAX
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.reports import LeaseExpired, Report, RetryRequested, RunRequested
-from mulligan.core.model.shipped_logs import SHIPPED_BYTES_MAX
 from mulligan.core.model.workflow import Breaker, decode
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -49,8 +49,8 @@ from mulligan.errors import (
     UnknownRun,
 )
 from mulligan.language import check_recorded_inputs
-from mulligan.language.definitions import read_definition
 from mulligan.language.expressions import Cel
+from mulligan.language.python.definitions import read_definition
 from mulligan.ports import Lease, NewRun, Offer, RunRecord, Store, Turn, WorkerRecord
 from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
 from mulligan.service.home import Home
@@ -66,13 +66,13 @@ from mulligan.service.server.logins import owner_of
 from mulligan.service.server.remote_run_folders import ASKED_MAX
 from mulligan.service.server.worker_owners import WorkerOwners
 from mulligan.store.clock import PROCESS_CLOCK
-from mulligan.store.http_calls import CALL_HEADER as CALL_HEADER
-from mulligan.store.http_calls import CALLS as CALLS
-from mulligan.store.http_calls import PROCESS_HEADER as PROCESS_HEADER
-from mulligan.store.http_calls import PROTOCOL as PROTOCOL
-from mulligan.store.http_calls import PROTOCOL_HEADER as PROTOCOL_HEADER
-from mulligan.store.http_calls import WAIT_SECONDS as WAIT_SECONDS
-from mulligan.store.http_calls import (
+from mulligan.store.http.http_calls import CALL_HEADER as CALL_HEADER
+from mulligan.store.http.http_calls import CALLS as CALLS
+from mulligan.store.http.http_calls import PROCESS_HEADER as PROCESS_HEADER
+from mulligan.store.http.http_calls import PROTOCOL as PROTOCOL
+from mulligan.store.http.http_calls import PROTOCOL_HEADER as PROTOCOL_HEADER
+from mulligan.store.http.http_calls import WAIT_SECONDS as WAIT_SECONDS
+from mulligan.store.http.http_calls import (
     ControlReport,
     DecisionReport,
     EndedTask,

@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.agents.spending import parse_count, plain_cost
 from mulligan.core.model.reports import TaskEnded
-from mulligan.core.model.spending import parse_count, plain_cost
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import as_text
-from mulligan.language.nodes import shorten
-from mulligan.language.shapes import NAME
-from mulligan.language.shell import environment_value
+from mulligan.language.keys.shapes import NAME
+from mulligan.language.shell.shell import environment_value
+from mulligan.language.text.nodes import shorten
 from mulligan.ports import Lease
 from mulligan.worker.actions import shell
 from mulligan.worker.actions.agent_answer import AnswerRejected, decision, read_structure, shown_usage

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.spending import parse_cost, parse_count, plain_cost
+from mulligan.core.model.agents.spending import parse_cost, parse_count, plain_cost
 
 # The number of tokens that a price is for.
 PRICED_TOKENS = 1_000_000

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.agent_context import AgentContext
+from mulligan.core.deciding.agents.agent_context import AgentContext
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.artifacts import is_artifact
-from mulligan.core.model.credential_patterns import hide_in
+from mulligan.core.model.text.credential_patterns import hide_in
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import as_text
 from mulligan.worker.actions.agent_answer import schema_of

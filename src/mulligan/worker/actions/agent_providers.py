@@ -13,12 +13,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.model.spending import parse_cost
+from mulligan.core.model.agents.spending import parse_cost
 from mulligan.core.model.workflow import Secret
 from mulligan.errors import InputInvalid, Problem
-from mulligan.language.document import decode, parse
-from mulligan.language.nodes import Mapping, Node, Refusal, Source, TooManyProblems
-from mulligan.language.shapes import (
+from mulligan.language.keys.shapes import (
     FLAG,
     LIMIT,
     TEXT,
@@ -33,7 +31,9 @@ from mulligan.language.shapes import (
     Value,
     whole,
 )
-from mulligan.language.workflow_keys import SECRET
+from mulligan.language.keys.workflow_keys import SECRET
+from mulligan.language.text.document import decode, parse
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Source, TooManyProblems
 from mulligan.worker.actions.agent_output import FORMS, Field, Form, Prices
 from mulligan.worker.models.settings import (
     ANSWER_CHARS_MAX,

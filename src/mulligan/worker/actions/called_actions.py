@@ -29,7 +29,7 @@ BUILT_IN_CHILDREN = "built in"
 
 
 def is_known(task: Task) -> bool:
-    """Whether it is built in, or the file names the function (see `mulligan.language.plugins`)."""
+    """Whether it is built in, or the file names the function (see `mulligan.language.keys.plugins`)."""
     return task.kind in BUILT_IN or "call" in task.params
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import httpx2
 
 from mulligan import StepError
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.worker.actions.http_request import shown
 
 

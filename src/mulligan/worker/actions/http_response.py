@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 
 from mulligan import StepError
-from mulligan.core.model.http_codes import status_code
+from mulligan.core.model.text.http_codes import status_code
 from mulligan.worker.actions.http_request import shown
 
 BODY_BYTES_MAX = 16 * 1024 * 1024

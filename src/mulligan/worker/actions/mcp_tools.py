@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 
 from mulligan import StepError
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 
 try:
     from mcp import Client, MCPError, StdioServerParameters

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.on_dask import SCHEDULER, wants_client
+from mulligan.core.model.clusters.on_dask import SCHEDULER, wants_client
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import InputInvalid

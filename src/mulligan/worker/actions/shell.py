@@ -11,7 +11,7 @@ from mulligan.core.effects.tasks import Task
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.language.expressions import as_text
-from mulligan.language.shell import strict_options
+from mulligan.language.shell.shell import strict_options
 from mulligan.ports import Lease
 from mulligan.worker.environment import task_environment, working_folder_of
 from mulligan.worker.folders import Folders, Logs, ScratchFiles, write_private_file

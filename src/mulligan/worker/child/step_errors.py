@@ -23,7 +23,7 @@ TEXT_CHARS_MAX = 2000
 REPORT_BYTES_MAX = 1 << 20
 STATUS_MAX = 0xFF
 # The whole package: the actions of other systems stand with their formats.
-OWN_FOLDER = os.path.dirname(os.path.dirname(__file__)) + "/"
+OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + "/"
 _WORD_BITS = 63
 
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from mulligan import StepError
-from mulligan.core.model.database_urls import redact, scheme_to_show, secret_parts
+from mulligan.core.model.text.database_urls import redact, scheme_to_show, secret_parts
 from mulligan.worker.databases.failures import invalid
 
 MEMORY = ":memory:"

@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 from psycopg.types.string import TextLoader
 
 from mulligan import StepError
-from mulligan.core.model.database_urls import NOT_SHOWN, is_unclear, url_problem
+from mulligan.core.model.text.database_urls import NOT_SHOWN, is_unclear, url_problem
 from mulligan.worker.child.json_encoding import EncodedJson
 from mulligan.worker.databases.failures import (
     READ_ONLY,

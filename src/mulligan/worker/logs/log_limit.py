@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from mulligan.core.model.formatting import format_size
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.text.formatting import format_size
 from mulligan.worker.folders import open_regular_file
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.task_files import TaskFiles

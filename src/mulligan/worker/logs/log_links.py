@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.formatting import error_reason
-from mulligan.core.model.lazy_regex import lazy_regex
-from mulligan.core.model.paths import TemplatedPath
+from mulligan.core.model.text.formatting import error_reason
+from mulligan.core.model.text.lazy_regex import lazy_regex
+from mulligan.core.model.text.paths import TemplatedPath
 from mulligan.errors import InputInvalid
 from mulligan.worker.folders import Folders
 from mulligan.worker.outputs.path_containment import open_folder_inside, resolve_log_folder

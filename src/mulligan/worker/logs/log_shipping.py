@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.clusters.shipped_logs import HEAD_BYTES, WATCH_KIND, LogPart, is_watched, parts_to_ship
 from mulligan.core.model.place_keys import file_name
-from mulligan.core.model.shipped_logs import HEAD_BYTES, WATCH_KIND, LogPart, is_watched, parts_to_ship
 from mulligan.errors import MulliganError, StoreUnavailable
 from mulligan.ports import Document, LogChunk, LogKey
 from mulligan.worker import lock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import selectors
 
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.worker.folders import Logs, make_private
 from mulligan.worker.outputs import outputs
 from mulligan.worker.secrets.redactor import RedactingStream, Redactor

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from mulligan import StepError
-from mulligan.core.model.conversation import ToolCall
+from mulligan.core.model.agents.conversation import ToolCall
 from mulligan.worker.models.request import ModelAnswer, StopReason
 
 CALLS_MAX = 128

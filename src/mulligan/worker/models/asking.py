@@ -10,8 +10,8 @@ import msgspec
 
 from mulligan import StepError
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.conversation import Message
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.agents.conversation import Message
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import as_text
 from mulligan.worker.actions.agent_answer import AnswerRejected, decision, read_structure, schema_of, shown_usage

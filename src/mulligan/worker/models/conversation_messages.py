@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from mulligan.core.model.agent_messages import NOT_ACCEPTED, tools_of_server, turn_messages
-from mulligan.core.model.conversation import Message, ToolCall, ToolSpec
-from mulligan.core.model.credential_patterns import hide_in
+from mulligan.core.model.agents.agent_messages import NOT_ACCEPTED, tools_of_server, turn_messages
+from mulligan.core.model.agents.conversation import Message, ToolCall, ToolSpec
+from mulligan.core.model.text.credential_patterns import hide_in
 
 
 class ConversationParts(NamedTuple):

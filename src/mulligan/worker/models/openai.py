@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.conversation import Message, ToolSpec
+from mulligan.core.model.agents.conversation import Message, ToolSpec
 from mulligan.worker.models.answer_parts import AnswerParts, Sink
 from mulligan.worker.models.request import ModelAnswer, ModelRequest, StopReason
 from mulligan.worker.models.settings import DEFAULT_URLS, Access, ModelSettings

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.model.conversation import Message, ToolCall, ToolSpec
+from mulligan.core.model.agents.conversation import Message, ToolCall, ToolSpec
 
 # Why the model stopped: it has finished; it wants tools to be called; it reached `max_tokens`; it refused to answer.
 StopReason = Literal["end", "tool_calls", "max_tokens", "refusal"]

@@ -15,12 +15,10 @@ import msgspec
 
 from mulligan import StepError
 from mulligan.core.deciding.bounded_regex import is_found
-from mulligan.core.model.conversation import ToolCall
-from mulligan.core.model.spending import parse_cost, plain_cost
-from mulligan.language.document import decode, parse
-from mulligan.language.nodes import Node, Refusal, Sequence, Source, TooManyProblems
-from mulligan.language.regular_expressions import SEARCHED
-from mulligan.language.shapes import (
+from mulligan.core.model.agents.conversation import ToolCall
+from mulligan.core.model.agents.spending import parse_cost, plain_cost
+from mulligan.language.checks.regular_expressions import SEARCHED
+from mulligan.language.keys.shapes import (
     DURATION,
     FLAG,
     TEXT,
@@ -34,6 +32,8 @@ from mulligan.language.shapes import (
     number,
     whole,
 )
+from mulligan.language.text.document import decode, parse
+from mulligan.language.text.nodes import Node, Refusal, Sequence, Source, TooManyProblems
 from mulligan.worker.models.answer_parts import Sink
 from mulligan.worker.models.request import ModelAnswer, ModelRequest, Origin
 from mulligan.worker.models.settings import Access, ModelSettings

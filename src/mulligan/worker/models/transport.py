@@ -10,7 +10,7 @@ import httpx2
 import msgspec
 
 from mulligan import StepError
-from mulligan.core.model.http_codes import status_code
+from mulligan.core.model.text.http_codes import status_code
 from mulligan.core.model.workflow import Secret
 from mulligan.worker.actions.http import CONNECT_SECONDS
 from mulligan.worker.actions.http_client import Limits, make_client, translate_errors

@@ -21,7 +21,7 @@ from mulligan.core.model.artifacts import (
 )
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import ArtifactDamaged, ArtifactGone, InputInvalid, OutputDropped
-from mulligan.language.shell import VALUE_BYTES_MAX, value_too_large
+from mulligan.language.shell.shell import VALUE_BYTES_MAX, value_too_large
 from mulligan.ports import Artifacts
 from mulligan.worker.child.warm_child import CallResult
 from mulligan.worker.folders import file_size

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.formatting import error_reason
 from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.worker.child.warm_child import CallResult
 from mulligan.worker.outputs import outputs
 from mulligan.worker.outputs.output_storage import (

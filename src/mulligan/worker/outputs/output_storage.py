@@ -19,10 +19,10 @@ from mulligan.core.model.artifacts import (
     references,
     replace_references,
 )
-from mulligan.core.model.formatting import format_size
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.place_keys import file_name
 from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.text.formatting import format_size
 from mulligan.errors import StoreRefused
 from mulligan.ports import Artifacts
 from mulligan.worker.outputs import outputs

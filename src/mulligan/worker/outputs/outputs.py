@@ -13,7 +13,7 @@ import msgspec
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.artifacts import OUTPUT_BYTES_MAX
 from mulligan.core.model.failure import HEAD_CHARS_MAX
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.worker.folders import open_regular_file
 
 ERROR_BYTES_MAX = 64 * 1024

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.actions import traits
-from mulligan.core.model.paths import TemplatedPath, path_problem
+from mulligan.core.model.text.paths import TemplatedPath, path_problem
 from mulligan.core.model.workflow import ITEMS_FILE
 from mulligan.core.state.scope import FILE
 from mulligan.errors import InputInvalid
-from mulligan.language.shell import environment_value
+from mulligan.language.shell.shell import environment_value
 from mulligan.worker.environment import working_folder_of
 from mulligan.worker.folders import Folders
 

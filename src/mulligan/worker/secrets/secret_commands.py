@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.worker.slots.machine_trouble import trouble_of
 from mulligan.worker.supervisor.fd_events import watch_reads
 

@@ -12,7 +12,7 @@ from binascii import b2a_base64
 from collections.abc import Iterator
 from itertools import groupby, product
 
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 
 # A line of a secret is a secret too if it has this many characters.
 LINE_CHARS_MIN = 8

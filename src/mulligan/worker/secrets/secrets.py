@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from mulligan.core.effects.tasks import Task, fill_late_values
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.core.model.workflow import Secret
 from mulligan.language.expressions import as_text, check, evaluate
 from mulligan.worker.secrets.redactor import Redactor

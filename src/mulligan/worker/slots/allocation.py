@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mulligan.core.model.scheduler_job import WorkerJob
+from mulligan.core.model.clusters.scheduler_job import WorkerJob
 
 MIB = 1 << 20
 # The variable by which the script of a pilot job says which profile it was submitted with.

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mulligan.core.effects.lease_rules import has_nodes_for, held_max, may_be_held
 from mulligan.core.effects.tasks import Task, round_cpus
 from mulligan.core.model.actions import WAITING_CPUS, traits
-from mulligan.core.model.formatting import format_size, pluralize
+from mulligan.core.model.text.formatting import format_size, pluralize
 from mulligan.ports import Lease, Offer
 
 # The GPUs that a process may use, by number or name. CUDA and HIP read it.

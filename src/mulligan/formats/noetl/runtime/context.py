@@ -16,7 +16,7 @@ from mulligan.formats.noetl.runtime.file_texts import FileText, mark_file_texts
 from mulligan.formats.noetl.runtime.parts import Parts
 from mulligan.formats.noetl.runtime.sandbox import Absent, Nothing
 from mulligan.formats.noetl.runtime.templates import Names, render_value
-from mulligan.formats.noetl.runtime.tools import SECRET
+from mulligan.formats.noetl.runtime.tools.tools import SECRET
 from mulligan.formats.noetl.runtime.versions import ARGS, CTX, VARS, Settings
 
 _ENVELOPE = frozenset({"result", "ctx", "next", "status"})

@@ -9,10 +9,10 @@ from mulligan import StepError
 from mulligan.formats.noetl.runtime.call import Call
 from mulligan.formats.noetl.runtime.context import Context
 from mulligan.formats.noetl.runtime.credentials import invalid_input
-from mulligan.formats.noetl.runtime.paging import CHANGEABLE, collect_into, collection_name
 from mulligan.formats.noetl.runtime.policy import Decision, seconds
-from mulligan.formats.noetl.runtime.sinks import write_sinks
 from mulligan.formats.noetl.runtime.templates import holds, render_text, render_value
+from mulligan.formats.noetl.runtime.tools.paging import CHANGEABLE, collect_into, collection_name
+from mulligan.formats.noetl.runtime.tools.sinks import write_sinks
 
 # The events after a call, in this order. The first that leads to a step counts.
 AFTER_SUCCESS = ("call.done", "step.exit")

@@ -9,10 +9,10 @@ from mulligan.errors import InputInvalid
 from mulligan.formats.noetl.runtime.credentials import invalid_input
 from mulligan.formats.noetl.runtime.placeholders import MARK, Command, MarkedText, Placeholder
 from mulligan.formats.noetl.runtime.templates import excerpt
-from mulligan.language import shell_safety as dangers
-from mulligan.language.shell import ShellRefused, environment_value, rewrite
-from mulligan.language.shell_lexer import PlaceholderSite, scan
-from mulligan.language.shell_placeholders import Names as Reserved
+from mulligan.language.shell import shell_safety as dangers
+from mulligan.language.shell.shell import ShellRefused, environment_value, rewrite
+from mulligan.language.shell.shell_lexer import PlaceholderSite, scan
+from mulligan.language.shell.shell_placeholders import Names as Reserved
 
 # The scanner sees a mark as a field of this name, like a field of `inputs` in a workflow of ours.
 _ROOT = "template"

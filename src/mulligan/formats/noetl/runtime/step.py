@@ -9,7 +9,10 @@ from mulligan.formats.noetl.runtime import failures
 from mulligan.formats.noetl.runtime.context import Context, is_envelope, result_of
 from mulligan.formats.noetl.runtime.credentials import invalid_input
 from mulligan.formats.noetl.runtime.parts import open_parts
-from mulligan.formats.noetl.runtime.pipeline import (
+from mulligan.formats.noetl.runtime.policy import Decision, must_retry_in_place
+from mulligan.formats.noetl.runtime.routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
+from mulligan.formats.noetl.runtime.templates import render_text, render_value
+from mulligan.formats.noetl.runtime.tools.pipeline import (
     failed_attempts,
     final_failure,
     outcome_names,
@@ -18,10 +21,7 @@ from mulligan.formats.noetl.runtime.pipeline import (
     run_tools,
     with_route_problem,
 )
-from mulligan.formats.noetl.runtime.policy import Decision, must_retry_in_place
-from mulligan.formats.noetl.runtime.routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
-from mulligan.formats.noetl.runtime.templates import render_text, render_value
-from mulligan.formats.noetl.runtime.tools import refuse_code
+from mulligan.formats.noetl.runtime.tools.tools import refuse_code
 from mulligan.worker.databases.kept_connections import KEPT
 
 _NOTHING = {"kind": "noop"}

@@ -12,8 +12,8 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from mulligan import StepError
-from mulligan.core.model import paths
-from mulligan.core.model.paths import folder_of, path_problem
+from mulligan.core.model.text import paths
+from mulligan.core.model.text.paths import folder_of, path_problem
 from mulligan.formats.prodigy.queries import parse_path
 
 # -- files -----------------------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from types import FrameType
 import msgspec
 
 from mulligan.core.effects.run_lists import QueuedShape
-from mulligan.core.model.formatting import pluralize
-from mulligan.core.model.slurm_profile import SlurmProfile
+from mulligan.core.model.clusters.slurm_profile import SlurmProfile
+from mulligan.core.model.text.formatting import pluralize
 from mulligan.core.model.workflow import Breaker
 from mulligan.errors import SlurmRefused, SlurmUnreachable, StoreUnavailable
 from mulligan.ports import BreakerRecord, Store, WorkerRecord

@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.errors import SlurmMissing, SlurmRefused, SlurmUnreachable
 
 # How long a controller may take. A call that takes longer counts as unreachable: what it did is seen at the next look.

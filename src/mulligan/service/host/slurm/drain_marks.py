@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.errors import HomeUnusable
 from mulligan.worker.folders import make_private, replace_private_file
 

@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mulligan.core.model.scheduler_job import JobEnd, WorkerJob
+from mulligan.core.model.clusters.scheduler_job import JobEnd, WorkerJob
 from mulligan.service.host.slurm.states import is_open, job_end
 
 # How long an answer may take, all questions together. Far below two thirds of a lease, after which supervisors kill.

@@ -10,7 +10,7 @@ import msgspec
 
 from mulligan.service.host.slurm.pilots import FOLDER, Pilot
 
-# What a worker writes once it is registered: see `cli/worker.py`.
+# What a worker writes once it is registered: see `cli/operating/worker.py`.
 _IS_UP = re.compile(rb"^worker \S+ is up: |\"message\": ?\"worker \S+ is up: ", re.MULTILINE)
 # The output of a job may be long. Its worker says that it is up at the beginning.
 _HEAD_BYTES, _TAIL_BYTES, _SAID_CHARS_MAX = 1 << 20, 4096, 200

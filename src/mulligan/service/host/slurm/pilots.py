@@ -18,9 +18,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from mulligan.core.model.slurm_profile import SlurmProfile
+from mulligan.core.model.clusters.slurm_profile import SlurmProfile
 from mulligan.errors import StoreRefused
-from mulligan.language.slurm_profiles import NAMES
+from mulligan.language.readers.slurm_profiles import NAMES
 from mulligan.service.home import Home
 from mulligan.service.host.slurm.client import SlurmJob
 from mulligan.worker.slots.allocation import MIB

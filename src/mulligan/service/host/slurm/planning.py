@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from mulligan.core.effects.run_lists import QueuedShape
-from mulligan.core.model.formatting import format_duration
-from mulligan.core.model.slurm_profile import SlurmProfile
+from mulligan.core.model.clusters.slurm_profile import SlurmProfile
+from mulligan.core.model.text.formatting import format_duration
 from mulligan.service.host.slurm.pilots import MARGIN_SECONDS_MAX, MARGIN_SECONDS_MIN, PilotSize, mebibytes
 from mulligan.worker.slots.allocation import MIB
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.formatting import error_reason
-from mulligan.core.model.slurm_profile import DEFAULT_PROFILE, SlurmProfile
+from mulligan.core.model.clusters.slurm_profile import DEFAULT_PROFILE, SlurmProfile
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.errors import InputInvalid, LanguageError
-from mulligan.language import nodes
-from mulligan.language.nodes import Refusal, Source, TooManyProblems
-from mulligan.language.shapes import Key, Record
-from mulligan.language.slurm_profiles import PROFILE, PROFILES, read_profiles
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.keys.shapes import Key, Record
+from mulligan.language.readers.slurm_profiles import PROFILE, PROFILES, read_profiles
+from mulligan.language.text import nodes
+from mulligan.language.text.nodes import Refusal, Source, TooManyProblems
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.server.toml_positions import config_error, position, refuse_syntax
 
 # The file in the folder of the runs, the variable that names another one, and the user's own.

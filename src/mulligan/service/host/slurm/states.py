@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.model.scheduler_job import JobEnd, JobEnding, WorkerJob
+from mulligan.core.model.clusters.scheduler_job import JobEnd, JobEnding, WorkerJob
 
 # What is shown for a job that was started again: its state is that of its next start.
 REQUEUED = "REQUEUED"

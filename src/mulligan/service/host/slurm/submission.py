@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.core.model.formatting import error_reason
-from mulligan.core.model.slurm_profile import SlurmProfile
+from mulligan.core.model.clusters.slurm_profile import SlurmProfile
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.errors import HomeUnusable, InputInvalid, SlurmUnreachable
 from mulligan.service.home import Home
 from mulligan.service.host.slurm.client import SlurmClient

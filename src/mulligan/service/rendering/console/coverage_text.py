@@ -29,7 +29,7 @@ from mulligan.analysis.coverage.words import (
     tone_of,
     word_of,
 )
-from mulligan.core.model.formatting import format_duration, pluralize, single_line
+from mulligan.core.model.text.formatting import format_duration, pluralize, single_line
 from mulligan.errors import Problem
 from mulligan.history.story import StoryLine
 from mulligan.service.rendering.console.terminal_text import visible

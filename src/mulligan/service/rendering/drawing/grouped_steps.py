@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from mulligan.core.model.lazy_regex import lazy_regex
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Workflow
 from mulligan.history.matrices import count_statuses, group_status, group_title
 from mulligan.service.rendering.drawing.picture import Link, Node, Picture, build_picture, matrices_by_key

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mulligan.core.model.actions import Shape, traits_of
-from mulligan.core.model.formatting import number_ranges
 from mulligan.core.model.graph import Graph
+from mulligan.core.model.text.formatting import number_ranges
 from mulligan.core.model.workflow import END, Edge, Need, Step, Then, Workflow
 from mulligan.history.matrices import group_counts
 

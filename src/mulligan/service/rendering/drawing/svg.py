@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from html import escape
 from zlib import crc32
 
-from mulligan.core.model.formatting import INVISIBLE_CHARACTERS
+from mulligan.core.model.text.formatting import INVISIBLE_CHARACTERS
 from mulligan.core.model.workflow import Workflow
 from mulligan.service.rendering.drawing.grouped_steps import choose_picture
 from mulligan.service.rendering.drawing.layers import (

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
-from mulligan.core.model.formatting import format_duration
+from mulligan.core.model.text.formatting import format_duration
 from mulligan.service.rendering.page.markup import Html, element, join_html
 
 # Idle time is folded if it would fill most of the chart.

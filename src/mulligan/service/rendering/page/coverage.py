@@ -28,7 +28,7 @@ from mulligan.analysis.coverage.words import (
     time_in_story,
     tone_of,
 )
-from mulligan.core.model.formatting import format_duration, pluralize
+from mulligan.core.model.text.formatting import format_duration, pluralize
 from mulligan.history.story import StoryLine
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import css_variables, read_styles

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from urllib.parse import quote
 
 from mulligan.core.deciding.classify import TOO_LARGE, TOO_LONG
-from mulligan.core.model.formatting import pluralize
+from mulligan.core.model.text.formatting import pluralize
 from mulligan.history.route_outcomes import format_times
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.runs.views.report import Report

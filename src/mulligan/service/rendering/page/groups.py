@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mulligan.core.model.formatting import pluralize
+from mulligan.core.model.text.formatting import pluralize
 from mulligan.history.matrices import count_statuses, group_counts, group_status, group_title, values_text
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import STATUSES, status_label

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mulligan.core.model.formatting import format_size, pluralize
+from mulligan.core.model.text.formatting import format_size, pluralize
 from mulligan.history.phrases import describe_degraded
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import STATUSES, format_elapsed, status_label, time_element

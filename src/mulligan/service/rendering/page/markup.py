@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from mulligan.core.model.formatting import escape_unprintable, strip_control_characters
+from mulligan.core.model.text.formatting import escape_unprintable, strip_control_characters
 
 _VOID = frozenset({"meta", "input", "br", "rect", "line", "circle", "path"})
 

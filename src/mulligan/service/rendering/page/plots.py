@@ -7,8 +7,8 @@ from math import ceil, log2
 
 import msgspec
 
-from mulligan.core.model.formatting import format_size
 from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.text.formatting import format_size
 from mulligan.service.rendering.page.axis import Mark, draw_axis, grid_style
 from mulligan.service.rendering.page.groups import matrix_of
 from mulligan.service.rendering.page.markup import Html, element, join_html

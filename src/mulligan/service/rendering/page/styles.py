@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from importlib.resources import files
 
-from mulligan.core.model.formatting import format_duration, format_time
+from mulligan.core.model.text.formatting import format_duration, format_time
 from mulligan.service.rendering.drawing.palette import DARK, FONT, LIGHT, Palette, page_style
 from mulligan.service.rendering.page.markup import Html, element
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from mulligan.core.model.formatting import format_size, pluralize
+from mulligan.core.model.text.formatting import format_size, pluralize
 from mulligan.history.phrases import UNDO_FAILED, up_to_date_since
 from mulligan.service.rendering.page.groups import (
     group_by_matrix,

@@ -8,8 +8,8 @@ from math import ceil
 
 import msgspec
 
-from mulligan.core.model.formatting import format_size, pluralize
 from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.text.formatting import format_size, pluralize
 from mulligan.service.rendering.page.axis import Timescale, draw_axis, grid_style
 from mulligan.service.rendering.page.groups import matrix_of
 from mulligan.service.rendering.page.markup import Html, element, join_html

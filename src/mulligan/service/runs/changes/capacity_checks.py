@@ -7,8 +7,8 @@ from typing import Protocol
 import msgspec
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.on_dask import wants_client
-from mulligan.core.model.slurm_profile import profile_labels
+from mulligan.core.model.clusters.on_dask import wants_client
+from mulligan.core.model.clusters.slurm_profile import profile_labels
 from mulligan.core.model.workflow import Command, Step, Workflow, all_commands
 from mulligan.errors import InputInvalid
 from mulligan.service.driving.driver import Capacity

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Unpack
 
 import msgspec
 
-from mulligan.core.deciding.kept_approvals import changed_inputs
 from mulligan.core.deciding.report_checks import check_report
+from mulligan.core.deciding.rounds.kept_approvals import changed_inputs
 from mulligan.core.effects.snapshot import changes
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.rounds import Round, plan_revision, plan_round
+from mulligan.core.deciding.rounds.rounds import Round, plan_revision, plan_round
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.evolve.revision import Difference, lost_undos, plain_from_json, workflow_from_plain
 from mulligan.core.model.events import Entry, RunStarted
@@ -22,8 +22,8 @@ from mulligan.errors import InputInvalid, MulliganError
 from mulligan.formats import NOETL, OURS, load, options_of
 from mulligan.language import check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
-from mulligan.language.inputs import convert, format_input
-from mulligan.language.workspace_steps import keep_workspace
+from mulligan.language.readers.inputs import convert, format_input
+from mulligan.language.readers.workspace_steps import keep_workspace
 from mulligan.ports import Store
 from mulligan.service.runs.changes.preflight import refuse_missing_files, refuse_missing_secrets
 from mulligan.service.runs.stored.run_reader import RunReader

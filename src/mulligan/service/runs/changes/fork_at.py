@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.fork import worktree_origin
-from mulligan.core.deciding.kept_approvals import approvals_given
+from mulligan.core.deciding.rounds.fork import worktree_origin
+from mulligan.core.deciding.rounds.kept_approvals import approvals_given
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r

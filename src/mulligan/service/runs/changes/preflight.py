@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from mulligan.core.deciding.rounds import kept_files, written_files
+from mulligan.core.deciding.rounds.rounds import kept_files, written_files
 from mulligan.core.model.file_records import FileRecord, StaleFile, stale_files
 from mulligan.core.model.workflow import (
     LABEL_CHARS_MAX,

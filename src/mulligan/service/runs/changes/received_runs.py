@@ -38,9 +38,9 @@ from mulligan.core.model.workflow import Workflow, decode, version
 from mulligan.core.state.state import State
 from mulligan.errors import InputInvalid
 from mulligan.language import check_recorded_inputs, refuse_references
-from mulligan.language.definitions import read_definition
 from mulligan.language.expressions import Cel
-from mulligan.language.notices import rules_problem
+from mulligan.language.python.definitions import read_definition
+from mulligan.language.readers.notices import rules_problem
 from mulligan.ports import NewRun
 from mulligan.service.runs.changes.preflight import check_labels, refuse_reserved_labels
 from mulligan.service.runs.changes.run_control import UID_BYTES

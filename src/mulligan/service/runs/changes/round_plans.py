@@ -9,11 +9,11 @@ import msgspec
 from msgspec.structs import replace
 
 from mulligan.analysis.coverage.side_effects import effect_of_another_visit
-from mulligan.core.deciding.child_rounds import PlannedChild, planned_children
-from mulligan.core.deciding.fork import Fork, run_reasons
-from mulligan.core.deciding.kept_approvals import approvals_among, approvals_relied_on
-from mulligan.core.deciding.resource_usage import Proposal, adjustments_of
-from mulligan.core.deciding.rounds import failed_undos, items_to_rerun, rerun_reasons
+from mulligan.core.deciding.rounds.child_rounds import PlannedChild, planned_children
+from mulligan.core.deciding.rounds.fork import Fork, run_reasons
+from mulligan.core.deciding.rounds.kept_approvals import approvals_among, approvals_relied_on
+from mulligan.core.deciding.rounds.rounds import failed_undos, items_to_rerun, rerun_reasons
+from mulligan.core.deciding.workers.resource_usage import Proposal, adjustments_of
 from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.graph import Graph

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import msgspec
 
 from mulligan.core.deciding.admit import rerun_hint
-from mulligan.core.deciding.fork import Fork, kept_data, kept_sessions, plan_fork
 from mulligan.core.deciding.report_checks import check_report
-from mulligan.core.deciding.resource_usage import peak_memory_by_step
+from mulligan.core.deciding.rounds.fork import Fork, kept_data, kept_sessions, plan_fork
+from mulligan.core.deciding.workers.resource_usage import peak_memory_by_step
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import reports as r
+from mulligan.core.model.agents.guard_rails import refuse_beyond, refuse_keeping
 from mulligan.core.model.event_types import HostCapacity, Kept
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.guard_rails import refuse_beyond, refuse_keeping
 from mulligan.core.model.workflow import Budget, NoticeRule, Workflow, encode, version
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -48,8 +48,8 @@ from mulligan.errors import (
 )
 from mulligan.language import check_inputs, check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
-from mulligan.language.suggestions import did_you_mean
-from mulligan.language.workspace_steps import keep_workspace
+from mulligan.language.readers.workspace_steps import keep_workspace
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import Answer, Executor, NewRun, RunRecord, TokenLimits, WorkerRecord
 from mulligan.service.driving.driver import Capacity, Driver
 from mulligan.service.driving.local_worker import local_worker

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
-from mulligan.core.deciding.kept_approvals import changed_inputs
+from mulligan.core.deciding.rounds.kept_approvals import changed_inputs
 from mulligan.core.model.workflow import NoticeRule, Workflow
 from mulligan.errors import KeyMismatch
 from mulligan.service.runs.changes.preflight import VERSION_LABEL

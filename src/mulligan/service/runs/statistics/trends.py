@@ -16,8 +16,8 @@ import msgspec
 from mulligan.core.effects.run_lists import RunFilter, unhandled_by_records
 from mulligan.core.effects.snapshot import read_failure, read_spent, read_tally
 from mulligan.core.evolve.tallies import parse_tally_key
+from mulligan.core.model.agents.spending import NOTHING_SPENT, Spent, spent_json
 from mulligan.core.model.events import Entry
-from mulligan.core.model.spending import NOTHING_SPENT, Spent, spent_json
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.state import FailureRecord
 from mulligan.errors import InputInvalid

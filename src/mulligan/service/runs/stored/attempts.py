@@ -9,10 +9,10 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.core.model import events as e
+from mulligan.core.model.agents.spending import FIGURES
 from mulligan.core.model.events import AttemptFailed, AttemptSucceeded, Entry
 from mulligan.core.model.failure import number_or_zero
 from mulligan.core.model.place_keys import step_name
-from mulligan.core.model.spending import FIGURES
 from mulligan.core.state.scope import error_view
 from mulligan.service.runs.stored.artifacts import KeptFile, kept_files
 from mulligan.worker.logs.progress_records import Progress

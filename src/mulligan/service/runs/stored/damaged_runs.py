@@ -13,8 +13,8 @@ import msgspec
 
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.model.events import Entry
-from mulligan.core.model.formatting import single_line
 from mulligan.core.model.graph import Graph
+from mulligan.core.model.text.formatting import single_line
 from mulligan.core.model.workflow import decode
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.turn import fold

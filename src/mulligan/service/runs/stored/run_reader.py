@@ -18,17 +18,17 @@ from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import KEY, fetch_references, parse_reference
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.model.events import RunStarted
-from mulligan.core.model.formatting import NAMES_MAX, quote_names
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import is_at_or_below, item_key, step_name
 from mulligan.core.model.reports import RunRequested
+from mulligan.core.model.text.formatting import NAMES_MAX, quote_names
 from mulligan.core.model.workflow import END, Workflow, decode
 from mulligan.core.state.state import State
 from mulligan.engine.integrity import refuse_damaged
 from mulligan.errors import CodecError, UnknownItem, UnknownRun, UnknownStep
 from mulligan.history.item_names import PlaceNames, index_names, place_key, place_name
 from mulligan.language.loading import pause_garbage_collection
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import LoadedRun, RunRecord, Store, WorkerRecord
 from mulligan.service.driving.locks import Locks
 from mulligan.service.home import Home, this_host

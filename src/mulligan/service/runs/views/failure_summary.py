@@ -7,9 +7,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from mulligan.core.deciding.budgets import CODE as BUDGET_EXCEEDED
-from mulligan.core.deciding.budgets import LIMITED, TOOL_CALLS, budgets_for
-from mulligan.core.deciding.resource_usage import ran_short
+from mulligan.core.deciding.agents.budgets import CODE as BUDGET_EXCEEDED
+from mulligan.core.deciding.agents.budgets import LIMITED, TOOL_CALLS, budgets_for
+from mulligan.core.deciding.workers.resource_usage import ran_short
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of

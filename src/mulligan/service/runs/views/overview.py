@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from mulligan.core.deciding.rounds import needs_force
+from mulligan.core.deciding.rounds.rounds import needs_force
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END
 from mulligan.core.state.brief_state import BriefState

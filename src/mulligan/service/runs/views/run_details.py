@@ -25,7 +25,7 @@ from mulligan.history.matrices import matrix_groups
 from mulligan.history.phrases import describe_triager
 from mulligan.history.views import run_head_json
 from mulligan.language.loading import pause_garbage_collection
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.driving.workers import find_worker_pool
 from mulligan.service.host.breakers import find_breaker_waits
 from mulligan.service.rendering.json_output import to_json

@@ -14,7 +14,7 @@ from mulligan.core.model.place_keys import step_name
 from mulligan.errors import InputInvalid
 from mulligan.history.story import StoryWriter, Tone
 from mulligan.history.story_memory import StoryMemory
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.run_details import EVENT_TYPES
 

@@ -15,7 +15,7 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import END, Step, Workflow
 from mulligan.core.state.state import State
 from mulligan.errors import UnknownStep
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.rendering.drawing.grouped_steps import build_stacked_picture
 from mulligan.service.rendering.drawing.picture import END_KEY, Link, Node, Picture, build_picture
 from mulligan.service.rendering.drawing.svg import RunMarks, draw_run_svg

@@ -24,9 +24,9 @@ from mulligan.core.effects.run_lists import (
 )
 from mulligan.core.effects.snapshot import read_failure, read_place, read_spent
 from mulligan.core.model import events as e
+from mulligan.core.model.agents.spending import spent_json
 from mulligan.core.model.failure import CODES
-from mulligan.core.model.formatting import format_time_until, single_line
-from mulligan.core.model.spending import spent_json
+from mulligan.core.model.text.formatting import format_time_until, single_line
 from mulligan.core.state.state import FailureRecord
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import CodecError, InputInvalid

@@ -15,7 +15,7 @@ from mulligan.core.state.verdict import is_handled
 from mulligan.errors import InputInvalid, UnknownStep
 from mulligan.history.matrices import values_text
 from mulligan.history.phrases import describe_failure
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.rendering.descriptions import describe_value
 from mulligan.service.runs.stored.run_cache import CachedRun, RunCache
 from mulligan.service.runs.stored.run_reader import RunReader

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.deciding.resource_usage import ran_short
-from mulligan.core.model.formatting import pluralize, single_line
+from mulligan.core.deciding.workers.resource_usage import ran_short
+from mulligan.core.model.text.formatting import pluralize, single_line
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.history.phrases import describe_failure

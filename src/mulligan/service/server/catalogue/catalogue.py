@@ -16,13 +16,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from mulligan.core.model.formatting import format_size, pluralize
 from mulligan.core.model.schedule import Schedule
+from mulligan.core.model.text.formatting import format_size, pluralize
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.errors import InputInvalid, NotFound, Problem, Refused, RevisionMismatch
 from mulligan.formats import Converted
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports.server_records import Document, ServerRecords, WorkflowVersion
 from mulligan.service.authoring.workflow_files import Validation
 from mulligan.service.runs.changes.preflight import VERSION_LABEL as VERSION_LABEL

@@ -14,7 +14,7 @@ import yaml
 
 from mulligan.analysis.suggest.changes import AddBreaker, AddRule, Change, RemoveRule, SetLimit
 from mulligan.errors import InputInvalid, NotFound
-from mulligan.language.matrix import base_name
+from mulligan.language.matrices.matrix import base_name
 from mulligan.service.server.catalogue.text_edits import (
     BY_HAND,
     end_of,

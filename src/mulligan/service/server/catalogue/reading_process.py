@@ -15,7 +15,7 @@ import sys
 import traceback
 
 from mulligan.errors import MulliganError
-from mulligan.language.cel_process import limit_memory
+from mulligan.language.cel.cel_process import limit_memory
 from mulligan.service.server.catalogue.text_reading import BROKEN, LAST, RAISED, RETURNED, STAYS, receive, send
 
 # One that has needed more than this is ended after its answer: it would keep the memory.

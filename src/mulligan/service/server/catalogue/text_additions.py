@@ -16,7 +16,7 @@ import yaml
 
 from mulligan.core.model.workflow import END, On, Then
 from mulligan.errors import InputInvalid, NotFound
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.server.catalogue.change_edits import insert_rule
 from mulligan.service.server.catalogue.text_edits import (
     BY_HAND,

@@ -16,7 +16,7 @@ import msgspec
 import yaml
 
 from mulligan.errors import InputInvalid, NotFound
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.authoring.workflow_files import Validation
 from mulligan.service.server.catalogue.texts import WorkflowText, validate_text
 

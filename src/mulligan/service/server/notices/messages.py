@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.formatting import pluralize
+from mulligan.core.model.text.formatting import pluralize
 from mulligan.history.notice_text import NoticeBody
 from mulligan.ports import NoticeRecord
 from mulligan.service.rendering.next_commands import commands_for_wait, suggest_commands

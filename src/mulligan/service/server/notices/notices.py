@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from mulligan.core.model.durations import parse_duration
+from mulligan.core.model.text.durations import parse_duration
 from mulligan.core.model.workflow import NOTICE_KINDS, NoticeKind, NoticeRule
 from mulligan.errors import InputInvalid, MulliganError, NotFound, Refused
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import Document, NoticeRecord, NoticeStatus, WaitingTarget
 from mulligan.service.home_names import CONFIG_VARIABLE, HOOKS_MARK
 from mulligan.service.home_names import SERVER_CONFIG as FILE

@@ -22,7 +22,7 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 
-from mulligan.core.model.formatting import format_duration, pluralize
+from mulligan.core.model.text.formatting import format_duration, pluralize
 from mulligan.errors import InputInvalid
 from mulligan.ports import NoticeRecord, Outbox, SettledNotice, TargetPause, WaitingTarget
 from mulligan.service.server.notices.delivery import Delivery

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mulligan.core.model.durations import parse_duration
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.durations import parse_duration
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.errors import InputInvalid
 
 GIVE_UP_AFTER, GIVE_UP_SECONDS = "24h", 86_400.0

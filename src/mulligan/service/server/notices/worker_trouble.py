@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from mulligan.core.model.formatting import single_line
+from mulligan.core.model.text.formatting import single_line
 from mulligan.errors import RevisionMismatch
 from mulligan.history.notice_text import NoticeBody
 from mulligan.ports import Document, NoticeRecord, Store

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from mulligan.core.model.formatting import pluralize
+from mulligan.core.model.text.formatting import pluralize
 from mulligan.errors import InputInvalid, MulliganError
 
 try:

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.durations import parse_duration, parse_time
 from mulligan.core.model.schedule import (
     EPOCH,
     EVERY_SECONDS_MIN,
@@ -17,9 +16,10 @@ from mulligan.core.model.schedule import (
     Schedule,
     parse_catch_up,
 )
+from mulligan.core.model.text.durations import parse_duration, parse_time
 from mulligan.core.schedules.intervals import interval_instants
 from mulligan.errors import InputInvalid
-from mulligan.language.schedule_inputs import has_placeholders
+from mulligan.language.readers.schedule_inputs import has_placeholders
 from mulligan.service.runs.changes.preflight import check_labels
 from mulligan.service.server.schedules.cron import check_cron, cron_instants
 

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from mulligan.core.effects.run_lists import RunFilter
-from mulligan.core.model.durations import parse_time
+from mulligan.core.model.text.durations import parse_time
 from mulligan.core.schedules.deciding import ScheduleState
 from mulligan.ports import RunRecord, Store
 from mulligan.service.server.schedules.forms import instant_text

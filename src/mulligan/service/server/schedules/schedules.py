@@ -41,7 +41,7 @@ from mulligan.errors import (
     StoreUnavailable,
 )
 from mulligan.history.notice_text import NoticeBody
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import RunRecord
 from mulligan.ports.fault_points import fault_point
 from mulligan.ports.server_records import Document, NoticeRecord, ServerRecords

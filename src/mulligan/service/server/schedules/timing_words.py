@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mulligan.core.model.formatting import format_duration
+from mulligan.core.model.text.formatting import format_duration
 
 _ZEROS = re.compile(r"(?<=[hm])00[ms]$")
 _DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")

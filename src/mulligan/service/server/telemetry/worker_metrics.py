@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from mulligan.core.model.events import Entry
-from mulligan.core.model.formatting import error_reason
+from mulligan.core.model.text.formatting import error_reason
 from mulligan.core.state.state import State
 from mulligan.engine.observers import Observer
 from mulligan.errors import InputInvalid

@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 
 from msgspec.structs import replace
 
-from mulligan.core.model.formatting import pluralize
-from mulligan.core.model.guard_rails import verdict_of
+from mulligan.core.model.agents.guard_rails import verdict_of
 from mulligan.core.model.reports import ApprovalGiven, Classified, Report, RetryRequested
+from mulligan.core.model.text.formatting import pluralize
 from mulligan.errors import MulliganError, TooManyDecisions
 from mulligan.ports import AuditRecord, TokenLimits
 from mulligan.service.server.audit import ACCEPTED, AuditLog

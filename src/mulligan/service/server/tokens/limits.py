@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, cast
 
-from mulligan.core.deciding.breaker import Verdict
-from mulligan.core.deciding.child_rounds import asked_round, planned_children
-from mulligan.core.deciding.kept_approvals import approvals_among, approvals_given, approvals_relied_on
+from mulligan.core.deciding.rounds.child_rounds import asked_round, planned_children
+from mulligan.core.deciding.rounds.kept_approvals import approvals_among, approvals_given, approvals_relied_on
+from mulligan.core.deciding.workers.breaker import Verdict
 from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.effects.snapshot import restore
+from mulligan.core.model.agents.guard_rails import refuse_beyond, refuse_keeping
 from mulligan.core.model.event_types import ChildRound
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.guard_rails import refuse_beyond, refuse_keeping
 from mulligan.core.model.kept_history import kept_history
 from mulligan.core.model.reports import Report, RetryRequested
 from mulligan.core.model.scopes import allows

@@ -13,7 +13,7 @@ from typing import cast
 
 import msgspec
 
-from mulligan.core.model.guard_rails import (
+from mulligan.core.model.agents.guard_rails import (
     AGENT_DECISIONS_PER_HOUR,
     AGENT_PREFIX,
     AGENT_VERDICTS,
@@ -23,7 +23,7 @@ from mulligan.core.model.guard_rails import (
 )
 from mulligan.core.model.scopes import MEANINGS, SCOPES
 from mulligan.errors import InputInvalid, NotFound, TokenRefused
-from mulligan.language.suggestions import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import Scope, ServerRecords, TokenLimits, TokenRecord
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.logins import digest_of, new_secret, owner_of

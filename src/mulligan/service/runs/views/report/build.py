@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 
 from mulligan import __version__
-from mulligan.core.deciding.budgets import RUN, budget_of
+from mulligan.core.deciding.agents.budgets import RUN, budget_of
 from mulligan.core.deciding.end_status import parse_end_output
-from mulligan.core.deciding.rounds import needs_force
+from mulligan.core.deciding.rounds.rounds import needs_force
 from mulligan.core.model import events as e
-from mulligan.core.model.artifact_words import with_files_described
+from mulligan.core.model.agents.spending import format_limits, format_spent, spent_json
 from mulligan.core.model.place_keys import item_key
-from mulligan.core.model.spending import format_limits, format_spent, spent_json
+from mulligan.core.model.text.artifact_words import with_files_described
 from mulligan.core.model.workflow import END, Workflow
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED

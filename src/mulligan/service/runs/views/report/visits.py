@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.deciding.resource_usage import ran_short
+from mulligan.core.deciding.workers.resource_usage import ran_short
 from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure

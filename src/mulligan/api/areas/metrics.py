@@ -1,0 +1,41 @@
+"""`GET /metrics`: what the server, its worker and the store show to Prometheus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mulligan.api.http.routing import Answer, Call, Route
+from mulligan.service import METRICS_TYPE, merge_metrics, request_metrics
+
+
+def metrics(call: Call) -> Answer:
+    texts = [call.service.telemetry.store_metrics()]
+    # Names of workflows of other projects are in what follows.
+    if call.token.project is None and call.counts is not None:
+        texts.append(request_metrics(call.counts.answered, call.counts.seconds, len(call.hub.clients)))
+        texts.append(_worker_metrics(call.service.home.folder))
+    return Answer(merge_metrics(texts), media=METRICS_TYPE)
+
+
+def worker_metrics_file(home: Path) -> Path:
+    """Where the worker of a server writes its metrics."""
+    return home / "workers" / "server.prom"
+
+
+def _worker_metrics(home: Path) -> bytes:
+    try:
+        return worker_metrics_file(home).read_bytes()
+    except OSError:
+        return b""  # the server has no worker, or it has just begun
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/metrics",
+        metrics,
+        "read",
+        "Metrics for Prometheus; with a token for all projects also those of the server and its worker.",
+        media=METRICS_TYPE,
+    ),
+)

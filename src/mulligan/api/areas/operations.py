@@ -1,0 +1,185 @@
+"""The store as a whole: circuit breakers, statistics, usage, workers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from mulligan.api.areas import run_answers as shapes
+from mulligan.api.http.routing import Body, Call, Query, Route
+from mulligan.errors import InputInvalid, NotFound, ScopeMissing
+from mulligan.service import Diagnosis, RecoveryTrend, Spending, WorkflowUsage, parse_time, to_json
+
+RunId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+
+
+def list_breakers(call: Call) -> dict[str, Any]:
+    return {"breakers": to_json(call.service.list_breakers()), "next": None}
+
+
+class ResetBody(Body, frozen=True):
+    """Why the breaker is closed."""
+
+    reason: str = ""
+    dry_run: bool = False
+
+
+def reset_breaker(call: Call) -> dict[str, Any]:
+    asked: ResetBody = call.body
+    found = call.service.reset_breaker(call.path["name"], is_dry=asked.dry_run)
+    return {"dry_run": asked.dry_run, "breaker": to_json(found)}
+
+
+class StatsQuery(Query, frozen=True):
+    """Of which runs: of one, or of those of a workflow and since a time (2026-11-01T08:00:00Z, or how long ago: 7d)."""
+
+    run: RunId | None = None
+    workflow: str = ""
+    since: str = ""
+
+
+def show_stats(call: Call) -> dict[str, Any]:
+    asked: StatsQuery = call.query
+    if asked.run is not None and (asked.workflow or asked.since):
+        hint = "leave out the run, or the others"
+        raise InputInvalid("'workflow' and 'since' cannot be combined with 'run'", hint=hint, parameter="run")
+    since = parse_time(asked.since, datetime.now(UTC)) if asked.since else None
+    found = call.service.stats(asked.run, workflow=asked.workflow or None, since=since)
+    agents = call.service.agent_stats(asked.run, workflow=asked.workflow or None, since=since)
+    return {"stats": to_json(found), "agents": to_json(agents), "next": None}
+
+
+class TrendQuery(Query, frozen=True):
+    """Of the runs of how many weeks, and of which workflow."""
+
+    weeks: Annotated[int, msgspec.Meta(ge=1, le=104)] = 26
+    workflow: str = ""
+
+
+def show_trend(call: Call) -> Any:
+    asked: TrendQuery = call.query
+    return to_json(call.service.trends.recovery(datetime.now(UTC), weeks=asked.weeks, workflow=asked.workflow))
+
+
+class UsageQuery(Query, frozen=True):
+    """Of which run."""
+
+    run: RunId
+
+
+def show_usage(call: Call) -> dict[str, Any]:
+    run_id = call.query.run
+    return {"run_id": run_id, "usage": to_json(call.service.usage(run_id)), "next": None}
+
+
+class WorkflowUsageQuery(Query, frozen=True):
+    """Of how many of its newest runs."""
+
+    runs: Annotated[int, msgspec.Meta(ge=1, le=50)] = 10
+
+
+def show_workflow_usage(call: Call) -> Any:
+    found = call.service.trends.usage(call.path["name"], runs=call.query.runs)
+    if not found.run_ids and not found.left_out:
+        raise NotFound(f"no run of '{found.workflow[:100]}' has ended", hint="list the runs: GET /api/v1/runs")
+    return to_json(found)
+
+
+class SpendingQuery(Query, frozen=True):
+    """Of the runs of how many days."""
+
+    days: Annotated[int, msgspec.Meta(ge=1, le=366)] = 30
+
+
+def show_spending(call: Call) -> Any:
+    return to_json(call.service.trends.spending(datetime.now(UTC), days=call.query.days))
+
+
+def examine(call: Call) -> Any:
+    """What is wrong with the machine is not for those who see one project of several."""
+    if call.token.project:
+        raise ScopeMissing(
+            "a token of one project may not examine the server", hint="use a token for all projects with scope admin"
+        )
+    return to_json(call.service.examine_machine())
+
+
+def list_workers(call: Call) -> dict[str, Any]:
+    return {"workers": to_json(call.service.list_workers()), "next": None}
+
+
+ROUTES = (
+    Route("GET", "breakers", list_breakers, "read", "List the circuit breakers.", answer=shapes.BreakersAnswer),
+    Route(
+        "POST",
+        "breakers/{name}:reset",
+        reset_breaker,
+        "run",
+        "Close a circuit breaker, so that waiting tasks continue.",
+        body=ResetBody,
+        answer=shapes.BreakerReset,
+    ),
+    Route(
+        "GET",
+        "stats",
+        show_stats,
+        "read",
+        "Count how often retries, handlers, triage and routes were tried and worked.",
+        query=StatsQuery,
+        is_sum=True,
+        answer=shapes.StatsAnswer,
+    ),
+    Route(
+        "GET",
+        "stats/weeks",
+        show_trend,
+        "read",
+        "Count week by week how often retries, handlers, triage and routes were tried and worked.",
+        query=TrendQuery,
+        is_sum=True,
+        answer=RecoveryTrend,
+    ),
+    Route(
+        "GET",
+        "usage",
+        show_usage,
+        "read",
+        "Compare what the steps of a run asked for with what they used.",
+        query=UsageQuery,
+        answer=shapes.UsageAnswer,
+    ),
+    Route(
+        "GET",
+        "usage/spending",
+        show_spending,
+        "read",
+        "What agents have spent in the runs of the last days, by workflow.",
+        query=SpendingQuery,
+        is_sum=True,
+        answer=Spending,
+    ),
+    Route(
+        "GET",
+        "usage/workflows/{name}",
+        show_workflow_usage,
+        "read",
+        "Compare what the steps of a workflow asked for with what they used, over its newest runs.",
+        query=WorkflowUsageQuery,
+        is_sum=True,
+        answer=WorkflowUsage,
+    ),
+    Route(
+        "GET",
+        "doctor",
+        examine,
+        "admin",
+        "Check the machine of the server and its store: what was found, and what to do. It runs a step of its own.",
+        answer=Diagnosis,
+        is_slow=True,
+    ),
+    Route(
+        "GET", "workers", list_workers, "read", "List the workers, and what each runs now.", answer=shapes.WorkersAnswer
+    ),
+)

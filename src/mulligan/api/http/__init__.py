@@ -1,0 +1,1 @@
+"""HTTP itself: routes, paths, bodies, headers, uploads, problem details."""

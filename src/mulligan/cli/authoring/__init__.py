@@ -1,0 +1,1 @@
+"""Commands for workflow files: check, draw, convert, cover, try."""

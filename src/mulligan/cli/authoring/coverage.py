@@ -1,0 +1,153 @@
+"""`mulligan coverage`: what a workflow does about failures, before any of them has happened."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from mulligan.cli.output.tables import columns
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_bytes, show_json, wants_colour
+from mulligan.cli.words.format_options import MapPatterns, MaxIterations
+from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
+from mulligan.cli.words.options import AsJson, Catalogue, System, TrustTemplates
+from mulligan.cli.words.parameters import Argument, Option
+from mulligan.service import (
+    Service,
+    Times,
+    case_story_lines,
+    count_figures,
+    coverage_lines,
+    read_format_options,
+    to_json,
+    write_file,
+)
+
+TIMES: tuple[Times, ...] = ("once", "twice", "always")
+# The width of what is written to a file or a pipe.
+_PIPE_COLUMNS = 100
+BELOW = 1
+
+
+def coverage(
+    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file, of ours or of another system.")],
+    step: Annotated[str | None, Option("--step", metavar="STEP", help="Only this step.")] = None,
+    failure: Annotated[
+        str | None,
+        Option("--failure", metavar="FAILURE", help="Only this failure; with --step: show what happens, line by line."),
+    ] = None,
+    times: Annotated[
+        str | None,
+        Option("--times", metavar="TIMES", help="How often it happens in that story: once, twice or always."),
+    ] = None,
+    percent_min: Annotated[
+        int | None, Option("--min", metavar="PERCENT", help="Exit with 1 if less is dealt with or accepted; for CI.")
+    ] = None,
+    shows_all: Annotated[
+        bool, Option("--all", help="Show every step, failure and finding of a large workflow.")
+    ] = False,
+    html: Annotated[
+        str | None, Option("--html", metavar="FILE", help="Write it as one HTML page with all stories; '-' is stdout.")
+    ] = None,
+    seed: Annotated[int, Option("--seed", metavar="N", help="Which pairs are played if there are too many.")] = 0,
+    pairs: Annotated[bool, Option("--pairs/--no-pairs", help="Play pairs of failures too (default), or not.")] = True,
+    inputs: Inputs = None,
+    inputs_file: InputsFile = None,
+    system: System = None,
+    trust_templates: TrustTemplates = False,
+    catalogue: Catalogue = None,
+    patterns: MapPatterns = None,
+    iterations: MaxIterations = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show what a workflow does about each failure of each step, and what nobody deals with.
+
+    The workflow is played in memory: no command is run. Each step fails in each way that can happen to it, once, twice
+    and every time; a cell of the table is the worst of these. Files of Torc, Prodigy, NoETL and Alphred can be played
+    too.
+    The exit code is 0; with --min it is 1 if less than PERCENT of all failures are dealt with or accepted in the file;
+    it is 2 if the file or an option is refused.
+    """
+    _check(step, failure, times, percent_min, html)
+    how: dict[str, Any] = {
+        "named": system,
+        "trust_templates": trust_templates,
+        "catalogue": catalogue,
+        "options": read_format_options(patterns, iterations),
+        "inputs": given_inputs(inputs, inputs_file),
+    }
+    if step is not None and failure is not None:
+        _show_story(file, step, failure, times or "always", how, as_json=as_json)
+        return 0
+    if html is not None:
+        written = Service.coverage_page(file, seed=seed, pairs=pairs, **how)
+        _write(html, written.html)
+        found = written.coverage
+    else:
+        found = Service.coverage(file, step=step or "", failure=failure or "", seed=seed, pairs=pairs, **how)
+    figures = count_figures(found)
+    if as_json:
+        show_json(to_json(found))
+    elif html != "-":
+        is_coloured = wants_colour(sys.stdout, os.environ)
+        lines = coverage_lines(
+            found,
+            figures,
+            file=str(file),
+            source=_source(file) if found.findings else "",
+            width=_width(),
+            is_coloured=is_coloured,
+            shows_all=shows_all,
+        )
+        show("\n".join(lines))
+    if percent_min is None or figures.reaches(percent_min):
+        return 0
+    complain(f"{figures.percent}% of the failures are dealt with or accepted, and --min asks for {percent_min}%")
+    return BELOW
+
+
+def _check(step: str | None, failure: str | None, times: str | None, percent_min: int | None, html: str | None) -> None:
+    is_story = step is not None and failure is not None
+    if times is not None and times not in TIMES:
+        raise UsageRefused(f"--times: '{times}' is not known", hint="use once, twice or always")
+    if times is not None and not is_story:
+        raise UsageRefused("--times is for one story", hint="name it with --step and --failure")
+    if percent_min is not None and not 0 <= percent_min <= 100:
+        raise UsageRefused(f"--min is a percentage, and {percent_min} is none", hint="give a number from 0 to 100")
+    if percent_min is not None and (step is not None or failure is not None):
+        raise UsageRefused("--min is about the whole workflow", hint="leave --step and --failure out")
+    if html is not None and (step is not None or failure is not None):
+        raise UsageRefused("--html writes the whole workflow", hint="leave --step and --failure out")
+
+
+def _show_story(file: Path, step: str, failure: str, times: str, how: dict[str, Any], *, as_json: bool) -> None:
+    found = Service.coverage_story(file, step, failure, cast(Times, times), **how)
+    if as_json:
+        show_json(to_json(found))
+        return
+    is_coloured = wants_colour(sys.stdout, os.environ)
+    show("\n".join(case_story_lines(found.case, found.kind, found.story, is_coloured=is_coloured)))
+
+
+def _write(out: str, html: str) -> None:
+    data = html.encode("utf-8", "replace")
+    if out == "-":
+        show_bytes(data)
+        return
+    write_file(Path(out), data)
+    complain(f"wrote {out}")
+
+
+def _source(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _width() -> int:
+    if sys.stdout.isatty():
+        return columns()
+    said = os.environ.get("COLUMNS", "")
+    return (int(said) if said.isdecimal() else 0) or _PIPE_COLUMNS

@@ -1,0 +1,29 @@
+"""`mulligan schema`: the JSON Schema of workflow files, for editors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from mulligan.cli.output.terminal import complain, show
+from mulligan.cli.words.parameters import Option
+from mulligan.service import Service, write_file
+
+
+def schema(
+    out: Annotated[
+        Path | None, Option("--out", "-o", metavar="FILE", help="Write to this file instead of stdout.")
+    ] = None,
+    as_json: Annotated[bool, Option("--json", help="No effect: the schema is JSON.")] = False,
+) -> None:
+    """Print the JSON Schema of workflow files, for editors.
+
+    With the YAML language server, name it in the first line of a workflow:
+
+    # yaml-language-server: $schema=mulligan.schema.json
+    """
+    if out is None:
+        show(Service.schema_text().rstrip("\n"))
+        return
+    write_file(out, Service.schema_text().encode())
+    complain(f"wrote {out}")

@@ -1,0 +1,188 @@
+"""`mulligan step`: run one step of a workflow alone, once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from mulligan.cli.output.terminal import UsageRefused, complain, show_json, show_written
+from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
+from mulligan.cli.words.options import (
+    AsJson,
+    Catalogue,
+    Fake,
+    Fakes,
+    HomeFolder,
+    StepName,
+    System,
+    TrustTemplates,
+    service_kept_or_not,
+)
+from mulligan.cli.words.parameters import Argument, Option
+from mulligan.service import (
+    AttemptLog,
+    HandlerTrial,
+    Prepared,
+    Service,
+    UnknownAttempt,
+    Workflow,
+    describe_result,
+    exit_code,
+    machine,
+    parse_failure,
+    summarize_failure,
+    to_json,
+)
+from mulligan.service.rendering.formatting import quote_names
+
+
+def step(
+    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file.")],
+    step: StepName,
+    inputs: Inputs = None,
+    inputs_file: InputsFile = None,
+    results: Annotated[
+        list[str] | None,
+        Option(
+            "--result", metavar="STEP=JSON", help="The result of another step, which this one reads (default: null)."
+        ),
+    ] = None,
+    fake: Fake = None,
+    fakes: Fakes = None,
+    handler: Annotated[bool, Option("--handler", help="Run its failure handler instead of the step.")] = False,
+    error: Annotated[str, Option("--error", metavar="JSON", help="How the step failed (default: exit code 1).")] = "",
+    item: Annotated[str, Option("--item", metavar="JSON", help="The item of a map step whose command failed.")] = "",
+    command: Annotated[
+        int | None, Option("--command", metavar="N", help="Which command failed (default: the first with a handler).")
+    ] = None,
+    system: System = None,
+    trust_templates: TrustTemplates = False,
+    catalogue: Catalogue = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run a single step of a workflow once, or its handler.
+
+    It has one attempt, no retries, no handlers and no edges. What it writes goes to stdout and stderr; if it writes
+    nothing, its output is printed as JSON. It runs in a temporary home; with --home DIR the run is kept. With --handler
+    the handler runs as if the step had failed as --error says, and the outcome of the step is shown. The exit code is 1
+    if the failure is not handled.
+    """
+    given = given_inputs(inputs, inputs_file)
+    workflow = Service.load_workflow(
+        file, named=system, trust_templates=trust_templates, catalogue=catalogue, given=given
+    )
+    ends = Service.read_fakes(workflow, fake or (), fakes)
+    own = {step: ends.pop(step)} if step in ends else {}
+    kept = Service.step_results(workflow, step, ends, fake or (), _results(results or ()))
+    if handler:
+        trial = _handler_trial(workflow, step, item, command)
+        prepared = Service.prepare(trial.workflow, given, Path.cwd())
+        return _run_handler(trial, prepared, parse_failure(error or "{}"), kept, home, as_json=as_json)
+    if error or item or command is not None:
+        raise UsageRefused("--error, --item and --command need --handler", hint="add --handler")
+    prepared = Service.prepare(Service.apply_fakes(Service.isolate_step(workflow, step), own), given, Path.cwd())
+    return _run_step(step, prepared, kept, home, as_json=as_json)
+
+
+def _run_step(step: str, prepared: Prepared, kept: Sequence[Any], home: str | None, *, as_json: bool) -> int:
+    with service_kept_or_not(home) as service:
+        with service.driver(machine()) as driver:
+            [run_id] = service.start(prepared, driver, kept=kept)
+            ending = driver.drive(run_id)
+        found = service.show(run_id)
+        _show(service, run_id, step, found, as_json=as_json)
+        _explain_nulls(found["steps"][step]["failure"] or {}, kept)
+        _show_where_kept(run_id, home)
+    return exit_code(ending, found["status"])
+
+
+def _explain_nulls(failure: dict[str, Any], kept: Sequence[Any]) -> None:
+    """Explain a failed expression: it probably reads a result that was not given."""
+    nulls = [one.step for one in kept if one.output is None]
+    if failure.get("code") == "EXPRESSION_FAILED" and nulls:
+        first = next((name for name in nulls if f"steps.{name}." in failure["message"]), nulls[0])
+        complain(f"  the result of {quote_names(nulls)} is null here; to give it: --result {first}=JSON")
+
+
+def _show_where_kept(run_id: int, home: str | None) -> None:
+    """Show where the run is kept."""
+    if home is not None:
+        complain(f"kept as run {run_id} in '{home}'")
+
+
+def _handler_trial(workflow: Workflow, step: str, item: str, command: int | None) -> HandlerTrial:
+    if item:
+        return Service.isolate_item_handler(workflow, step, _json(item, "--item"), command)
+    if command is not None:
+        raise UsageRefused("--command needs --item", hint="name the item: --item JSON")
+    return Service.isolate_handler(workflow, step)
+
+
+def _json(word: str, option: str) -> Any:
+    try:
+        return json.loads(word)
+    except (ValueError, RecursionError):
+        raise UsageRefused(f"'{word}' is not JSON", hint=f"""write it like {option} '"text"'""") from None
+
+
+def _run_handler(
+    trial: HandlerTrial, prepared: Prepared, error: Any, kept: Sequence[Any], home: str | None, *, as_json: bool
+) -> int:
+    with service_kept_or_not(home) as service:
+        tried = service.run_handler(trial, prepared, error, kept)
+        if as_json:
+            show_json(to_json(tried))
+        else:
+            _show_each(tried.logs)
+        complain(describe_result(trial, tried))
+        _show_where_kept(tried.run_id, home)
+    return tried.exit_code
+
+
+def _show_each(logs: Sequence[AttemptLog]) -> None:
+    for log in logs:
+        complain(f"-- '{log.place}', attempt {log.attempt}")
+        _show_log(log)
+
+
+def _results(words: Sequence[str]) -> dict[str, Any]:
+    found = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        try:
+            found[name] = json.loads(value)
+        except (ValueError, RecursionError):
+            raise UsageRefused(f"'{word}' is not STEP=JSON", hint="write it like build='[1, 2]'") from None
+    return found
+
+
+def _show(service: Service, run_id: int, step: str, found: dict[str, Any], *, as_json: bool) -> None:
+    shown = found["steps"][step]
+    if as_json:
+        show_json(found)
+    elif not _show_logs(service, run_id, step) and shown["output"] is not None:
+        show_json(shown["output"])
+    failure = f" with {summarize_failure(shown['failure'])}" if shown["failure"] else ""
+    is_faked = " (faked)" if shown["faked"] else ""
+    complain(f"step '{step}' {shown['status']}{is_faked}{failure}")
+
+
+def _show_logs(service: Service, run_id: int, step: str) -> bool:
+    """Print the logs; return whether there was any standard output, which http and sql steps do not have."""
+    try:
+        logs = service.step_logs(run_id, step)
+    except UnknownAttempt:
+        # Its expressions failed: nothing was run.
+        return False
+    for log in logs:
+        _show_log(log)
+    return any(log.stdout for log in logs)
+
+
+def _show_log(log: AttemptLog) -> None:
+    show_written(log.stdout, sys.stdout)
+    show_written(log.stderr, sys.stderr)

@@ -1,0 +1,131 @@
+"""`mulligan whatif`: what a changed workflow would have made of the runs that are recorded."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+from mulligan.cli.output.tables import show_table
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_warnings
+from mulligan.cli.words.options import AsJson, Catalogue, HomeFolder, System, TrustTemplates, service_at
+from mulligan.cli.words.parameters import Argument, Option
+from mulligan.service import (
+    RunWhatIf,
+    Service,
+    WhatIf,
+    WhatIfSelection,
+    describe_assumptions,
+    describe_end,
+    describe_estimate,
+    parse_duration,
+    to_json,
+    whatif_summary,
+)
+
+HEADS = ("RUN", "CREATED", "THEN", "WOULD BE", "BY", "STEP", "WHY")
+# There was nothing to decide again.
+EXIT_NOTHING = 2
+LISTED_MAX = 30
+
+
+def whatif(
+    file: Annotated[Path, Argument(metavar="FILE", help="The changed workflow file.")],
+    since: Annotated[
+        str | None,
+        Option("--since", metavar="TIME", help="Only runs started within this time: 12h, 30d (default: all)."),
+    ] = None,
+    step: Annotated[
+        str, Option("--step", metavar="STEP", help="Only runs in which an attempt of this step failed.")
+    ] = "",
+    runs: Annotated[
+        list[str] | None, Option("--run", metavar="RUN", help="Only this run. May be given several times.")
+    ] = None,
+    name: Annotated[
+        str, Option("--name", metavar="NAME", help="The workflow whose runs to take (default: the name in the file).")
+    ] = "",
+    seed: Annotated[int, Option("--seed", metavar="N", help="Draw other estimates (default: 0).")] = 0,
+    system: System = None,
+    trust_templates: TrustTemplates = False,
+    catalogue: Catalogue = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> int:
+    """Try a changed workflow on the runs that are recorded.
+
+    Each run is decided again with the new file. Attempts that happened end as they did; what never happened is drawn
+    from what other runs say, and marked as an estimate. Nothing is executed, and nothing is written.
+    """
+    begun = datetime.now(UTC) - timedelta(seconds=parse_duration(since)) if since is not None else None
+    if seed < 0:
+        raise UsageRefused("--seed must be at least 0")
+    examined = Service.examine_workflow(file, named=system, trust_templates=trust_templates, catalogue=catalogue)
+    show_warnings(examined.warnings)
+    with service_at(home) as service:
+        run_ids = tuple(service.find_run(run) for run in runs or ())
+        selection = WhatIfSelection(
+            workflow=name,
+            since=begun,
+            run_ids=run_ids,
+            step=step,
+            seed=seed,
+            listed_max=LISTED_MAX,
+            env=os.environ,
+        )
+        found = service.whatif(examined.workflow, selection)
+    if as_json:
+        show_json(to_json(found))
+    elif not found.runs:
+        complain(_nothing(found, since))
+    else:
+        _show(found, file, since)
+    return 0 if found.runs else EXIT_NOTHING
+
+
+def _nothing(found: WhatIf, since: str | None) -> str:
+    failed = f" in which '{found.step}' failed" if found.step else ""
+    begun = f" started in the last {since}" if since is not None else ""
+    return (
+        f"no run of '{found.workflow}'{failed}{begun} is recorded here: there is nothing to decide again\n"
+        "  list the runs: mulligan list; take those of another name: --name NAME; of another folder: --home DIR"
+    )
+
+
+def _show(found: WhatIf, file: Path, since: str | None) -> None:
+    for line in whatif_summary(found, str(file), f"of the last {since}" if since is not None else ""):
+        show(line)
+    if found.changed:
+        show("")
+        show_table(HEADS, [_row(run) for run in found.changed])
+        if found.changed_total > len(found.changed):
+            show(f"and {found.changed_total - len(found.changed):,} more: --json lists the first of each kind")
+    if found.outcomes_assumed:
+        show("")
+        show("assumed: a recorded outcome, although")
+        for line in describe_assumptions(found):
+            show(f"  {line}")
+    if found.estimates:
+        show("")
+        show(f"estimates (another draw: --seed {found.seed + 1})")
+        for one in found.estimates:
+            show(f"  {describe_estimate(one)}")
+    if found.undecided:
+        show("")
+        show("cannot be said")
+        for undecided in found.undecided:
+            show(f"  run {undecided.run_id} ({undecided.was}): {undecided.reason}")
+        if found.undecided_total > len(found.undecided):
+            show(f"  and {found.undecided_total - len(found.undecided):,} more")
+
+
+def _row(run: RunWhatIf) -> tuple[str, ...]:
+    return (
+        str(run.run_id),
+        f"{run.created_at:%Y-%m-%d %H:%M:%S}",
+        describe_end(run.was, is_degraded=run.was_degraded),
+        describe_end(run.would_be, is_degraded=run.would_be_degraded),
+        run.by,
+        run.step or "-",
+        run.why,
+    )

@@ -1,0 +1,1 @@
+"""Commands for stores, servers, workers and clusters."""

@@ -1,0 +1,54 @@
+"""`mulligan traces`: the spans of runs, to a collector of OpenTelemetry or as JSON."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Annotated
+
+from mulligan.cli.output.terminal import complain, show, show_json
+from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, service_at
+from mulligan.cli.words.parameters import Option
+from mulligan.errors import StoreUnavailable
+from mulligan.service import to_json
+from mulligan.service.rendering.formatting import pluralize
+
+
+def traces(
+    run: NewestRun = LATEST,
+    endpoint: Annotated[
+        str,
+        Option("--endpoint", metavar="URL", help="The collector (default: $OTEL_EXPORTER_OTLP_ENDPOINT)."),
+    ] = "",
+    follow: Annotated[
+        bool, Option("--follow", help="Send the spans of all runs from now on, as they end, until stopped.")
+    ] = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send the trace of a run to a collector of OpenTelemetry, or print its spans.
+
+    A trace has a span for each round of the run, for each visit of a step and for each attempt, and includes the runs
+    that it called. Ids are computed from the run, so sending a trace twice does no harm, and a program that a step
+    starts finds its parent in $TRACEPARENT.
+    """
+    with service_at(home) as service:
+        if follow:
+            exporter = service.telemetry.exporter(endpoint)
+            complain("sending traces; press Ctrl-C to stop")
+            reported = ""
+            while True:
+                now = datetime.now(UTC)
+                try:
+                    due, reported = exporter.export_due(now), ""
+                except StoreUnavailable as error:
+                    if error.message != reported:
+                        complain(f"{error.message}; trying again ({error.hint})")
+                    due, reported = None, error.message
+                time.sleep(5.0 if due is None else max(0.0, (due - now).total_seconds()))
+        run_id = service.find_run(run)
+        if as_json:
+            show_json([to_json(span) for span in service.telemetry.spans(run_id)])
+            return
+        count = service.telemetry.send_spans(run_id, endpoint)
+        show(f"sent {pluralize(count, 'span')} of run {run_id}")

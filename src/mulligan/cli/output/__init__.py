@@ -1,0 +1,1 @@
+"""What commands print: tables, errors, pictures that fill the terminal; and how Ctrl-C ends them."""

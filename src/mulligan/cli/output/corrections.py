@@ -1,0 +1,68 @@
+"""Showing what a corrected file changes, before a run continues with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mulligan.cli.output.terminal import complain
+from mulligan.service import ChangedSteps, Correction, RoundPlan
+from mulligan.service.rendering.formatting import format_input
+
+# Steps whose changes are named one by one; --json has them all.
+_STEPS_MAX, _NAMES_MAX = 20, 10
+TIMES = "\u00d7"
+
+
+def show_correction(planned: RoundPlan) -> None:
+    """Show what the file changes, step by step; nothing if no file was given."""
+    found = planned.correction
+    if found is None:
+        return
+    file = os.path.relpath(found.file) if found.file else "the file"
+    if found.is_same:
+        complain(f"note: '{file}' has not changed since run {planned.run_id} read it")
+        return
+    complain(f"what '{file}' changes:")
+    for line in [*_steps(found), *_beside(found)]:
+        complain(f"  {line}")
+
+
+def _steps(found: Correction) -> list[str]:
+    shown = [(_name(one), one) for one in found.families[:_STEPS_MAX]]
+    width = max((len(name) for name, _ in shown), default=0)
+    lines = [f"added    {_listed(found.added)}"] if found.added else []
+    lines += [f"removed  {_listed(found.removed)}"] if found.removed else []
+    lines += [f"changed  {name:<{width}}  {', '.join(one.keys)}{_kept(one)}".rstrip() for name, one in shown]
+    left = sum(one.count for one in found.families[_STEPS_MAX:])
+    return [*lines, f"changed  {left:,} more steps"] if left > 0 else lines
+
+
+def _name(one: ChangedSteps) -> str:
+    return f"{one.step} {TIMES} {one.count:,}" if one.count > 1 else one.step
+
+
+def _kept(one: ChangedSteps) -> str:
+    if not one.kept:
+        return ""
+    return "  (keeps its result)" if one.count == 1 else f"  ({one.kept:,} keep their results)"
+
+
+def _beside(found: Correction) -> list[str]:
+    lines = [f"changed  the workflow itself: {', '.join(found.settings)}"] if found.settings else []
+    lines += [f"input    {_values(found.inputs)}"] if found.inputs else []
+    if found.inputs_kept:
+        lines.append(f"note: the run keeps its inputs although their defaults changed: {_values(found.inputs_kept)}")
+    if found.lost_undos:
+        lines.append(f"note: nothing will undo {_listed(found.lost_undos)}: the file has no undo any more")
+    return lines
+
+
+def _values(inputs: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={format_input(value)}" for name, value in inputs.items())
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMES_MAX])
+    return f"{shown} and {len(names) - _NAMES_MAX:,} more" if len(names) > _NAMES_MAX else shown

@@ -1,0 +1,1 @@
+"""Commands that show runs, what happened in them and what they cost."""

@@ -1,0 +1,179 @@
+"""`mulligan logs` and `mulligan events`: what attempts wrote, and the events of a run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Annotated, Any
+
+from mulligan.cli.output.tables import cut
+from mulligan.cli.output.terminal import INTERRUPTED, UsageRefused, complain, show, show_json, show_written
+from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
+from mulligan.cli.words.parameters import Argument, Option
+from mulligan.service import AttemptLog, LogPiece, LogSelection, Service, log_lines_to_json, systems_with_logs, to_json
+
+_DETAIL_CHARS_MAX = 60
+# Many lines are written at once, since a large run has a million events.
+_LINES_AT_ONCE = 1000
+# Number, time to the second, type, place: in a third of the time that an f-string takes.
+_COLUMNS = "%5d %.19sZ %-18s %-12s"
+# Fields that have their own columns, and fields that are too large for a line.
+_NOT_DETAILS = frozenset(
+    "type step place definition inputs outputs bindings kept items usage version cwd summary".split()
+)
+
+
+def logs(
+    run: NewestRun = LATEST,
+    step: Annotated[str | None, Argument(metavar="STEP", help="The name of a step.")] = None,
+    item: Annotated[
+        str | None, Option("--item", metavar="I", help="Only this item of a map step, by index or name.")
+    ] = None,
+    attempt: Annotated[
+        int | None, Option("--attempt", metavar="N", help="The number of the attempt (default: the last).")
+    ] = None,
+    handler: Annotated[bool, Option("--handler", help="Show what the failure handler wrote.")] = False,
+    script: Annotated[bool, Option("--script", help="Show what the recovery script wrote.")] = False,
+    follow: Annotated[
+        bool,
+        Option("--follow", "-f", help="Follow the logs, through retries; without STEP those of the whole run."),
+    ] = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> int:
+    """Print what the attempts of a step wrote, even while they run.
+
+    Stdout goes to stdout, stderr to stderr. STEP may also be a part of a step, such as 'build.undo@1'. --follow ends
+    when the step, or the run, has ended.
+    """
+    if handler and script:
+        raise UsageRefused("--handler and --script exclude each other", hint="give one of them")
+    part: Any = "handler" if handler else "script" if script else "own"
+    with service_at(home) as service:
+        run_id, named = find_run_and_step(service, run, step)
+        named = service.find_place(run_id, named)
+        index = service.find_items(run_id, named, [item])[0] if item is not None and named else None
+        if follow:
+            wanted = LogSelection(named, index, attempt, part)
+            if not named and (item is not None or wanted != LogSelection()):
+                raise UsageRefused("--item, --attempt, --handler and --script need a step", hint="name a STEP")
+            return _follow(service, run_id, wanted, as_json=as_json, place=where(home))
+        if not named:
+            raise UsageRefused(
+                "missing argument 'STEP'", hint=f"the steps of the run: mulligan show {run_id}{where(home)}"
+            )
+        found = service.step_logs(run_id, named, item=index, attempt=attempt, part=part)
+        called = service.called_runs(run_id)
+        names = service.name_places(run_id, [log.place for log in found])
+    if as_json:
+        show_json([{"run_id": run_id, "step": named, **to_json(log)} for log in found])
+        return 0
+    for log in found:
+        complain(f"-- run {run_id}, '{names[log.place]}', attempt {log.attempt}{_why_empty(log, called, where(home))}")
+        show_written(log.stdout, sys.stdout)
+        show_written(log.stderr, sys.stderr)
+    return 0
+
+
+def _follow(service: Service, run_id: int, wanted: LogSelection, *, as_json: bool, place: str) -> int:
+    """Print what is written while it is written. Ctrl-C stops only this command."""
+    try:
+        for piece in service.follow_logs(run_id, wanted, by_line=as_json):
+            if as_json:
+                for line in log_lines_to_json(piece):
+                    show(json.dumps(line))
+            else:
+                _show_piece(piece, place, is_named=wanted.is_among_others(piece.place))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _show_piece(piece: LogPiece, place: str, *, is_named: bool) -> None:
+    """`is_named`: each line begins with the name of its place."""
+    stream = sys.stderr if piece.stream == "stderr" else sys.stdout
+    if piece.stream is not None and is_named:
+        name = f"{piece.where} | ".encode()
+        show_written(b"".join(name + line for line in piece.data.splitlines(keepends=True)), stream)
+    elif piece.stream is not None:
+        show_written(piece.data, stream)
+    elif not piece.place:
+        complain(f"-- run {piece.run_id}: {piece.text}: mulligan resume {piece.run_id}{place}")
+    elif piece.text or not is_named or piece.attempt > 1:
+        complain(
+            f"-- run {piece.run_id}, '{piece.name}', attempt {piece.attempt}" + (f": {piece.text}" * bool(piece.text))
+        )
+
+
+def _why_empty(log: AttemptLog, called: Mapping[tuple[str, int], int], place: str) -> str:
+    """Why there is nothing to read; for a step that called a run, where its steps are."""
+    if log.stdout or log.stderr:
+        return ""
+    if child := called.get((log.place, log.attempt)):
+        return f": it called run {child}, whose steps have their own logs: mulligan show {child}{place}"
+    return f": it wrote nothing, or its log is on {log.ran_on} alone" if log.ran_on else ": it wrote nothing"
+
+
+def events(
+    run: NewestRun = LATEST,
+    named_as: Annotated[
+        str | None, Option("--as", metavar="SYSTEM", help="Print JSON lines with the names of that system: noetl.")
+    ] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the events of a run, one per line.
+
+    With --json they are printed as they are stored.
+    """
+    if named_as is not None and named_as not in (systems := systems_with_logs()):
+        raise UsageRefused(f"'{named_as}' has no names for events", hint=f"systems that have: {', '.join(systems)}")
+    with service_at(home) as service:
+        run_id = service.find_run(run)
+        if named_as is not None:
+            lines: Iterator[str] = (
+                json.dumps(line, ensure_ascii=False) for line in service.foreign_events(run_id, named_as)
+            )
+        else:
+            stored = (line.decode() for line in service.event_lines(run_id))
+            lines = stored if as_json else map(_describe, service.plain_events(run_id))
+        while some := list(islice(lines, _LINES_AT_ONCE)):
+            show("\n".join(some))
+
+
+def _describe(entry: dict[str, Any]) -> str:
+    fact = entry["fact"]
+    where = fact.get("step") or fact.get("place") or ""
+    line = _COLUMNS % (entry["seq"], entry["at"], fact["type"], where)
+    for name, value in fact.items():
+        if name not in _NOT_DETAILS:
+            # A million events have mostly whole numbers and short words.
+            kind = type(value)
+            if kind is int or (kind is str and _is_word(value)):
+                line += f" {name}={value}"
+            elif name != "route" or value.get("to"):
+                line += f" {_detail(name, value)}"
+    return line.rstrip()
+
+
+def _is_word(text: str) -> bool:
+    """Whether `cut` would leave it as it is: short, and no white space in it."""
+    return len(text) <= _DETAIL_CHARS_MAX and text.isprintable() and " " not in text
+
+
+def _detail(name: str, value: Any) -> str:
+    """A field of a fact in a few words: of a failure its code, of a route its target."""
+    if name == "failure":
+        return f"failure={cut(value['code'], _DETAIL_CHARS_MAX)}"
+    if name == "route":
+        return f"route={value['to']}"
+    return f"{name}={cut(value if isinstance(value, str) else _json(value), _DETAIL_CHARS_MAX)}"
+
+
+def _json(value: Any) -> str:
+    """As `json.dumps`, which takes longer than all the rest of a line, for what most events have."""
+    if type(value) is bool:
+        return "true" if value else "false"
+    return repr(value) if type(value) is list and all(type(one) is int for one in value) else json.dumps(value)

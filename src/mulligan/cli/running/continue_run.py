@@ -1,0 +1,216 @@
+"""After a command has changed a run: who continues it. One rule for every such command.
+
+The command drives the run on, as `mulligan resume` does and with the exit codes of `mulligan run`, unless something
+else does: a process that drives the run, a worker that takes up runs of this store, a server. Then it names that and
+returns 0. `--follow` drives the run although there are workers, and shows the progress of one that a process drives
+already; `--detach` leaves it to a process in the background, `--no-follow` leaves it as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from typing import Annotated, NamedTuple
+
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.running.drive_run import WAIT_SECONDS, drive_run
+from mulligan.cli.words.options import where
+from mulligan.cli.words.parameters import Option
+from mulligan.service import RUN_ENDED, DetachedRun, Driver, HostCapacity, Service, to_json
+
+CANCELLED = 3
+
+Follow = Annotated[
+    bool | None,
+    Option(
+        "--follow/--no-follow",
+        help="Drive the run here, or only record the change (default: drive it if nothing else does).",
+    ),
+]
+Detach = Annotated[
+    bool, Option("--detach", "-d", help="Run it in the background, print the number of the run, and return.")
+]
+
+
+class Continuation(NamedTuple):
+    """What was asked for: to drive the run here, not to, or None for the rule; and to drive it in the background."""
+
+    follows: bool | None = None
+    is_detached: bool = False
+
+
+def read_continuation(follows: bool | None, is_detached: bool) -> Continuation:
+    """What the two options ask for."""
+    if follows is not None and is_detached:
+        option = "--follow" if follows else "--no-follow"
+        raise UsageRefused(f"{option} and --detach exclude each other", hint="give one of them")
+    return Continuation(follows, is_detached)
+
+
+def mention_changed_file(service: Service, run_id: int, home: str | None, *, is_retry: bool = False) -> None:
+    """Note that the file of the run has changed, since a run keeps the workflow that it was started with."""
+    file = service.changed_file(run_id)
+    if file:
+        shown = os.path.relpath(file)
+        complain(
+            f"note: '{shown}' has changed since run {run_id} was started; the run keeps the old version\n"
+            f"  {_with_new(run_id, is_retry=is_retry)} --file {shlex.quote(shown)}{where(home)}"
+        )
+
+
+def _with_new(run_id: int, *, is_retry: bool) -> str:
+    if is_retry:
+        return f"to continue with the new version: mulligan retry {run_id}"
+    return f"to run the new version: mulligan fork {run_id} --from STEP"
+
+
+# -- the rule --------------------------------------------------------------------------------------------------------
+
+
+def drives_here(service: Service, chosen: Continuation, run_id: int | None = None) -> bool:
+    """Whether this process drives the run on; without a run, one that is about to be started."""
+    if chosen.is_detached or chosen.follows is False:
+        return False
+    record = None if run_id is None else service.record(run_id)
+    if record is not None and record.status in RUN_ENDED:
+        # Its last turn was the change: there is nothing left but to show how it ended.
+        return True
+    if chosen.follows:
+        return record is None or service.home.is_remote or service.driver_of(record) is None
+    return not service.home.is_remote and service.who_continues(run_id) is None
+
+
+def continue_run(
+    service: Service,
+    run_id: int,
+    chosen: Continuation,
+    *,
+    as_json: bool,
+    home: str | None,
+    asked: HostCapacity | None = None,
+    prints: bool = True,
+) -> int:
+    """Drive the run that was changed, or the run above it; or name what does. The exit code is that of `run`, or 0.
+
+    It has the capacity that it was started with, unless another is asked for. Without `prints`, as for one of
+    several runs, stdout is left alone.
+    """
+    root = service.record(run_id).root_run_id or run_id
+    if drives_here(service, chosen, root):
+        capacity = service.capacity_of(root, asked)
+        return drive_run(service, lambda _: root, capacity=capacity, as_json=as_json, home=home, prints=prints)
+    if chosen.is_detached:
+        found = detach_run(service, root, asked)
+        return show_detached(found, as_json=as_json, home=home, prints=prints)
+    name_driver(service, root, home, "" if prints else f"run {root}: ")
+    if chosen.follows:
+        # A worker may have been faster than we are.
+        return drive_run(service, lambda _: root, as_json=as_json, home=home, prints=prints, is_driven=True)
+    if as_json and prints:
+        show_json(service.show(run_id))
+    return 0
+
+
+def name_driver(service: Service, run_id: int, home: str | None, prefix: str = "") -> None:
+    """Say what continues an unfinished run, or how to."""
+    record = service.record(run_id)
+    if record.status in RUN_ENDED:
+        return
+    if (driver := service.driver_of(record)) is not None:
+        complain(f"{prefix}process {driver.pid} on {driver.host} drives it")
+    elif service.home.is_remote:
+        complain(f"{prefix}the workers of the server continue it")
+    elif (worker := service.who_continues()) is not None:
+        complain(f"{prefix}process {worker.pid} on {worker.host}, a worker of this store, takes it up")
+    else:
+        complain(f"{prefix}nothing is running it; to run it here: mulligan resume {run_id}{where(home)}")
+
+
+def start_and_continue(
+    service: Service,
+    begin: Callable[[Driver | None], int],
+    chosen: Continuation,
+    *,
+    like_run: int,
+    describe: Callable[[int | None], None],
+    as_json: bool,
+    home: str | None,
+) -> int:
+    """Start a run that continues `like_run`, by the same rule: driven here, it is never without a driver."""
+    if drives_here(service, chosen):
+        describe(None)
+        return drive_run(service, begin, capacity=service.capacity_of(like_run), as_json=as_json, home=home)
+    new = begin(None)
+    describe(new)
+    return continue_run(service, new, Continuation(False, chosen.is_detached), as_json=as_json, home=home)
+
+
+def finish_run(service: Service, run_id: int, chosen: Continuation, *, as_json: bool, home: str | None) -> int:
+    """Drive a stopping run to its end, by the same rule: cleanup, undo and `end` must run. Cancelled is a success.
+
+    A child run stops when its parent continues, which may start steps: that is for `resume`.
+    """
+    record = service.record(run_id)
+    if record.status in RUN_ENDED:
+        complain(f"run {run_id} is {record.status}")
+    elif record.parent_run_id is not None and service.driver_of(record) is None:
+        complain(f"run {run_id} will stop when its parent continues: mulligan resume {record.root_run_id}{where(home)}")
+    elif drives_here(service, chosen, run_id):
+        runs_here = "" if service.home.is_remote else ": its cleanup and its end run here"
+        complain(f"run {run_id} is stopping and nothing is running it{runs_here}")
+        capacity = service.capacity_of(run_id)
+        code = drive_run(service, lambda _: run_id, capacity=capacity, as_json=as_json, home=home)
+        return 0 if code == CANCELLED else code
+    elif chosen.is_detached:
+        return show_detached(detach_run(service, run_id), as_json=as_json, home=home)
+    else:
+        name_driver(service, run_id, home, f"run {run_id} is stopping: ")
+        if chosen.follows:
+            code = drive_run(service, lambda _: run_id, as_json=as_json, home=home, is_driven=True)
+            return 0 if code == CANCELLED else code
+    if as_json:
+        show_json(service.show(run_id))
+    return 0
+
+
+# -- in the background -----------------------------------------------------------------------------------------------
+
+
+def detach_run(
+    service: Service, run_id: int, asked: HostCapacity | None = None, wait: str = f"{WAIT_SECONDS:g}s"
+) -> DetachedRun:
+    """See that a process in the background drives the run, unless it has ended, is paused, or is driven."""
+    record = service.record(run_id)
+    if record.status in RUN_ENDED or record.status == "paused":
+        return DetachedRun(run_id, record.status)
+    driver = service.driver_of(record)
+    if driver is None:
+        return service.detach(run_id, asked=asked, wait=wait)
+    return DetachedRun(run_id, record.status, driver.pid, driver.host)
+
+
+def show_detached(found: DetachedRun, *, as_json: bool, home: str | None, prints: bool = True) -> int:
+    """Print the number on stdout, for scripts; and what to do with it on stderr."""
+    run_id, here = found.run_id, where(home)
+    if as_json:
+        if prints:
+            show_json(to_json(found))
+        return 0
+    if found.status == "running":
+        driver = f": process {found.pid} on {found.host} drives it" if found.host else ""
+        complain(f"run {run_id} runs in the background{driver}")
+    else:
+        complain(f"run {run_id} is {found.status}")
+    commands = {
+        f"mulligan show {run_id}{here}": "its status",
+        f"mulligan logs {run_id} -f{here}": "what its steps write",
+        f"mulligan wait {run_id}{here}": "wait for its end",
+        f"mulligan cancel {run_id}{here}": "stop it",
+    }
+    width = max(map(len, commands))
+    for command, what in commands.items():
+        complain(f"  {command:<{width}}  # {what}")
+    if prints:
+        show(str(run_id))
+    return 0

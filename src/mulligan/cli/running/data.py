@@ -1,0 +1,114 @@
+"""`mulligan data`: small values that steps of a run set, and that later steps and people read."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Annotated, Any
+
+from mulligan.cli.output.tables import show_table
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, service_at
+from mulligan.cli.words.parameters import Argument, Option
+from mulligan.service import DataEntry, Service, to_json
+from mulligan.service.rendering.formatting import format_input
+
+VALUE_CHARS_MAX = 60
+_WORDS = ("get", "set", "list")
+
+
+def data(
+    word: Annotated[str, Argument(metavar="get|set|list", help="What to do.")],
+    name: Annotated[str | None, Argument(metavar="NAME", help="The name of the value.")] = None,
+    value: Annotated[
+        str | None, Argument(metavar="VALUE", help="JSON; anything that is not JSON is a text. '-' reads stdin.")
+    ] = None,
+    is_text: Annotated[bool, Option("--text", help="The value is a text, even if it looks like JSON.")] = False,
+    run: Annotated[
+        str | None, Option("--run", metavar="RUN", help="The run to read (default: that of this step, or 'latest').")
+    ] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Get, set or list the values that the steps of a run share.
+
+    Inside a step, `set` sets a value in the name of the attempt: it counts when the result of the attempt is accepted,
+    so that a failed, lost or superseded attempt sets nothing. `get` gives what was set when the attempt was scheduled,
+    and what the attempt has set itself. Outside of a step, `get` and `list` read any run.
+    """
+    if word not in _WORDS:
+        raise UsageRefused(f"unknown subcommand '{word[:40]}' of data", hint="write get NAME, set NAME VALUE or list")
+    if (name is None) != (word == "list") or (value is None) == (word == "set"):
+        raise UsageRefused(f"'data {word}' has other arguments", hint=_usage(word))
+    if word == "set":
+        assert name is not None and value is not None
+        if run is not None or not Service.is_in_step(os.environ):
+            hint = "call it in a step of the run; values from outside are inputs: mulligan run -i NAME=VALUE"
+            raise UsageRefused("only a step sets data", hint=hint)
+        Service.set_step_data(os.environ, name, _value(value, is_text=is_text))
+    elif run is None and Service.is_in_step(os.environ):
+        _show(Service.step_data(os.environ), name, as_json=as_json)
+    else:
+        with service_at(home) as service:
+            found = service.run_data(service.find_run(run or LATEST))
+        if name is None:
+            _list(found, as_json=as_json)
+        else:
+            _show({one.name: one.value for one in found}, name, as_json=as_json)
+
+
+def _usage(word: str) -> str:
+    return {
+        "get": "write: mulligan data get NAME",
+        "set": "write: mulligan data set NAME VALUE",
+        "list": "write: mulligan data list",
+    }[word]
+
+
+def _value(text: str, *, is_text: bool) -> Any:
+    text = sys.stdin.read().removesuffix("\n") if text == "-" else text
+    if is_text:
+        return text
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _refuse_constant(name: str) -> Any:
+    """NaN and Infinity are texts: JSON does not have them."""
+    raise ValueError(name)
+
+
+def _show(values: dict[str, Any], name: str | None, *, as_json: bool) -> None:
+    if name is None:
+        show_json(values)
+        return
+    value = Service.choose_data(values, name)
+    if as_json:
+        show_json(value)
+    else:
+        show(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def _list(found: list[DataEntry], *, as_json: bool) -> None:
+    if as_json:
+        show_json(to_json(found))
+    elif not found:
+        complain("the run has no data")
+    else:
+        rows = [
+            (one.name, str(one.version).rjust(len("VERSION")), _setter(one), _shortened(format_input(one.value)))
+            for one in found
+        ]
+        show_table(("NAME", "VERSION", "SET BY", "VALUE"), rows)
+
+
+def _setter(one: DataEntry) -> str:
+    return f"{one.step}, attempt {one.attempt}" if one.step else "the file"
+
+
+def _shortened(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= VALUE_CHARS_MAX else flat[: VALUE_CHARS_MAX - 1] + "…"

@@ -1,0 +1,54 @@
+"""Driving a run from the command line: its progress, its summary, and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from mulligan.cli.output.terminal import show_json, show_json_parts
+from mulligan.cli.words.options import where
+from mulligan.service import Capacity, Display, Driver, Service, machine, printer, show_outcome
+
+# How long to wait for a timer of a run that otherwise waits for a person.
+WAIT_SECONDS = 600.0
+# The exit code for several runs is the first of these that any of them has.
+_WORST_FIRST = (130, 1, 3, 5, 4, 0)
+
+
+def drive_run(
+    service: Service,
+    begin: Callable[[Driver | None], int],
+    *,
+    capacity: Capacity | None = None,
+    wait_seconds: float = WAIT_SECONDS,
+    as_json: bool = False,
+    home: str | None = None,
+    is_kept: bool = True,
+    prints: bool = True,
+    is_driven: bool = False,
+) -> int:
+    """Drive the run that `begin` returns until it ends or waits, show a summary, and return the exit code.
+
+    `capacity`: by default all that this machine has. No commands are suggested for a run that is not kept. Without
+    `prints` nothing is written on stdout. If another process drives the run (`is_driven`), its progress is shown.
+    """
+    sheet = printer()
+    capacity = capacity or machine()
+    forecast = service.forecast(capacity.cpus) if sheet.is_live else None
+    display = Display(sheet, where(home), forecast, read_progress=service.attempt_progress)
+    if is_driven:
+        found = service.follow_shown(begin, display, wait_seconds=wait_seconds).outcome
+    else:
+        found = service.drive_shown(begin, display, capacity=capacity, wait_seconds=wait_seconds).outcome
+    show_outcome(sheet, found, home, is_kept=is_kept)
+    if not prints:
+        return found.exit_code
+    if as_json:
+        show_json_parts(service.show_in_parts(found.run_id, display.progress))
+    elif found.outputs:
+        show_json(found.outputs)
+    return found.exit_code
+
+
+def worst_code(codes: Collection[int]) -> int:
+    """The exit code for several runs, given that of each."""
+    return next(code for code in _WORST_FIRST if code in codes)

@@ -1,0 +1,84 @@
+"""`mulligan resume`: continue a run that no process drives, or that is paused."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from mulligan.cli.output.terminal import UsageRefused, complain
+from mulligan.cli.running.continue_run import (
+    Continuation,
+    Detach,
+    continue_run,
+    detach_run,
+    mention_changed_file,
+    show_detached,
+)
+from mulligan.cli.running.drive_run import drive_run
+from mulligan.cli.running.run import Wait
+from mulligan.cli.words.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
+from mulligan.cli.words.options import AsJson, By, HomeFolder, Reason, service_at
+from mulligan.cli.words.parameters import Argument, Option
+from mulligan.service import parse_duration
+
+
+def resume(
+    run: Annotated[
+        str | None, Argument(metavar="RUN", help="The number of a run (default: the newest that no process drives).")
+    ] = None,
+    step: Annotated[str | None, Argument(metavar="STEP", help="A paused step, or a matrix with paused steps.")] = None,
+    steps: Annotated[
+        int | None, Option("--steps", metavar="N", help="Run N steps, then pause the run (default: run all of them).")
+    ] = None,
+    reason: Reason = "",
+    by: By = "",
+    home: HomeFolder = None,
+    parallel: ParallelOrNone = None,
+    memory: Memory = None,
+    gpus: Gpus = None,
+    on: On = None,
+    wait: Wait = "10m",
+    detach: Detach = False,
+    as_json: AsJson = False,
+) -> int:
+    """Resume a run that was interrupted or paused, or one of its steps.
+
+    Steps that have ended do not run again. The run has the --parallel, --memory and --gpus that it was started with,
+    unless others are given. The exit codes are those of `mulligan run`.
+
+    With --steps N the next N steps run, in the order of the file if several are ready, and the run is paused again. A
+    step counts with its retries, handlers and items; a group or a called workflow counts as one.
+    """
+    _check_steps(steps, step)
+    wait_seconds = parse_duration(wait)
+    asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
+    with service_at(home, by) as service:
+        if run is not None and step is not None:
+            run_id = service.find_run(run)
+            service.resume_step(run_id, step, reason)
+            complain(f"step '{step}' of run {run_id} continues")
+            chosen = Continuation(None if detach or service.is_driven(run_id) else True, detach)
+            return continue_run(service, run_id, chosen, as_json=as_json, home=home, asked=asked)
+        run_id = service.resumable_run(None if run is None else service.find_run(run))
+        mention_changed_file(service, run_id, home)
+        if steps is not None or service.record(run_id).status == "paused":
+            service.resume(run_id, reason, steps=steps or 0)
+            if service.is_driven(run_id):
+                complain(f"run {run_id} continues in the process that drives it")
+                return 0
+        if detach:
+            return show_detached(detach_run(service, run_id, asked, wait), as_json=as_json, home=home)
+        return drive_run(
+            service,
+            lambda driver: run_id,
+            capacity=service.capacity_of(run_id, asked),
+            wait_seconds=wait_seconds,
+            as_json=as_json,
+            home=home,
+        )
+
+
+def _check_steps(steps: int | None, step: str | None) -> None:
+    if steps is not None and steps < 1:
+        raise UsageRefused(f"--steps must be at least 1, not {steps}")
+    if steps is not None and step is not None:
+        raise UsageRefused("--steps is for the whole run, and a paused step was named", hint="leave one of them out")

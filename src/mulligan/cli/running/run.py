@@ -1,0 +1,218 @@
+"""`mulligan run`: run a workflow to its end in this process."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+# What few runs need is loaded when it is used.
+from mulligan import service as services
+from mulligan.cli.output.terminal import UsageRefused, complain, show_warnings
+from mulligan.cli.running.background_start import Key, start, start_published
+from mulligan.cli.running.continue_run import Detach
+from mulligan.cli.words.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
+from mulligan.cli.words.format_options import MapPatterns, MaxIterations
+from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
+from mulligan.cli.words.options import (
+    AsJson,
+    Catalogue,
+    HomeFolder,
+    System,
+    TrustTemplates,
+    is_on_server,
+    pairs,
+    service_at,
+)
+from mulligan.cli.words.parameters import Argument, Option
+from mulligan.errors import MulliganError
+from mulligan.service import (
+    HostCapacity,
+    Service,
+    capacity_for,
+    parse_duration,
+    read_format_options,
+    with_default_workspace,
+)
+
+Wait = Annotated[
+    str, Option("--wait", metavar="TIME", help="How long to wait for a timer if everything else waits for a person.")
+]
+
+# How many steps that ask for more than there is are named before the run.
+NOTES_MAX = 5
+
+ChangedOnly = Annotated[bool, Option("--changed", help="Run only changed steps; take other results from earlier runs.")]
+Forced = Annotated[
+    list[str] | None, Option("--force", metavar="STEP", help="A step to run even if it has not changed (repeatable).")
+]
+
+
+def run(
+    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file, or NAME@3 for a published workflow.")],
+    inputs: Inputs = None,
+    inputs_file: InputsFile = None,
+    home: HomeFolder = None,
+    parallel: ParallelOrNone = None,
+    memory: Memory = None,
+    gpus: Gpus = None,
+    on: On = None,
+    wait: Wait = "10m",
+    changed_only: ChangedOnly = False,
+    forced: Forced = None,
+    system: System = None,
+    trust_templates: TrustTemplates = False,
+    catalogue: Catalogue = None,
+    patterns: MapPatterns = None,
+    iterations: MaxIterations = None,
+    worktree: Annotated[
+        bool, Option("--worktree", help="Run the steps in a Git worktree on a branch, not in this checkout.")
+    ] = False,
+    key: Key = "",
+    detach: Detach = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show what would run, in order, and what is missing; start nothing.")
+    ] = False,
+    label: Annotated[
+        list[str] | None,
+        Option(
+            "--label", metavar="KEY=VALUE", help="A label, to find the run with `mulligan list --label` (repeatable)."
+        ),
+    ] = None,
+    notify: Annotated[
+        list[str] | None,
+        Option(
+            "--notify",
+            metavar="TARGET[=EVENT,…]",
+            help="Notify a target of server.toml when the run ends or needs a person (repeatable).",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run a workflow to its end in this process, and show its progress.
+
+    Files of Torc, Prodigy, NoETL and Alphred run as they are. The kind is recognised, or given by --format.
+    The exit code is 0 if the run completed, 1 if it failed, 2 if it was refused, 3 if it was cancelled, 4 if it waits
+    for a person, and 130 if it was interrupted; `mulligan resume` continues it.
+    """
+    wait_seconds = parse_duration(wait)
+    asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
+    options = read_format_options(patterns, iterations)
+    given = given_inputs(inputs, inputs_file)
+    reference = None if file.exists() else services.published_reference(str(file))
+    if reference is None and not file.exists() and not file.suffix and file.name == str(file):
+        # On a server a bare name is that of what is published.
+        if is_on_server(home):
+            reference = (file.name, None)
+        else:
+            _refuse_published_name(file.name, home)
+    labels = pairs(label, "label", "--label name=value")
+    has_file_options = system is not None or trust_templates or catalogue is not None or bool(options)
+    if reference is not None and has_file_options:
+        raise UsageRefused(f"'{file}' is published, and read as it was published", hint="give no option of files")
+    if is_on_server(home):
+        _refuse_for_server(asked, worktree=worktree)
+        if reference is not None and not dry_run:
+            if changed_only or forced:
+                raise UsageRefused(
+                    "--changed and --force are for a file: a server runs every step of a published workflow",
+                    hint="leave them out",
+                )
+            return start_published(
+                *reference,
+                given,
+                labels,
+                notify=notify or (),
+                key=key,
+                is_detached=detach,
+                wait_seconds=wait_seconds,
+                as_json=as_json,
+                home=home,
+            )
+    if reference is None:
+        examined = Service.examine_workflow(
+            file,
+            named=system,
+            trust_templates=trust_templates,
+            catalogue=catalogue,
+            given=given,
+            options=options,
+        )
+        workflow = examined.workflow
+        show_warnings(examined.warnings)
+    else:
+        with service_at(home) as service:
+            published = service.catalogue.prepare(*reference, given, labels, cwd=Path.cwd())
+        workflow, labels = published.workflow, published.labels
+    workflow = with_default_workspace(workflow) if worktree else workflow
+    if dry_run:
+        if changed_only:
+            complain("note: every step is listed, since only a run finds out which steps are up to date")
+        code: int = import_module("mulligan.cli.authoring.dry_run").show_preview(
+            workflow, given, capacity=capacity_for(asked), as_json=as_json, home=home
+        )
+        return code
+    prepared = Service.prepare(
+        workflow,
+        given,
+        Path.cwd(),
+        file="" if reference else str(file.absolute()),
+        labels=labels,
+        changed_only=changed_only,
+        forced=forced or (),
+        capacity=asked,
+        has_files=not is_on_server(home),
+        notify=services.parse_notify(notify) if notify else (),
+    )
+    with service_at(home) as service:
+        if service.home.is_remote:
+            complain(f"note: the steps run on {service.home.place}, in the folders of its workers")
+        for text in service.capacity_notes(workflow, capacity_for(asked))[:NOTES_MAX]:
+            complain(f"note: {text}")
+        if prepared.notify or workflow.notify:
+            for name in service.notices.unknown_targets((*workflow.notify, *prepared.notify)):
+                complain(f"note: {services.unknown_target_note(name)}")
+        if permissions := service.permission_note(workflow):
+            complain(f"note: {permissions}")
+        return start(
+            service,
+            prepared,
+            key=key,
+            is_detached=detach,
+            asked=asked,
+            wait=wait,
+            wait_seconds=wait_seconds,
+            as_json=as_json,
+            home=home,
+        )
+
+
+def _refuse_for_server(asked: HostCapacity | None, *, worktree: bool) -> None:
+    """Refuse options about this machine: a server runs the steps."""
+    option = (
+        "--on"
+        if asked is not None and asked.on
+        else "--parallel, --memory or --gpus"
+        if asked is not None
+        else "--worktree"
+        if worktree
+        else ""
+    )
+    if option:
+        raise UsageRefused(
+            f"{option} is about this machine, and the workers of a server run the steps", hint="leave it out"
+        )
+
+
+def _refuse_published_name(name: str, home: str | None) -> None:
+    """Say how to run what is published: here its steps work in this folder, which has to be meant."""
+    with service_at(home) as service:
+        try:
+            if not service.home.is_there:
+                return
+            service.catalogue.workflow(name)
+        except MulliganError:
+            return
+    raise UsageRefused(
+        f"there is no file '{name}'", hint=f"a workflow of this name is published: mulligan run {name}@latest"
+    )

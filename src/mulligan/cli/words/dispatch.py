@@ -1,0 +1,76 @@
+"""Run a command line and return its exit code."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from importlib import import_module
+
+from mulligan import __version__
+from mulligan.cli import msgspec_import as msgspec_import
+from mulligan.cli.output.terminal import complain, exit_code_of, show
+from mulligan.cli.words.commands import COMMANDS, COMPLETION_VARIABLE, HELP, PROGRAM, load
+from mulligan.cli.words.parameters import parameters_of
+from mulligan.cli.words.parser import parse, unknown_command
+from mulligan.errors import InputInvalid
+
+_SHORT = frozenset({"cancel", "events", "explain", "items", "show"})
+
+
+def exit_code(words: Sequence[str], around: Callable[[], AbstractContextManager[object]] = nullcontext[object]) -> int:
+    """Run a command line inside `around()`, which handles interrupts, and return its exit code."""
+    return exit_code_of(partial(_answer, words, around))
+
+
+def _answer(words: Sequence[str], around: Callable[[], AbstractContextManager[object]]) -> object:
+    with around():
+        if os.environ.get(COMPLETION_VARIABLE):
+            return import_module("mulligan.cli.words.completion").answer(os.environ, sys.stdout.write)
+        call = call_for(words)
+        if not gc.isenabled():
+            gc.freeze()
+            # What reads a run, or takes one turn of it, and ends creates much and hardly any garbage.
+            if _SHORT.isdisjoint(words[:1]):
+                gc.enable()
+        try:
+            return call()
+        except InputInvalid as error:
+            values = call.keywords if isinstance(call, partial) else {}
+            if (file := values.get("inputs_file")) is not None:
+                import_module("mulligan.cli.words.given_inputs").name_file(error, values.get("inputs"), file)
+            raise
+
+
+def call_for(words: Sequence[str]) -> Callable[[], object]:
+    """The function to call for a command line. It returns the exit code, or None for 0."""
+    words = words[1:] if words[:1] == ["--"] else words
+    if not words:
+        return _show_help_as_error
+    name, *rest = words
+    if name in COMMANDS:
+        command = load(name)
+        values = parse(name, parameters_of(command), rest)
+        return partial(_show_help, name) if values is None else partial(command, **values)
+    if name in HELP:
+        return _show_help
+    if name == "--version":
+        return partial(show, f"{PROGRAM} {__version__}")
+    if name in ("--install-completion", "--show-completion"):
+        scripts = import_module("mulligan.cli.words.completion_scripts")
+        return partial(scripts.install if name.startswith("--install") else scripts.show_script, *rest[:1])
+    raise unknown_command(name)
+
+
+def _show_help(command: str = "") -> None:
+    texts = import_module("mulligan.cli.words.help")
+    show(texts.command_help(command, load(command)) if command else texts.program_help())
+
+
+def _show_help_as_error() -> int:
+    # Nothing was done, for example by `mulligan $COMMAND` with an empty variable.
+    complain(import_module("mulligan.cli.words.help").program_help())
+    return 2

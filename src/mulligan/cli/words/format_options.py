@@ -1,0 +1,16 @@
+"""Options of `run` that are only for files of some systems. Files of other systems refuse them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from mulligan.cli.words.parameters import Option
+
+MapPatterns = Annotated[
+    list[str] | None,
+    Option("--map", metavar="PATTERN", help="In a Prodigy file, run the steps for each matching file (repeatable)."),
+]
+MaxIterations = Annotated[
+    int | None,
+    Option("--max-iterations", metavar="N", help="In a Prodigy file, run the steps N times, or until nothing changes."),
+]

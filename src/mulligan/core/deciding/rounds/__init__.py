@@ -1,0 +1,1 @@
+"""Further rounds and forks: what runs again, and what is kept."""

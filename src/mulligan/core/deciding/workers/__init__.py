@@ -1,0 +1,1 @@
+"""Decisions about workers: where a task runs, who is dead, what a task needs, circuit breakers."""

@@ -1,0 +1,1 @@
+"""What agents say, may decide and spend."""

@@ -1,0 +1,120 @@
+"""The pages for errors, and the one that asks who somebody is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mulligan.api.http.problems import ProblemDetails
+from mulligan.api.http.routing import Answer
+from mulligan.dashboard.components.parts import action_button
+from mulligan.dashboard.components.shell import bare_page, may, page
+from mulligan.errors import RunDamaged, UnknownRun
+from mulligan.service import Html, TokenRecord, element, join_html
+
+_UNAUTHORISED, _NOT_FOUND = 401, 404
+# By the first part of an address: the list that it belongs to.
+_LISTS = {
+    "runs": ("All runs", "/runs"),
+    "compare": ("All runs", "/runs"),
+    "workflows": ("All workflows", "/workflows"),
+    "schedules": ("All schedules", "/schedules"),
+}
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Who asked for a page that there is not."""
+
+    token: TokenRecord
+
+
+def render_error(problem: ProblemDetails, path: str, token: TokenRecord | None = None) -> Answer:
+    """What is wrong, and what to do; with the navigation for somebody who is logged in."""
+    if problem.status == _UNAUTHORISED:
+        return _login_page()
+    back = _way_back(problem, path)
+    parts = [element("h1", _title(problem)), element("p", problem.detail, class_="sentence")]
+    # Where there is a link to what a command would list, the command is not named.
+    if problem.hint and not (back and "mulligan " in problem.hint):
+        parts.append(element("p", problem.hint, class_="note"))
+    home = element("a", "Home", href="/", class_="button")
+    again = element("a", "Try again", href=path, class_="button") if problem.status >= 500 else ""
+    actions = element("p", join_html([back, again, home], " "), class_="actions")
+    if token is None:
+        return bare_page(_title(problem), *parts, actions)
+    title, *rest = parts
+    reader = _Reader(token)
+    modules: tuple[str, ...] = ()
+    if problem.code == RunDamaged.code and may(reader, "admin"):
+        modules = ("actions.js",)
+        actions = join_html([element("p", _remove_button(problem.data["run_id"]), class_="actions"), actions])
+    head = element("header", title, class_="page-head")
+    return page(reader, _title(problem), head, *rest, actions, section="", modules=modules)
+
+
+def _remove_button(run_id: int) -> Html:
+    remove = {
+        "method": "DELETE",
+        "path": f"runs/{run_id}",
+        "bodyless": True,
+        "title": f"Remove run {run_id}?",
+        "text": "Its events, rows and logs go, and the runs that it called. Only a copy of the store has them then.",
+        "label": "Remove the run",
+        "danger": True,
+        "done": f"run {run_id} is removed",
+        "next": "/runs",
+    }
+    return action_button("Remove the run", remove)
+
+
+def _way_back(problem: ProblemDetails, path: str) -> Html:
+    """A link to the list in which what was looked for would be; of a step, to its run."""
+    area, *rest = path.strip("/").split("/")
+    if problem.status != _NOT_FOUND or area not in _LISTS:
+        return Html("")
+    if area == "runs" and problem.code != UnknownRun.code and rest and rest[0].isdecimal():
+        return element("a", f"Run {rest[0]}", href=f"/runs/{rest[0]}", class_="button primary")
+    title, href = _LISTS[area]
+    return element("a", title, href=href, class_="button primary")
+
+
+def _title(problem: ProblemDetails) -> str:
+    return {403: "Not allowed", 404: "Not found", 429: "Too many requests", 503: "The store does not answer"}.get(
+        problem.status, problem.title
+    )
+
+
+def _login_page() -> Answer:
+    command = element("code", "mulligan token create")
+    return bare_page(
+        "Log in",
+        element("h1", "Log in"),
+        element("p", "This page is for people with a token of this server.", class_="sentence"),
+        _form(),
+        element(
+            "p",
+            "No token? The terminal that started the server printed a link; or make one there: ",
+            command,
+            class_="note",
+        ),
+    )
+
+
+def _form() -> Html:
+    box = element(
+        "input",
+        type="password",
+        id="token",
+        name="token",
+        autocomplete="current-password",
+        required=True,
+        autofocus=True,
+    )
+    return element(
+        "form",
+        element("label", "Token", for_="token"),
+        box,
+        element("button", "Log in", type="submit", class_="primary"),
+        element("p", id="problem", class_="problem", role="alert"),
+        id="login",
+    )

@@ -1,0 +1,78 @@
+"""A JSON value for people: as a tree, and a list of objects also as a table. Of large values the beginning."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from mulligan.dashboard.components.shell import table
+from mulligan.dashboard.components.value_tree import value_tree
+from mulligan.service import Html, describe_artifact, element, join_html
+
+# How much is shown: rows and columns of a table, characters of a cell and of a text.
+ROWS_MAX, COLUMNS_MAX, CELL_CHARS_MAX, LONG_TEXT_CHARS_MAX = 200, 16, 120, 20_000
+
+
+def value_view(value: Any, *, name: str, raw: str) -> Html:
+    """A value with a link to all of it. `name`: a word for ids, different for each value of a page."""
+    whole = element("p", element("a", "JSON", href=raw, download=f"{name}.json"), class_="note")
+    if isinstance(value, str):
+        return join_html([_long_text(value), whole])
+    if isinstance(value, dict | list) and value and not describe_artifact(value):
+        tree = value_tree(value, name=name)
+        if not isinstance(value, list) or not _is_table(value):
+            return join_html([tree, whole])
+        return join_html([_choice(name, {"Table": _rows(value, name), "Tree": tree}), whole])
+    return join_html([element("p", value_tree(value)), whole])
+
+
+def _long_text(text: str) -> Html:
+    shown = element("pre", text[:LONG_TEXT_CHARS_MAX] or " ", tabindex="0")
+    left = len(text) - LONG_TEXT_CHARS_MAX
+    return join_html([shown, element("p", f"and {left:,} more characters", class_="note")]) if left > 0 else shown
+
+
+def _choice(name: str, views: dict[str, Html]) -> Html:
+    """Several views, of which one is shown. Which one is the state of a radio button, so that no script is needed."""
+    parts: list[Html] = []
+    for index, title in enumerate(views):
+        parts.append(element("input", type="radio", name=f"{name}-view", id=f"{name}-view-{index}", checked=index == 0))
+        parts.append(element("label", title, for_=f"{name}-view-{index}"))
+    parts += [element("div", view, class_="view") for view in views.values()]
+    return element("div", *parts, class_="views")
+
+
+def _is_table(value: list[Any]) -> bool:
+    """Whether it is a list of objects with something in common."""
+    if not all(isinstance(one, dict) and one for one in value[:ROWS_MAX]):
+        return False
+    columns = _columns(value[:ROWS_MAX])
+    return len(columns) <= COLUMNS_MAX or any(all(name in one for one in value[:ROWS_MAX]) for name in columns)
+
+
+def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def _rows(value: list[dict[str, Any]], name: str) -> Html:
+    shown = value[:ROWS_MAX]
+    columns = _columns(shown)[:COLUMNS_MAX]
+    rows = [
+        element(
+            "tr",
+            element("td", f"{number:,}", class_="n dim"),
+            join_html(_cell(row.get(column, "")) for column in columns),
+        )
+        for number, row in enumerate(shown)
+    ]
+    left = len(value) - len(shown)
+    note = element("p", f"and {left:,} more rows", class_="note") if left > 0 else ""
+    return join_html([table(("", *columns), rows, label=name), note])
+
+
+def _cell(value: Any) -> Html:
+    if isinstance(value, bool | int | float):
+        return element("td", json.dumps(value), class_="n")
+    text = value if isinstance(value, str) else describe_artifact(value) or json.dumps(value, ensure_ascii=False)
+    return element("td", text if len(text) <= CELL_CHARS_MAX else text[: CELL_CHARS_MAX - 1] + "…")

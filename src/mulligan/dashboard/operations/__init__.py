@@ -1,0 +1,1 @@
+"""Pages of a store and its server: notices, schedules, tokens, workers, usage."""

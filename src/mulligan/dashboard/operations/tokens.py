@@ -1,0 +1,114 @@
+"""Tokens: who may do what. Their secrets are shown once, when they are made."""
+
+from __future__ import annotations
+
+import json
+
+from mulligan.api.http.routing import Answer, Call
+from mulligan.dashboard.components.parts import action_button, moment
+from mulligan.dashboard.components.shell import empty, heading, page, page_route, path_to, table
+from mulligan.service import MEANINGS, VERDICTS, Html, TokenView, element, join_html
+from mulligan.service.rendering.formatting import pluralize
+
+_SHOWN_MAX = 200
+
+
+def show_tokens(call: Call) -> Answer:
+    found = call.service.tokens.list_tokens().tokens
+    sessions = [one for one in found if one.id.startswith("session-") and one.is_valid]
+    valid = [one for one in found if one.is_valid and not one.id.startswith("session-")]
+    ended = [one for one in found if not one.is_valid and not one.id.startswith("session-")]
+    form = {"meanings": dict(MEANINGS), "verdicts": VERDICTS, "project": call.token.project}
+    new = element("button", "New token", type="button", class_="primary", id="new-token", data_form=json.dumps(form))
+    words = "A token lets a person or a program in. This server has none but the one that it printed when it started."
+    return page(
+        call,
+        "Tokens",
+        heading("Tokens", new),
+        _table(valid, "Valid tokens", can_revoke=True) if valid else empty(words),
+        _folded(f"{pluralize(len(sessions), 'browser session')}", sessions, can_revoke=True),
+        _folded(f"{len(ended):,} expired or revoked", ended, can_revoke=False),
+        section="tokens",
+        modules=("tokens.js",),
+        styles=("operations.css",),
+    )
+
+
+def _folded(title: str, found: list[TokenView], *, can_revoke: bool) -> Html | str:
+    if not found:
+        return ""
+    more = element("p", f"the newest {_SHOWN_MAX}", class_="note") if len(found) > _SHOWN_MAX else ""
+    shown = _table(found[:_SHOWN_MAX], title, can_revoke=can_revoke)
+    return element("details", element("summary", title), shown, more, class_="folded", id=f"folded-{can_revoke}")
+
+
+def _table(found: list[TokenView], label: str, *, can_revoke: bool) -> Html:
+    rows = [
+        element(
+            "tr",
+            element("td", element("strong", one.user), _note(one)),
+            element("td", *(element("span", scope, class_="chip") for scope in one.scopes), class_="scopes"),
+            element("td", _limits(one)),
+            element("td", moment(one.created_at), f" by {one.created_by}" if one.created_by else ""),
+            element("td", _expiry(one)),
+            element("td", element("code", _short_id(one.id))),
+            element("td", _revoke(one) if can_revoke else "", class_="n"),
+            id=f"token-{one.id}",
+        )
+        for one in found
+    ]
+    return table(("For", "May", "Limits", "Made", "Ends", "Id", ""), rows, label=label, keyed=can_revoke)
+
+
+def _note(one: TokenView) -> Html | str:
+    return join_html([element("br"), element("small", one.note)]) if one.note else ""
+
+
+def _short_id(token_id: str) -> str:
+    return token_id if len(token_id) <= 20 else f"{token_id[:20]}…"
+
+
+def _limits(one: TokenView) -> Html:
+    found = []
+    if one.project is None:
+        found.append("all projects")
+    elif one.project:
+        found.append(f"project {one.project}")
+    if one.workflows:
+        found.append(f"only {', '.join(one.workflows)}")
+    if one.decisions_per_hour is not None:
+        found.append(f"{pluralize(one.decisions_per_hour, 'decision')} an hour")
+    if one.verdicts:
+        found.append(f"may decide {', '.join(one.verdicts)}")
+    if one.min_confidence is not None:
+        found.append(f"at least {one.min_confidence:.0%} sure")
+    return join_html(["; ".join(found) or element("span", "none", class_="muted")])
+
+
+def _expiry(one: TokenView) -> Html:
+    if one.revoked_at is not None:
+        return join_html([element("span", "revoked", class_="status bad"), " ", moment(one.revoked_at)])
+    if one.expires_at is None:
+        return element("span", "never", class_="muted")
+    return (
+        moment(one.expires_at)
+        if one.is_valid
+        else join_html([element("span", "expired", class_="status idle"), " ", moment(one.expires_at)])
+    )
+
+
+def _revoke(one: TokenView) -> Html:
+    action = {
+        "method": "DELETE",
+        "path": f"tokens/{path_to(one.id)[1:]}",
+        "bodyless": True,
+        "title": f"Revoke the token of {one.user}?",
+        "text": "It lets nobody in from now on, nor do the browsers that logged in with it.",
+        "label": "Revoke",
+        "danger": True,
+        "done": f"the token of {one.user} is revoked",
+    }
+    return action_button("Revoke", action, kind="quiet")
+
+
+ROUTES = (page_route("/tokens", show_tokens, "Who may do what.", scope="admin"),)

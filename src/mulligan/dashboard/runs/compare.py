@@ -1,0 +1,243 @@
+"""Two runs beside each other: what differs comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mulligan.api.http.routing import Answer, Call, Query
+from mulligan.dashboard.components.shell import empty, heading, page, page_route, panel, path_to, table
+from mulligan.dashboard.components.value_tree import value_tree
+from mulligan.service import (
+    ComparedRun,
+    ComparedStep,
+    DiffLine,
+    Html,
+    RunComparison,
+    RunQuery,
+    StepLine,
+    ValuePair,
+    element,
+    format_elapsed,
+    join_html,
+    status_label,
+    status_tone,
+    time_element,
+)
+from mulligan.service.rendering.formatting import pluralize
+
+# How many runs of the same workflow are offered.
+OFFERED = 30
+_WORDS = {
+    "only_a": "only in the first",
+    "only_b": "only in the second",
+    "outcome": "outcome",
+    "failure": "failure",
+    "attempts": "attempts",
+    "duration": "duration",
+}
+
+
+class CompareQuery(Query, frozen=True):
+    """The two runs; without the second one, it is asked for."""
+
+    a: int
+    b: int | None = None
+    # Also what is the same in both.
+    all: bool = False
+
+
+def show_comparison(call: Call) -> Answer:
+    """The differences, or the runs that could be compared with the first one."""
+    asked: CompareQuery = call.query
+    if asked.b is None:
+        return _choose(call, asked.a)
+    found = call.service.views.compare(asked.a, asked.b)
+    title = f"Run {asked.a} and run {asked.b}"
+    swap = element("a", "Swap", href=f"/compare?a={asked.b}&b={asked.a}", class_="button")
+    other = element("a", "Another run", href=f"/compare?a={asked.a}", class_="button")
+    content = [
+        heading(title, swap, other, over=element("a", "Runs", href="/runs")),
+        _summary(found),
+        _steps(found, shows_all=asked.all),
+        _inputs(found, shows_all=asked.all),
+        _text(found),
+    ]
+    return page(call, title, element("div", *content, class_="compare"), section="runs", styles=("run_tabs.css",))
+
+
+# -- choosing --------------------------------------------------------------------------------------------------------
+
+
+def _choose(call: Call, a: int) -> Answer:
+    record = call.service.record(a)
+    found = call.service.list_runs(RunQuery(workflows=(record.workflow,), limit=OFFERED + 1))
+    others = [one for one in found.runs if one.run_id != a][:OFFERED]
+    rows = [
+        element(
+            "tr",
+            element("th", element("a", f"Run {one.run_id}", href=f"/compare?a={a}&b={one.run_id}"), scope="row"),
+            element("td", element("span", status_label(one.status), class_=f"status {status_tone(one.status)}")),
+            element("td", one.failure.text if one.failure else one.reason, class_="muted"),
+            element("td", time_element(one.created_at), class_="time"),
+            element("td", format_elapsed(one.seconds), class_="n"),
+            id=f"run-{one.run_id}",
+        )
+        for one in others
+    ]
+    box = element(
+        "input", type="number", name="b", min=1, required=True, placeholder="Number of a run", aria_label="Other run"
+    )
+    form = element(
+        "form",
+        element("input", type="hidden", name="a", value=a),
+        box,
+        element("button", "Compare", type="submit", class_="primary"),
+        method="get",
+        action="/compare",
+        class_="filters",
+    )
+    titles = ("Run", "Status", "Why", "Started", "Took")
+    shown: Html = empty("There is no other run of this workflow.")
+    if rows:
+        shown = table(titles, rows, label=f"Other runs of {record.workflow}", keyed=True)
+    return page(
+        call,
+        f"Compare run {a}",
+        heading(f"Compare run {a} with", over=element("a", record.workflow, href=path_to("runs", a))),
+        form,
+        shown,
+        section="runs",
+        styles=("run_tabs.css",),
+    )
+
+
+# -- the two runs ----------------------------------------------------------------------------------------------------
+
+
+def _summary(found: RunComparison) -> Html:
+    inputs = sum(1 for one in found.inputs if one.differs)
+    said = [
+        f"{pluralize(found.differing, 'step')} of {found.step_total:,} went differently"
+        if found.differing
+        else "all steps went the same way",
+        f"{pluralize(inputs, 'input')} differ{'s' if inputs == 1 else ''}" if inputs else "the inputs are the same",
+        "the definition differs" if found.text_kind else "the definition is the same",
+    ]
+    sentence = element("p", "; ".join(said) + ".", class_="sentence", id="differences")
+    return element("div", sentence, element("div", _run(found.a), _run(found.b), class_="two-runs"))
+
+
+def _run(run: ComparedRun) -> Html:
+    name = element("a", f"Run {run.run_id}", href=path_to("runs", run.run_id))
+    status = element("span", status_label(run.status), class_=f"status {status_tone(run.status)}")
+    which = f"version {run.published}" if run.published else f"definition {run.version[:8]}"
+    words = element("span", f"{run.workflow}, {which}, {pluralize(run.step_count, 'step')}", class_="muted")
+    return element("p", element("strong", name), status, words)
+
+
+def _steps(found: RunComparison, *, shows_all: bool) -> Html:
+    chosen = [one for one in found.steps if shows_all or one.differences or one.is_changed]
+    rows = [_step_row(found, one) for one in chosen]
+    titles = ("Step", f"Run {found.a.run_id}", f"Run {found.b.run_id}", "Time", "Differs in")
+    body = table(titles, rows, label="Steps", keyed=True) if rows else empty("No step went differently.")
+    parts: list[object] = [body]
+    if found.step_total > len(found.steps) and shows_all:
+        parts.append(element("p", f"the first {len(found.steps):,} of {found.step_total:,} steps", class_="note"))
+    if found.unmeasured:
+        runs = " and ".join(f"run {one}" for one in found.unmeasured)
+        parts.append(
+            element("p", f"Durations are left out: the log of {runs} is too long to add them up.", class_="note")
+        )
+    toggle = element(
+        "a",
+        "Show only what differs" if shows_all else "Show everything",
+        href=f"/compare?a={found.a.run_id}&b={found.b.run_id}{'' if shows_all else '&all=true'}",
+    )
+    return panel("Steps", *parts, name="steps", beside=toggle)
+
+
+def _step_row(found: RunComparison, one: ComparedStep) -> Html:
+    words = [_WORDS[name] for name in one.differences] + (["definition"] if one.is_changed else [])
+    return element(
+        "tr",
+        element("th", one.name, scope="row"),
+        element("td", *_outcome(found.a.run_id, one.a)),
+        element("td", *_outcome(found.b.run_id, one.b)),
+        element("td", _times(one.seconds_a, one.seconds_b), class_="nowrap"),
+        element("td", ", ".join(words), class_="muted"),
+        id=f"step-{one.name}",
+    )
+
+
+def _outcome(run_id: int, line: StepLine | None) -> Iterator[Html]:
+    if line is None:
+        yield element("span", "not there", class_="muted")
+        return
+    link = element("a", status_label(line.status), href=path_to("runs", run_id, "steps", line.name))
+    yield element("span", link, class_=f"status {status_tone(line.status)}")
+    if line.attempts > 1:
+        yield element("small", f" {line.attempts} attempts")
+    if line.failure:
+        yield element("p", line.failure, class_="grid-failure", title=line.failure)
+
+
+def _times(a: float | None, b: float | None) -> Html:
+    if a is None and b is None:
+        return Html("")
+    one, other = ("none" if value is None else format_elapsed(value) for value in (a, b))
+    change = ""
+    if a and b and max(a, b) >= 0.1:
+        percent = round((b - a) / a * 100)
+        change = f" {percent:+,}%" if percent else ""
+    return join_html([f"{one} → {other}", element("small", change)])
+
+
+def _inputs(found: RunComparison, *, shows_all: bool) -> Html:
+    if not found.inputs:
+        return Html("")
+    chosen = [one for one in found.inputs if shows_all or one.differs]
+    rows = [_input_row(one) for one in chosen]
+    titles = ("Input", f"Run {found.a.run_id}", f"Run {found.b.run_id}")
+    body = table(titles, rows, label="Inputs") if rows else empty("All inputs are the same.")
+    return panel("Inputs", body, name="inputs")
+
+
+def _input_row(one: ValuePair) -> Html:
+    return element(
+        "tr",
+        element("th", one.name, scope="row"),
+        element("td", _value(one.a, is_there=one.in_a)),
+        element("td", _value(one.b, is_there=one.in_b)),
+        class_="differs" if one.differs else None,
+    )
+
+
+def _value(value: Any, *, is_there: bool) -> Html:
+    return value_tree(value) if is_there else element("span", "not given", class_="muted")
+
+
+def _text(found: RunComparison) -> Html:
+    if not found.text_kind:
+        return Html("")
+    note = (
+        f"version {found.a.published} → version {found.b.published}"
+        if found.text_kind == "published"
+        else "as it was read; comments and layout of the file are not known"
+    )
+    lines = join_html(_diff_line(one) for one in found.text)
+    more = element("p", "There is more; only the beginning is shown.", class_="note") if found.has_more_text else ""
+    shown = element("pre", lines, class_="diff", tabindex="0", aria_label="Difference of the definitions")
+    same = element("p", "The texts differ in nothing that is read.", class_="muted")
+    return panel("Definition", shown if found.text else same, more, name="definition", beside=element("small", note))
+
+
+def _diff_line(line: DiffLine) -> Html:
+    if line.kind == "gap":
+        return element("span", "⋯\n", class_="gap")
+    sign = {"same": " ", "removed": "-", "added": "+"}[line.kind]
+    number = line.new if line.kind != "removed" else line.old
+    return element("span", element("i", number or ""), f"{sign} {line.text}\n", class_=line.kind)
+
+
+ROUTES = (page_route("/compare", show_comparison, "What differs between two runs.", query=CompareQuery, is_slow=True),)

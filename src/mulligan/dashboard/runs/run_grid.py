@@ -1,0 +1,186 @@
+"""The tab Grid of a run: steps down, rounds across, each attempt in the colour of its outcome; failures first."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from mulligan.dashboard.components.shell import empty, path_to, table
+from mulligan.dashboard.runs.run_actions import step_buttons
+from mulligan.dashboard.runs.run_tab import RunView, Tab
+from mulligan.errors import InputInvalid
+from mulligan.service import (
+    GridAttempt,
+    GridPage,
+    GridQuery,
+    GridRow,
+    Html,
+    element,
+    format_elapsed,
+    join_html,
+    status_label,
+    status_tone,
+)
+
+ROWS = 100
+# How many attempts of a round are drawn one by one, the newest.
+ATTEMPTS_MAX = 24
+_TONES = {"succeeded": "good", "failed": "bad", "running": "now", "queued": "idle"}
+_PARTS = {
+    "own": "",
+    "handler": "handler ",
+    "script": "recovery script ",
+    "check": "check ",
+    "undo": "undo ",
+    "triager": "triager ",
+    "model": "question ",
+    "tool": "tool call ",
+}
+
+
+def render_grid(run: RunView) -> Tab:
+    """A page of the grid."""
+    asked = run.query
+    query = GridQuery(text=asked.text, hides_completed=asked.hide_completed, start=_start(asked.cursor), limit=ROWS)
+    found = run.call.service.views.grid(run.run_id, query)
+    if found.rows:
+        rounds = [f"Round {number}" if found.rounds > 1 else "Attempts" for number in range(1, found.rounds + 1)]
+        body = table(
+            ("Step", "Status", *rounds, ""),
+            [_row(run, row, found.rounds) for row in found.rows],
+            label="Steps by rounds and attempts",
+            keyed=True,
+        )
+    else:
+        body = empty("Every step has completed or was skipped." if found.hidden else "No step has this in its name.")
+    return Tab(
+        element("section", _filters(run, found), _reading(found), body, _pages(run, found), class_="grid-tab"),
+        modules=("run_tabs.js",),
+        styles=("run_tabs.css",),
+        live="" if run.has_ended else f"run:{run.run_id}",
+    )
+
+
+def _reading(found: GridPage) -> Html:
+    """While the log of a large run is read, the statuses are there and the attempts are not. The script asks again."""
+    if found.read_share >= 1.0:
+        return Html("")
+    words = f"Reading the attempts of a large run … {found.read_share:.0%}"
+    return element("p", words, class_="note", role="status", data_again=True)
+
+
+def _start(cursor: str) -> int:
+    if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
+        raise InputInvalid("this address names no page of the grid", hint="open the tab Grid", parameter="cursor")
+    return int(cursor or 0)
+
+
+def _address(run: RunView, *, start: int = 0, hides: bool | None = None) -> str:
+    asked = run.query
+    query = {
+        "tab": "grid",
+        **({"text": asked.text} if asked.text else {}),
+        **({"hide_completed": "true"} if (asked.hide_completed if hides is None else hides) else {}),
+        **({"cursor": str(start)} if start else {}),
+    }
+    return f"{path_to('runs', run.run_id)}?{urlencode(query)}"
+
+
+def _filters(run: RunView, found: GridPage) -> Html:
+    asked = run.query
+    box = element(
+        "input", type="search", name="text", value=asked.text, placeholder="Part of a name", aria_label="Find steps"
+    )
+    hidden = [element("input", type="hidden", name="tab", value="grid")]
+    if asked.hide_completed:
+        hidden.append(element("input", type="hidden", name="hide_completed", value="true"))
+    form = element("form", *hidden, box, method="get", role="search")
+    hide = element(
+        "a",
+        "Hide completed",
+        href=_address(run, hides=not asked.hide_completed),
+        class_="chip",
+        role="button",
+        aria_pressed="true" if asked.hide_completed else "false",
+        id="hide-completed",
+    )
+    words = f"{found.total:,} step{'' if found.total == 1 else 's'}"
+    if found.hidden and asked.hide_completed:
+        words += f", {found.hidden:,} completed or skipped are hidden"
+    return element("div", form, hide, element("span", words, class_="muted", id="grid-count"), class_="filters")
+
+
+def _row(run: RunView, row: GridRow, rounds: int) -> Html:
+    step = row.step
+    name = element("a", step.name, href=path_to("runs", run.run_id, "steps", step.name), data_open=True)
+    words = status_label(step.status) if not step.paused else "paused"
+    status: list[object] = [element("span", words, class_=f"status {status_tone(step.status)}")]
+    if step.failure and step.status in ("failed", "pending_failed", "backing_off", "handling"):
+        status.append(element("p", step.failure, class_="grid-failure", title=step.failure))
+    elif step.recovered_by:
+        status.append(element("small", f" by {step.recovered_by}"))
+    elif step.up_to_date_since:
+        status.append(element("small", f" taken from run {step.up_to_date_since}"))
+    cells = [element("td", _cell(run, row, number), class_="cells") for number in range(1, rounds + 1)]
+    if row.is_folded or (step.items and not row.attempts):
+        cells[-1] = element("td", _items(step.items or {}), class_="cells")
+    return element(
+        "tr",
+        element("th", name, scope="row"),
+        element("td", *status),
+        *cells,
+        element("td", step_buttons(run, step.name, step.status, is_paused=step.paused, is_short=True), class_="n"),
+        id=f"row-{step.name}",
+    )
+
+
+def _cell(run: RunView, row: GridRow, number: int) -> Html:
+    attempts = [one for one in row.attempts if one.round == number]
+    marks = [_mark(run, row.step.name, one) for one in attempts[-ATTEMPTS_MAX:]]
+    if len(attempts) > ATTEMPTS_MAX:
+        marks.insert(0, element("small", f"{len(attempts) - ATTEMPTS_MAX:,} before "))
+    # How its items stand is known for now only: it belongs to the last round in which it ran.
+    if row.step.items and marks and number == max(one.round for one in row.attempts):
+        marks.append(_items(row.step.items))
+    return join_html(marks)
+
+
+def _mark(run: RunView, step: str, one: GridAttempt) -> Html:
+    """One attempt. Its letter says the outcome to those who do not see the colour."""
+    took = f", {format_elapsed(one.seconds)}" if one.seconds is not None else ""
+    what = f": {one.failure}" if one.failure else ""
+    said = f"{_PARTS[one.part]}attempt {one.attempt} {one.outcome}{took}{what}"
+    kind = "mark" if one.part == "own" else "mark part"
+    text = one.attempt if one.part == "own" else one.part[0]
+    if one.child_run_id:
+        said += f", by run {one.child_run_id}"
+    mark = element(
+        "a",
+        text,
+        href=path_to("runs", run.run_id, "steps", step),
+        class_=f"{kind} {_TONES.get(one.outcome, 'odd')}",
+        title=said,
+        aria_label=said,
+    )
+    if one.child_run_id:
+        called = element("a", f"run {one.child_run_id}", href=path_to("runs", one.child_run_id), class_="called")
+        return join_html([mark, called])
+    return mark
+
+
+def _items(counts: dict[str, int]) -> Html:
+    total = counts.get("total", 0)
+    words = [f"{count:,} {status_label(status)}" for status, count in counts.items() if status != "total" and count]
+    return element("span", f"{total:,} items: {', '.join(words)}" if total else "items", class_="items-note")
+
+
+def _pages(run: RunView, found: GridPage) -> Html:
+    if found.total <= len(found.rows):
+        return Html("")
+    end = found.start + len(found.rows)
+    parts: list[object] = []
+    if found.start:
+        parts.append(element("a", "Before", href=_address(run, start=max(0, found.start - ROWS)), class_="button"))
+    parts.append(element("span", f"{found.start + 1:,} to {end:,} of {found.total:,}", class_="muted"))
+    if end < found.total:
+        parts.append(element("a", "Next", href=_address(run, start=end), class_="button", rel="next"))
+    return element("nav", *parts, class_="pages", aria_label="Pages")

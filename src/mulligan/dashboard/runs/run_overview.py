@@ -1,0 +1,247 @@
+"""The tab Overview of a run: why it is as it is, what failed, how all steps stand, and when they ran."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from mulligan.dashboard.components.shell import may, panel, path_to, path_to_entry, shortened
+from mulligan.dashboard.runs.run_tab import RunView, Tab
+from mulligan.service import (
+    Html,
+    RunFailures,
+    RunReason,
+    element,
+    explain_line,
+    explain_run,
+    join_html,
+    render_visit,
+    status_label,
+    status_tone,
+)
+from mulligan.service.rendering.formatting import pluralize
+
+# The order of the statuses in the bar.
+BAR = (
+    *("completed", "failed", "pending_failed", "running", "handling", "backing_off", "ready"),
+    *("skipped", "cancelled", "waiting"),
+)
+# How many failures are open at first, and how many are listed without asking.
+OPEN_MAX, LISTED_MAX = 2, 6
+
+
+def render_overview(run: RunView) -> Tab:
+    """Everything but the islands is text of the server; `run.js` draws these, and follows the run."""
+    if run.is_loading:
+        # What the list knows of it says why at once; what was tried is read with all the rest.
+        note = element("p", "Reading what was tried …", class_="note", role="status", id="run-loading")
+        parts = [_render_reason(run, explain_line(run.line)), note, _status_bar({})]
+    else:
+        failures = run.call.service.details.failures(run.run_id)
+        parts = [
+            _render_reason(run, explain_run(run.head, failures, run.line)),
+            _status_bar(run.head["step_counts"]),
+            _failures(run, failures),
+        ]
+    text = join_html(parts)
+    islands = join_html([_mosaic(run), _timeline(run)])
+    # What the text was made of: `run.js` may find that the run has gone on since.
+    made_of = None if run.is_loading else json.dumps({"status": run.head["status"], "counts": run.head["step_counts"]})
+    root = (
+        element("div", text, id="run-text"),
+        element("div", islands, id="run-charts", data_keep=True, data_run=run.run_id, data_shown=made_of),
+    )
+    return Tab(join_html(root), modules=("run.js",), styles=("run.css",))
+
+
+# -- why -------------------------------------------------------------------------------------------------------------
+
+
+def _render_reason(run: RunView, reason: RunReason) -> Html:
+    """What is wrong, why, what was tried, what can be done; in this order."""
+    path = path_to("runs", reason.run_id or run.run_id, "steps", _name_of_step(reason.step))
+    step = element("a", "Open the step", href=path, class_="button")
+    buttons = [*_buttons(run, reason), step if reason.step else ""]
+    parts = [element("h2", reason.title, id="why")]
+    parts += [element("p", shortened(reason.why), class_="what")] if reason.why else []
+    parts += [element("p", element("b", "Tried "), reason.tried, class_="note")] if reason.tried else []
+    parts += [element("p", reason.more, class_="note")] if reason.more else []
+    return element(
+        "section",
+        element("div", *parts),
+        element("div", join_html(buttons, " "), class_="actions") if any(buttons) else "",
+        class_=f"reason {reason.tone}",
+        id="run-reason",
+        aria_labelledby="why",
+    )
+
+
+def _name_of_step(place: str) -> str:
+    """The step of an item: `check` of `check[3]`."""
+    return place.partition("[")[0]
+
+
+def _buttons(run: RunView, reason: RunReason) -> Iterator[Html]:
+    """The next sensible action, if whoever looks at the page may do it."""
+    run_id, is_called = run.run_id, bool(run.head["parent_run_id"])
+    entry = path_to_entry(reason.run_id or run_id, reason.step)
+    if reason.action == "decide" and may(run.call, "decide"):
+        yield element("a", "Decide", href=entry, class_="button primary")
+    elif reason.action == "approve" and may(run.call, "decide"):
+        yield element("a", "Answer", href=entry, class_="button primary")
+    elif reason.action == "workers":
+        yield element("a", "Workers", href="/workers", class_="button primary")
+    elif reason.action == "resume" and may(run.call, "run") and not is_called:
+        yield _button("Resume", f"runs/{run_id}:resume", f"Resume run {run_id}", "the run goes on")
+    elif reason.action == "resume_step" and may(run.call, "run"):
+        title, done = f"Resume '{reason.step}'", "the step goes on"
+        yield _button("Resume", f"runs/{reason.run_id or run_id}:resume", title, done, step=reason.step)
+    elif reason.action == "retry" and may(run.call, "run"):
+        yield _button("Retry", f"runs/{run_id}:retry", f"Retry run {run_id}", "a new round begins")
+        if reason.has_run_out:
+            text = "Retry with more"
+            yield _button(text, f"runs/{run_id}:retry", f"{text} memory and time", "a new round begins", adjust=True)
+
+
+def _button(label: str, path: str, title: str, done: str, **body: Any) -> Html:
+    action = {"path": path, "title": title, "label": label, "done": done, "preview": True, "reason": "optional"}
+    kind = "" if "adjust" in body else "primary"
+    return element("button", label, type="button", class_=kind, data_action=json.dumps({**action, "body": body}))
+
+
+# -- counts ----------------------------------------------------------------------------------------------------------
+
+
+def _status_bar(counts: dict[str, int]) -> Html:
+    """The share of each status, and how many steps have it. `run.js` keeps both up to date."""
+    total = sum(counts.values()) or 1
+    pieces, words, left = [], [], 0.0
+    for status in BAR:
+        count = counts.get(status, 0)
+        share = count / total * 100
+        place = {"x": f"{left:.3f}%", "y": 0, "width": f"{share:.3f}%", "height": 8}
+        pieces.append(element("rect", class_=f"{status_tone(status)} {status}", data_status=status, **place))
+        number = element("b", f"{count:,}")
+        words.append(
+            element(
+                "li",
+                number,
+                " ",
+                status_label(status),
+                class_=f"status {status_tone(status)} {status}",
+                data_status=status,
+                hidden=not count,
+            )
+        )
+        left += share
+    bar = element("svg", join_html(pieces), class_="bar", height=8, aria_hidden="true")
+    return element("div", bar, element("ul", join_html(words), class_="counts"), id="run-counts")
+
+
+# -- failures --------------------------------------------------------------------------------------------------------
+
+
+def _failures(run: RunView, failures: RunFailures) -> Html:
+    if not failures.total:
+        return Html("")
+    shown = [
+        render_visit(
+            visit,
+            is_open=number < OPEN_MAX and visit.fate in ("open", "under_way"),
+            href=path_to("runs", run.run_id, "steps", visit.step),
+            name=f"visit-{visit.step}-{visit.visit}",
+        )
+        for number, visit in enumerate(failures.visits)
+    ]
+    parts: list[object] = [_codes(failures), *shown[:LISTED_MAX]]
+    if rest := shown[LISTED_MAX:]:
+        head = element("summary", f"{len(rest):,} more")
+        parts.append(element("details", head, join_html(rest), class_="inner", id="more-failures"))
+    if failures.total > len(shown):
+        grid = element("a", "the grid has all of them", href=f"{path_to('runs', run.run_id)}?tab=grid")
+        parts.append(
+            element("p", f"Of {failures.total:,} failures {len(shown):,} are listed; ", grid, ".", class_="note")
+        )
+    counted = ((failures.unhandled, "unhandled"), (failures.parked, "waiting for a decision"))
+    words = ", ".join(f"{count:,} {what}" for count, what in counted if count) or "all handled, or being handled"
+    beside = element("span", f"{pluralize(failures.total, 'failure')}, {words}", class_="note")
+    return panel("Failures and how they were handled", *parts, name="failures", beside=beside)
+
+
+def _codes(failures: RunFailures) -> Html:
+    """The failures by code, if there are several codes or many failures."""
+    if len(failures.codes) < 2 and failures.total <= LISTED_MAX:
+        return Html("")
+    rows = join_html(
+        element(
+            "li",
+            element("b", one.code),
+            element("span", f"{one.count:,}" + (f", {one.unhandled:,} unhandled" if one.unhandled else "")),
+            class_="bad" if one.unhandled else "idle",
+        )
+        for one in failures.codes[:12]
+    )
+    return element("ul", rows, class_="codes")
+
+
+# -- what run.js draws -----------------------------------------------------------------------------------------------
+
+
+def _mosaic(run: RunView) -> Html:
+    grid = element("a", "as a table", href=f"{path_to('runs', run.run_id)}?tab=grid")
+    hide = element("label", element("input", type="checkbox", id="hide-completed"), " Hide completed", class_="toggle")
+    canvas = element(
+        "canvas",
+        id="mosaic",
+        tabindex="0",
+        role="application",
+        aria_label="All steps. Arrow keys move, Enter opens a step. The same as a table: the tab Grid.",
+        aria_describedby="mosaic-said",
+    )
+    said = element("p", " ", id="mosaic-said", class_="said", role="status", aria_live="polite")
+    beside = element("div", hide, grid, class_="beside")
+    return panel("Steps", canvas, said, name="steps", beside=beside)
+
+
+_LEGEND = (
+    ("good", "succeeded"),
+    ("bad", "failed"),
+    ("now", "running"),
+    ("odd", "lost, interrupted or cancelled"),
+    ("retry", "a retry has a mark"),
+    ("small", "handler, script or check"),
+    ("queue", "queued"),
+    ("delay", "waits for a delay"),
+    ("parked", "waits for a decision"),
+)
+
+
+def _timeline(run: RunView) -> Html:
+    legend = join_html(element("li", element("i", class_=kind), words, data_kind=kind) for kind, words in _LEGEND)
+    chart = element(
+        "div",
+        element("div", class_="gantt-axis", id="gantt-axis", aria_hidden="true"),
+        element(
+            "div",
+            element("div", id="gantt-rows"),
+            id="gantt",
+            class_="gantt",
+            tabindex="0",
+            role="region",
+            aria_label="Timeline of the steps, in the order in which they started",
+        ),
+    )
+    note = element("p", "Reading the timeline …", class_="note", id="gantt-note", role="status")
+    zoom = element(
+        "label", element("input", type="checkbox", id="gantt-zoom"), " Zoom to the rows shown", class_="toggle"
+    )
+    beside = element("div", zoom, class_="beside")
+    return panel(
+        "Timeline",
+        element("ul", legend, class_="legend", id="gantt-legend", hidden=True),
+        note,
+        chart,
+        name="timeline",
+        beside=beside,
+    )

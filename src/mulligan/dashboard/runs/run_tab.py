@@ -1,0 +1,72 @@
+"""What the tabs of the run page have in common: what they are asked for, and what each gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from mulligan.api.http.routing import Call, Query
+from mulligan.service import Html, RunLine
+
+TabName = Literal["overview", "graph", "grid", "events", "replay", "data"]
+
+
+class RunPageQuery(Query, frozen=True):
+    """Which tab to show, and what of it."""
+
+    tab: TabName = "overview"
+    # The step that is in the middle of the graph.
+    step: str = ""
+    # Pages of the grid and of the events.
+    text: str = ""
+    type: tuple[str, ...] = ()
+    cursor: str = ""
+    # Whether the graph has each step of a matrix.
+    expand: bool = False
+    # Whether steps that completed are left out.
+    hide_completed: bool = False
+    # The event after which the run is shown; 0 for the last one.
+    at: int = 0
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run without its steps, as `GET runs/ID` gives it.
+
+    While a large run `is_loading`, only what the store knows without loading it.
+    """
+
+    call: Call
+    head: dict[str, Any]
+    is_loading: bool = False
+
+    @property
+    def run_id(self) -> int:
+        return int(self.head["run_id"])
+
+    @property
+    def query(self) -> RunPageQuery:
+        found: RunPageQuery = self.call.query
+        return found
+
+    @cached_property
+    def line(self) -> RunLine:
+        """The run as the list of runs shows it."""
+        (found,) = self.call.service.summarize_runs([self.run_id])
+        return found
+
+    @property
+    def has_ended(self) -> bool:
+        return self.head["status"] in ("completed", "failed", "cancelled")
+
+
+@dataclass(frozen=True)
+class Tab:
+    """What a tab shows, and the files that it needs."""
+
+    content: Html
+    modules: tuple[str, ...] = ()
+    styles: tuple[str, ...] = ()
+    # What makes the server render the page again; "" if a module of the tab follows the run itself.
+    live: str = ""

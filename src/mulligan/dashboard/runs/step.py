@@ -1,0 +1,277 @@
+"""One step, one item, or a matrix: what is wrong, what was tried, and what can be done; its logs, output and items."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+from urllib.parse import quote
+
+from mulligan.api.http.paging import Count
+from mulligan.api.http.routing import Answer, Call, Query
+from mulligan.dashboard.components.shell import heading, page, page_route, panel, path_to, table
+from mulligan.dashboard.components.value_view import value_view
+from mulligan.dashboard.runs.step_attempts import attempts_table
+from mulligan.dashboard.runs.step_headline import headline, step_actions
+from mulligan.dashboard.runs.step_ladder import ladder, ladder_title, plan
+from mulligan.service import Html, StepHistory, element, format_elapsed, join_html, status_label, status_tone
+from mulligan.service.rendering.formatting import format_size, pluralize
+
+
+class StepPageQuery(Query, frozen=True):
+    """What a link to a line of a log, or to some of the items, has."""
+
+    place: str = ""
+    attempt: Count = 0
+    stream: Literal["", "stdout", "stderr"] = ""
+    # Only items with this status.
+    status: str = ""
+
+
+def show_step(call: Call) -> Answer:
+    found = call.service.step_histories.step(int(call.path["run_id"]), call.path["step"])
+    return _page(call, found)
+
+
+def show_item(call: Call) -> Answer:
+    run_id, step, index = int(call.path["run_id"]), call.path["step"], int(call.path["index"])
+    return _page(call, call.service.step_histories.item(run_id, step, index))
+
+
+def _page(call: Call, found: StepHistory) -> Answer:
+    parts = {
+        "head": _head(call, found),
+        "headline": headline(found),
+        "items": _items(found),
+        "tried": _tried(found),
+        "attempts": _attempts(found),
+        "tools": _tool_calls(found),
+        "log": _logs(found),
+        "output": _output(found),
+        "files": _files(call, found),
+        "called": _children(found),
+    }
+    # Each part has a place of its own, also while it is empty, so that a new version of it replaces no other.
+    content = [element("div", part, id=f"part-{name}") for name, part in parts.items()]
+    title = f"{_title(found)} · run {found.run_id}"
+    about = element(
+        "div",
+        id="step-page",
+        data_run=found.run_id,
+        data_step=found.step,
+        data_matrix=_matrix(found) or None,
+        data_open=not found.has_run_ended,
+    )
+    return page(call, title, about, *content, section="runs", modules=("step.js",), styles=("step.css",))
+
+
+def _title(found: StepHistory) -> str:
+    return found.step if found.item is None else f"{found.step}[{found.item}]"
+
+
+def _matrix(found: StepHistory) -> str:
+    matrix = found.view.get("matrix")
+    return str(matrix["name"]) if matrix else ""
+
+
+# -- the head --------------------------------------------------------------------------------------------------------
+
+
+def _head(call: Call, found: StepHistory) -> Html:
+    above = [element("a", f"Run {found.run_id}", href=path_to("runs", found.run_id)), " ", found.workflow]
+    if matrix := _matrix(found):
+        above += [" · ", element("a", matrix, href=path_to("runs", found.run_id, "steps", matrix))]
+    if found.item is not None:
+        above += [" · ", element("a", found.step, href=path_to("runs", found.run_id, "steps", found.step))]
+    name = join_html(
+        [
+            _title(found),
+            element("span", status_label(found.status), class_=f"badge {status_tone(found.status)}"),
+        ]
+    )
+    return heading(name, *_neighbours(found), *step_actions(call, found), over=join_html(above))
+
+
+def _neighbours(found: StepHistory) -> list[Html]:
+    """Links to the failed steps before and behind this one, which n and p follow; of an item, to the failed items."""
+    links = []
+    what = "step" if found.item is None else "item"
+    for rel, name, key, sign in (("prev", found.failed_before, "p", "←"), ("next", found.failed_behind, "n", "→")):
+        if name:
+            parts = ("steps", name) if found.item is None else ("steps", found.step, "items", name)
+            which = "previous" if rel == "prev" else "next"
+            label = f"The {which} failed {what}: {name} (key {key})"
+            sides = [sign, " ", "failed"] if rel == "prev" else ["failed", " ", sign]
+            href = path_to("runs", found.run_id, *parts)
+            links.append(element("a", *sides, href=href, rel=rel, class_="button quiet", aria_label=label, title=label))
+    return links
+
+
+# -- what was tried --------------------------------------------------------------------------------------------------
+
+
+def _tried(found: StepHistory) -> Html:
+    if not found.ladders:
+        if found.handlers is None or found.kind == "item":
+            return Html("")
+        inside = element("details", element("summary", "What would deal with a failure"), plan(found.handlers))
+        return element("section", inside, class_="folded", id="tried")
+    last, *earlier = found.ladders
+    # The headline has said what failed, unless it is mended.
+    has_failure = found.status not in ("failed", "pending_failed", "backing_off")
+    beside = element("span", ladder_title(last, has_failure=has_failure), class_="ladder-title")
+    parts = [ladder(last, found.handlers)]
+    if earlier:
+        folds = join_html(
+            element(
+                "details",
+                element("summary", ladder_title(one), class_="ladder-title"),
+                ladder(one, found.handlers),
+                id=f"visit-{one.visit.visit}-{one.visit.round}",
+            )
+            for one in earlier
+        )
+        left = found.ladders_count - len(found.ladders)
+        note = element("p", f"and {left:,} more", class_="note") if left > 0 else ""
+        parts.append(element("div", element("h3", "Earlier"), folds, note, class_="earlier"))
+    return panel("What was tried", *parts, name="tried", beside=beside)
+
+
+def _attempts(found: StepHistory) -> Html:
+    if not found.attempts:
+        return Html("")
+    return panel(
+        "Attempts",
+        attempts_table(found.attempts, found.unit, found.attempts_count),
+        name="attempts",
+        beside=_usage(found.view.get("usage")),
+    )
+
+
+def _usage(usage: dict[str, Any] | None) -> Html | str:
+    if not usage or not usage["peak_memory"]:
+        return ""
+    figures = (format_elapsed(usage["wall_seconds"]), format_elapsed(usage["cpu_seconds"]))
+    text = f"{figures[0]} in all, CPU {figures[1]}, at most {format_size(usage['peak_memory'])}"
+    return element("span", text, class_="muted")
+
+
+# -- logs ------------------------------------------------------------------------------------------------------------
+
+
+def _logs(found: StepHistory) -> Html:
+    """The viewer. What it may show stands beside it, since the viewer itself belongs to its script."""
+    logs = [
+        {"place": one.place, "attempt": one.attempt, "outcome": one.outcome, "host": one.host, "part": one.part}
+        for one in found.attempts
+        # A map runs nothing itself: its items have logs.
+        if one.started_at is not None and not (found.kind == "map" and one.place == found.step)
+    ]
+    if not logs:
+        return Html("")
+    data = element("div", id="log-attempts", hidden=True, data_attempts=json.dumps(logs), data_unit=found.unit)
+    viewer = element(
+        "div",
+        element("noscript", element("p", "The log is shown by a script; the interface has it too.", class_="note")),
+        id="log-view",
+        data_keep=True,
+    )
+    return panel("Log", data, viewer, name="log")
+
+
+# -- output, items, files --------------------------------------------------------------------------------------------
+
+
+def _output(found: StepHistory) -> Html:
+    parts = []
+    raw = f"/api/v1/runs/{found.run_id}/outputs/{quote(found.unit, safe='')}"
+    if found.kind == "item":
+        parts.append(panel("Item", value_view(found.view.get("item"), name="item", raw=_item_path(found)), name="item"))
+    elif (matrix := found.view.get("matrix")) is not None:
+        parts.append(panel("Values", value_view(matrix["values"], name="values", raw=_step_path(found)), name="values"))
+    output = found.view.get("output")
+    if output is not None:
+        parts.append(panel("Output", value_view(output, name="output", raw=raw), name="output"))
+    elif found.ladders and (refused := found.ladders[0].visit.refused):
+        parts.append(panel("The output that 'validate' rejected", element("pre", refused, tabindex="0"), name="output"))
+    return join_html(parts)
+
+
+def _step_path(found: StepHistory) -> str:
+    return f"/api/v1/runs/{found.run_id}/steps/{quote(found.step, safe='')}"
+
+
+def _item_path(found: StepHistory) -> str:
+    return f"{_step_path(found)}/items/{found.item}"
+
+
+def _items(found: StepHistory) -> Html:
+    if found.kind not in ("map", "matrix"):
+        return Html("")
+    total = sum(found.items.values())
+    what = "item" if found.kind == "map" else "step"
+    if not total:
+        return panel(f"{what.capitalize()}s", element("p", "None yet.", class_="muted"), name="items")
+    # The script reads pages of it; the number of each status is rendered, so that it is there at once.
+    data = element("div", id="item-counts", hidden=True, data_counts=json.dumps(found.items), data_kind=found.kind)
+    view = element("div", id="item-view", data_keep=True)
+    return panel(pluralize(total, what), data, view, name="items")
+
+
+def _files(call: Call, found: StepHistory) -> Html:
+    if not found.files:
+        return Html("")
+    names = call.service.name_places(found.run_id, [one.place for one in found.files])
+    rows = [
+        element(
+            "tr",
+            element("td", element("a", one.name, href=f"/api/v1/runs/{found.run_id}/artifacts/{one.sha256}")),
+            element("td", format_size(one.size), class_="n"),
+            element("td", f"{names[one.place]}, attempt {one.attempt}", class_="dim"),
+        )
+        for one in found.files
+    ]
+    return panel("Files", table(("file", "size", "kept by"), rows, label="Files"), name="files")
+
+
+def _tool_calls(found: StepHistory) -> Html:
+    """The tools that the agent of the step has called in this visit, in order."""
+    calls = found.view.get("tool_calls") or []
+    if not calls:
+        return Html("")
+    rows = [
+        element(
+            "tr",
+            element("td", element("code", call["tool"])),
+            element("td", element("code", call["arguments"])),
+            element("td", call["error"], class_="bad")
+            if call["error"]
+            else element("td", element("code", call["output"])),
+        )
+        for call in calls
+    ]
+    return panel("Tool calls", table(("Tool", "Arguments", "Answer"), rows, label="Tool calls"), name="tools")
+
+
+def _children(found: StepHistory) -> Html:
+    children = found.view.get("children") or []
+    if not children:
+        return Html("")
+    links = join_html((element("a", f"run {one}", href=path_to("runs", one)) for one in children[:100]), ", ")
+    more = f" and {len(children) - 100:,} more" if len(children) > 100 else ""
+    return panel("Called runs", element("p", links, more), name="called")
+
+
+ROUTES = (
+    page_route(
+        "/runs/{run_id:int}/steps/{step}",
+        show_step,
+        "A step: what is wrong, what was tried, what can be done; its logs, output and items.",
+        query=StepPageQuery,
+    ),
+    page_route(
+        "/runs/{run_id:int}/steps/{step}/items/{index:int}",
+        show_item,
+        "An item of a map step, with its attempts, its logs and its output.",
+        query=StepPageQuery,
+    ),
+)

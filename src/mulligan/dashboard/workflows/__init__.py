@@ -1,0 +1,1 @@
+"""Pages of published workflows: text, graph, coverage, suggestions, what-if."""

@@ -1,0 +1,172 @@
+"""Coverage of a published workflow: what it does about each failure of each step, and the story of a chosen cell."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from mulligan.api.http.routing import Answer, Call, Query
+from mulligan.dashboard.components.parts import chips, link_with
+from mulligan.dashboard.components.shell import empty, page, page_route, panel, path_to
+from mulligan.dashboard.workflows.workflows import workflow_heading, workflow_tabs
+from mulligan.errors import InputInvalid, LanguageError, NotFound
+from mulligan.service import (
+    Coverage,
+    CoverageRow,
+    CoverageTable,
+    FailureKind,
+    Finding,
+    Html,
+    PublishedWorkflow,
+    Times,
+    arrange_table,
+    count_figures,
+    describe_failure_of,
+    describe_figures,
+    element,
+    join_html,
+    played_text,
+    render_figures,
+    render_findings,
+    render_heat_map,
+    render_legend,
+    render_pairs,
+    render_story,
+)
+
+# So many rows are shown, those in which the most is wrong.
+ROWS_MAX = 200
+_TIMES: tuple[tuple[Times, str], ...] = (("once", "once"), ("twice", "twice"), ("always", "every time"))
+
+
+class CoverageQuery(Query, frozen=True):
+    """Of which version; and the cell whose story is shown."""
+
+    version: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    step: str = ""
+    failure: str = ""
+    times: Times = "always"
+
+
+def show_coverage(call: Call) -> Answer:
+    name, asked = call.path["name"], call.query
+    found = call.service.catalogue.workflow(name, asked.version)
+    newest = found if asked.version is None else call.service.catalogue.workflow(name)
+    return page(
+        call,
+        f"Coverage of {name}",
+        workflow_heading(call, found, newest),
+        workflow_tabs(call, found, newest, "coverage"),
+        _content(call, found),
+        section="workflows",
+        styles=("workflows.css", "coverage.css"),
+    )
+
+
+def _content(call: Call, found: PublishedWorkflow) -> Html:
+    try:
+        coverage = call.service.published_coverage(found.name, found.version)
+    except LanguageError as refused:
+        lines = join_html((one.render() for one in refused.problems[:20]), "\n")
+        return panel("This version cannot be played", element("pre", lines, tabindex="0"), tone="bad")
+    except InputInvalid as refused:
+        return empty(f"{refused.message}.", element("p", refused.hint))
+    whole = arrange_table(coverage, shows_all=True)
+    if not whole.rows:
+        return empty("There is no step that could fail.")
+    figures = count_figures(coverage)
+    return join_html(
+        [
+            panel(
+                describe_figures(figures),
+                render_figures(figures),
+                name="figures",
+            ),
+            element("div", _table(call, found, whole), _story(call, found), class_="coverage-columns"),
+            panel("Findings", render_findings(coverage.findings, lambda one: _place(found, one)), name="findings"),
+            panel("Two failures in one run", pairs, name="pairs") if (pairs := render_pairs(coverage)) else "",
+            _played(coverage),
+        ]
+    )
+
+
+def _address(call: Call, found: PublishedWorkflow, **more: Any) -> str:
+    return link_with(path_to("workflows", found.name, "coverage"), version=call.query.version, **more)
+
+
+def _table(call: Call, found: PublishedWorkflow, whole: CoverageTable) -> Html:
+    table = CoverageTable(whole.columns, whole.rows[:ROWS_MAX])
+
+    def link(row: CoverageRow, kind: FailureKind) -> tuple[str, str]:
+        return f"{_address(call, found, step=row.steps[0], failure=kind.name)}#story", ""
+
+    chosen = (call.query.step, call.query.failure)
+    left = len(whole.rows) - len(table.rows)
+    more = f"{left:,} rows are left out, those in which the least is wrong; mulligan coverage --all shows all."
+    return panel(
+        "What happens when a step fails",
+        render_legend(table),
+        render_heat_map(table, link, chosen=chosen),
+        element("p", more, class_="note") if left else "",
+        name="table",
+    )
+
+
+def _story(call: Call, found: PublishedWorkflow) -> Html | str:
+    """What happens in the chosen cell, once, twice or every time."""
+    asked = call.query
+    if not asked.step or not asked.failure:
+        return ""
+    close = element("a", "Close", href=_address(call, found))
+    try:
+        shown = call.service.published_coverage_story(found.name, found.version, asked.step, asked.failure, asked.times)
+    except (NotFound, InputInvalid) as refused:
+        return panel(
+            "No such case", element("p", refused.message), element("p", refused.hint), name="story", beside=close
+        )
+    times = chips(
+        "How often it happens",
+        [
+            (
+                words,
+                f"{_address(call, found, step=asked.step, failure=asked.failure, times=times)}#story",
+                times == asked.times,
+            )
+            for times, words in _TIMES
+        ],
+    )
+    named = element("p", f"Named by {shown.kind.named_by}.", class_="note") if shown.kind.named_by else ""
+    return panel(
+        describe_failure_of(shown.case.step, shown.kind, shown.case.times),
+        times,
+        named,
+        render_story(shown.case, shown.story),
+        name="story",
+        beside=close,
+    )
+
+
+def _place(found: PublishedWorkflow, one: Finding) -> Html | str:
+    """The line of a finding, in the editor."""
+    if not one.line:
+        return ""
+    href = f"{path_to('workflows', found.name, 'edit')}?version={found.version}#line-{one.line}"
+    return element("a", f"line {one.line}", href=href)
+
+
+def _played(coverage: Coverage) -> Html:
+    unknown = [element("li", one) for one in coverage.unknown[:100]]
+    return panel(
+        "How this was played",
+        element("p", f"{played_text(coverage)}. A cell is the worst of its cases."),
+        element("ul", *unknown) if unknown else "",
+        name="played",
+    )
+
+
+ROUTES = (
+    page_route(
+        "/workflows/{name}/coverage", show_coverage, "Coverage of a workflow.", query=CoverageQuery, is_slow=True
+    ),
+)

@@ -1,0 +1,1 @@
+"""The tools of a playbook, and how several are called one after the other."""

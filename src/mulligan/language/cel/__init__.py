@@ -1,0 +1,1 @@
+"""Expressions: CEL, its two engines, and what an expression may cost."""

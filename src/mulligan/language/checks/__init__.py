@@ -1,0 +1,1 @@
+"""Checks that need more than one step, or the whole text."""

@@ -1,0 +1,1 @@
+"""Matrix steps: combinations, and what depends on their values."""

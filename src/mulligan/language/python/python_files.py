@@ -1,0 +1,91 @@
+"""Builds workflows from Python files. The file runs in a separate process, since it may do anything."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mulligan.core.model.workflow import Workflow
+from mulligan.errors import LanguageError, Problem
+
+SUFFIX = ".py"
+# The folder of this package comes last, so that modules next to the file take precedence.
+_PROGRAM = (
+    "import sys; parent, *args = sys.argv[1:]; sys.path.append(parent); "
+    "from mulligan.language.python.python_file_process import main; main(*args)"
+)
+_PACKAGE_PARENT = str(Path(__file__).parents[3])
+WITH_KEYS = "keys"
+_NOTHING = "the file ended its process before it made a workflow"
+
+
+class PythonFile(NamedTuple):
+    """A Python file, and which of its workflows is meant: "" for the one that it makes or calls its main one."""
+
+    path: Path
+    name: str = ""
+
+
+def as_python_file(path: Path) -> PythonFile | None:
+    """`nightly.py`, or `nightly.py:weekly`, which names one of its workflows; None if it is another file."""
+    if path.suffix == SUFFIX:
+        return PythonFile(path)
+    file, colon, name = path.name.rpartition(":")
+    if colon and file.endswith(SUFFIX) and not path.exists():
+        return PythonFile(path.with_name(file), name)
+    return None
+
+
+class Built(msgspec.Struct, omit_defaults=True):
+    """The result of a Python file: a workflow with warnings, or problems."""
+
+    workflow: Workflow | None = None
+    warnings: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    # The lines of the file in which its steps are written, by name.
+    lines: dict[str, int] = {}
+    # What a workflow file would say, if that was asked for.
+    keys: dict[str, Any] | None = None
+
+
+class BuiltWorkflow(NamedTuple):
+    """The checked workflow that a file makes, its warnings, the lines of its steps, and maybe its keys."""
+
+    workflow: Workflow
+    warnings: tuple[Problem, ...]
+    lines: dict[str, int]
+    keys: dict[str, Any] | None
+
+
+def build(file: PythonFile, *, with_keys: bool = False) -> BuiltWorkflow:
+    """The checked workflow that the file makes. LanguageError if it makes no valid workflow.
+
+    With `with_keys` it comes with what a workflow file would say instead; a workflow that no file can say is refused.
+    """
+    path = file.path
+    answer = _run(file, with_keys)
+    built = msgspec.json.decode(answer, type=Built) if answer else Built()
+    if built.workflow is None:
+        raise LanguageError(built.problems or (Problem("language.python", _NOTHING, str(path)),))
+    return BuiltWorkflow(built.workflow, built.warnings, built.lines, built.keys)
+
+
+def _run(file: PythonFile, with_keys: bool) -> bytes:
+    """Run the file and return its answer from a separate pipe: what it prints goes to the terminal."""
+    reader, writer = os.pipe()
+    argv = [sys.executable, "-c", _PROGRAM, _PACKAGE_PARENT, str(file.path), file.name, str(writer)]
+    if with_keys:
+        argv.append(WITH_KEYS)
+    os.set_inheritable(writer, True)
+    files = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, 2, 1)]
+    pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=files)
+    os.close(writer)
+    try:
+        with os.fdopen(reader, "rb") as answer:
+            return answer.read()
+    finally:
+        os.waitpid(pid, 0)

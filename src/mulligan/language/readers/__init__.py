@@ -1,0 +1,1 @@
+"""Reads a file by noun: steps, edges, commands, retry, maps, inputs, triage, schedules."""

@@ -1,0 +1,1 @@
+"""Shell text: values become environment variables, and never a part of the script."""

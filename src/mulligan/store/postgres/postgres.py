@@ -1,0 +1,686 @@
+"""The store on a PostgreSQL server: for any number of hosts. Its clock is the server's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from functools import cached_property
+from importlib import import_module
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from msgspec.structs import replace
+
+from mulligan.core.deciding.workers.breaker import (
+    OUTSIDE,
+    Guard,
+    GuardedOutcome,
+    Verdict,
+    breaker_verdict,
+    no_capacity_outcome,
+)
+from mulligan.core.effects.lease_rules import has_time_for, is_run_due
+from mulligan.core.effects.run_lists import QueuedShape
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.clusters.scheduler_job import JobEnd
+from mulligan.core.model.codec import decode
+from mulligan.core.model.events import Entry
+from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskStarted, TimerFired
+from mulligan.core.model.workflow import Breaker
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.errors import CodecError
+from mulligan.ports import (
+    NONE_AHEAD,
+    Answer,
+    AuditRecord,
+    BreakerRecord,
+    Commit,
+    CommitResult,
+    IdleRuns,
+    Lease,
+    LoadedRun,
+    Look,
+    Message,
+    NewRun,
+    Offer,
+    RunLists,
+    RunRecord,
+    ServerRecords,
+    StopRequest,
+    Turn,
+    WaitingPlace,
+    WorkerRecord,
+)
+from mulligan.store import refusals
+from mulligan.store.audit_rows import audit_row
+from mulligan.store.breaker_transaction import BreakerTransaction, breaker_row
+from mulligan.store.columns import breaker_from, circuit_from, queued_shape_from, run_from, waiting_from, whole_run_from
+from mulligan.store.encoding import answer_from, encoded, micros, moment_from, report_from, task_from, worker_from
+from mulligan.store.postgres.postgres_arrays import Bigints, Blobs, Floats, Texts
+from mulligan.store.postgres.postgres_artifacts import ArtifactRows
+from mulligan.store.postgres.postgres_client import PostgresClient, Unexpected
+from mulligan.store.postgres.postgres_commit import (
+    AUDIT,
+    MESSAGE,
+    TASK_KEY,
+    arrays,
+    commit_notices,
+    commit_results,
+    commit_statements,
+    insert_run_statements,
+)
+from mulligan.store.postgres.postgres_lists import PostgresRunLists
+from mulligan.store.postgres.postgres_pipeline import Statement
+from mulligan.store.remaining_capacity import RemainingCapacity
+
+_NO_LIMIT = 2**63 - 1
+# For transactions without breakers, which never need the time.
+_ANY_TIME = moment_from(0)
+
+
+class PostgresStore:
+    """Runs on a server, in the first schema of the URL's search path. Heartbeats count by the server's clock."""
+
+    is_shared = True
+    is_in_place = True
+
+    def __init__(self, url: str, *, lease_seconds: float = 30.0) -> None:
+        self._lease = int(lease_seconds * 1_000_000)
+        self._client = PostgresClient(url, lease_seconds)
+        self.artifacts = ArtifactRows(self._client)
+        self.lists: RunLists = PostgresRunLists(self._client)
+
+    @cached_property
+    def server_records(self) -> ServerRecords:
+        # Imported on first use: a run without a server needs none of it.
+        module = import_module("mulligan.store.postgres.postgres_server_records")
+        records: ServerRecords = module.PostgresServerRecords(self._client)
+        return records
+
+    def close(self) -> None:
+        self._client.close()
+
+    # -- workers
+
+    def register(self, worker: WorkerRecord) -> None:
+        self._client.query("register", worker.name, worker.host, encoded(worker))
+        self._client.listen_as(worker.name)
+
+    def record_heartbeat(self, name: str) -> datetime | None:
+        rows = self._client.query("record_heartbeat", name)
+        return moment_from(rows[0][0]) if rows else None
+
+    def set_trouble(self, name: str, trouble: str) -> None:
+        def work() -> None:
+            for (record,) in self._client.execute("worker_record", name):
+                self._client.execute("update_worker", encoded(replace(worker_from(record), trouble=trouble)), name)
+
+        self._client.write(work)
+
+    def retire(self, name: str) -> None:
+        self._client.stop_listening_as(name)
+        self.expire(name, is_dead=True)
+
+    def workers(self) -> list[WorkerRecord]:
+        rows = self._client.query("workers", self._lease)
+        return [
+            replace(worker_from(record), is_expired=is_expired, beat_at=moment_from(beat_at))
+            for record, is_expired, beat_at in rows
+        ]
+
+    def expire(self, name: str, *, is_dead: bool = False, job: JobEnd | None = None) -> bool:
+        def work() -> bool:
+            gone = self._client.execute("remove_worker", name, is_dead, self._lease)
+            if not gone:
+                return False
+            at = moment_from(gone[0][0])
+            self._client.execute("void_turns", name)
+            lost = self._client.execute("void_leases", name)
+            self._add_messages(
+                [(run, place, number, LeaseExpired(at, place, number, name, job)) for run, place, number in lost]
+            )
+            return True
+
+        return self._client.write(work)
+
+    def _message_statement(self, messages: Sequence[tuple[int, str, int, Report]], sender: str = "") -> Statement:
+        """Put reports about tasks into the inboxes of their runs, and then notify the holders, except the sender."""
+        rows = [(run_id, encoded(report), place, attempt) for run_id, place, attempt, report in messages]
+        self._client.notify(self._notify_holders({row[0] for row in rows}, sender))
+        return "insert_messages", arrays(MESSAGE, rows)
+
+    def _notify_holders(self, run_ids: Collection[int], sender: str = "") -> Statement:
+        return "notify_holders", [*self._client.channels, Bigints(run_ids), sender]
+
+    def _add_messages(self, messages: Sequence[tuple[int, str, int, Report]]) -> None:
+        if messages:
+            self._client.execute_in_pipeline([self._message_statement(messages)])
+
+    # -- runs
+
+    def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
+        if not runs:
+            return []
+        turns = self._new_turns(len(runs), holder)
+        asked: list[Statement] = [("expect_worker", [holder])] if holder else []
+        asked += insert_run_statements(runs, turns, [None] * len(runs))
+        if audit:
+            asked.append(("insert_audit", arrays(AUDIT, map(audit_row, audit))))
+        created = Texts(str(turn.run_id) for turn in turns)
+        notices: list[Statement] = [] if holder else [("notify", [self._client.channel, created])]
+        try:
+            self._client.execute_batch(asked, notices)
+        except Unexpected as error:
+            if error.what == "key":
+                self._refuse_used([run.key for run in runs])
+            raise refusals.unknown_holder(holder) from error
+        return turns
+
+    def _refuse_used(self, keys: Sequence[str]) -> None:
+        rows = self._client.query("started", Texts(key for key in keys if key))
+        raise refusals.key_used(*rows[0]) if rows else refusals.key_forgotten()
+
+    def _new_turns(self, count: int, holder: str) -> list[Turn]:
+        rows = self._client.query("new_run_ids", count) if count else []
+        return [Turn(run_id, holder, 1 if holder else 0) for (run_id,) in rows]
+
+    def run(self, run_id: int) -> RunRecord:
+        rows = self._client.query("run", run_id)
+        if not rows:
+            raise refusals.unknown_run(run_id)
+        return run_from(rows[0])
+
+    def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
+        behind = _NO_LIMIT if before is None else before
+        wanted = Texts(statuses)
+        if statuses and RUN_ENDED.isdisjoint(statuses):
+            return [run_from(row) for row in self._client.query("unfinished_runs", behind, wanted, limit)]
+        return [run_from(row) for row in self._client.query("runs", behind, wanted, wanted, limit)]
+
+    def children(self, run_id: int) -> list[RunRecord]:
+        return [run_from(row) for row in self._client.query("children", run_id)]
+
+    def load(self, run_id: int) -> LoadedRun:
+        records, bodies, rows = self._loaded([run_id])
+        if not records:
+            raise refusals.unknown_run(run_id)
+        run = whole_run_from(records[0])
+        body = _body(run, dict(bodies))
+        if body is None:
+            raise refusals.no_workflow(run_id)
+        return LoadedRun(run, body, [(*row[1:],) for row in rows])
+
+    def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
+        records, bodies, rows = self._loaded(run_ids)
+        body_of = dict(bodies)
+        rows_of = {run_id: [(*row[1:],) for row in found] for run_id, found in groupby(rows, itemgetter(0))}
+        loaded = []
+        for record in records:
+            with suppress(CodecError):
+                run = whole_run_from(record)
+                if (body := _body(run, body_of)) is not None:
+                    loaded.append(LoadedRun(run, body, rows_of.get(run.run_id, [])))
+        return loaded
+
+    def _loaded(self, run_ids: Collection[int]) -> list[list[Any]]:
+        """The rows of these runs, the definitions that they use, and their tables."""
+        wanted = [Bigints(run_ids)]
+        return self._client.read_together([("runs_with_ids", wanted), ("workflows", wanted), ("rows", wanted)])
+
+    def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
+        rows = self._client.query("log", run_id, after, _NO_LIMIT if limit is None else limit)
+        return [decode(data) for (data,) in rows]
+
+    def search_log(self, run_id: int, any_of: tuple[str, ...], after: int = 0, *, also: str = "{") -> list[Entry]:
+        texts = any_of[0].encode(), any_of[-1].encode(), also.encode()
+        return [decode(data) for (data,) in self._client.query("search_log", run_id, after, *texts)]
+
+    def waiting_places(self) -> list[WaitingPlace]:
+        return [waiting_from(row) for row in self._client.query("waiting_places")]
+
+    def tallies(
+        self, workflow: str | None = None, since: datetime | None = None, project: str | None = None
+    ) -> list[tuple[int, str, str, str, bytes]]:
+        begin = None if since is None else micros(since)
+        return self._client.query("tallies", workflow=workflow, since=begin, project=project)
+
+    def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
+        return self._client.query("recent_rows", kind, key, workflow, limit)
+
+    def tagged_rows(self, tag: str, limit: int, beside: int | None = None) -> list[tuple[int, str, str, bytes]]:
+        return self._client.query("tagged_rows", tag=tag, limit=limit, beside=beside)
+
+    def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
+        for run_id, data in self._client.query("records_containing", text=text.encode()):
+            yield run_id, bytes(data)
+
+    def check_schema(self) -> None:
+        self._client.query("check_schema")
+
+    def skip_run_ids(self, last: int) -> int:
+        ((highest,),) = self._client.query("highest_run_id")
+        if last > highest:
+            # Taken, not set: other processes take ids at the same time.
+            self._client.query("new_run_ids", last - highest)
+        return int(highest)
+
+    def remove(self, root_run_ids: Collection[int], *, is_forced: bool = False) -> list[int]:
+        wanted = Bigints(root_run_ids)
+
+        def work() -> list[tuple[int, str, str]]:
+            self._client.execute("lock_trees", wanted)
+            found: list[tuple[int, str, str]] = self._client.execute("removable", wanted=wanted, is_forced=is_forced)
+            gone = [run_id for run_id, _, _ in found]
+            for name in (
+                "remove_events",
+                "remove_rows",
+                "remove_tasks",
+                "remove_timers",
+                "remove_starts",
+                "remove_attributes",
+                "remove_words",
+                "remove_messages",
+                "remove_notices_of_runs",
+                "remove_log_chunks",
+                "remove_runs",
+            ):
+                self._client.execute(name, Bigints(gone))
+            return found
+
+        def forget_workflows() -> None:
+            self._client.execute("lock_workflows")
+            self._client.execute("remove_workflows", *arrays((Texts, Texts), {row[1:] for row in found}))
+
+        found = self._client.write(work)
+        if found:
+            self._client.write(forget_workflows)
+        return [run_id for run_id, _, _ in found]
+
+    # -- inboxes
+
+    def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
+        notices: list[Statement] = [("notify", [self._client.channel, Texts([str(run_id)])])]
+        (rows,) = self._client.execute_batch([("put", [encoded(report), is_asking, run_id])], notices)
+        if not rows:
+            raise refusals.unknown_run(run_id)
+        message_id: int = rows[0][0]
+        return message_id
+
+    def answer(self, message_id: int) -> Answer | None:
+        rows = self._client.query("answer", message_id)
+        return answer_from(rows[0][0]) if rows else None
+
+    def inbox(self, run_ids: Collection[int]) -> list[Message]:
+        rows = self._client.query("inbox", Bigints(run_ids))
+        return [_message(row) for row in rows]
+
+    def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
+        return [run_id for (run_id,) in self._client.query("runs_with_messages", holder=holder, root=root_run_id)]
+
+    def look(
+        self,
+        worker: str,
+        root_run_id: int | None = None,
+        *,
+        holder: str = "",
+        ahead: Mapping[int, timedelta] = NONE_AHEAD,
+    ) -> Look:
+        called, messages, stops, due = self._client.execute_batch(
+            [
+                ("runs_with_messages", {"holder": worker, "root": root_run_id}),
+                ("inboxes_of", [worker]),
+                ("stop_requests", [worker]),
+                ("next_due", {"root": root_run_id}),
+            ]
+        )
+        return Look(
+            [run_id for (run_id,) in called],
+            [_message(row) for row in messages],
+            [StopRequest(*row) for row in stops],
+            moment_from(due[0][0]) if due else None,
+        )
+
+    # -- turns
+
+    def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
+        (rows,) = self._client.execute_batch([("take_turns", [holder, Bigints(run_ids)])])
+        return [Turn(run_id, holder, fence) for run_id, fence in sorted(rows)]
+
+    def idle_runs(self, holder: str, after: tuple[int, int], limit: int) -> IdleRuns:
+        return IdleRuns([], None)
+
+    def runs_with_work(self, run_ids: Collection[int]) -> list[int]:
+        return []
+
+    def release(self, turns: Iterable[Turn]) -> None:
+        rows = [(turn.run_id, turn.fence, turn.holder) for turn in turns]
+        self._client.execute_batch([("release", arrays((Bigints, Bigints, Texts), rows))])
+
+    def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
+        if not commits:
+            return []
+        refusals.check_batch(commits)
+        children = [turn for commit in commits for turn in self._new_turns(len(commit.children), commit.turn.holder)]
+        asked = list(commit_statements(commits, children, self._client.channel))
+        notices = list(commit_notices(commits, self._client.channel, self._client.ends_channel))
+        counted = [one for commit in commits for one in commit.counted]
+        with _translate_conflicts(commits):
+            found = (
+                self._client.write(lambda: self._ask_and_count(asked, counted, notices))
+                if counted
+                else self._client.execute_batch(asked, notices)
+            )
+        tickets = [
+            row for (name, _), rows in zip(asked, found, strict=True) if name.startswith("take_tasks") for row in rows
+        ]
+        return commit_results(commits, tickets, children)
+
+    def _ask_and_count(
+        self, asked: Sequence[Statement], counted: Sequence[GuardedOutcome], notices: Sequence[Statement]
+    ) -> list[list[Any]]:
+        """Lock breakers last, as everywhere: no transaction waits for a run or a task while it holds a breaker."""
+        for notice in notices:
+            self._client.notify(notice)
+        found = self._client.execute_in_pipeline(asked)
+        self._count(counted)
+        return found
+
+    # -- tasks
+
+    def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
+        return self._client.query("queued_tasks", run_id)
+
+    def queued_shapes(self, project: str | None = None) -> list[QueuedShape]:
+        return [queued_shape_from(row) for row in self._client.query("queued_shapes", project=project)]
+
+    def refuse_queued(self, shape: QueuedShape, message: str, project: str | None = None) -> int:
+        outcome = no_capacity_outcome(message)
+
+        def work() -> int:
+            found = self._client.execute(
+                "tasks_of_shape",
+                cpus=shape.cpus,
+                memory=shape.memory,
+                gpus=shape.gpus,
+                labels=encoded(shape.labels).decode(),
+                nodes=shape.nodes,
+                timeout=shape.timeout,
+                project=project,
+            )
+            if found:
+                ((now,),) = self._client.execute("now")
+                self._client.execute("delete_queued", *arrays(TASK_KEY, found))
+                self._add_messages(
+                    [(*key, TaskEnded(moment_from(now), key[1], key[2], outcome)) for key in map(tuple, found)]
+                )
+            return len(found)
+
+        return self._client.write(work)
+
+    def leases_of(self, worker: str) -> list[Lease]:
+        return [Lease(task_from(data), worker, token) for data, token in self._client.query("leases_of", worker)]
+
+    def has_leases(self, run_id: int) -> bool:
+        return bool(self._client.query("has_leases", run_id))
+
+    def lease(
+        self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
+    ) -> list[Lease]:
+        if offer.tasks_max < 1 and offer.ahead < 1:
+            return []
+        return self._client.write(lambda: self._hand_out(worker, offer, root_run_id, is_guarded))
+
+    def _hand_out(self, worker: str, offer: Offer, root_run_id: int | None, is_guarded: bool) -> list[Lease]:
+        _, rows = self._client.execute_in_pipeline(self._free_tasks(worker, offer, root_run_id, is_guarded))
+        return self._lease_found(rows, worker, offer, root_run_id, is_guarded)
+
+    def _lease_found(
+        self, rows: Sequence[Sequence[Any]], worker: str, offer: Offer, root_run_id: int | None, is_guarded: bool
+    ) -> list[Lease]:
+        """Lease those of the found tasks that fit together and that their breakers admit."""
+        found = [(task_from(data), needs) for data, _, _, *needs in rows]
+        queued, at = (rows[0][1], moment_from(rows[0][2])) if rows else (0, _ANY_TIME)
+        if late := {task.run_id for task, _ in found if is_run_due(task, at)}:
+            late -= {run_id for (run_id,) in self._client.execute("runs_with_time_left", Bigints(late))}
+            found = [(task, needs) for task, needs in found if not is_run_due(task, at) or task.run_id not in late]
+        breakers = self._load_breakers({task.guard.name for task, _ in found if task.guard is not None})
+        capacity, tasks = RemainingCapacity(offer), []
+        capacity.allow_ahead(queued)
+        for task, needs in found:
+            # The statement has looked as well: a task that is left here would take the place of others.
+            has_time = has_time_for(task, offer.seconds_left)
+            if has_time and capacity.fits(*needs) and breakers.admits(task):
+                capacity.take(*needs)
+                tasks.append(task)
+            elif has_time and capacity.may_hold(task):
+                capacity.hold()
+                tasks.append(task)
+        if tasks and not breakers.circuits:
+            return self._leased(worker, tasks, offer.host, at, self._client.execute_last)
+        leases = self._leased(worker, tasks, offer.host, at, self._client.execute_in_pipeline)
+        breakers.note_leases(leases)
+        self._write_breakers(breakers)
+        if breakers.rejected and not capacity.is_full:
+            # They took the place of other tasks, and will not be found again.
+            leases += self._hand_out(worker, capacity.rest, root_run_id, is_guarded)
+        return leases
+
+    def _free_tasks(
+        self, worker: str, offer: Offer, root_run_id: int | None, is_guarded: bool
+    ) -> tuple[Statement, Statement]:
+        """The second finds the oldest tasks that fit, each on its own, with what it needs.
+
+        And, if there are any, how many wait in the store, as far as it matters, and the time.
+        """
+        asked = {
+            "worker": worker,
+            # What is leased ahead asks for one processor.
+            "cpus": max(offer.cpus, 1.0) if offer.ahead else offer.cpus,
+            "refused_cpus": Floats(offer.refused_cpus),
+            "memory": offer.memory,
+            "gpus": offer.gpus,
+            "labels": encoded(offer.labels).decode(),
+            "host": offer.host,
+            "root": root_run_id,
+            "project": offer.project,
+            "seconds_left": offer.seconds_left,
+            "nodes": offer.nodes,
+            "nodes_min": offer.nodes_min,
+            "tasks_max": offer.tasks_max,
+            "ahead": offer.ahead,
+            "is_guarded": is_guarded,
+            # As a task has it: reading all of its JSON would take longer.
+            "lacks": Blobs([b'"home":' + encoded(folder) for folder in offer.lacks]),
+        }
+        return ("read_by_index", ()), ("free_tasks", asked)
+
+    def _leased(
+        self,
+        worker: str,
+        tasks: Sequence[Task],
+        host: str,
+        at: datetime,
+        execute: Callable[[Sequence[Statement]], list[list[Any]]],
+    ) -> list[Lease]:
+        if not tasks:
+            return []
+        task_key = [(task.run_id, task.place, task.attempt) for task in tasks]
+        started = [(*key, TaskStarted(at, *key[1:], worker, host)) for key in task_key]
+        asked: Statement = ("lease_tasks", [worker, *arrays(TASK_KEY, task_key)])
+        rows = execute([asked, self._message_statement(started, worker)])[0]
+        tokens = {tuple(row[:3]): row[3] for row in rows}
+        return [Lease(task, worker, tokens[key]) for task, key in zip(tasks, task_key, strict=True)]
+
+    def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
+        if not self._reported([(token, report, guard)]):
+            raise refusals.stale_lease(token)
+
+    def report_all(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> bool:
+        return any(is_free for _, is_free, _ in self._reported(ended))
+
+    def _reported(self, ended: Sequence[tuple[int, Report, Guard | None]]) -> list[tuple[int, bool, int]]:
+        """End the leases that are not void. For each: token, whether the turn of its run is free, run."""
+        asked = _report_statement(ended)
+        guards = {token: (guard, report) for token, report, guard in ended if guard is not None}
+        if guards:
+            return self._client.write(lambda: self._accept_and_count(asked, guards))
+        (taken,) = self._client.execute_batch([asked])
+        if taken:
+            self._client.execute_batch([self._notify_holders({run_id for _, _, run_id in taken})])
+        return taken
+
+    def _accept_and_count(
+        self, asked: Statement, guards: Mapping[int, tuple[Guard, Report]]
+    ) -> list[tuple[int, bool, int]]:
+        (taken,) = self._client.execute_in_pipeline([asked])
+        self._client.notify(self._notify_holders({run_id for _, _, run_id in taken}))
+        counted = [
+            GuardedOutcome(token, guards[token][0], breaker_verdict(guards[token][1], guards[token][0]))
+            for token, _, _ in taken
+            if token in guards
+        ]
+        if counted:
+            self._count(counted)
+        return taken
+
+    def report_and_lease(
+        self,
+        worker: str,
+        ended: Sequence[tuple[int, Report, Guard | None]],
+        offer: Offer,
+        *,
+        root_run_id: int | None = None,
+    ) -> tuple[bool, list[Lease]]:
+        has_guards = any(guard is not None for _, _, guard in ended)
+        if not ended or has_guards or (offer.tasks_max < 1 and offer.ahead < 1):
+            # Breakers are locked last: not before tasks are looked for.
+            is_free = bool(ended) and self.report_all(ended)
+            return is_free, self.lease(worker, offer, root_run_id=root_run_id)
+
+        def work() -> tuple[bool, list[Lease]]:
+            asked = [_report_statement(ended), *self._free_tasks(worker, offer, root_run_id, is_guarded=False)]
+            taken, _, found = self._client.execute_in_pipeline(asked)
+            if taken:
+                self._client.notify(self._notify_holders({run_id for _, _, run_id in taken}))
+            leases = self._lease_found(found, worker, offer, root_run_id, is_guarded=False)
+            return any(is_free for _, is_free, _ in taken), leases
+
+        return self._client.write(work)
+
+    def stop_requests(self, worker: str) -> list[StopRequest]:
+        return [StopRequest(token, grace) for token, grace in self._client.query("stop_requests", worker)]
+
+    # -- breakers
+
+    def breakers(self) -> list[BreakerRecord]:
+        return [breaker_from(row) for row in self._client.query("breakers")]
+
+    def count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
+        def work() -> None:
+            breakers = self._load_breakers({name})
+            breakers.count_from_outside(GuardedOutcome(OUTSIDE, Guard(name, rules), verdict))
+            self._write_breakers(breakers)
+
+        self._client.write(work)
+
+    def reset_breaker(self, name: str) -> bool:
+        return bool(self._client.query("reset_breaker", name, self._client.channel))
+
+    def _load_breakers(self, names: Collection[str]) -> BreakerTransaction:
+        """Lock these breakers: no other transaction admits tasks or counts outcomes until this one has ended."""
+        if not names:
+            return BreakerTransaction(_ANY_TIME, {})
+        wanted = Texts(sorted(names))
+        self._client.execute("ensure_breakers", wanted)
+        circuits = dict(circuit_from(row) for row in self._client.execute("lock_breakers", wanted))
+        behind = self._client.execute("behind_breakers", wanted)
+        ((now,),) = self._client.execute("now")
+        probing = [name for name, is_probing, _ in behind if is_probing]
+        return BreakerTransaction(moment_from(now), circuits, probing, {name: tasks for name, _, tasks in behind})
+
+    def _count(self, counted: Sequence[GuardedOutcome]) -> None:
+        breakers = self._load_breakers({one.guard.name for one in counted})
+        breakers.count_outcomes(counted)
+        self._write_breakers(breakers)
+
+    def _write_breakers(self, breakers: BreakerTransaction) -> None:
+        """Write the changed breakers, end the tasks that they refused, and notify waiting workers."""
+        refused = [(task.run_id, task.place, task.attempt) for task, _ in breakers.refused]
+        if refused:
+            self._client.execute("delete_queued", *arrays(TASK_KEY, refused))
+            self._add_messages([(*key, ended) for key, (_, ended) in zip(refused, breakers.refused, strict=True)])
+        changed = [breaker_row(*one) for one in breakers.changed.items()]
+        if changed:
+            self._client.execute("put_breakers", *arrays((Texts, Texts, Bigints, Bigints, Bigints, Bigints), changed))
+        if breakers.may_admit_others:
+            self._client.notify(("notify", [self._client.channel, Texts(["breakers"])]))
+
+    # -- time
+
+    def fire_timers(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
+    ) -> int:
+        first = self._client.query("next_timer", root=root_run_id)
+        if not first or not first[0][0]:
+            return 0
+
+        def work() -> int:
+            rows = sorted(self._client.execute("due_timers", root=root_run_id), key=lambda row: row[1:])
+            self._add_messages(
+                [(run_id, "", 0, TimerFired(moment_from(now), *timer)) for now, _, run_id, *timer in rows]
+            )
+            return len(rows)
+
+        return self._client.write(work)
+
+    def next_due(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
+    ) -> datetime | None:
+        rows = self._client.query("next_due", root=root_run_id)
+        return moment_from(rows[0][0]) if rows else None
+
+    def now(self) -> datetime | None:
+        return moment_from(self._client.query("now")[0][0])
+
+    def queue_mark(self) -> Hashable:
+        # Each change may be about the queue.
+        return object()
+
+    def has_changes(self) -> bool:
+        return self._client.has_changes()
+
+    def version(self) -> str | None:
+        """The transactions that a statement sees now: each commit changes that."""
+        found: str = self._client.query("store_version")[0][0]
+        return found
+
+    def fileno(self) -> int | None:
+        return self._client.fileno()
+
+    def watch_run_ends(self) -> None:
+        self._client.watch_run_ends()
+
+
+def _body(run: RunRecord, bodies: dict[str, bytes]) -> bytes | None:
+    """The definition of the run's own project; or the one for all projects, which an older version stored."""
+    return bodies.get(f"@{run.project}/{run.version}", bodies.get(run.version))
+
+
+def _report_statement(ended: Sequence[tuple[int, Report, Guard | None]]) -> Statement:
+    return "report", arrays((Bigints, Blobs), [(token, encoded(report)) for token, report, _ in ended])
+
+
+def _message(row: Sequence[Any]) -> Message:
+    id_, run_id, data, is_asking = row
+    return Message(id_, run_id, report_from(data), is_asking)
+
+
+@contextmanager
+def _translate_conflicts(commits: Sequence[Commit]) -> Iterator[None]:
+    """Translate a failed expectation of the database into a Conflict about the one commit, or the batch."""
+    try:
+        yield
+    except Unexpected as error:
+        raise refusals.unexpected(commits, error.what) from error
