@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 else:
     formats, schema = LazyModule("mulligan.formats"), LazyModule("mulligan.language.schema")
     input_files = LazyModule("mulligan.language.text.input_files")
-    for _name in ("drawing", "handler_trial", "step_trial", "workflow_files"):
-        globals()[_name] = LazyModule(f"mulligan.service.{_name}")
+    drawing = LazyModule("mulligan.service.rendering.drawing")
+    handler_trial = LazyModule("mulligan.service.authoring.handler_trial")
+    step_trial = LazyModule("mulligan.service.authoring.step_trial")
+    workflow_files = LazyModule("mulligan.service.authoring.workflow_files")
 
 
 class WorkflowVerbs:
