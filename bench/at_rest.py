@@ -20,9 +20,9 @@ from pathlib import Path
 
 from mulligan.core.model.events import AttemptStarted
 from mulligan.language import load_text
-from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.service import Service
 from mulligan.testing.postgres import own_server
 
 SETTINGS = {"log_statement": "'all'", "log_min_messages": "log", "log_line_prefix": "'%p '"}

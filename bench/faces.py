@@ -43,7 +43,9 @@ from serving.requests import Connection, percentile, send_at_rate
 from serving.simulated_run import SimulatedRun
 from serving.streams import Watchers
 
-from mulligan.service import Home, RunQuery, Service
+from mulligan.service.home import Home
+from mulligan.service.runs.views.run_list import RunQuery
+from mulligan.service.service import Service
 from mulligan.store import open_store
 
 WORKFLOW = "name: bench\ninputs: {n: {type: integer, default: 0}}\nsteps: [{step: one, shell: 'true'}]\n"

@@ -25,7 +25,8 @@ import msgspec
 
 from mulligan.history.notice_text import NoticeBody
 from mulligan.ports import NoticeRecord
-from mulligan.service import Home, Service
+from mulligan.service.home import Home
+from mulligan.service.service import Service
 from mulligan.testing.postgres import own_server
 
 BAR = 0.6

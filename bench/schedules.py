@@ -21,9 +21,12 @@ from itertools import takewhile
 from pathlib import Path
 
 from mulligan.errors import Conflict, StoreUnavailable
-from mulligan.service import Home, RunQuery, ScheduleForm, Service
+from mulligan.service.home import Home
+from mulligan.service.runs.views.run_list import RunQuery
 from mulligan.service.server.schedules.cron import cron_instants
+from mulligan.service.server.schedules.forms import ScheduleForm
 from mulligan.service.server.schedules.schedules import Schedules
+from mulligan.service.service import Service
 
 BEGIN, END = datetime(2025, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
 TEXT = "steps:\n  - step: hello\n    shell: 'true'\n"

@@ -31,9 +31,9 @@ from peers.processes import Command
 
 from mulligan.language import load_text
 from mulligan.ports import Store
-from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.service import Service
 
 BAR = 0.6
 _NO_OP = r"def main():\n    return None\n"

@@ -22,7 +22,7 @@ from statistics import median
 
 from serving.simulated_run import SimulatedRun
 
-from mulligan.service import open_service
+from mulligan.service.service import open_service
 
 SECONDS_MAX = 2.0
 

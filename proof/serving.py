@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 
 from mulligan.cli.operating.worker import Log
-from mulligan.service import Service
 from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import find_home
+from mulligan.service.service import Service
 
 
 def serve(lease_seconds: float) -> None:

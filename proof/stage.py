@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import mulligan
-from mulligan.service import Service
 from mulligan.service.home import Home
+from mulligan.service.service import Service
 from mulligan.testing.run_invariants import check
 from mulligan.worker.supervisor.processes import environment_of, snapshot
 

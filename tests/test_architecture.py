@@ -17,7 +17,6 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-import mulligan.service
 from mulligan.core.model.actions import TABLE
 
 SRC = Path(__file__).parent.parent / "src"
@@ -25,7 +24,7 @@ SRC = Path(__file__).parent.parent / "src"
 # Top to bottom: a part knows only what stands above it.
 PARTS = (
     # `step_context` and `values` run in the process of a step, which may be another interpreter.
-    *("errors", "step_context", "values", "core", "history", "analysis", "plugins", "lazy_modules", "language"),
+    *("errors", "step_context", "values", "core", "history", "analysis", "plugins", "language"),
     *("flows", "formats"),
     *("ports", "store", "engine", "worker", "runtime", "dask_executor", "service", "client"),
     # `python -m mulligan` stands at the very bottom: it calls the command line, and nobody calls it.
@@ -50,19 +49,34 @@ IN_A_STEP = frozenset({"step_context", "values"})
 KNOW_WHAT_RUNS_IN_A_STEP = frozenset({"worker", "runtime", "service", "client", "testing", "app"})
 # What gives values to steps and gets them from steps, and runs in none.
 HAS_VALUES_OF_STEPS = frozenset({"flows", "client"})
-# What faces may import of `service`: the package, which lists its public names, and what completion and texts need.
-PUBLIC_SERVICE = frozenset(
-    {"mulligan.service", "mulligan.service.rendering.formatting", "mulligan.service.authoring.suggestions"}
+# Plain data, and words for it, that answers of `Service` have and that faces show: a face may know these modules too.
+DATA_FOR_FACES = (
+    "mulligan.analysis.",
+    "mulligan.core.model.",
+    "mulligan.core.deciding.rounds.child_rounds",
+    "mulligan.core.effects.run_lists",
+    "mulligan.core.state.state",
+    "mulligan.core.state.transitions",
+    "mulligan.dask_executor.address",
+    "mulligan.engine.timings",
+    "mulligan.formats",
+    "mulligan.history.route_outcomes",
+    "mulligan.language.readers.workspace_steps",
+    "mulligan.language.text.suggestions",
+    "mulligan.ports.server_records",
+    "mulligan.worker.logs.progress_records",
 )
 # What `Service` is made of, and no face touches.
 BEHIND_THE_SERVICE = frozenset({"control", "reader", "store"})
+CLASSES_BEHIND_THE_SERVICE = frozenset({"RunControl", "RunReader"})
 # Inside `core`, from the bottom up: data, one run's state, what a fact changes, what is decided, what is asked for.
 CORE_LAYERS = ("model", "schedules", "state", "evolve", "deciding", "effects", "notices", "turn")
 # What knows the kinds of actions by name: the table of traits, what reads an action and what carries it out; formats,
 # whose steps have kinds of their own; and what makes random workflows.
 KNOW_KINDS = (
     "mulligan/core/model/actions.py",
-    "mulligan/language/action",
+    "mulligan/language/readers/actions.py",
+    "mulligan/language/keys/action_keys.py",
     "mulligan/worker/actions/",
     "mulligan/formats/",
     "mulligan/testing/workflows.py",
@@ -246,7 +260,11 @@ def known_parts(part: str) -> frozenset[str]:
 
 
 def arrows_go_one_way(module: Source) -> Iterator[str]:
-    ours = [(line, part_of(name)) for line, name in imported_modules(module) if name.startswith("mulligan.")]
+    ours = [
+        (line, part_of(name))
+        for line, name in imported_modules(module)
+        if name.startswith("mulligan.") and not (module.part in FACES and name.startswith(DATA_FOR_FACES))
+    ]
     if module.part == "__init__":
         typed = lines_for_type_checkers(module)
         yield from (
@@ -284,16 +302,16 @@ def layers_of_the_core_go_one_way(module: Source) -> Iterator[str]:
             yield f"{module.path}:{line}: 'core.{CORE_LAYERS[layer]}' may not know 'core.{names[2]}'"
 
 
-def faces_use_only_the_public_service(module: Source) -> Iterator[str]:
-    """A face imports the public names of `service`, also when it imports by a string, and looks behind none of them."""
+def faces_look_behind_no_service(module: Source) -> Iterator[str]:
+    """A face calls `Service`, and takes types and words of its rooms. It touches nothing that `Service` is made of."""
     if module.part not in FACES:
         return
-    for line, name in (*imported_modules(module), *modules_imported_by_name(module)):
-        if name.startswith("mulligan.service") and name not in PUBLIC_SERVICE:
-            yield f"{module.path}:{line}: '{name}' is not public"
     for node in module.nodes:
         if isinstance(node, ast.Attribute) and node.attr in BEHIND_THE_SERVICE:
             yield f"{module.path}:{node.lineno}: '.{node.attr}' is behind the service"
+        if isinstance(node, ast.ImportFrom):
+            for name in sorted({alias.name for alias in node.names} & CLASSES_BEHIND_THE_SERVICE):
+                yield f"{module.path}:{node.lineno}: '{name}' is behind the service"
 
 
 def the_core_is_pure(module: Source) -> Iterator[str]:
@@ -316,7 +334,10 @@ def impure_callee(callee: ast.expr) -> str:
     return ""
 
 
-def imports_stand_at_the_top(module: Source) -> Iterator[str]:
+def imports_of_pure_parts_stand_at_the_top(module: Source) -> Iterator[str]:
+    """Elsewhere an import may stand in the function that needs it, for start-up. The other laws hold for it as well."""
+    if module.part not in PURE_PARTS:
+        return
     functions = [n for n in module.nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     lines = {
         node.lineno
@@ -374,9 +395,9 @@ LAWS: tuple[Law, ...] = (
     arrows_go_one_way,
     arrows_in_texts_go_one_way,
     layers_of_the_core_go_one_way,
-    faces_use_only_the_public_service,
+    faces_look_behind_no_service,
     the_core_is_pure,
-    imports_stand_at_the_top,
+    imports_of_pure_parts_stand_at_the_top,
     nothing_is_imported_by_star,
     every_file_is_named_for_a_noun,
     files_are_short,
@@ -438,13 +459,13 @@ def test_a_circle_is_found(there: str, back: str) -> None:
 
 def test_the_arrows_of_the_design_are_lawful() -> None:
     assert known_parts("core") == {"core", "errors"}
-    above_the_language = {"lazy_modules", "plugins", "analysis", "history", "core", "errors"}
+    above_the_language = {"plugins", "analysis", "history", "core", "errors"}
     assert known_parts("language") == {"language", *above_the_language}
     assert known_parts("flows") == {"flows", "values", "language", *above_the_language}
     assert known_parts("engine") == {*known_parts("language"), "flows", "engine", "formats", "ports"}
-    assert known_parts("runtime") == set(PARTS[:16])
-    assert known_parts("dask_executor") == {*PARTS[:15], "dask_executor"} - IN_A_STEP
-    assert known_parts("service") == {*PARTS[:15], "dask_executor", "service"}
+    assert known_parts("runtime") == set(PARTS[:15])
+    assert known_parts("dask_executor") == {*PARTS[:14], "dask_executor"} - IN_A_STEP
+    assert known_parts("service") == {*PARTS[:14], "dask_executor", "service"}
     assert known_parts("client") == {"client", "errors", "service", "values"}
     assert known_parts("api") == {"api", "errors", "service"}
     assert known_parts("dashboard") == {"dashboard", "api", "errors", "service"}
@@ -566,41 +587,37 @@ def test_an_arrow_with_the_stream_is_let_through(path: str, text: str) -> None:
     ("text", "found"),
     [
         (
-            "from mulligan.service.runs.views.run_list import RunLine",
-            "'mulligan.service.runs.views.run_list' is not public",
+            "from mulligan.service.runs.stored.run_reader import AttemptLog, RunReader",
+            "'RunReader' is behind the service",
         ),
-        ("def f(): return import_module('mulligan.service.home')", "'mulligan.service.home' is not public"),
         ("record = service.reader.record(1)", "'.reader' is behind the service"),
         ("now = service.store.now()", "'.store' is behind the service"),
     ],
 )
 def test_a_face_that_looks_behind_the_service_is_found(text: str, found: str) -> None:
-    assert list(faces_use_only_the_public_service(source("mulligan/api/areas/runs.py", text))) == [
+    assert list(faces_look_behind_no_service(source("mulligan/api/areas/runs.py", text))) == [
         f"mulligan/api/areas/runs.py:1: {found}"
     ]
 
 
-def test_a_face_may_use_the_service_and_others_may_use_its_modules() -> None:
-    face = source("mulligan/api/areas/runs.py", "from mulligan.service import Service\nService(home).list_runs(query)")
-    test_double = source("mulligan/testing/runs.py", "from mulligan.service.runs.views.run_list import RunLine")
+def test_a_face_may_use_the_service_and_others_may_use_what_it_is_made_of() -> None:
+    text = "from mulligan.service.service import Service\nService(home).list_runs(query)"
+    test_double = source("mulligan/testing/runs.py", "from mulligan.service.runs.stored.run_reader import RunReader")
 
-    assert list(faces_use_only_the_public_service(face)) == []
-    assert list(faces_use_only_the_public_service(test_double)) == []
+    assert list(faces_look_behind_no_service(source("mulligan/api/areas/runs.py", text))) == []
+    assert list(faces_look_behind_no_service(test_double)) == []
 
 
-def test_the_type_checker_sees_the_names_that_the_service_exports() -> None:
-    """They are listed twice: for the type checker, and for importing them when they are first asked for."""
-    path = "mulligan/service/__init__.py"
-    surface = source(path, (SRC / path).read_text(encoding="utf-8"))
-    checked = {
-        alias.name: node.module
-        for node in surface.nodes
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mulligan.")
-        for alias in node.names
-    }
+def test_modules_are_named_in_texts_only_where_the_name_is_data() -> None:
+    """An editor follows an import, also in a function, and no name in a text."""
+    calls = [
+        f"{module.path}:{node.lineno}"
+        for module in shipped_sources()
+        for node in module.nodes
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module")
+    ]
 
-    assert checked == mulligan.service._MODULES
-    assert all(hasattr(mulligan.service, name) for name in checked)
+    assert len(calls) <= 20, calls
 
 
 @pytest.mark.parametrize(
@@ -641,18 +658,19 @@ def test_a_pure_core_and_an_impure_shell_are_let_through() -> None:
         "def f():\n    def g(): import json",
     ],
 )
-def test_an_import_inside_a_function_is_found(text: str) -> None:
+def test_an_import_inside_a_function_of_a_pure_part_is_found(text: str) -> None:
     line = len(text.splitlines())
 
-    assert list(imports_stand_at_the_top(source("mulligan/app.py", text))) == [
-        f"mulligan/app.py:{line}: an import inside a function"
+    assert list(imports_of_pure_parts_stand_at_the_top(source("mulligan/core/turn.py", text))) == [
+        f"mulligan/core/turn.py:{line}: an import inside a function"
     ]
+    assert list(imports_of_pure_parts_stand_at_the_top(source("mulligan/app.py", text))) == []
 
 
 def test_an_import_that_depends_on_what_is_installed_may_stand_at_the_top() -> None:
     text = "try:\n    import cel\nexcept ImportError:\n    cel = None\n\ndef f(): return cel"
 
-    assert list(imports_stand_at_the_top(source("mulligan/app.py", text))) == []
+    assert list(imports_of_pure_parts_stand_at_the_top(source("mulligan/core/turn.py", text))) == []
 
 
 def test_a_star_import_is_found() -> None:

@@ -20,7 +20,7 @@ import pytest
 from tests.support.forked_cli import forked_cli
 from tests.support.linked_environment import link_environment, unpack
 
-from mulligan.service import read_pages
+from mulligan.service.rendering.documentation import read_pages
 from tools.packaging.check_installed import collector
 from tools.packaging.first_commands import (
     EXTRAS,

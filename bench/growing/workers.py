@@ -11,9 +11,9 @@ from subprocess import Popen
 
 from mulligan.language import load_text
 from mulligan.ports import Store
-from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.service import Service
 
 from .figures import Point
 from .measuring import Place, Spent, beside, point, used_by, wait_until

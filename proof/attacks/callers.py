@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from mulligan.ports.server_records import Scope, TokenLimits, TokenRecord
-from mulligan.service import digest_of
+from mulligan.service.server.logins import digest_of
 
 # The attacker is in one project, and the victim in the other.
 RED, BLUE = "red", "blue"

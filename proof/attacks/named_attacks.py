@@ -24,7 +24,8 @@ from mulligan.api.routes import ROUTES
 from mulligan.core.model.workflow import decode, encode, version
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.dashboard.pages import PAGES
-from mulligan.service import Home, Service
+from mulligan.service.home import Home
+from mulligan.service.service import Service
 from mulligan.store.statements import newest
 from proof.attacks.attacked_server import JSON_HEADERS, LATER, STORE_HEADERS, AttackedServer, Client, Reply
 from proof.attacks.callers import BLUE, CALLERS, RED, VICTIM

@@ -12,7 +12,8 @@ from typing import Any
 
 from mulligan.core.model import events as e
 from mulligan.ports import NoticeRecord
-from mulligan.service import ScheduleForm, Service
+from mulligan.service.server.schedules.forms import ScheduleForm
+from mulligan.service.service import Service
 
 SCHEDULE, EVERY_SECONDS = "ticks", 3
 # No client asks for this number.

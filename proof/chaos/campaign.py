@@ -18,7 +18,8 @@ import msgspec
 import psycopg
 
 from mulligan.core.model.codec import encode
-from mulligan.service import Service, TokenForm
+from mulligan.service.server.tokens.tokens import TokenForm
+from mulligan.service.service import Service
 from mulligan.testing.postgres import PostgresServer
 from mulligan.worker.supervisor.processes import kill_with_variable
 from proof.chaos import announcements, flows

@@ -19,7 +19,7 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import is_handled
 from mulligan.errors import MulliganError
 from mulligan.ports import RunRecord
-from mulligan.service import Service
+from mulligan.service.service import Service
 from mulligan.testing.run_invariants import check
 from mulligan.testing.store_contents import StoreContents, read_tables
 from mulligan.testing.store_invariants import (

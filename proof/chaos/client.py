@@ -13,9 +13,9 @@ from pathlib import Path
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import StoreUnavailable
 from mulligan.language import load
-from mulligan.service import Service
 from mulligan.service.home import find_home
 from mulligan.service.runs.changes.run_control import Prepared, prepare
+from mulligan.service.service import Service
 from proof.chaos.flows import choose_flow
 
 # A store that is away is asked again so soon.

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from mulligan.errors import MulliganError, StoreUnavailable
 from mulligan.ports import RunRecord, WaitingPlace
-from mulligan.service import Service
 from mulligan.service.home import find_home
+from mulligan.service.service import Service
 
 LOOK_SECONDS = 0.2
 # How many of the newest runs it chooses from.

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from mulligan.core.model import events as e
 from mulligan.ports import NoticeRecord
-from mulligan.service import ScheduleForm, Service
+from mulligan.service.server.schedules.forms import ScheduleForm
+from mulligan.service.service import Service
 from proof.chaos.announcements import let_claims_end
 from proof.crashes.faults import Fault
 from proof.crashes.forked_processes import ForkedProcesses

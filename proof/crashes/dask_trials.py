@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.service import Service
+from mulligan.service.service import Service
 from proof.crashes.faults import Fault
 from proof.crashes.forked_processes import ForkedProcess, ForkedProcesses
 from proof.crashes.outcome_checks import LAWS, TrialOutcome, complaints, steady

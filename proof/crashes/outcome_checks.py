@@ -13,9 +13,9 @@ import apsw
 import psycopg
 
 from mulligan.core.model import events as e
-from mulligan.service import Service
 from mulligan.service.home import DATABASE
 from mulligan.service.host.gc import RunRetention
+from mulligan.service.service import Service
 from mulligan.testing.run_invariants import check
 from mulligan.worker.lock import state_of
 from proof.crashes.workflow import DONE_ONCE, SECRET, done

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.language import load
-from mulligan.service import Service, TokenForm
 from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.server.tokens.tokens import TokenForm
+from mulligan.service.service import Service
 from proof.crashes.faults import Fault
 from proof.crashes.forked_processes import ForkedProcesses
 from proof.crashes.outcome_checks import LAWS, TrialOutcome, complaints, nothing_lies_about, steady

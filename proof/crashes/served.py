@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import RunRecord
-from mulligan.service import Service
+from mulligan.service.service import Service
 from proof.chaos.http_client import Address, last_address
 from proof.crashes.faults import Fault
 from proof.crashes.forked_processes import ForkedProcess, ForkedProcesses

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mulligan.core.model import events as e
 from mulligan.ports import RunRecord
-from mulligan.service import Service
+from mulligan.service.service import Service
 from proof.crashes.faults import Fault
 from proof.crashes.forked_processes import ForkedProcesses
 from proof.crashes.outcome_checks import (

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.support.private_slurm import PrivateSlurm, why_not
 
-from mulligan.service import Service
+from mulligan.service.service import Service
 from proof.crashes.faults import Fault
 from proof.crashes.forked_processes import ForkedProcesses
 from proof.crashes.outcome_checks import LAWS, TrialOutcome, complaints, nothing_lies_about, steady

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.service import Service
+from mulligan.service.service import Service
 from mulligan.testing.postgres import PostgresServer, own_schema, own_server
 from proof.crashes import scenarios, short_writes
 from proof.crashes.command_runner import CommandExit, CommandRunner, command_runner

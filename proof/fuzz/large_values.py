@@ -17,10 +17,10 @@ from typing import Any
 from mulligan.core.model.events import Entry
 from mulligan.core.state.state import State
 from mulligan.formats import load
-from mulligan.service import Service
 from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import Home
 from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.service import Service
 
 # Between two turns of the loop: on the clock, and of its own computing.
 SECONDS_MAX = 5.0

@@ -23,7 +23,8 @@ from mulligan.mcp_server.prompts import PROMPTS, write_prompt
 from mulligan.mcp_server.resources import TEMPLATES, list_resources, read_resource
 from mulligan.mcp_server.tool import Access, Kind, Result
 from mulligan.mcp_server.tool_table import BY_NAME
-from mulligan.service import Service, TokenRecord
+from mulligan.ports.server_records import TokenRecord
+from mulligan.service.service import Service
 from mulligan.store.http.http_calls import CALLS, PROTOCOL, PROTOCOL_HEADER, arguments_type
 
 from .example_values import example_of, fields_of

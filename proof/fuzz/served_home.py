@@ -15,7 +15,10 @@ import msgspec
 
 from mulligan.api.app import Api
 from mulligan.dashboard.pages import PAGES
-from mulligan.service import Home, ServerConfig, Service, TokenForm
+from mulligan.service.home import Home
+from mulligan.service.server.server_config import ServerConfig
+from mulligan.service.server.tokens.tokens import TokenForm
+from mulligan.service.service import Service
 from mulligan.testing.asgi import ask_asgi
 
 NAME, STEP = "nightly", "fetch"

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from importlib import import_module
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -66,7 +65,9 @@ def mulligan_home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ho
     with pytest.MonkeyPatch.context() as environ:
         environ.delenv("MULLIGAN_STORE", raising=False)
         environ.setenv("MULLIGAN_HOME", str(folder))
-        home: Home = import_module("mulligan").open()
+        import mulligan
+
+        home = mulligan.open()
         request.node.stash[_HOME] = home
         with home:
             yield home
@@ -87,8 +88,10 @@ def history(request: pytest.FixtureRequest) -> HistoryFactory:
 
     def start(flow: Runnable, /, *, inputs: Mapping[str, Any] | None = None, **given: Any) -> History:
         workflow, checked = _checked(flow, inputs, given)
-        evaluator = import_module("mulligan.language.expressions").Cel()
-        run: History = import_module("mulligan.testing.history").History(workflow, evaluator=evaluator).start(checked)
+        from mulligan.language.expressions import Cel
+        from mulligan.testing.history import History
+
+        run = History(workflow, evaluator=Cel()).start(checked)
         histories.append(run)
         return run
 
@@ -115,9 +118,11 @@ def rehearse(request: pytest.FixtureRequest) -> RehearsalFactory:
         **given: Any,
     ) -> History:
         workflow, checked = _checked(flow, inputs, given)
-        rehearsed: Callable[..., History] = import_module("mulligan.testing.rehearsal").rehearse
-        with import_module("mulligan.client.session").ExplainedErrors():
-            found = rehearsed(workflow, Path(folder), inputs=checked, fakes=fakes)
+        from mulligan.client.session import ExplainedErrors
+        from mulligan.testing.rehearsal import rehearse as rehearse_workflow
+
+        with ExplainedErrors():
+            found = rehearse_workflow(workflow, Path(folder), inputs=checked, fakes=fakes)
         histories.append(found)
         return found
 
@@ -128,10 +133,13 @@ def _checked(
     flow: Runnable, inputs: Mapping[str, Any] | None, given: Mapping[str, Any]
 ) -> tuple[Workflow, dict[str, Any]]:
     """The checked workflow, and its inputs with their defaults."""
-    with import_module("mulligan.client.session").ExplainedErrors():
-        workflow: Workflow = import_module("mulligan.client.loading").find_workflow(flow).workflow
-        checked: dict[str, Any] = import_module("mulligan.language").check_inputs(workflow, {**(inputs or {}), **given})
-        return workflow, checked
+    from mulligan.client.loading import find_workflow
+    from mulligan.client.session import ExplainedErrors
+    from mulligan.language import check_inputs
+
+    with ExplainedErrors():
+        workflow = find_workflow(flow).workflow
+        return workflow, check_inputs(workflow, {**(inputs or {}), **given})
 
 
 def _stop_workers(home: Home) -> None:
@@ -197,7 +205,8 @@ def _stories_of_runs(item: pytest.Item) -> Iterator[tuple[str, str]]:
 
 def _stories_of_histories(item: pytest.Item) -> Iterator[tuple[str, str]]:
     for run in item.stash.get(_HISTORIES, [])[-RUNS_MAX:]:
-        story = import_module("mulligan.history.story").story
+        from mulligan.history.story import story
+
         lines = [f"{line.place or 'run'}: {line.text}" for line in story(run.log, run.state.workflow)]
         lines.append("steps: " + ", ".join(f"{name} {status}" for name, status in run.statuses.items()))
         if run.queued:

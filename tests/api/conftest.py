@@ -9,8 +9,8 @@ import pytest
 from tests.support.api_client import Client, open_client
 from tests.support.store_files import write_empty_store
 
-from mulligan.service import Home, Service
-from mulligan.service.home import DATABASE
+from mulligan.service.home import DATABASE, Home
+from mulligan.service.service import Service
 
 
 @pytest.fixture

@@ -21,7 +21,10 @@ from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.python import asgi
 
 from mulligan.api.app import make_app
-from mulligan.service import Home, ServerConfig, Service, TokenForm
+from mulligan.service.home import Home
+from mulligan.service.server.server_config import ServerConfig
+from mulligan.service.server.tokens.tokens import TokenForm
+from mulligan.service.service import Service
 from mulligan.testing.postgres import own_server
 
 HOST = "testserver"

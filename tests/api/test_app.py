@@ -24,8 +24,10 @@ from mulligan.api.processes.service_threads import ServiceThreads
 from mulligan.api.routes import ROUTES
 from mulligan.dashboard.pages import PAGES
 from mulligan.errors import StoreUnavailable, TakesTooLong, TooManyRequests, UnknownRun
-from mulligan.service import Home, ServerConfig, Service
+from mulligan.service.home import Home
+from mulligan.service.server.server_config import ServerConfig
 from mulligan.service.server.store_calls import CALLS
+from mulligan.service.service import Service
 
 
 class Wanted(Query, frozen=True):

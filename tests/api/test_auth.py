@@ -16,8 +16,11 @@ from mulligan.api.http.routing import Body, Call, Route
 from mulligan.api.routes import ROUTES
 from mulligan.core.model.reports import Classified
 from mulligan.errors import InputInvalid, Refused, TokenRefused, TooManyRequests
-from mulligan.service import Home, ServerConfig, ServerSection, Service, TokenLimits, TokenRecord, TrustedProxy
+from mulligan.ports.server_records import TokenLimits, TokenRecord
+from mulligan.service.home import Home
 from mulligan.service.server.logins import LINKS_MAX, Logins, owner_of
+from mulligan.service.server.server_config import ServerConfig, ServerSection, TrustedProxy
+from mulligan.service.service import Service
 
 
 class Wish(Body, frozen=True):

@@ -12,7 +12,9 @@ from tests.support.api_client import Client, Reply, open_client, start_run, toke
 
 from mulligan.api.http.routing import Route
 from mulligan.api.routes import ROUTES
-from mulligan.service import Home, ServerConfig, Service
+from mulligan.service.home import Home
+from mulligan.service.server.server_config import ServerConfig
+from mulligan.service.service import Service
 
 GUARDED = [route for route in ROUTES if route.scope != "public"]
 # What the first project has, and no other may see.

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.errors import InputInvalid, StoreUnavailable
-from mulligan.service import JOBS, BackgroundJobs, Job, run_jobs
-from mulligan.service.server.background_jobs import CLOCK_SECONDS
+from mulligan.service.server.background_jobs import CLOCK_SECONDS, JOBS, BackgroundJobs, Job, run_jobs
 
 # Sends itself SIGTERM when it begins to wait for what is due next: at the lock of an event, or at the system call.
 TERMINATED_AT_WAIT = """

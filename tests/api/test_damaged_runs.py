@@ -19,10 +19,11 @@ from mulligan.api.http.routing import Route
 from mulligan.api.routes import ROUTES
 from mulligan.dashboard.pages import PAGES
 from mulligan.errors import CodecError, UnknownRun
-from mulligan.service import Home, ServerConfig, Service
 from mulligan.service.driving.driver import Capacity
-from mulligan.service.home import DATABASE
+from mulligan.service.home import DATABASE, Home
 from mulligan.service.runs.stored.damaged_runs import explain_damage, find_damage
+from mulligan.service.server.server_config import ServerConfig
+from mulligan.service.service import Service
 
 CONFIG = msgspec.convert({"server": {"requests_per_second": 100_000, "requests_at_once": 100_000}}, ServerConfig)
 ASKS = FLOW + "  - {step: ask, approve: {message: go on}}\n  - {step: look, shell: exit 4, triage: true}\n"

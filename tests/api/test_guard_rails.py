@@ -12,8 +12,10 @@ from tests.support.commands import mulligan
 
 from mulligan.api.routes import ROUTES
 from mulligan.errors import InputInvalid
-from mulligan.service import Home, Service, TokenForm, TokenLimits
-from mulligan.service.server.tokens.tokens import TokenView
+from mulligan.ports.server_records import TokenLimits
+from mulligan.service.home import Home
+from mulligan.service.server.tokens.tokens import TokenForm, TokenView
+from mulligan.service.service import Service
 
 NIGHT = TokenLimits(decisions_per_hour=2, verdicts=("retry",), min_confidence=0.8)
 PROTOCOL = {"mulligan-protocol": "1"}

@@ -14,8 +14,8 @@ from tests.support.nightly import IS_NIGHTLY, POSTGRES
 from tests.support.store_files import write_empty_store
 
 from mulligan.api.routes import ROUTES
-from mulligan.service import Home, Service
-from mulligan.service.home import DATABASE
+from mulligan.service.home import DATABASE, Home
+from mulligan.service.service import Service
 from mulligan.store.http.http_calls import CALLS, arguments_type
 
 PROTOCOL = {"mulligan-protocol": "1"}

@@ -13,7 +13,8 @@ from tests.support.api_client import AT, Client, Reply, open_client, token_recor
 from tests.support.commands import mulligan
 from tests.support.nightly import POSTGRES
 
-from mulligan.service import Home, TokenLimits
+from mulligan.ports.server_records import TokenLimits
+from mulligan.service.home import Home
 
 FLOW = """
 name: release

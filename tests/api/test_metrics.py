@@ -12,8 +12,10 @@ from tests.support.api_client import Client, open_client, token_record
 from mulligan.api.areas.metrics import worker_metrics_file
 from mulligan.api.processes import server
 from mulligan.errors import LanguageError, ServerUnusable
-from mulligan.service import ENDPOINT_VARIABLES, Home, ServerConfig, Service, find_config
-from mulligan.service.server.server_config import OtelSection
+from mulligan.service.home import Home
+from mulligan.service.server.server_config import OtelSection, ServerConfig, find_config
+from mulligan.service.server.telemetry.telemetry import ENDPOINT_VARIABLES
+from mulligan.service.service import Service
 
 
 def samples(text: bytes) -> dict[tuple[str, ...], float]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support.api_client import A_WORKFLOW, Client
 
 from mulligan.language import load_text
-from mulligan.service import Service
+from mulligan.service.service import Service
 
 RULE = {"on": ["failed", "late"], "to": ["ops"], "late_after": "2h"}
 

@@ -13,9 +13,9 @@ from tests.support.api_client import A_WORKFLOW, Client, open_client
 from tests.support.nightly import POSTGRES
 
 from mulligan.errors import StoreOvertaken
-from mulligan.service import Home, Service
-from mulligan.service.home import DATABASE
+from mulligan.service.home import DATABASE, Home
 from mulligan.service.server.background_jobs import JOBS, Job, run_jobs
+from mulligan.service.service import Service
 from mulligan.store.http.http_connection import error_of
 from mulligan.store.statements import SQLITE_NEEDED
 

@@ -23,10 +23,10 @@ from mulligan.core.model.workflow import NoticeRule, version
 from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.language import load_text
 from mulligan.ports import NewRun, TokenLimits
-from mulligan.service import Home, Service
-from mulligan.service.home import DATABASE
+from mulligan.service.home import DATABASE, Home
 from mulligan.service.runs.changes.corrections import digest_of
 from mulligan.service.server.notices.notices import HookRule
+from mulligan.service.service import Service
 
 PROTOCOL = {"mulligan-protocol": "1"}
 WITH_INPUT = (

@@ -22,7 +22,13 @@ from mulligan.errors import (
     UnknownRun,
     VerdictNotAllowed,
 )
-from mulligan.service import Home, ScheduleForm, Service, TokenForm, parse_notify, start_published, to_json
+from mulligan.service.home import Home
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.server.notices.notices import parse_notify
+from mulligan.service.server.schedules.forms import ScheduleForm
+from mulligan.service.server.server_client import start_published
+from mulligan.service.server.tokens.tokens import TokenForm
+from mulligan.service.service import Service
 
 from .test_damaged_runs import DAMAGES, Store
 

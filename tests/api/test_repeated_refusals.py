@@ -11,9 +11,9 @@ from tests.support.nightly import POSTGRES
 from tests.support.store_files import write_empty_store
 
 from mulligan.api.access.repeated_refusals import INTERVAL_SECONDS, KINDS_MAX, RepeatedRefusals
-from mulligan.service import AuditRecord, Home, ServerConfig
-from mulligan.service.home import DATABASE
-from mulligan.service.server.server_config import ServerSection
+from mulligan.ports.server_records import AuditRecord
+from mulligan.service.home import DATABASE, Home
+from mulligan.service.server.server_config import ServerConfig, ServerSection
 
 
 class Clock:

@@ -13,7 +13,9 @@ from tests.support.api_client import Client, Reply, open_client, start_run, toke
 from tests.support.commands import mulligan
 
 from mulligan.api.routes import ROUTES
-from mulligan.service import Home, Service, TokenLimits
+from mulligan.ports.server_records import TokenLimits
+from mulligan.service.home import Home
+from mulligan.service.service import Service
 
 PARKED = """
 name: nightly

@@ -15,7 +15,8 @@ from tests.support.api_client import Client, Reply, open_client
 from tests.support.commands import Said, mulligan
 
 from mulligan.api.routes import ROUTES
-from mulligan.service import Home, Service
+from mulligan.service.home import Home
+from mulligan.service.service import Service
 
 PARKED = """
 name: nightly

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.service import Home
+from mulligan.service.home import Home
 
 
 @pytest.mark.nightly

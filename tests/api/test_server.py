@@ -24,7 +24,10 @@ from mulligan.api.access.shares import TOKEN_WAITING_MAX
 from mulligan.api.processes.server import _check_tls, _listen
 from mulligan.cli.words.dispatch import exit_code
 from mulligan.errors import InputInvalid, LanguageError, NotFound, ServerUnusable
-from mulligan.service import Home, ServerSection, Service, TokenForm, parse_config
+from mulligan.service.home import Home
+from mulligan.service.server.server_config import ServerSection, parse_config
+from mulligan.service.server.tokens.tokens import TokenForm
+from mulligan.service.service import Service
 
 TEXT = "name: nightly\nsteps:\n  - step: fetch\n    shell: 'true'\n"
 

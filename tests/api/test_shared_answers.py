@@ -8,7 +8,8 @@ from tests.support.api_client import Client, start_run
 
 from mulligan.api.access.shared_answers import BYTES_MAX, KEPT_SECONDS, SharedAnswers
 from mulligan.api.http.routing import Answer
-from mulligan.service import Home, Service
+from mulligan.service.home import Home
+from mulligan.service.service import Service
 
 
 class Counting:

@@ -8,7 +8,8 @@ from typing import Any
 from tests.support.api_client import token_record
 
 from mulligan.api.app import Api
-from mulligan.service import Home, ServerConfig
+from mulligan.service.home import Home
+from mulligan.service.server.server_config import ServerConfig
 
 
 def test_a_body_that_does_not_come_is_answered_and_the_connection_is_closed(home: Home) -> None:

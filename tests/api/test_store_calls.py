@@ -19,7 +19,7 @@ from mulligan.api.areas.store_calls import ChangeWaits
 from mulligan.core.model.reports import RetryRequested, RunRequested
 from mulligan.core.model.workflow import decode, encode, version
 from mulligan.ports import LogKey, NewRun, WorkerRecord
-from mulligan.service import WAIT_SECONDS, ChangeCounts, Home, Service
+from mulligan.service.home import Home
 from mulligan.service.server.store_calls import (
     CALL_ID_CHARS_MAX,
     CALLS,
@@ -27,8 +27,11 @@ from mulligan.service.server.store_calls import (
     OTHER_CHANGES_SECONDS,
     PROCESS,
     QUESTION_IDS_MAX,
+    WAIT_SECONDS,
     ChangeCounter,
+    ChangeCounts,
 )
+from mulligan.service.service import Service
 
 PROTOCOL = {"mulligan-protocol": "1"}
 

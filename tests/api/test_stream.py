@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.api_client import Client, start_run
 
-from mulligan.service import Service
+from mulligan.service.service import Service
 
 
 def test_a_stream_begins_with_what_to_read_and_has_a_cursor(client: Client, service: Service) -> None:

@@ -16,7 +16,11 @@ import pytest
 from mulligan.api.processes import stream_hub
 from mulligan.api.processes.stream_hub import StreamClient, StreamHub, decode_cursor, encode_cursor, next_interval
 from mulligan.errors import StoreUnavailable, TooManyRequests, UnknownRun
-from mulligan.service import Home, Prepared, Service, TokenRecord, Watch, parse_watches
+from mulligan.ports.server_records import TokenRecord
+from mulligan.service.home import Home
+from mulligan.service.runs.changes.run_control import Prepared
+from mulligan.service.server.live_feed import Watch, parse_watches
+from mulligan.service.service import Service
 
 NOW = datetime.now(UTC)
 TOKEN = TokenRecord(id="t1", digest="d1", user="ada", scopes=("read",), created_at=NOW)

@@ -11,8 +11,10 @@ from tests.support.api_client import A_WORKFLOW, Client, start_run
 
 from mulligan.core.model.reports import CancelRequested
 from mulligan.errors import InputInvalid, NotFound, ScopeMissing, TokenRefused, UnknownRun
-from mulligan.service import Service, TokenForm, to_json
+from mulligan.service.rendering.json_output import to_json
 from mulligan.service.server.logins import digest_of
+from mulligan.service.server.tokens.tokens import TokenForm
+from mulligan.service.service import Service
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -13,8 +13,8 @@ from tests.support.store_files import write_empty_store
 
 from mulligan.api.http import uploads
 from mulligan.errors import RequestRefused
-from mulligan.service import Home, Service
-from mulligan.service.home import DATABASE
+from mulligan.service.home import DATABASE, Home
+from mulligan.service.service import Service
 
 PROTOCOL = {"mulligan-protocol": "1"}
 

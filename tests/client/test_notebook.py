@@ -22,7 +22,8 @@ from mulligan import Workflow
 from mulligan.client import notebook
 from mulligan.client.notebook import CellOutput, NotebookDisplay
 from mulligan.errors import StoreUnavailable
-from mulligan.service import Outcome, RunProgress
+from mulligan.service.driving.outcome import Outcome
+from mulligan.service.driving.run_progress import RunProgress
 from mulligan.testing.history import History, step, workflow
 
 # -- a real kernel ---------------------------------------------------------------------------------------------------

@@ -17,9 +17,11 @@ from mulligan.history.story import story
 from mulligan.history.views import run_json
 from mulligan.language import load_text
 from mulligan.language.expressions import Cel
-from mulligan.service import LocatedLine, RunLine, Service
 from mulligan.service.driving.run_progress import RunProgress
 from mulligan.service.runs.views.failure_summary import FailureSummary
+from mulligan.service.runs.views.run_list import RunLine
+from mulligan.service.runs.views.run_story import LocatedLine
+from mulligan.service.service import Service
 from mulligan.testing.history import T0, History, retry, step, workflow
 from mulligan.worker.logs.progress_records import Progress
 

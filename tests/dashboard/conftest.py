@@ -20,9 +20,9 @@ from tests.support.api_client import Client, open_client
 from tests.support.store_files import write_empty_store
 
 from mulligan.dashboard.pages import PAGES
-from mulligan.service import Home, Service
 from mulligan.service.driving.driver import Capacity
-from mulligan.service.home import DATABASE
+from mulligan.service.home import DATABASE, Home
+from mulligan.service.service import Service
 
 # What a step, an item, an error, a label or a file name may contain. None of it may become an element.
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"' onmouseover=alert(1) &lt;b&gt; </textarea>"

@@ -9,7 +9,11 @@ from tests.dashboard.conftest import HOSTILE, Flows, show, text_of
 from tests.support.api_client import Client, open_client, token_record
 
 from mulligan.dashboard.pages import PAGES
-from mulligan.service import Home, NoticeRecord, ScheduleForm, Service, TokenForm
+from mulligan.ports.server_records import NoticeRecord
+from mulligan.service.home import Home
+from mulligan.service.server.schedules.forms import ScheduleForm
+from mulligan.service.server.tokens.tokens import TokenForm
+from mulligan.service.service import Service
 
 HELLO = "inputs: {who: {default: world}}\nsteps:\n  - step: hello\n    shell: echo hi ${inputs.who}\n"
 FLAKY = """

@@ -7,7 +7,7 @@ import re
 from tests.dashboard.conftest import HOSTILE, Flows, show, text_of
 from tests.support.api_client import Client
 
-from mulligan.service import Service
+from mulligan.service.service import Service
 
 FLOW = """
 name: nightly

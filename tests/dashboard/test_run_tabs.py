@@ -11,7 +11,7 @@ import pytest
 from tests.dashboard.conftest import HOSTILE, Flows, show, text_of
 from tests.support.api_client import Client
 
-from mulligan.service import Service
+from mulligan.service.service import Service
 
 FAILING = """
 name: nightly

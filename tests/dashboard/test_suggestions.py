@@ -11,7 +11,7 @@ from tests.support.histories import decided
 from tests.support.stored_histories import store_runs
 
 from mulligan.formats import examine
-from mulligan.service import Service
+from mulligan.service.service import Service
 
 TEXT = """\
 name: nightly

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from tests.support.api_client import Client
 
-from mulligan.service import Service
+from mulligan.service.service import Service
 
 from .conftest import HOSTILE, Flows, show, text_of
 

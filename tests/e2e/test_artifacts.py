@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mulligan.core.model.artifacts import is_artifact, parse_reference
-from mulligan.service import Service
+from mulligan.service.service import Service
 from proof.crashes.command_runner import command_runner
 from proof.crashes.faults import Fault
 from proof.stage import Stage

@@ -12,9 +12,9 @@ from tests.support.nightly import examples
 from mulligan.errors import StoreUnavailable
 from mulligan.language import load
 from mulligan.ports import Commit, CommitResult, Store
-from mulligan.service import Service
 from mulligan.service.driving.driver import Capacity
 from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.service import Service
 from proof.crashes.outcome_checks import steady
 from proof.crashes.workflow import DONE_ONCE, done, written
 from proof.stage import Stage

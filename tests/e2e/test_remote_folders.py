@@ -18,9 +18,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from mulligan.core.model import events as e
-from mulligan.service import Home, Service, TokenForm
+from mulligan.service.home import Home
 from mulligan.service.runs.changes.run_control import prepare
 from mulligan.service.server.catalogue.texts import WorkflowText, read_text
+from mulligan.service.server.tokens.tokens import TokenForm
+from mulligan.service.service import Service
 
 _MULLIGAN = (sys.executable, "-P", "-m", "mulligan")
 _ALONE = ("unshare", "--mount", "--uts", "sh", "-c")

@@ -18,7 +18,9 @@ import msgspec
 import pytest
 
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.service import Home, Service, TokenForm
+from mulligan.service.home import Home
+from mulligan.service.server.tokens.tokens import TokenForm
+from mulligan.service.service import Service
 
 _MULLIGAN = (sys.executable, "-P", "-m", "mulligan")
 TEXT = "name: there\nsteps: [{step: a, shell: 'true', resources: {labels: [there]}}]\n"

@@ -23,8 +23,8 @@ from mulligan.core.model.workflow import RERUNS_AFTER_LOSS_MAX
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import RunFinished
 from mulligan.language import load
-from mulligan.service import Service
 from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.service import Service
 from mulligan.worker.supervisor.processes import send_signal, snapshot
 from proof.crashes.command_server import lose_connections
 from proof.stage import Stage, wait_until

@@ -11,9 +11,9 @@ from tests.support.runner import wait_until
 
 from mulligan.history.obstacles import Obstacle
 from mulligan.ports import BreakerRecord
-from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.service.host.breakers import describe_breaker_wait, find_breaker_waits
+from mulligan.service.service import Service
 
 # The breaker opens for an hour; who asks it then fails at once, so that the run ends.
 OPENS = """

@@ -8,7 +8,7 @@ import pytest
 from tests.support.commands import mulligan, ran
 from tests.support.damages import DAMAGES, FLOW, Store
 
-from mulligan.service import Home
+from mulligan.service.home import Home
 
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("show",),

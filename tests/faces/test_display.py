@@ -16,11 +16,11 @@ from tests.support.commands import SRC, ran, steady, workflow
 from tests.support.forked_process import start_mulligan
 from tests.support.pipes import Pipe
 
-from mulligan.service import Progress
 from mulligan.service.rendering.console.display import FRAME_SECONDS, LIVE_AFTER_SECONDS, PROGRESS_SECONDS, Display
 from mulligan.service.rendering.console.printer import Printer
 from mulligan.testing.history import History, step
 from mulligan.testing.history import workflow as checked_workflow
+from mulligan.worker.logs.progress_records import Progress
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -13,8 +13,8 @@ import pytest
 from tests.support.commands import mulligan, process, ran, workflow
 from tests.support.runner import wait_until
 
-from mulligan.service import Service
 from mulligan.service.home import Home
+from mulligan.service.service import Service
 from mulligan.worker import lock
 from mulligan.worker.environments.environment_cache import lock_folder
 

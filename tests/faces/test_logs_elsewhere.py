@@ -7,7 +7,8 @@ import socket
 import pytest
 from tests.support.commands import mulligan, ran
 
-from mulligan.service import LogKey, open_service
+from mulligan.ports.server_records import LogKey
+from mulligan.service.service import open_service
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from tests.support.commands import mulligan, process, ran, workflow
 
-from mulligan.service import Service
 from mulligan.service.home import find_home
 from mulligan.service.logs.log_following import LogPiece, LogSelection, Tail, follow_logs
+from mulligan.service.service import Service
 
 TWICE = """\
 name: twice

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from tests.support.commands import mulligan, ran, workflow
 
-from mulligan.service import RunRetention, Service
 from mulligan.service.home import Home, find_home
+from mulligan.service.host.gc import RunRetention
+from mulligan.service.service import Service
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -11,8 +11,8 @@ from tests.support.commands import mulligan, ran
 from tests.support.receiver import Receiver, receiving
 
 from mulligan.ports import SettledNotice
-from mulligan.service import Service
 from mulligan.service.home import Home
+from mulligan.service.service import Service
 
 FLOW = """
 name: nightly

@@ -10,10 +10,10 @@ from tests.support.commands import ran
 from mulligan.core.model import events as e
 from mulligan.core.turn import fold
 from mulligan.history.views import count_steps
-from mulligan.service import Service
 from mulligan.service.driving.outcome import Outcome
 from mulligan.service.driving.run_progress import STEPS_ANNOUNCED_MAX, RunProgress
 from mulligan.service.home import Home
+from mulligan.service.service import Service
 from mulligan.testing.history import History, edge, step, workflow
 
 MENDED = """\

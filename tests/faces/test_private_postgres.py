@@ -19,8 +19,13 @@ import pytest
 from tests.support.commands import mulligan, steady
 
 from mulligan.errors import InputInvalid, PostgresUnusable, StoreLibraryMissing
-from mulligan.service import postgres_status, start_postgres, stop_postgres
-from mulligan.service.host.private_postgres import PrivatePostgres, default_folder
+from mulligan.service.host.private_postgres import (
+    PrivatePostgres,
+    default_folder,
+    postgres_status,
+    start_postgres,
+    stop_postgres,
+)
 from mulligan.store.postgres.postgres_programs import installed_programs
 
 ROOT = Path(__file__).parent.parent.parent

@@ -10,8 +10,8 @@ import pytest
 from tests.support.commands import mulligan, ran, steady, workflow
 
 from mulligan.cli.words.commands import COMMANDS
-from mulligan.service import Service
 from mulligan.service.home import find_home
+from mulligan.service.service import Service
 
 from .read_only import said_read_only
 

@@ -11,7 +11,8 @@ from mulligan.analysis.whatif.knowledge import Draw, Knowledge
 from mulligan.analysis.whatif.recording import record
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import decode
-from mulligan.service import Home, Service
+from mulligan.service.home import Home
+from mulligan.service.service import Service
 
 pytestmark = pytest.mark.usefixtures("folder")
 

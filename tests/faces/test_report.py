@@ -13,9 +13,9 @@ import pytest
 from tests.support.commands import Said, mulligan, ran, workflow
 
 from mulligan.formats import load
-from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.service import Service
 
 from .pages import Page
 

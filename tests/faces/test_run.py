@@ -12,7 +12,7 @@ from tests.support.commands import mulligan, process, ran, steady, workflow
 from tests.support.pipes import Pipe
 
 from mulligan.cli.words.options import service_at
-from mulligan.service import Service
+from mulligan.service.service import Service
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -23,10 +23,10 @@ from mulligan.core.model.workflow import Breaker
 from mulligan.core.state.state import FailureRecord
 from mulligan.errors import InputInvalid
 from mulligan.ports import Commit, NewRun, Offer, Turn, WorkerRecord
-from mulligan.service import Service
 from mulligan.service.authoring.values import parse_time
 from mulligan.service.home import find_home
 from mulligan.service.runs.views.run_list import RunLine, RunQuery, run_page
+from mulligan.service.service import Service
 from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
 

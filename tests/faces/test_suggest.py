@@ -10,7 +10,8 @@ from tests.support.histories import decided
 from tests.support.stored_histories import store_runs
 
 from mulligan.formats import examine
-from mulligan.service import Home, Service
+from mulligan.service.home import Home
+from mulligan.service.service import Service
 
 pytestmark = pytest.mark.usefixtures("folder")
 

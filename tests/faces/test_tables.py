@@ -14,7 +14,7 @@ from tests.support.pipes import read_terminal
 
 from mulligan.cli.output.tables import age, cut, length
 from mulligan.errors import InputInvalid
-from mulligan.service import parse_duration, parse_size
+from mulligan.service.authoring.values import parse_duration, parse_size
 from mulligan.service.rendering.formatting import format_size, pluralize
 
 NOW = datetime(2026, 11, 15, 3, 12, tzinfo=UTC)

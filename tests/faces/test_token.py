@@ -8,7 +8,7 @@ import re
 import pytest
 from tests.support.commands import mulligan
 
-from mulligan.service import open_service
+from mulligan.service.service import open_service
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,9 @@ from tests.support.commands import mulligan, process, ran, workflow
 
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import RunRecord, Store, WorkerRecord
-from mulligan.service import Service
 from mulligan.service.driving.waiting import Until, wait_for_runs
 from mulligan.service.home import find_home
+from mulligan.service.service import Service
 
 pytestmark = pytest.mark.usefixtures("folder")
 

@@ -13,10 +13,10 @@ from tests.support.commands import mulligan
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model import reports as r
 from mulligan.ports import Commit, NewRun, WorkerRecord
-from mulligan.service import Service
 from mulligan.service.driving.driver import Capacity, WorkerLimits
 from mulligan.service.driving.workers import Resources, worker_lines
 from mulligan.service.home import find_home
+from mulligan.service.service import Service
 from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
 

@@ -18,8 +18,8 @@ from tests.support.commands import SRC, mulligan
 from tests.support.nightly import POSTGRES
 
 from mulligan.ports import RunRecord
-from mulligan.service import Service
 from mulligan.service.home import Home
+from mulligan.service.service import Service
 
 from .old_stores import restore_schema, unpack_home
 

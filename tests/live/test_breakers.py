@@ -12,8 +12,8 @@ from tests.support.runner import Live, Terminal, wait_until
 
 from mulligan.core.model import events as e
 from mulligan.ports import BreakerRecord
-from mulligan.service import Service
 from mulligan.service.host.breakers import find_breaker_waits
+from mulligan.service.service import Service
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "breaker.yaml"
 

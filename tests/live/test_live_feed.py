@@ -14,12 +14,13 @@ from mulligan.core.state.state import State
 from mulligan.engine.observers import NullObserver
 from mulligan.errors import InputInvalid, StoreUnavailable, UnknownRun
 from mulligan.language import load_text
-from mulligan.service import Service, StepQuery
 from mulligan.service.home import DATABASE
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.views.run_pages import StepQuery
 from mulligan.service.server import live_feed as feeds
 from mulligan.service.server.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
+from mulligan.service.service import Service
 
 pytestmark = pytest.mark.postgres
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from mulligan.engine.driven_runs import IDLE_AT_ONCE_MAX
 from mulligan.language import load_text
-from mulligan.service import Service
 from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import Home
 from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.service import Service
 
 WITH_WORK = "name: work\nsteps: [{step: work, shell: 'true'}]"
 WAITING = "name: ask\nsteps: [{step: ask, approve: {message: May it?}}]"

@@ -9,10 +9,10 @@ import pytest
 from tests.support.runner import Live
 
 from mulligan.core.model.events import Entry
-from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.service.runs.stored.replay import verify
 from mulligan.service.runs.stored.run_reader import RunReader
+from mulligan.service.service import Service
 from mulligan.store.sqlite.sqlite_file import admit
 
 ASKING = """

@@ -10,9 +10,9 @@ from tests.support.runner import Live, Ran, Terminal
 from mulligan.core.model import events as e
 from mulligan.errors import InputInvalid
 from mulligan.language import load_text
-from mulligan.service import TokenForm
 from mulligan.service.driving.driver import Capacity
 from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.server.tokens.tokens import TokenForm
 
 TWO_CPUS = Capacity(cpus=2.0, memory=1 << 30)
 

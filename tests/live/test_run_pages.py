@@ -8,9 +8,10 @@ from tests.support.runner import Live
 from mulligan.core.state.state import STATE_TABLES, State
 from mulligan.errors import InputInvalid, UnknownRun, UnknownStep
 from mulligan.language import load_text
-from mulligan.service import ItemQuery, Service, StepQuery
 from mulligan.service.runs.changes.run_control import prepare
 from mulligan.service.runs.stored import run_cache
+from mulligan.service.runs.views.run_pages import ItemQuery, StepQuery
+from mulligan.service.service import Service
 
 FLOW = """
 name: flow

@@ -18,7 +18,7 @@ import pytest
 from tests.support.runner import Live, Ran
 
 from mulligan.core.model import events as e
-from mulligan.service import to_json
+from mulligan.service.rendering.json_output import to_json
 from mulligan.worker.secrets.redactor import Redactor
 
 SECRET = 'hunter2/never "told" +é'

@@ -10,7 +10,8 @@ from tests.support.runner import Live, Terminal
 
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import KEY
-from mulligan.service import RunRetention, to_json
+from mulligan.service.host.gc import RunRetention
+from mulligan.service.rendering.json_output import to_json
 
 KEEPING = """
     name: keeping

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.support.runner import Live, Terminal, wait_until
 
-from mulligan.service import to_json
 from mulligan.service.driving.driver import Capacity
+from mulligan.service.rendering.json_output import to_json
 
 ONE_CPU = Capacity(cpus=1.0, memory=1 << 30)
 # The first is at work until it is told to end; the others are queued behind it, since there is room for one.

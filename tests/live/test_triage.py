@@ -11,8 +11,9 @@ from tests.support.runner import Live, Terminal
 from mulligan.core.model import events as e
 from mulligan.core.model.event_types import Adjusted
 from mulligan.errors import MulliganError, StepNotParked
-from mulligan.service import Service, to_json
 from mulligan.service.decisions.decisions import Decision, DecisionResult
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.service import Service
 
 PARKED = """\
 name: parked

@@ -10,7 +10,7 @@ import pytest
 from tests.support.runner import Live, Terminal, wait_until
 
 from mulligan.core.model import events as e
-from mulligan.service import to_json
+from mulligan.service.rendering.json_output import to_json
 
 NIGHT = Path(__file__).parents[2] / "examples" / "agents" / "triage-night"
 

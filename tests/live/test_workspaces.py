@@ -17,7 +17,7 @@ from mulligan.core.model.event_types import Kept, WorktreeOrigin
 from mulligan.core.model.reports import RunRequested
 from mulligan.errors import Refused
 from mulligan.ports import NewRun
-from mulligan.service import RunRetention
+from mulligan.service.host.gc import RunRetention
 from mulligan.service.runs.changes.run_worktrees import note_removal
 from mulligan.service.server.store_calls import StoreCalls
 

@@ -14,7 +14,8 @@ from mcp import Client, MCPError
 
 from mulligan.mcp_server.local_access import LocalAccess
 from mulligan.mcp_server.server import build_server
-from mulligan.service import TokenLimits, open_service
+from mulligan.ports.server_records import TokenLimits
+from mulligan.service.service import open_service
 
 Result = TypeVar("Result")
 ALL_SCOPES = ("read", "run", "decide", "write")

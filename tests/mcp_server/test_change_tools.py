@@ -12,7 +12,9 @@ from tests.mcp_server.conversation import Agent, agent_at
 from tests.support.commands import mulligan
 
 from mulligan.mcp_server.local_access import LocalAccess
-from mulligan.service import Home, RunQuery, Service
+from mulligan.service.home import Home
+from mulligan.service.runs.views.run_list import RunQuery
+from mulligan.service.service import Service
 
 FLOW = """
 name: daily

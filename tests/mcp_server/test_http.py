@@ -15,7 +15,9 @@ from tests.support.commands import mulligan
 from mulligan.mcp_server import http_route
 from mulligan.mcp_server.http_route import BODY_BYTES_MAX, ROUTES
 from mulligan.mcp_server.tool_table import BY_NAME
-from mulligan.service import TOOL_DECISIONS, Home, TokenLimits
+from mulligan.ports.server_records import TokenLimits
+from mulligan.service.home import Home
+from mulligan.service.server.tokens.decision_ledger import TOOL_DECISIONS
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 # One for each test that decides.

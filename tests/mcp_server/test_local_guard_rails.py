@@ -9,7 +9,8 @@ from tests.mcp_server.conftest import PARKED, ran
 from tests.mcp_server.conversation import agent_at
 from tests.support.commands import mulligan
 
-from mulligan.service import TokenLimits, open_service
+from mulligan.ports.server_records import TokenLimits
+from mulligan.service.service import open_service
 
 ORDER = {"run_id": 1, "step": "fetch", "reason": "x", "dry_run": False}
 

@@ -16,7 +16,8 @@ from tests.support.receiver import Receiver, receiving
 
 from mulligan.history.notice_text import NoticeBody
 from mulligan.ports import NoticeRecord
-from mulligan.service import Home, Service
+from mulligan.service.home import Home
+from mulligan.service.service import Service
 
 SENDS = """
 import sys

@@ -13,9 +13,10 @@ from tests.support.store_files import write_empty_store
 
 from mulligan.errors import InputInvalid
 from mulligan.ports import WorkerRecord
-from mulligan.service import Home, HookRule, Service, read_rules
-from mulligan.service.home import DATABASE
+from mulligan.service.home import DATABASE, Home
 from mulligan.service.server.notices.messages import make_message
+from mulligan.service.server.notices.notices import HookRule, read_rules
+from mulligan.service.service import Service
 
 pytestmark = pytest.mark.postgres
 

@@ -21,11 +21,11 @@ from mulligan.core.model.clusters.scheduler_job import WorkerJob
 from mulligan.core.model.workflow import Breaker
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Store, Turn
-from mulligan.service import open_service
 from mulligan.service.host.slurm.allocator import Allocator
 from mulligan.service.host.slurm.client import about, is_unreachable, sentence_of
 from mulligan.service.host.slurm.profiles import Profiles, find_profiles
 from mulligan.service.host.slurm.submission import Cluster
+from mulligan.service.service import open_service
 from mulligan.store.open_store import open_store
 
 from .fake_slurm import FakeSlurm

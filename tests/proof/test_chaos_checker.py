@@ -17,10 +17,10 @@ import pytest
 from mulligan.core.model import events as e
 from mulligan.language import load_text
 from mulligan.ports import NoticeRecord
-from mulligan.service import Service
 from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import Home
 from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.service import Service
 from mulligan.store.postgres.postgres import PostgresStore
 from mulligan.testing.store_contents import BreakerRow, MessageRow, RunRow, StoreContents, TaskRow
 from proof.chaos.announcements import check_instants, check_notices

@@ -24,7 +24,9 @@ from mulligan.api.routes import ROUTES
 from mulligan.dashboard.pages import PAGES
 from mulligan.mcp_server.http_route import ROUTES as MCP_ROUTES
 from mulligan.mcp_server.tool_table import TOOLS
-from mulligan.service import Home, ServerConfig, Service
+from mulligan.service.home import Home
+from mulligan.service.server.server_config import ServerConfig
+from mulligan.service.service import Service
 from mulligan.store.http.http_calls import CALLS, arguments_type
 from proof.fuzz.example_values import example_of
 

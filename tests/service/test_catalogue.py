@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from mulligan.errors import InputInvalid, LanguageError, Refused, RevisionMismatch
-from mulligan.service import Home, Service
+from mulligan.service.home import Home
 from mulligan.service.server.catalogue import catalogue
 from mulligan.service.server.catalogue.catalogue import Catalogue, UnknownWorkflow
+from mulligan.service.service import Service
 
 HELLO = "name: greeting\ninputs: {who: {default: world}}\nsteps:\n  - step: hello\n    shell: echo hi ${inputs.who}\n"
 TORC = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.service import Documentation, UnknownPage
+from mulligan.service.rendering.documentation import Documentation, UnknownPage
 
 PAGES = {
     "README.md": "# Index\n\nretry retry retry backoff\n",

@@ -9,7 +9,9 @@ import pytest
 from tests.support.commands import mulligan
 
 from mulligan.errors import InputInvalid
-from mulligan.service import Home, LogPage, Service
+from mulligan.service.home import Home
+from mulligan.service.logs.log_pages import LogPage
+from mulligan.service.service import Service
 
 FLOW = """
 name: talkative

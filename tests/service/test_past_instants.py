@@ -13,10 +13,12 @@ from tests.support.store_files import write_empty_store
 from mulligan.core.schedules.deciding import Pause, ScheduleState, Skip
 from mulligan.errors import InputInvalid
 from mulligan.ports import RunRecord
-from mulligan.service import Home, PastInstant, ScheduleForm, Service, describe_timing
-from mulligan.service.home import DATABASE
-from mulligan.service.server.schedules.past_instants import instant_labels, judge_instants, match_runs
+from mulligan.service.home import DATABASE, Home
+from mulligan.service.server.schedules.forms import ScheduleForm
+from mulligan.service.server.schedules.past_instants import PastInstant, instant_labels, judge_instants, match_runs
 from mulligan.service.server.schedules.schedules import Schedules, UnknownSchedule
+from mulligan.service.server.schedules.timing_words import describe_timing
+from mulligan.service.service import Service
 
 T0 = datetime(2025, 1, 1, 0, 30, tzinfo=UTC)
 HELLO = "steps:\n  - step: hello\n    shell: 'true'\n"

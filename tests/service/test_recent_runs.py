@@ -18,10 +18,11 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.reports import RunRequested
 from mulligan.core.state.state import FailureRecord
 from mulligan.ports import Commit, NewRun, WorkerRecord
-from mulligan.service import Home, RecentRuns, Service
-from mulligan.service.home import DATABASE
+from mulligan.service.home import DATABASE, Home
 from mulligan.service.runs.changes.run_control import RunControl
+from mulligan.service.runs.statistics.recent_runs import RecentRuns
 from mulligan.service.runs.stored.run_counts import CountCache
+from mulligan.service.service import Service
 
 NOON = datetime(2026, 3, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -6,8 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from mulligan.service import Home, RunRetention
-from mulligan.service.host.gc import collect_garbage
+from mulligan.service.home import Home
+from mulligan.service.host.gc import RunRetention, collect_garbage
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.remote_run_folders import ASKED_MAX, KEPT_SECONDS, LOOKED_MAX, EndedRunFolders
 from mulligan.worker import lock

@@ -15,11 +15,12 @@ from tests.support.nightly import POSTGRES
 from tests.support.store_files import write_empty_store
 
 from mulligan.ports import AuditRecord, Document, TokenRecord
-from mulligan.service import Home, RunRetention, Service
-from mulligan.service.home import DATABASE
+from mulligan.service.home import DATABASE, Home
+from mulligan.service.host.gc import RunRetention
 from mulligan.service.server.background_jobs import JOBS
 from mulligan.service.server.retention import Retention, remove_all_old, remove_old
 from mulligan.service.server.server_config import RetentionSection, parse_config
+from mulligan.service.service import Service
 
 pytestmark = pytest.mark.postgres
 

@@ -6,8 +6,9 @@ import gc
 from pathlib import Path
 
 from mulligan.core.model.graph import Graph
-from mulligan.service import Home, Service
+from mulligan.service.home import Home
 from mulligan.service.runs.stored.run_cache import RunCache
+from mulligan.service.service import Service
 
 FLOW = "name: flow\nsteps: [{step: one, approve: {message: go?}}]\n"
 

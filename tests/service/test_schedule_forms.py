@@ -11,8 +11,7 @@ import pytest
 
 from mulligan.core.model.schedule import Schedule
 from mulligan.errors import InputInvalid
-from mulligan.service import ScheduleForm
-from mulligan.service.server.schedules.forms import check_timing, instant_text, instants, read_schedule
+from mulligan.service.server.schedules.forms import ScheduleForm, check_timing, instant_text, instants, read_schedule
 
 NOW = datetime(2025, 1, 1, 0, 30, tzinfo=UTC)
 ONE_OF_THEM = "give one: cron '30 2 * * *', or every 6h"

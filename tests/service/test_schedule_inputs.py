@@ -13,10 +13,13 @@ import pytest
 
 from mulligan.core.model.schedule import Schedule
 from mulligan.errors import InputInvalid, LanguageError
-from mulligan.service import Document, Home, RunQuery, ScheduleForm, Service
-from mulligan.service.server.schedules.forms import instants, read_schedule
+from mulligan.ports.server_records import Document
+from mulligan.service.home import Home
+from mulligan.service.runs.views.run_list import RunQuery
+from mulligan.service.server.schedules.forms import ScheduleForm, instants, read_schedule
 from mulligan.service.server.schedules.instant_inputs import inputs_at, inputs_by_instant
 from mulligan.service.server.schedules.schedules import Schedules, StoredSchedule
+from mulligan.service.service import Service
 
 DAILY = "inputs: {day: string, n: {type: integer, default: 0}}\nsteps:\n  - step: load\n    shell: echo ${inputs.day}\n"
 NOW = datetime(2025, 1, 1, 12, tzinfo=UTC)

@@ -16,12 +16,15 @@ from tests.support.store_files import write_empty_store
 
 from mulligan.errors import InputInvalid, Refused, RevisionMismatch
 from mulligan.ports.fault_points import SERVER_FAULT_POINTS, fault_listeners
-from mulligan.service import Document, Home, RunQuery, ScheduleForm, Service
-from mulligan.service.home import DATABASE
+from mulligan.ports.server_records import Document
+from mulligan.service.home import DATABASE, Home
+from mulligan.service.runs.views.run_list import RunQuery
 from mulligan.service.server.catalogue.catalogue import UnknownWorkflow
 from mulligan.service.server.schedules.cron import cron_instants
+from mulligan.service.server.schedules.forms import ScheduleForm
 from mulligan.service.server.schedules.past_instants import read_runs
 from mulligan.service.server.schedules.schedules import Schedules, UnknownSchedule
+from mulligan.service.service import Service
 
 pytestmark = pytest.mark.postgres
 

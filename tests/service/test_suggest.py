@@ -13,7 +13,8 @@ from tests.support.stored_histories import store_runs
 from mulligan.analysis.suggest.changes import AddRule
 from mulligan.errors import NotFound, Refused, UnknownStep
 from mulligan.formats import examine
-from mulligan.service import Home, Service
+from mulligan.service.home import Home
+from mulligan.service.service import Service
 
 TEXT = """\
 name: test

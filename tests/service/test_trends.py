@@ -18,9 +18,10 @@ from mulligan.core.model.workflow import END, Action, Step, Workflow, encode, ve
 from mulligan.core.state.state import Tally
 from mulligan.errors import InputInvalid
 from mulligan.ports import Commit, NewRun, Store, WorkerRecord
-from mulligan.service import Home, Service, monday
 from mulligan.service.driving.driver import Capacity
-from mulligan.service.home import DATABASE
+from mulligan.service.home import DATABASE, Home
+from mulligan.service.runs.statistics.trends import monday
+from mulligan.service.service import Service
 
 pytestmark = pytest.mark.postgres
 

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from mulligan.analysis.whatif.results import WhatIf
 from mulligan.errors import UnknownStep
-from mulligan.service import Home, Service, WhatIf, WhatIfSelection
+from mulligan.service.authoring.whatif import WhatIfSelection
 from mulligan.service.driving.driver import Capacity
+from mulligan.service.home import Home
+from mulligan.service.service import Service
 
 # `fails` says how many attempts fail.
 FLOW = """

@@ -7,8 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 from mulligan.cli.operating.worker import Log
-from mulligan.service import Home, Prepared, Service
 from mulligan.service.driving.driver import Capacity, Driver
+from mulligan.service.home import Home
+from mulligan.service.runs.changes.run_control import Prepared
+from mulligan.service.service import Service
 
 FLOW = """
 name: flow

@@ -31,9 +31,9 @@ from mulligan.errors import (
     UnknownRun,
 )
 from mulligan.ports import Document, LogChunk, LogKey, Store, TokenLimits, TokenRecord
-from mulligan.service import Service
 from mulligan.service.home import Home
 from mulligan.service.server.store_calls import HeartbeatJudge, StoreCalls, UploadedFile
+from mulligan.service.service import Service
 from mulligan.store import open_store
 from mulligan.store.http.http_calls import CALLS, PROTOCOL
 from mulligan.store.http.http_connection import error_of

@@ -16,7 +16,11 @@ from mulligan.api.access.auth import find_stored_token
 from mulligan.api.app import Api
 from mulligan.api.http.routing import Pages, Route
 from mulligan.api.routes import ROUTES
-from mulligan.service import Home, Scope, ServerConfig, Service, TokenRecord, digest_of
+from mulligan.ports.server_records import Scope, TokenRecord
+from mulligan.service.home import Home
+from mulligan.service.server.logins import digest_of
+from mulligan.service.server.server_config import ServerConfig
+from mulligan.service.service import Service
 from mulligan.testing.asgi import ask_asgi
 
 # One token for each scope, and two that count for nothing.

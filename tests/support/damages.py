@@ -9,8 +9,7 @@ from typing import Any
 import apsw
 import psycopg
 
-from mulligan.service import Home
-from mulligan.service.home import DATABASE
+from mulligan.service.home import DATABASE, Home
 
 FLOW = """
 name: nightly

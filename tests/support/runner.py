@@ -37,12 +37,12 @@ import mulligan
 from mulligan.core.model import events as e
 from mulligan.core.state.state import State
 from mulligan.formats import load
-from mulligan.service import Service
 from mulligan.service.driving.driver import Capacity, Driver, Ending
 from mulligan.service.driving.outcome import exit_code
 from mulligan.service.home import DATABASE, Home
 from mulligan.service.logs.logs import Part
 from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.service import Service
 from mulligan.testing.run_invariants import check
 
 # For what takes milliseconds: a busy machine may take long, and a wait that is met costs nothing.

@@ -11,8 +11,10 @@ from pathlib import Path
 import msgspec
 
 from mulligan.errors import LoginRefused, MulliganError, StoreForbidden
-from mulligan.service import Home, Service, error_to_json
+from mulligan.service.home import Home
+from mulligan.service.rendering.json_output import error_to_json
 from mulligan.service.server.store_calls import PROCESS, StoreCalls
+from mulligan.service.service import Service
 from mulligan.store.http.http_calls import CALL_HEADER, PROCESS_HEADER, PROTOCOL_HEADER
 
 TOKEN = "mul_" + "t" * 43

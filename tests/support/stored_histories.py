@@ -11,7 +11,7 @@ from mulligan.core.model.reports import RunRequested
 from mulligan.core.model.workflow import Workflow, encode, version
 from mulligan.core.state.state import State
 from mulligan.ports.records import Commit, NewRun, WorkerRecord
-from mulligan.service import Service
+from mulligan.service.service import Service
 
 WORKER = "generated"
 

@@ -14,10 +14,10 @@ from tests.support.runner import wait_until
 
 from mulligan.core.model.workflow import Triage
 from mulligan.engine.timings import Timings
-from mulligan.service import open_service
 from mulligan.service.server.telemetry import run_counts
 from mulligan.service.server.telemetry.exposition import merged, render, worker_families
 from mulligan.service.server.telemetry.run_counts import OTHER, RunCounts
+from mulligan.service.service import open_service
 from mulligan.testing.history import History, edge, handler, retry, step, workflow
 
 

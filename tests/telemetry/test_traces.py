@@ -9,8 +9,8 @@ import pytest
 from tests.support.commands import mulligan, ran, workflow
 
 from mulligan.errors import StoreUnavailable
-from mulligan.service import Service, open_service
 from mulligan.service.server.telemetry.telemetry import ENDPOINT_VARIABLES
+from mulligan.service.service import Service, open_service
 
 from .collector import collecting
 

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from mulligan.language import load_text
-from mulligan.service import Service
 from mulligan.service.driving.driver import machine
 from mulligan.service.home import find_home
 from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.service import Service
 
 WORKFLOW = """
 name: three

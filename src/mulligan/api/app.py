@@ -45,18 +45,15 @@ from mulligan.errors import (
     TooManyRequests,
     UnknownPath,
 )
-from mulligan.service import (
-    AuditWithRun,
-    DecisionLedger,
-    Home,
-    ServerConfig,
-    Service,
-    TokenLimits,
-    TokenRecord,
-    may_be_damage,
-    owner_of,
-    to_json,
-)
+from mulligan.ports.server_records import TokenLimits, TokenRecord
+from mulligan.service.home import Home
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.stored.damaged_runs import may_be_damage
+from mulligan.service.server.audit import AuditWithRun
+from mulligan.service.server.logins import owner_of
+from mulligan.service.server.server_config import ServerConfig
+from mulligan.service.server.tokens.decision_ledger import DecisionLedger
+from mulligan.service.service import Service
 
 # What no answer does without.
 SECURITY_HEADERS = {

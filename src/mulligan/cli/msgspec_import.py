@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from types import ModuleType
 
 _SKIPPED = "typing_extensions"
@@ -26,7 +25,7 @@ class _SystemName(ModuleType):
 if "platform" not in sys.modules and "uuid" not in sys.modules:
     sys.modules["platform"] = _SystemName("platform")
     try:
-        import_module("uuid")
+        import uuid  # noqa: F401
     finally:
         del sys.modules["platform"]
 
@@ -34,6 +33,6 @@ if _SKIPPED not in sys.modules and "msgspec" not in sys.modules:
     # An import of a module that stands as None here fails as if it were not installed.
     sys.modules[_SKIPPED] = None  # type: ignore[assignment]
     try:
-        import_module("msgspec")
+        import msgspec  # noqa: F401
     finally:
         del sys.modules[_SKIPPED]

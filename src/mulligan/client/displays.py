@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from mulligan.client.notebook import find_notebook_display
 from mulligan.client.session import Session
 
 if TYPE_CHECKING:
-    from mulligan.service import RunDisplay, Service
+    from mulligan.service.driving.shown_runs import RunDisplay
+    from mulligan.service.service import Service
 
 
 def choose_display(show: bool | None, service: Service, session: Session, slots: float) -> RunDisplay | None:
     """What shows the run: what was asked for; by default something if a person looks: in a notebook, on a terminal."""
+    from mulligan.client.terminal_display import open_display
+
     if show is not False and (in_notebook := find_notebook_display(session, service)) is not None:
         return in_notebook
     if not (sys.stderr.isatty() if show is None else show):
         return None
     # Loaded only if something is shown.
-    display: RunDisplay = import_module("mulligan.client.terminal_display").open_display(service, session, slots)
+    display: RunDisplay = open_display(service, session, slots)
     return display

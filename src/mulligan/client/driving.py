@@ -9,14 +9,15 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from mulligan import service as services
 from mulligan.client.displays import choose_display
 from mulligan.client.session import Session
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, MulliganError
-from mulligan.service import RUN_ENDED
 
 if TYPE_CHECKING:
-    from mulligan.service import Capacity, Driver, HostCapacity, Service
+    from mulligan.core.model.event_types import HostCapacity
+    from mulligan.service.driving.driver import Capacity, Driver
+    from mulligan.service.service import Service
 
 # How long to wait for a timer of a run that otherwise waits for a person.
 WAIT = "10m"
@@ -53,12 +54,17 @@ def _read_capacity(
     parallel: int | None, memory: str | int | None, gpus: int | None, on: str | None
 ) -> HostCapacity | None:
     """What replaces the capacity of this machine; None if nothing does."""
+    from mulligan.core.model.event_types import HostCapacity
+    from mulligan.service.authoring.values import parse_size
+
     if (parallel, memory, gpus, on) == (None, None, None, None):
         return None
     if on is not None:
         if not isinstance(on, str):
             raise InputInvalid(f"on must be the address of a cluster, not {on!r}", hint=_as_input("on"))
-        services.read_cluster_address(on)
+        from mulligan.dask_executor.address import read_cluster_address
+
+        read_cluster_address(on)
         if memory is not None or gpus is not None:
             raise InputInvalid("memory and gpus are about this machine, and on names a cluster", hint="leave them out")
     for name, number, least in (("parallel", parallel, 1), ("gpus", gpus, 0)):
@@ -66,8 +72,8 @@ def _read_capacity(
             raise InputInvalid(f"{name} must be a whole number, at least {least}, not {number!r}", hint=_as_input(name))
     if memory is not None and not isinstance(memory, str) and not _is_whole(memory, 1):
         raise InputInvalid(f"memory must be a size, not {memory!r}", hint="write it like '4GiB', or in bytes")
-    size = services.parse_size(memory) if isinstance(memory, str) else memory
-    return services.HostCapacity(parallel, size, gpus, on=on or "")
+    size = parse_size(memory) if isinstance(memory, str) else memory
+    return HostCapacity(parallel, size, gpus, on=on or "")
 
 
 def _is_whole(number: object, least: int) -> bool:
@@ -76,13 +82,15 @@ def _is_whole(number: object, least: int) -> bool:
 
 def read_seconds(value: str | float | timedelta) -> float:
     """A duration in seconds: `"1h30m"`, a number of seconds, or a `timedelta`."""
+    from mulligan.service.authoring.values import parse_duration
+
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputInvalid(f"{value!r} is not a duration", hint="give it like '30s', '1h30m', 90 or a timedelta")
     if isinstance(value, int | float) and value < 0:
         raise InputInvalid(f"{value!r} is not a duration: it is negative")
-    return services.parse_duration(str(value))
+    return parse_duration(str(value))
 
 
 def _as_input(name: str) -> str:
@@ -112,10 +120,10 @@ def drive(
 
     try:
         with session.service() as service:
+            from mulligan.service.driving.driver import capacity_for
+
             capacity = (
-                services.capacity_for(options.capacity)
-                if like_run is None
-                else service.capacity_of(like_run, options.capacity)
+                capacity_for(options.capacity) if like_run is None else service.capacity_of(like_run, options.capacity)
             )
             interrupted_by = _drive(session, service, begin_noted, capacity, options)
         if interrupted_by:

@@ -9,17 +9,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from mulligan import service as services
 from mulligan.client.driving import WAIT, DrivingOptions, drive, read_options
 from mulligan.client.inputs import plain_inputs
 from mulligan.client.loading import Runnable, find_workflow
 from mulligan.client.run import Run, Runs
 from mulligan.client.session import ExplainedErrors, Session
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, KeyUsed
-from mulligan.service import RUN_ENDED
 
 if TYPE_CHECKING:
-    from mulligan.service import HostCapacity, PendingEntry, Prepared, WorkerLine
+    from mulligan.core.model.event_types import HostCapacity
+    from mulligan.service.decisions.pending import PendingEntry
+    from mulligan.service.driving.workers import WorkerLine
+    from mulligan.service.runs.changes.run_control import Prepared
+    from mulligan.service.service import Service
 
 Status = Literal["running", "paused", "completed", "failed", "cancelled", "open", "ended"]
 # What `home.runs(status=…)` accepts, and the statuses in the store that each means.
@@ -42,9 +45,11 @@ class _PublishedRun(NamedTuple):
     inputs: dict[str, Any]
     labels: Mapping[str, str]
 
-    def start(self, service: services.Service, key: str) -> int:
+    def start(self, service: Service, key: str) -> int:
+        from mulligan.service.server.server_client import start_published
+
         asked = (self.workflow, self.version, self.inputs, self.labels)
-        return services.start_published(service.home, *asked, key=key)
+        return start_published(service.home, *asked, key=key)
 
 
 class Home:
@@ -135,10 +140,12 @@ class Home:
 
     def _published(self, flow: Runnable, *, changed_only: bool, force: Iterable[str]) -> tuple[str, int | None] | None:
         """The name and the version of what is published on the server: `nightly`, `nightly@3`. None for a workflow."""
+        from mulligan.service.server.catalogue.texts import published_reference
+
         if not self._session.is_remote or not isinstance(flow, str) or Path(flow).exists():
             return None
         is_bare = not Path(flow).suffix and Path(flow).name == flow
-        found = services.published_reference(flow) or ((flow, None) if is_bare else None)
+        found = published_reference(flow) or ((flow, None) if is_bare else None)
         if found is not None and (changed_only or _words(force)):
             raise InputInvalid(
                 "changed_only and force are for a file: a server runs every step of a published workflow",
@@ -225,7 +232,9 @@ class Home:
         with self._session.service() as service:
             if not isinstance(limit, int) or limit < 1:
                 raise InputInvalid(f"limit must be a whole number, at least 1, not {limit!r}")
-            query = services.RunQuery(
+            from mulligan.service.runs.views.run_list import RunQuery
+
+            query = RunQuery(
                 statuses=_read_statuses(status),
                 workflows=_words(workflow),
                 since=_read_time(since, now),
@@ -402,7 +411,9 @@ def _prepare(
     workflow, file = find_workflow(flow, {**(inputs or {}), **given})
     every = _all_inputs(inputs, given)
     try:
-        return services.Service.prepare(
+        from mulligan.service.service import Service
+
+        return Service.prepare(
             workflow,
             every,
             Path.cwd(),
@@ -424,6 +435,8 @@ def _prepare(
 
 def _read_key(key: str | None) -> str:
     """The key as the service has it: "" for none. An empty one is refused, since it was meant to be a key."""
+    from mulligan.service.runs.changes.starting import check_key
+
     if key is None:
         return ""
     if not isinstance(key, str):
@@ -431,14 +444,16 @@ def _read_key(key: str | None) -> str:
         raise InputInvalid(f"key must be a text, not {key!r}", hint=hint)
     if not key:
         raise InputInvalid("key is empty", hint="leave it out to start a run without a key")
-    return services.check_key(key)
+    return check_key(key)
 
 
 def _read_statuses(given: str | Iterable[str]) -> tuple[str, ...]:
     words = _words(given)
     for word in words:
         if word not in _STATUSES:
-            hint = services.did_you_mean(word, _STATUSES) or f"give {', '.join(_STATUSES)}"
+            from mulligan.language.text.suggestions import did_you_mean
+
+            hint = did_you_mean(word, _STATUSES) or f"give {', '.join(_STATUSES)}"
             if word in ("waiting", "pending"):
                 hint = "a run that waits counts as running; what waits for a person: home.pending()"
             raise InputInvalid(f"'{word}' is not a status of a run", hint=hint)
@@ -453,6 +468,8 @@ def _read_time(given: str | datetime | timedelta | None, now: datetime) -> datet
     if isinstance(given, timedelta):
         return now - given
     if isinstance(given, str):
-        return services.parse_time(given, now)
+        from mulligan.service.authoring.values import parse_time
+
+        return parse_time(given, now)
     # A time without a zone is local.
     return given if given is None else given.astimezone(UTC)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, NoReturn
 
 from mulligan.errors import InputInvalid
@@ -19,7 +18,7 @@ def plain_inputs(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(name: str, value: Any) -> Any:
     # Loaded only if a program gives more than texts and numbers.
-    encoding: Any = import_module("mulligan.values.encoding")
+    from mulligan.values import encoding
 
     def refuse_files() -> NoReturn:
         raise InputInvalid(

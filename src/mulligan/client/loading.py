@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from mulligan import service as services
 from mulligan.client.notebook import workflow_html
 from mulligan.client.session import ExplainedErrors
+from mulligan.core.model.workflow import Workflow as CheckedWorkflow
 from mulligan.errors import InputInvalid, MulliganError, Problem
-from mulligan.service import Service
-from mulligan.service import Workflow as CheckedWorkflow
+from mulligan.service.service import Service
 
 
 @runtime_checkable
@@ -91,15 +90,19 @@ def load(
     """
     file = Path(path)
     with ExplainedErrors():
+        from mulligan.service.authoring.format_options import read_format_options
+
         examined = Service.examine_workflow(
             file,
             named=format,
             trust_templates=trust_templates,
             catalogue=None if catalogue is None else Path(catalogue),
             given=inputs,
-            options=services.read_format_options((map,) if isinstance(map, str) else tuple(map), max_iterations),
+            options=read_format_options((map,) if isinstance(map, str) else tuple(map), max_iterations),
         )
-        workflow = services.with_default_workspace(examined.workflow) if worktree else examined.workflow
+        from mulligan.language.readers.workspace_steps import with_default_workspace
+
+        workflow = with_default_workspace(examined.workflow) if worktree else examined.workflow
     return WorkflowFile(workflow, file.absolute(), examined.warnings)
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mulligan import service as services
 from mulligan.client.session import Session
 from mulligan.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from mulligan.service import LocatedLine, LocatedWait, Outcome, Service, Workflow
+    from mulligan.core.model.workflow import Workflow
+    from mulligan.service.driving.outcome import Outcome
+    from mulligan.service.driving.run_progress import RunProgress
+    from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait
+    from mulligan.service.service import Service
 
 # How often the output of a cell changes at most, and how often if only the clock has moved.
 FRAME_SECONDS, IDLE_SECONDS = 0.4, 1.0
@@ -58,7 +60,9 @@ def workflow_html(workflow: Workflow) -> str:
 
 def _rendering() -> Any:
     """The module that makes HTML, which a program outside of a notebook never loads."""
-    return import_module("mulligan.client.notebook_html")
+    from mulligan.client import notebook_html
+
+    return notebook_html
 
 
 def _opened(session: Session) -> str:
@@ -115,6 +119,8 @@ _followed: dict[tuple[str, int], CellOutput] = {}
 
 def find_notebook_display(session: Session, service: Service) -> NotebookDisplay | None:
     """What shows a run in a notebook; None outside of one."""
+    from mulligan.service.driving.run_progress import RunProgress
+
     output, home = find_cell_output(), _opened(session)
     if output is None:
         return None
@@ -123,7 +129,7 @@ def find_notebook_display(session: Session, service: Service) -> NotebookDisplay
         html: str = _rendering().run_html(service, run_id, note, home=home)
         return html
 
-    progress = services.RunProgress(service.attempt_progress)
+    progress = RunProgress(service.attempt_progress)
     return NotebookDisplay(output, read, progress, folder=session.folder, home=home)
 
 
@@ -134,7 +140,7 @@ class NotebookDisplay:
         self,
         output: CellOutput,
         read: Callable[[int, str], str],
-        progress: services.RunProgress,
+        progress: RunProgress,
         *,
         folder: str,
         home: str,

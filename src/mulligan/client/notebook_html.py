@@ -15,26 +15,10 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from mulligan.service import (
-    RUN_ENDED,
-    Activity,
-    FailureOutcome,
-    Html,
-    LocatedLine,
-    LocatedWait,
-    RunLine,
-    RunProgress,
-    Service,
-    Workflow,
-    describe_artifact,
-    element,
-    format_elapsed,
-    join_html,
-    shown_place,
-    status_label,
-    status_tone,
-    summarize_failure,
-)
+from mulligan.core.model.workflow import Workflow
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.service.driving.run_progress import Activity, RunProgress
+from mulligan.service.rendering.descriptions import describe_artifact, summarize_failure
 from mulligan.service.rendering.formatting import (
     ATTENTION,
     UNDO_FAILED,
@@ -44,6 +28,12 @@ from mulligan.service.rendering.formatting import (
     single_line,
     up_to_date_since,
 )
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone
+from mulligan.service.runs.views.failure_summary import FailureOutcome
+from mulligan.service.runs.views.run_list import RunLine
+from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait, shown_place
+from mulligan.service.service import Service
 
 # How many steps, failed items, questions, outputs, runs and lines of a story are shown.
 STEPS_MAX, ITEMS_MAX, ASKS_MAX, OUTPUTS_MAX, RUNS_MAX, LINES_MAX = 50, 3, 10, 20, 200, 500

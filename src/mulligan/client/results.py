@@ -21,7 +21,8 @@ from mulligan.values.decoding import convert_value
 from mulligan.values.files import KEY, VALUE_FORMATS, StoredFile, TableUnreadable, load_output
 
 if TYPE_CHECKING:
-    from mulligan.service import Service, StepSnapshot
+    from mulligan.service.runs.views.run_snapshot import StepSnapshot
+    from mulligan.service.service import Service
 
 # What an attribute of a decorated function is called that has the function itself.
 _FUNCTION = "__mulligan_function__"

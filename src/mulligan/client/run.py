@@ -8,35 +8,26 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from mulligan import service as services
 from mulligan.client.driving import DEFAULT_OPTIONS, DrivingOptions, drive, read_seconds
 from mulligan.client.inputs import plain_inputs
 from mulligan.client.loading import Given, Runnable, find_workflow
 from mulligan.client.notebook import run_html, runs_html, story_html
 from mulligan.client.session import ExplainedErrors, Session
 from mulligan.client.steps import Step, StepsOfRun
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, MulliganError, RunFailed, RunNotDriven, RunNotFinished, WaitTimedOut
-from mulligan.service import RUN_ENDED
 
 if TYPE_CHECKING:
-    from mulligan.service import (
-        Driver,
-        FailedStep,
-        FailedVisit,
-        LocatedLine,
-        LocatedWait,
-        LogPiece,
-        PendingEntry,
-        RunLine,
-        RunSnapshot,
-        RunStatus,
-        Service,
-        WaitReason,
-    )
+    from mulligan.service.decisions.pending import PendingEntry
+    from mulligan.service.driving.driver import Driver
+    from mulligan.service.logs.log_following import LogPiece
+    from mulligan.service.runs.views.run_list import FailedStep, RunLine, WaitReason
+    from mulligan.service.runs.views.run_snapshot import FailedVisit, RunSnapshot, RunStatus
+    from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait
+    from mulligan.service.service import Service
 
 
 Wanted = TypeVar("Wanted")
@@ -211,7 +202,8 @@ class Run:
         A file that a step kept is its bytes, or its path where the type says `Path`.
         """
         # Loaded only if it is asked for, since it loads what reads annotations.
-        results: Any = import_module("mulligan.client.results")
+        from mulligan.client import results
+
         snapshot, steps = self._snapshot
         with self._session.service() as service:
             if not step:
@@ -223,12 +215,18 @@ class Run:
 
         print(run.explain())
         """
+        from mulligan.service.rendering.story_text import format_story
+
         with self._session.service() as service:
             story, waits = list(service.story(self._id, step, is_tree=tree)), service.waits(self._id, step)
-        lines = list(services.format_story(iter(story)))
+        lines = list(format_story(iter(story)))
         for one in waits:
-            lines.append(services.format_wait(one))
-            if question := services.describe_question(one.run_id, one.wait, self._session.option):
+            from mulligan.service.rendering.story_text import format_wait
+
+            lines.append(format_wait(one))
+            from mulligan.service.rendering.story_text import describe_question
+
+            if question := describe_question(one.run_id, one.wait, self._session.option):
                 lines.append(f"  {question}")
         found = Story("\n".join(lines))
         found.lines, found.waits = story, waits
@@ -243,7 +241,9 @@ class Run:
         with self._session.service() as service:
             found = service.report(self._id, datetime.now(UTC))
             page = service.report_page(found, folder=str(file.absolute().parent), home_option=self._session.option)
-            services.write_file(file, page.encode("utf-8", "replace"), is_private=True)
+            from mulligan.service.authoring.named_files import write_file
+
+            write_file(file, page.encode("utf-8", "replace"), is_private=True)
         return file
 
     def logs(self, step: str = "", *, item: int | None = None, attempt: int | None = None) -> Iterator[LogPiece]:
@@ -253,7 +253,9 @@ class Run:
             print(piece.where, piece.stream, piece.data.decode())
         """
         with self._session.service() as service:
-            selection = services.LogSelection(step, item, attempt)
+            from mulligan.service.logs.log_following import LogSelection
+
+            selection = LogSelection(step, item, attempt)
             pieces = service.follow_logs(self._id, selection, by_line=True)
             yield from (piece for piece in pieces if piece.stream is not None)
 
@@ -352,7 +354,9 @@ class Run:
         corrected = None
         if flow is not None:
             given = self._find_corrected(flow, inputs)
-            corrected = services.CorrectedWorkflow(given.workflow, plain_inputs(inputs or {}), given.file)
+            from mulligan.service.runs.changes.corrections import CorrectedWorkflow
+
+            corrected = CorrectedWorkflow(given.workflow, plain_inputs(inputs or {}), given.file)
         with self._session.service() as service:
             _check_items(items, from_step)
             service.retry(
@@ -441,12 +445,14 @@ class Run:
         drives it, or a worker or a server takes it up; with `drive` it is or is not, as it says.
         """
         with self._session.service() as service:
+            from mulligan.service.authoring.values import parse_size
+
             service.classify(
                 self._id,
                 step,
                 verdict,
                 reason,
-                memory=services.parse_size(memory) if isinstance(memory, str) else memory,
+                memory=parse_size(memory) if isinstance(memory, str) else memory,
                 timeout=None if timeout is None else read_seconds(timeout),
                 budgets=_budgets(budget),
             )
@@ -564,4 +570,6 @@ def _check_items(items: Sequence[int] | None, step: str) -> None:
 
 
 def _budgets(given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    return None if given is None else services.read_budgets([f"{name}={value}" for name, value in given.items()])
+    from mulligan.service.authoring.values import read_budgets
+
+    return None if given is None else read_budgets([f"{name}={value}" for name, value in given.items()])

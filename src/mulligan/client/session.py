@@ -8,7 +8,8 @@ import threading
 from types import TracebackType
 
 from mulligan.errors import MulliganError
-from mulligan.service import Home, Service, open_service
+from mulligan.service.home import Home
+from mulligan.service.service import Service, open_service
 
 
 class Session:

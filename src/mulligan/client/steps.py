@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mulligan import service as services
 from mulligan.client.session import Session
 from mulligan.errors import UnknownStep
 
 if TYPE_CHECKING:
-    from mulligan.service import AttemptRecord, Failure, KeptFile, Progress, RunSnapshot, StepSnapshot
-    from mulligan.service import Item as ItemRecord
+    from mulligan.core.model.failure import Failure
+    from mulligan.service.runs.stored.artifacts import KeptFile
+    from mulligan.service.runs.stored.attempts import AttemptRecord
+    from mulligan.service.runs.views.items import Item as ItemRecord
+    from mulligan.service.runs.views.run_snapshot import RunSnapshot, StepSnapshot
+    from mulligan.worker.logs.progress_records import Progress
 
 
 class NoSuchStep(UnknownStep, KeyError):
@@ -29,7 +32,9 @@ class NoSuchStep(UnknownStep, KeyError):
 
 
 def _failure(view: Mapping[str, Any] | None) -> Failure | None:
-    return None if view is None else msgspec.convert(view, services.Failure)
+    from mulligan.core.model.failure import Failure
+
+    return None if view is None else msgspec.convert(view, Failure)
 
 
 def _whole(session: Session, output: Any) -> Any:
@@ -285,7 +290,9 @@ class StepsOfRun(Mapping[str, Step]):
     def matrix(self, name: str) -> list[Step]:
         """The steps of a matrix, in the order of its combinations."""
         if name not in self._matrices:
-            hint = services.did_you_mean(name, self._matrices) or "run.steps[name] is a single step"
+            from mulligan.language.text.suggestions import did_you_mean
+
+            hint = did_you_mean(name, self._matrices) or "run.steps[name] is a single step"
             raise NoSuchStep(f"run {self.run_id} has no matrix '{name}'", hint=hint, step=name)
         return [self._steps[step] for step in self._matrices[name]]
 
@@ -301,11 +308,13 @@ class StepsOfRun(Mapping[str, Step]):
         return {name: [Attempt(self.session, self.run_id, one) for one in some] for name, some in found.items()}
 
     def _unknown(self, name: str) -> NoSuchStep:
+        from mulligan.language.text.suggestions import did_you_mean
+
         if steps := self._matrices.get(name):
             hint = f"run.steps.matrix({name!r}) has them; one is '{steps[0]}'"
             return NoSuchStep(f"'{name}' is a matrix of {len(steps):,} steps", hint=hint, step=name)
         return NoSuchStep(
             f"run {self.run_id} has no step '{name}'",
-            hint=services.did_you_mean(str(name), [*self._steps, *self._matrices]),
+            hint=did_you_mean(str(name), [*self._steps, *self._matrices]),
             step=name,
         )

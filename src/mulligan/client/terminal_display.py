@@ -5,7 +5,12 @@ from __future__ import annotations
 import threading
 
 from mulligan.client.session import Session
-from mulligan.service import Display, Forecast, Outcome, Printer, Service, printer, show_outcome
+from mulligan.service.driving.outcome import Outcome
+from mulligan.service.rendering.console.display import Display
+from mulligan.service.rendering.console.printer import Printer, printer
+from mulligan.service.rendering.console.summary import show_outcome
+from mulligan.service.runs.statistics.forecast import Forecast
+from mulligan.service.service import Service
 
 
 class TerminalDisplay(Display):

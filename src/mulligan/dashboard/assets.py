@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 
 from mulligan.api.http.routing import Answer, Call, Route
 from mulligan.errors import UnknownPath
-from mulligan.service import chart_styles, coverage_styles
+from mulligan.service.rendering.page.styles import chart_styles, coverage_styles
 
 _MEDIA = {
     "css": "text/css; charset=utf-8",

@@ -9,22 +9,14 @@ from mulligan.api.http.routing import Answer, Call
 from mulligan.dashboard.components.cookies import seen_cookie, seen_until, seen_value, zone_of
 from mulligan.dashboard.components.shell import empty, heading, page, page_route, panel, path_to, path_to_entry, table
 from mulligan.dashboard.runs.runs import runs_path
-from mulligan.service import (
-    Breaker,
-    Day,
-    Failing,
-    FailingGroup,
-    Html,
-    RunLine,
-    ScheduleView,
-    WaitingRuns,
-    WorkerLine,
-    WorkflowDays,
-    element,
-    join_html,
-    time_element,
-)
+from mulligan.service.driving.workers import WorkerLine
+from mulligan.service.host.breakers import Breaker
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import time_element
+from mulligan.service.runs.statistics.recent_runs import Day, Failing, FailingGroup, WaitingRuns, WorkflowDays
+from mulligan.service.runs.views.run_list import RunLine
+from mulligan.service.server.schedules.schedules import ScheduleView
 
 # How much of each list is shown; the rest has a page of its own.
 WAITING_MAX, SCHEDULES_MAX, WORKERS_MAX, WORKFLOWS_MAX = 6, 6, 8, 15

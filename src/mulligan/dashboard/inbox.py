@@ -11,25 +11,17 @@ import msgspec
 
 from mulligan.api.http.paging import Count, decode_cursor, encode_cursor
 from mulligan.api.http.routing import Answer, Call, Query
+from mulligan.core.state.state import Suggestion
 from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, path_to, shortened
 from mulligan.errors import UnknownRun, UnknownStep
-from mulligan.service import (
-    EarlierDecision,
-    GivenAnswer,
-    Html,
-    LogTail,
-    PendingDetails,
-    PendingEntry,
-    Suggestion,
-    describe_earlier_run,
-    element,
-    join_html,
-    message_lines,
-    summarize_failure,
-    time_element,
-    to_json,
-)
+from mulligan.service.decisions.earlier_decisions import EarlierDecision
+from mulligan.service.decisions.inbox import GivenAnswer, LogTail, PendingDetails
+from mulligan.service.decisions.pending import PendingEntry, describe_earlier_run
+from mulligan.service.rendering.descriptions import message_lines, summarize_failure
 from mulligan.service.rendering.formatting import NOT_APPLIED, PARKED_FOR, describe_suggested_limits, pluralize
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import time_element
 
 # How many entries a page has.
 ENTRIES_MAX = 200

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from importlib import import_module
 from math import inf
 from typing import Any
 
@@ -605,9 +604,11 @@ class RunDriver:
 
     def _notices(self, entries: Sequence[e.Entry]) -> Sequence[NoticeRecord]:
         """The notices of the turn. Most runs have none, so what makes them is imported when one does."""
+        from mulligan.engine.run_notices import notice_records
+
         records: Sequence[NoticeRecord]
         new = [entry for entry in entries if entry.seq > self.state.run.forked_at]
-        records = import_module("mulligan.engine.run_notices").notice_records(self.state, new, self.record.project)
+        records = notice_records(self.state, new, self.record.project)
         return records
 
     def _failures(self) -> RunFailures | None:

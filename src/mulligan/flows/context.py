@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from contextvars import ContextVar
-from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _FOLDER = __file__.rpartition("/")[0] + "/"
-BUILDER = "mulligan.language.python.builder"
 # The recorder of the flow that is being built.
 RECORDER: ContextVar[Any] = ContextVar("mulligan_flow", default=None)
 
@@ -39,16 +37,19 @@ def refuse(code: str, message: str, *, hint: str = "", word: str = "", site: Sit
     """Raise a LanguageError that points at the user's line."""
     site = site or call_site()
     try:
-        builder = import_module(BUILDER)
+        from mulligan.errors import LanguageError
+        from mulligan.language.python import builder
     except ImportError:  # another interpreter, which runs steps and builds nothing
         raise RuntimeError(f"{message}; {hint}" if hint else message) from None
     problem = builder.problem_at(builder.CallSite(site.file, site.line), code, message, word, hint)
-    raise builder.LanguageError([problem]) from None
+    raise LanguageError([problem]) from None
 
 
 def suggest(word: str, known: list[str]) -> str:
     """`did you mean …?`, or nothing."""
-    hint: str = import_module("mulligan.language.text.suggestions").did_you_mean(word, known)
+    from mulligan.language.text.suggestions import did_you_mean
+
+    hint: str = did_you_mean(word, known)
     return hint
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from mulligan.flows.callbacks import Callback, as_callback
 from mulligan.flows.context import RECORDER, Site, call_site, refuse
 from mulligan.flows.functions import FunctionWrapper
@@ -55,7 +53,6 @@ else:
 
 
 # Builds the workflow. It imports the language, which a step never needs.
-_BUILDING = "mulligan.flows.building"
 # The output of a flow that returns one value.
 RESULT = "result"
 
@@ -76,7 +73,9 @@ class Flow(FunctionWrapper, Generic[P, R]):
 
     def _repr_html_(self) -> str | None:
         """Its graph, in a notebook."""
-        html: str | None = import_module("mulligan")._flow_html(self)
+        import mulligan
+
+        html: str | None = mulligan._flow_html(self)
         return html
 
     @property
@@ -97,7 +96,9 @@ class Flow(FunctionWrapper, Generic[P, R]):
         given = Parameters(self.fn, f"flow '{self.name}'").bind(args, kwargs, site)
         record = recorder.add(name, is_chosen=is_chosen, site=site, keys_site=site)
         recorder.last[id(self)] = record
-        file, returns_one_value = import_module(_BUILDING).child_of(recorder, self)
+        from mulligan.flows.building import child_of
+
+        file, returns_one_value = child_of(recorder, self)
         inputs = {name: recorder.value(value, record.reads) for name, value in given.items()}
         record.action = {"workflow": {"file": file, "inputs": inputs} if inputs else file}
         apply_keys(recorder, record, located(keys, site))
@@ -143,8 +144,9 @@ class Flow(FunctionWrapper, Generic[P, R]):
         return decorate if function is None else decorate(function)
 
     def __mulligan_workflow__(self) -> Workflow:
-        workflow: Workflow = import_module(_BUILDING).build(self).workflow
-        return workflow
+        from mulligan.flows.building import build
+
+        return build(self).workflow
 
     def workflow(self) -> Workflow:
         """The workflow that this flow makes, as `mulligan.Workflow`."""
@@ -156,7 +158,9 @@ class Flow(FunctionWrapper, Generic[P, R]):
         It returns the run, also if that failed: look at `run.status`, or call `run.raise_for_status()`. The arguments
         are the inputs. Options go to `mulligan.run`: `mulligan.run(nightly, url="https://…", key="monday")`.
         """
-        run: mulligan.Run = import_module("mulligan").run(self, inputs=self._inputs(args, kwargs))
+        import mulligan
+
+        run: mulligan.Run = mulligan.run(self, inputs=self._inputs(args, kwargs))
         return run
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> mulligan.Run:
@@ -164,7 +168,9 @@ class Flow(FunctionWrapper, Generic[P, R]):
 
         Options go to `Home.start`: `mulligan.open().start(nightly, url="https://…", key="monday")`.
         """
-        run: mulligan.Run = import_module("mulligan").open().start(self, inputs=self._inputs(args, kwargs))
+        import mulligan
+
+        run: mulligan.Run = mulligan.open().start(self, inputs=self._inputs(args, kwargs))
         return run
 
     def _inputs(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:

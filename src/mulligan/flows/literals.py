@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 
 from mulligan.flows.context import refuse
 
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 # Encodes what a step returns, and the same types when a flow is built. Loaded only if there is such a value.
-_ENCODING = "mulligan.values.encoding"
 _HINT = "make it in a step: what a step returns may be of any type that can be stored"
 
 
@@ -64,9 +62,12 @@ def _plain_object(value: Any) -> Any:
         return float(value) if isinstance(value, float) else int(value)
     if _is_a(value, "datetime", "timedelta"):
         return value.total_seconds()  # as keys such as `timeout` take it; a parameter takes it, too
-    encoding = import_module(_ENCODING)
+    import json
+
+    from mulligan.values import encoding
+
     try:
-        return import_module("json").loads(encoding.encode(value, _refuse_table, label="this value"))
+        return json.loads(encoding.encode(value, _refuse_table, label="this value"))
     except encoding.ValueRefused as problem:
         reason = str(problem).partition("; return ")[0]
         refuse("value", f"a flow is built of plain values, and {reason}", hint=_HINT)

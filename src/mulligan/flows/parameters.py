@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from mulligan.flows.context import Site, refuse, suggest
 from mulligan.flows.functions import definition_site
 
@@ -19,7 +17,8 @@ class Parameters:
     __slots__ = ("annotations", "defaults", "label", "names", "required", "takes_any")
 
     def __init__(self, function: Callable[..., Any], label: str) -> None:
-        inspect = import_module("inspect")
+        import inspect
+
         self.label = label
         self.names: list[str] = []
         self.required: list[str] = []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from mulligan.flows.context import refuse
 
 TYPE_CHECKING = False
@@ -33,7 +31,9 @@ class Retry:
             """Refuse unknown keys with a hint, before `__init__` does it without one."""
             known = cls.__init__.__kwdefaults__
             for name in given.keys() - known.keys():
-                hint = import_module("mulligan.language.text.suggestions").key_hint(name, known)
+                from mulligan.language.text.suggestions import key_hint
+
+                hint = key_hint(name, known)
                 refuse("unknown_key", f"'{name}' is not a key of Retry", hint=hint, word=name)
             return super().__new__(cls)
 

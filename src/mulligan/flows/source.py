@@ -10,7 +10,6 @@ from __future__ import annotations
 import keyword
 import os
 import sys
-from importlib import import_module
 from types import CodeType, ModuleType
 
 from mulligan.flows.context import RECORDER
@@ -108,7 +107,8 @@ def _folder_of_main() -> str:
 def _installed_folders() -> frozenset[str]:
     """The folders of installed modules, of which every process of this interpreter knows."""
     if not _installed:
-        site = import_module("site")
+        import site
+
         sites = [*site.getsitepackages(), site.getusersitepackages()]
         found = {os.path.dirname(os.__file__), *map(os.path.abspath, sites)}
         for folder in filter(os.path.isdir, sites):
@@ -151,7 +151,9 @@ def _of_cell(function: Any) -> dict[str, str]:
     known: dict[Any, dict[str, str]] = getattr(RECORDER.get(), "pinned", {})
     written = written_function(function)
     if written not in known:
-        known[written] = import_module("mulligan.flows.cell_source").action_for_cell(function)
+        from mulligan.flows.cell_source import action_for_cell
+
+        known[written] = action_for_cell(function)
     return known[written]
 
 
@@ -161,8 +163,9 @@ def _script(path: str) -> str | None:
         found = _texts.get(path)
         if found is None or found[0] != (status.st_mtime_ns, status.st_size):
             _texts.clear()
-            lines = import_module("tokenize").open(path)
-            with lines:
+            import tokenize
+
+            with tokenize.open(path) as lines:
                 found = _texts[path] = (status.st_mtime_ns, status.st_size), lines.read()
     except (OSError, SyntaxError, UnicodeDecodeError):
         return None

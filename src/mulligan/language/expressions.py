@@ -52,16 +52,10 @@ from mulligan.language.cel.cel_tokens import (
     tokens,
 )
 from mulligan.language.text.suggestions import most_similar
-from mulligan.lazy_modules import LazyModule
 
 # Few runs evaluate an expression that needs an engine.
 if TYPE_CHECKING:
-    from mulligan.language.cel import cel_cost, cel_process
-else:
-    cel_cost, cel_process = (
-        LazyModule("mulligan.language.cel.cel_cost"),
-        LazyModule("mulligan.language.cel.cel_process"),
-    )
+    from mulligan.language.cel import cel_cost
 
 # `${any_path(…)}` in a path: its value may point anywhere.
 ANY_PATH = "any_path"
@@ -405,17 +399,23 @@ class _EngineProgram:
 
     @cached_property
     def _cost(self) -> cel_cost.Cost:
+        from mulligan.language.cel import cel_cost
+
         return cel_cost.cost(tokens(self.expression.source), reads_around=self._reads_around)
 
     def evaluate(self, names: Mapping[str, Any], artifacts: ArtifactReader | None) -> Any:
         read = _select_paths(names, self.paths, artifacts)
         if self._may_take_long(read, cel.checked_json(read)):
+            from mulligan.language.cel import cel_process
+
             value = cel_process.evaluate(self.compiled, read)
         else:
             value = cel.plain(self.compiled.evaluate(read))
         return value if artifacts is None else refuse_references_in(value)
 
     def _may_take_long(self, read: dict[str, Any], encoded: bytes) -> bool:
+        from mulligan.language.cel import cel_cost
+
         if len(encoded) <= self._safe_bytes:
             return False
         # Every value takes at least two bytes.
@@ -427,6 +427,8 @@ class _EngineProgram:
         return self._is_long(rough) and self._is_long(cel_cost.close_size(read, rough))
 
     def _is_long(self, size: cel_cost.Size) -> bool:
+        from mulligan.language.cel import cel_cost
+
         seconds = self._cost.seconds_max(size, copies_deeply=cel.engine().copies_deeply)
         return seconds > cel_cost.DIRECT_SECONDS_MAX
 

@@ -12,7 +12,7 @@ import msgspec
 from mulligan.api.http.problems import FileProblem, details
 from mulligan.errors import LanguageError, MulliganError
 from mulligan.mcp_server.untrusted import clean, mark, mark_error, mark_text
-from mulligan.service import to_json
+from mulligan.service.rendering.json_output import to_json
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True, omit_defaults=True):

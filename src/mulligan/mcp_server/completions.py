@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from mulligan.errors import MulliganError
-from mulligan.service import RunQuery, Service, StepQuery
+from mulligan.service.runs.views.run_list import RunQuery
+from mulligan.service.runs.views.run_pages import StepQuery
+from mulligan.service.service import Service
 
 # As many as the protocol allows in one answer.
 VALUES_MAX = 100

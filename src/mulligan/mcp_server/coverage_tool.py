@@ -6,10 +6,13 @@ from typing import Annotated, Any
 
 import msgspec
 
+from mulligan.analysis.coverage.results import Coverage, Times
+from mulligan.analysis.coverage.summary import summarize
 from mulligan.errors import InputInvalid
 from mulligan.mcp_server.argument_types import File, Text, Version, WorkflowName
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import CaseStory, Coverage, Times, summarize, to_json
+from mulligan.service.authoring.coverage import CaseStory
+from mulligan.service.rendering.json_output import to_json
 
 Format = Annotated[
     str, msgspec.Meta(description="The system whose file it is, if that is not recognized: torc, noetl …")

@@ -13,7 +13,9 @@ import msgspec
 
 from mulligan.errors import InputInvalid
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import ChangeResult, Decision, make_decision, to_json
+from mulligan.service.decisions.decisions import Decision, make_decision
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.changes.change_verbs import ChangeResult
 
 # How many decisions one call may have.
 DECISIONS_MAX = 200

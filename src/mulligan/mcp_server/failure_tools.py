@@ -9,7 +9,9 @@ import msgspec
 from mulligan.api.http.paging import Count, decode_cursor, encode_cursor
 from mulligan.mcp_server.argument_types import Cursor, PageSize, RunId, StepName
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import FailureDetails, LogPage, to_json
+from mulligan.service.logs.log_pages import LogPage
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.views.failure_details import FailureDetails
 
 
 class ListPending(Arguments, frozen=True):

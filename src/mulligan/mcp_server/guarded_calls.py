@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from mulligan.errors import MulliganError
-from mulligan.service import ACCEPTED, AuditRecord, DecisionLedger, Service, TokenRecord, owner_of
+from mulligan.ports.server_records import AuditRecord, TokenRecord
+from mulligan.service.server.audit import ACCEPTED
+from mulligan.service.server.logins import owner_of
+from mulligan.service.server.tokens.decision_ledger import DecisionLedger
+from mulligan.service.service import Service
 
 
 @dataclass(frozen=True)

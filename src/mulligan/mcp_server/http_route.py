@@ -17,11 +17,12 @@ from msgspec.structs import replace
 from mulligan.api.access.auth import refuse_other_origin, refuse_without_bearer
 from mulligan.api.http.routing import Answer, Call, Route
 from mulligan.api.routes import ROUTES as API_ROUTES
+from mulligan.core.model.agents.guard_rails import agent_user
 from mulligan.errors import UnknownPath
 from mulligan.mcp_server.guarded_calls import Caller
 from mulligan.mcp_server.tool import Access, Kind, Result
 from mulligan.mcp_server.tool_table import BY_NAME
-from mulligan.service import Service, agent_user
+from mulligan.service.service import Service
 
 PATH = "/mcp/"
 # A workflow text in a JSON text; the tools bound what else they take.

@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 
 from mulligan.api.http.problems import as_known_error
+from mulligan.core.model.agents.guard_rails import agent_user
 from mulligan.errors import MulliganError, StoreUnavailable
 from mulligan.mcp_server.guarded_calls import Caller
 from mulligan.mcp_server.tool import Access, Kind, Result
-from mulligan.service import Service, TokenLimits, TokenRecord, agent_user
+from mulligan.ports.server_records import TokenLimits, TokenRecord
+from mulligan.service.service import Service
 
 
 class LocalAccess(Access):

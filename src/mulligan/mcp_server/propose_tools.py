@@ -8,7 +8,7 @@ import msgspec
 
 from mulligan.errors import ScopeMissing
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import Proposal
+from mulligan.service.server.catalogue.catalogue import Proposal
 
 
 class ProposeWorkflow(Arguments, frozen=True):

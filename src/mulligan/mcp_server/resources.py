@@ -14,7 +14,8 @@ from mulligan.errors import NotFound
 from mulligan.mcp_server.answers import as_text, present
 from mulligan.mcp_server.run_read_tools import REPORT_PAGE
 from mulligan.mcp_server.untrusted import mark_page
-from mulligan.service import RunQuery, Service
+from mulligan.service.runs.views.run_list import RunQuery
+from mulligan.service.service import Service
 
 JSON, HTML, TEXT = "application/json", "text/html", "text/markdown"
 # A page that clients show in a sandboxed frame.

@@ -18,7 +18,9 @@ from mulligan.mcp_server.argument_types import (
     WorkflowName,
 )
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import WorkflowSource, refuse_reserved_labels, to_json
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.changes.preflight import refuse_reserved_labels
+from mulligan.service.runs.changes.unattended_runs import WorkflowSource
 
 FromStep = Annotated[str, msgspec.Meta(description="The first step to run again, with those after it.")]
 

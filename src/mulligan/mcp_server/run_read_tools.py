@@ -10,7 +10,9 @@ from mulligan.api.areas.run_filters import RunFilters, run_query
 from mulligan.api.http.paging import Count, decode_cursor, encode_cursor
 from mulligan.mcp_server.argument_types import Cursor, PageSize, RunId
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import RunComparison, StepQuery, to_json
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.views.run_comparison import RunComparison
+from mulligan.service.runs.views.run_pages import StepQuery
 
 # The page of the report, in clients that show pages.
 REPORT_PAGE = "ui://mulligan/report.html"

@@ -11,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from mulligan import __version__
 from mulligan.errors import MulliganError
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.mcp_server import resources
 from mulligan.mcp_server.answers import as_text, error_text, present, present_error
 from mulligan.mcp_server.completions import complete
@@ -18,7 +19,7 @@ from mulligan.mcp_server.prompts import PROMPTS, write_prompt
 from mulligan.mcp_server.resources import APP
 from mulligan.mcp_server.tool import Access, Result, Tool
 from mulligan.mcp_server.tool_table import BY_NAME
-from mulligan.service import Service, did_you_mean
+from mulligan.service.service import Service
 
 # What the library gives to a handler: over HTTP it has the request.
 Context = Any

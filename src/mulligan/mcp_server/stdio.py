@@ -13,7 +13,8 @@ from mcp.server.stdio import stdio_server
 from mulligan.mcp_server.local_access import LocalAccess
 from mulligan.mcp_server.server import build_server
 from mulligan.mcp_server.tool import Access
-from mulligan.service import Service, TokenLimits
+from mulligan.ports.server_records import TokenLimits
+from mulligan.service.service import Service
 
 
 def serve(

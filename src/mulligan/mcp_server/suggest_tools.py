@@ -9,7 +9,8 @@ import msgspec
 
 from mulligan.mcp_server.argument_types import WorkflowName
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import Suggestions, parse_time
+from mulligan.service.authoring.suggest import Suggestions
+from mulligan.service.authoring.values import parse_time
 
 
 class SuggestRules(Arguments, frozen=True):

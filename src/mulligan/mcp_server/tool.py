@@ -16,9 +16,11 @@ import msgspec
 
 from mulligan.api.http.decoding import parse_refusal, refuse_nul
 from mulligan.api.http.problems import as_known_error
+from mulligan.core.model.scopes import allows
 from mulligan.errors import InputInvalid, MulliganError, ScopeMissing
+from mulligan.language.text.suggestions import did_you_mean
 from mulligan.mcp_server.guarded_calls import Caller, guarded
-from mulligan.service import Service, allows, did_you_mean
+from mulligan.service.service import Service
 
 Result = TypeVar("Result")
 # What is done in a thread of the service: each has its own.

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.service import hide_credentials, is_credential_name
+from mulligan.core.model.text.credential_patterns import hide_credentials, is_credential_name
 
 # The longest text, and how many characters all texts of an answer have together.
 TEXT_CHARS_MAX, ANSWER_CHARS_MAX = 60_000, 150_000

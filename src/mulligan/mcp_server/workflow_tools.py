@@ -11,7 +11,9 @@ import msgspec
 from mulligan.errors import InputInvalid
 from mulligan.mcp_server.argument_types import File, PageSize, Text, Version, WorkflowName
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import WhatIfSelection, parse_time, to_json
+from mulligan.service.authoring.values import parse_time
+from mulligan.service.authoring.whatif import WhatIfSelection
+from mulligan.service.rendering.json_output import to_json
 
 # What one call may look at.
 WHATIF_RUNS_MAX, WHATIF_SECONDS_MAX = 2_000, 20.0

@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mulligan.lazy_modules import LazyModule
 from mulligan.service.runs.stored.run_reader import RunReader
 
 if TYPE_CHECKING:
     from mulligan.service.driving.run_progress import RunProgress
-    from mulligan.service.runs.views import brief_overview, items, overview
     from mulligan.service.runs.views.items import Item, SomeItems
-else:
-    brief_overview = LazyModule("mulligan.service.runs.views.brief_overview")
-    items = LazyModule("mulligan.service.runs.views.items")
-    overview = LazyModule("mulligan.service.runs.views.overview")
 
 
 class LargeRunVerbs:
@@ -28,24 +22,34 @@ class LargeRunVerbs:
 
         `progress`: of the display that has shown the run while it was driven.
         """
+        from mulligan.service.runs.views import overview
+
         return overview.show_run_in_parts(self.reader, run_id, progress.root)
 
     def is_large(self, run_id: int) -> bool:
         """Whether a run is shown in brief, unless all of it is asked for."""
+        from mulligan.service.runs.views import brief_overview
+
         return brief_overview.is_large(self.reader, run_id)
 
     def brief_overview(self, run_id: int) -> dict[str, Any]:
         """A run with the steps that need attention alone; the others are counted."""
+        from mulligan.service.runs.views import brief_overview
+
         return brief_overview.brief_overview(self.reader, run_id)
 
     def some_items(
         self, run_id: int, step: str, *, is_failed: bool = False, after: int = -1, limit: int | None = None
     ) -> SomeItems:
         """Those behind an index, and how many of all are in each status."""
+        from mulligan.service.runs.views import items
+
         return items.list_some_items(self.reader, run_id, step, is_failed=is_failed, after=after, limit=limit)
 
     def find_items(self, run_id: int, step: str, words: Sequence[str]) -> list[int]:
         """The indexes of the items of a map that people name, by index or by name."""
+        from mulligan.service.runs.views import items
+
         return items.find_item_indexes(self.reader, run_id, step, words)
 
     def find_place(self, run_id: int, named: str) -> str:
@@ -58,4 +62,6 @@ class LargeRunVerbs:
 
     def item_histories(self, run_id: int, step: str, indexes: Sequence[int]) -> list[Item]:
         """Items with every attempt at them; the log is read once."""
+        from mulligan.service.runs.views import items
+
         return items.item_histories(self.reader, run_id, step, indexes)

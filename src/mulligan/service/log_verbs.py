@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from mulligan.lazy_modules import LazyModule
 from mulligan.service.runs.stored.run_reader import AttemptLog, RunReader
 
 if TYPE_CHECKING:
     from mulligan.ports import LogKey
-    from mulligan.service.logs import log_following, logs
     from mulligan.service.logs.log_following import AttemptFollower, LogPiece, LogSelection
     from mulligan.service.logs.log_ranges import LogRanges
     from mulligan.service.logs.logs import (
         Part,
     )
-else:
-    log_following = LazyModule("mulligan.service.logs.log_following")
-    logs = LazyModule("mulligan.service.logs.logs")
 
 
 class LogVerbs:
@@ -28,10 +23,14 @@ class LogVerbs:
 
     def event_lines(self, run_id: int) -> Iterator[bytes]:
         """The events of a run as JSON lines, as they are stored."""
+        from mulligan.service.logs import logs
+
         return logs.event_lines(self.reader, run_id)
 
     def plain_events(self, run_id: int) -> Iterator[dict[str, Any]]:
         """The events of a run as plain data: the same as their JSON says."""
+        from mulligan.service.logs import logs
+
         return logs.plain_events(self.reader, run_id)
 
     def step_logs(
@@ -44,6 +43,8 @@ class LogVerbs:
         part: Part = "own",
     ) -> list[AttemptLog]:
         """What the attempts of a step wrote: of one item, of one attempt or the last, of its handler or script."""
+        from mulligan.service.logs import logs
+
         return logs.step_logs(self.reader, run_id, step, item=item, attempt=attempt, part=part)
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
@@ -57,8 +58,12 @@ class LogVerbs:
 
     def follow_log(self, key: LogKey, start: int = 0) -> AttemptFollower:
         """One stream of an attempt while it is written. To be read again and again until it is over."""
+        from mulligan.service.logs import log_following
+
         return log_following.AttemptFollower(self.reader, key, start)
 
     def follow_logs(self, run_id: int, selection: LogSelection, *, by_line: bool = False) -> Iterator[LogPiece]:
         """What the attempts of a step or of a whole run write, as they write it, until it ends."""
+        from mulligan.service.logs import log_following
+
         return log_following.follow_logs(self.reader, run_id, selection, by_line=by_line)

@@ -11,13 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from mulligan.core.model.scopes import allows
-from mulligan.lazy_modules import LazyModule
 from mulligan.ports.server_records import TokenLimits
 from mulligan.service.analysis_verbs import AnalysisVerbs
 from mulligan.service.cluster_verbs import ClusterVerbs
@@ -31,74 +29,38 @@ from mulligan.service.server_areas import ServerAreas
 from mulligan.service.workflow_verbs import WorkflowVerbs
 
 if TYPE_CHECKING:
-    from mulligan import formats
     from mulligan.core.model.event_types import HostCapacity, Kept
     from mulligan.core.model.failure import Failure
     from mulligan.core.model.workflow import Budget, NoticeRule, Workflow
     from mulligan.engine.observers import Observer
     from mulligan.errors import KeyUsed
     from mulligan.ports import RunRecord, TokenRecord, WorkerRecord
-    from mulligan.service.authoring import handler_trial
     from mulligan.service.authoring.handler_trial import HandlerResult, HandlerTrial
-    from mulligan.service.decisions import agent_permissions, decisions, pending
     from mulligan.service.decisions.decisions import (
         Decision,
         DecisionPreview,
         DecisionResult,
     )
     from mulligan.service.decisions.pending import PendingEntry, PendingPage
-    from mulligan.service.driving import (
-        driver,
-        outcome,
-        shown_runs,
-        store_changes,
-        waiting,
-        worker_loop,
-        workers,
-    )
     from mulligan.service.driving.driver import Capacity, Driver, Ending
     from mulligan.service.driving.outcome import Outcome
     from mulligan.service.driving.run_progress import RunProgress
     from mulligan.service.driving.shown_runs import RunDisplay, ShownRun
     from mulligan.service.driving.waiting import Until, WaitEvent
     from mulligan.service.driving.workers import WorkerLine
-    from mulligan.service.host import breakers, doctor, gc
     from mulligan.service.host.breakers import Breaker
     from mulligan.service.host.doctor import Diagnosis
     from mulligan.service.host.gc import GarbageReport, RunRetention
-    from mulligan.service.rendering import page
-    from mulligan.service.runs.changes import (
-        capacity_checks,
-        change_verbs,
-        corrections,
-        fork_at,
-        preview,
-        run_control,
-        starting,
-    )
     from mulligan.service.runs.changes.change_verbs import ChangeVerbs
     from mulligan.service.runs.changes.fork_at import EventForks
     from mulligan.service.runs.changes.preview import Preview
     from mulligan.service.runs.changes.round_plans import ForkPlan, RoundOptions, RoundPlan
     from mulligan.service.runs.changes.run_control import Prepared, RunControl
     from mulligan.service.runs.changes.starting import DetachedRun, ExistingRun
-    from mulligan.service.runs.statistics import forecast
     from mulligan.service.runs.statistics.forecast import Forecast
-    from mulligan.service.runs.stored import run_cache, run_data
     from mulligan.service.runs.stored.attempts import AttemptRecord
     from mulligan.service.runs.stored.run_cache import RunCache
     from mulligan.service.runs.stored.run_data import DataEntry
-    from mulligan.service.runs.views import (
-        attempt_progress,
-        items,
-        overview,
-        report,
-        run_details,
-        run_list,
-        run_pages,
-        run_snapshot,
-        run_story,
-    )
     from mulligan.service.runs.views.failure_summary import FailureOutcome
     from mulligan.service.runs.views.items import Item
     from mulligan.service.runs.views.report import Report
@@ -107,36 +69,14 @@ if TYPE_CHECKING:
     from mulligan.service.runs.views.run_pages import ItemPage, ItemQuery, RunChanges, StepPage, StepQuery
     from mulligan.service.runs.views.run_snapshot import RunSnapshot, RunStatus
     from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait
-    from mulligan.service.server import server_changes, store_calls
     from mulligan.service.server.audit import AuditWithRun
-    from mulligan.service.server.catalogue import catalogue
     from mulligan.service.server.catalogue.catalogue import Catalogue
     from mulligan.service.server.notices import notices as notice_verbs
     from mulligan.service.server.notices.notices import Notices
-    from mulligan.service.server.schedules import schedules
     from mulligan.service.server.schedules.schedules import Schedules
     from mulligan.service.server.store_calls import StoreCalls
-    from mulligan.service.server.tokens import limits
     from mulligan.service.server.tokens.decision_ledger import DecisionLedger
     from mulligan.worker.logs.progress_records import Progress
-else:
-    formats = LazyModule("mulligan.formats")
-    notice_verbs = LazyModule("mulligan.service.server.notices.notices")
-    catalogue = LazyModule("mulligan.service.server.catalogue.catalogue")
-    schedules = LazyModule("mulligan.service.server.schedules.schedules")
-    limits = LazyModule("mulligan.service.server.tokens.limits")
-    for _name in (
-        "decisions.agent_permissions runs.views.attempt_progress host.breakers "
-        "runs.changes.capacity_checks runs.changes.change_verbs runs.changes.corrections decisions.decisions "
-        "host.doctor driving.driver runs.statistics.forecast runs.changes.fork_at host.gc "
-        "authoring.handler_trial runs.views.items driving.outcome runs.views.overview rendering.page "
-        "decisions.pending runs.changes.preview runs.views.report runs.stored.run_cache "
-        "runs.changes.run_control runs.stored.run_data runs.views.run_details runs.views.run_list "
-        "runs.views.run_pages runs.views.run_snapshot runs.views.run_story driving.shown_runs "
-        "runs.changes.starting server.server_changes server.store_calls driving.store_changes driving.waiting "
-        "driving.worker_loop driving.workers "
-    ).split():
-        globals()[_name.rpartition(".")[2]] = LazyModule(f"mulligan.service.{_name}")
 
 
 def open_service(home: str | None = None, by: str = "", token: str = "") -> Service:
@@ -155,7 +95,9 @@ def open_worker_service(home: str | None = None, *, server: str = "", token: str
 @contextmanager
 def open_temporary_service() -> Iterator[Service]:
     """A service over a folder that is removed in the end, whatever store the environment names."""
-    temporary_folder = import_module("tempfile").TemporaryDirectory(prefix="mulligan-")
+    import tempfile
+
+    temporary_folder = tempfile.TemporaryDirectory(prefix="mulligan-")
     with temporary_folder as folder, Service(Home(Path(folder) / "home")) as service:
         yield service
 
@@ -192,6 +134,8 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     @cached_property
     def control(self) -> RunControl:
+        from mulligan.service.runs.changes import run_control
+
         return run_control.RunControl(
             self.reader,
             self._by,
@@ -238,38 +182,53 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         other.limits, other.ledger, other.is_for_others = token.limits, ledger, self.is_for_others
         other.may_decide = allows(token.scopes, "decide")
         if token.limits != TokenLimits() or ledger is not None:
+            from mulligan.service.server.tokens import limits
+
             other.reader = other.reader.limited(lambda store: limits.limited(store, token, ledger))
         return other
 
     @cached_property
     def store_calls(self) -> StoreCalls:
         """The calls of a store over HTTP."""
+        from mulligan.service.server import store_calls
+
         return store_calls.StoreCalls(self.control)
 
     @cached_property
     def cache(self) -> RunCache:
         """The states of the runs that are looked at again and again."""
+        from mulligan.service.runs.stored import run_cache
+
         return run_cache.RunCache(self.reader)
 
     @cached_property
     def details(self) -> RunDetails:
         """Runs in bounded pieces: a head without the steps, pages of events and story, files, failure handlers."""
+        from mulligan.service.runs.views import run_details
+
         return run_details.RunDetails(self.reader, self.cache)
 
     @cached_property
     def changes(self) -> ChangeVerbs:
         """Changes of runs with `dry_run`, each with an answer that says what follows."""
+        from mulligan.service.runs.changes import change_verbs
+
         return change_verbs.ChangeVerbs(self.control)
 
     @cached_property
     def catalogue(self) -> Catalogue:
         """Published workflows and drafts."""
+        from mulligan.service.server import server_changes
+        from mulligan.service.server.catalogue import catalogue
+
         kind = server_changes.RemoteCatalogue if self.home.is_remote else catalogue.Catalogue
         return kind(self.reader, self.by, self.project, self.now, lambda: self.schedules)
 
     @cached_property
     def schedules(self) -> Schedules:
         """Published workflows that are started on time."""
+        from mulligan.service.server import server_changes
+        from mulligan.service.server.schedules import schedules
 
         def in_project(by: str, project: str) -> Service:
             return self.in_the_name_of(by, project=project)
@@ -303,6 +262,8 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         `capacity` is recorded, for the processes that drive the run later; `notify`, who else is notified about it.
         `has_files`: the steps find the files of this host, as they do unless a server runs them.
         """
+        from mulligan.service.runs.changes import run_control
+
         return run_control.prepare(
             workflow,
             inputs,
@@ -318,6 +279,8 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def capacity_of(self, run_id: int, given: HostCapacity | None = None) -> Capacity:
         """The capacity of this machine for a run: as given, otherwise as the run was started with."""
+        from mulligan.service.driving import driver
+
         return driver.capacity_for(given, self.reader.capacity(run_id))
 
     def capacity_notes(self, workflow: Workflow, capacity: Capacity) -> list[str]:
@@ -325,10 +288,14 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
         None in a shared store, where a suitable worker may still be started.
         """
+        from mulligan.service.runs.changes import capacity_checks
+
         return [] if self.home.store_url or capacity.on else capacity_checks.notes(workflow, capacity)
 
     def permission_note(self, workflow: Workflow) -> str:
         """What the first run of a workflow says about agents that never ask for permission; "" for every other run."""
+        from mulligan.service.decisions import agent_permissions
+
         return agent_permissions.first_run_note(self.reader, workflow)
 
     def start(
@@ -352,6 +319,8 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def start_detached(self, prepared: Prepared, *, key: str = "", wait: str = "") -> DetachedRun:
         """Start a run that a process in the background drives."""
+        from mulligan.service.runs.changes import starting
+
         return starting.start_detached(self.control, prepared, key=key, wait=wait)
 
     def detach(self, run_id: int, *, asked: HostCapacity | None = None, wait: str = "") -> DetachedRun:
@@ -359,10 +328,14 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
         That has the capacity that the run was started with, unless another is asked for.
         """
+        from mulligan.service.runs.changes import starting
+
         return starting.detach(self.reader, run_id, asked=asked, wait=wait)
 
     def find_existing_run(self, prepared: Prepared, key: str, used: KeyUsed) -> ExistingRun:
         """The run that was started with the key. `KeyMismatch` where its inputs differ."""
+        from mulligan.service.runs.changes import starting
+
         return starting.find_existing_run(self.reader, prepared, key, used)
 
     def plan_fork(
@@ -394,32 +367,44 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
     @cached_property
     def event_forks(self) -> EventForks:
         """Forks that continue a run from one of its events."""
+        from mulligan.service.runs.changes import fork_at
+
         return fork_at.EventForks(self.control, self.cache.past)
 
     # -- the data of a run -------------------------------------------------------------------------------------------
 
     def run_data(self, run_id: int) -> list[DataEntry]:
         """The values that the steps of a run have set, by name, with their versions."""
+        from mulligan.service.runs.stored import run_data
+
         return run_data.run_data(self.reader, run_id)
 
     @staticmethod
     def is_in_step(environ: Mapping[str, str]) -> bool:
         """Whether this process belongs to a step."""
+        from mulligan.service.runs.stored import run_data
+
         return run_data.is_in_step(environ)
 
     @staticmethod
     def step_data(environ: Mapping[str, str]) -> dict[str, Any]:
         """The data of the run as the attempt of this process knows it."""
+        from mulligan.service.runs.stored import run_data
+
         return run_data.step_data(environ)
 
     @staticmethod
     def set_step_data(environ: Mapping[str, str], name: str, value: Any) -> None:
         """Set a value in the name of the attempt of this process."""
+        from mulligan.service.runs.stored import run_data
+
         run_data.set_step_data(environ, name, value)
 
     @staticmethod
     def choose_data(values: Mapping[str, Any], name: str) -> Any:
         """The value of a name; `DataMissing` if there is none."""
+        from mulligan.service.runs.stored import run_data
+
         return run_data.choose(values, name)
 
     # -- driving runs ------------------------------------------------------------------------------------------------
@@ -431,10 +416,14 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         lease_seconds: float | None = None,
     ) -> Driver:
         """A worker in this process, alive while its context lasts; by default with all that this machine has."""
+        from mulligan.service.driving import driver
+
         return self.control.driver(capacity or driver.machine(), observer, lease_seconds)
 
     def open_worker(self, capacity: Capacity, observer: Observer) -> AbstractContextManager[Driver | None]:
         """The same, for a worker that waits for its store; None where it was stopped before the store answered."""
+        from mulligan.service.driving import worker_loop
+
         return worker_loop.open_worker(self.home, capacity, observer)
 
     def drive_shown(
@@ -444,6 +433,8 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
         On a server its workers drive it: here it is only shown.
         """
+        from mulligan.service.driving import shown_runs
+
         if self.home.is_remote:
             return self.follow_shown(begin, display, wait_seconds=wait_seconds)
         return shown_runs.drive_shown(self.control, begin, display, capacity=capacity, wait_seconds=wait_seconds)
@@ -459,34 +450,48 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         is_taken_up: bool = False,
     ) -> Outcome:
         """What came of driving a run: to be asked before the driver is closed."""
+        from mulligan.service.driving import outcome
+
         return outcome.build_outcome(
             self.reader, driver.states, run_id, ending, progress, seconds, is_taken_up=is_taken_up
         )
 
     def failure_outcomes(self, run_id: int) -> list[FailureOutcome]:
         """Every step and item of a run that ever failed, and how its failure was handled: open ones first."""
+        from mulligan.service.driving import outcome
+
         return outcome.failure_outcomes(self.reader, run_id)
 
     def forecast(self, slots: float) -> Forecast:
         """How the run that is driven will go on, for a display that asks often."""
+        from mulligan.service.runs.statistics import forecast
+
         return forecast.Forecast(self.reader, slots)
 
     # -- looking at runs ---------------------------------------------------------------------------------------------
 
     def list_runs(self, query: RunQuery) -> RunPage:
         """A page of the list of runs: how each stands, why it failed, what it waits for."""
+        from mulligan.service.runs.views import run_list
+
         return run_list.list_runs(self.reader, query)
 
     def count_runs(self, query: RunQuery, limit: int = 10_000) -> int:
         """How many runs match, over all pages; at most `limit`, since counting takes time for each of them."""
+        from mulligan.service.runs.views import run_list
+
         return run_list.count_runs(self.reader, query, limit)
 
     def status_counts(self) -> dict[str, int]:
         """How many runs there are with each status, without those that other runs called."""
+        from mulligan.service.runs.views import run_list
+
         return run_list.status_counts(self.reader)
 
     def summarize_runs(self, run_ids: Iterable[int]) -> list[RunLine]:
         """These runs as the list shows them."""
+        from mulligan.service.runs.views import run_list
+
         return run_list.summarize_runs(self.reader, run_ids)
 
     def find_run(self, name: str) -> int:
@@ -519,43 +524,63 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def show(self, run_id: int) -> dict[str, Any]:
         """A run with its steps, as plain data."""
+        from mulligan.service.runs.views import overview
+
         return overview.show_run(self.reader, run_id)
 
     def overview(self, run_id: int, *, with_attempts: bool = False) -> dict[str, Any]:
         """The same with its driver, costs, items, the runs that it called and, on request, every attempt."""
+        from mulligan.service.runs.views import overview
+
         find = overview.overview_with_attempts if with_attempts else overview.overview
         return find(self.reader, run_id)
 
     def needs_force(self, run_id: int) -> bool:
         """Whether another round of an ended run is refused without `force`, since an undo has failed."""
+        from mulligan.service.runs.views import overview
+
         return overview.is_force_needed(self.reader, run_id)
 
     def step_overview(self, run_id: int, step: str) -> dict[str, Any]:
         """One step with every attempt at it, or a matrix with all its steps."""
+        from mulligan.service.runs.views import overview
+
         return overview.step_overview(self.reader, run_id, step)
 
     def attempts(self, run_id: int) -> dict[str, list[AttemptRecord]]:
         """Every attempt at the steps of a run, by step."""
+        from mulligan.service.runs.views import overview
+
         return overview.attempts_of_run(self.reader, run_id)
 
     def attempt_progress(self, run_id: int, place: str, attempt: int) -> Progress | None:
         """What an attempt reported last with `mulligan.progress`; None if it reported nothing, or ran elsewhere."""
+        from mulligan.service.runs.views import attempt_progress
+
         return attempt_progress.attempt_progress(self.reader.home.folders, run_id, place, attempt)
 
     def snapshot(self, run_id: int) -> RunSnapshot:
         """A run at this moment, as typed data: its steps, its failures, its outputs."""
+        from mulligan.service.runs.views import run_snapshot
+
         return run_snapshot.take_snapshot(self.reader, run_id)
 
     def status(self, run_id: int) -> RunStatus:
         """The status of a run; `waiting` if only a person, or time, can move it."""
+        from mulligan.service.runs.views import run_snapshot
+
         return run_snapshot.find_status(self.reader, run_id)
 
     def list_items(self, run_id: int, step: str, *, is_failed: bool = False) -> list[Item]:
         """The items of a map step, or the steps of a matrix."""
+        from mulligan.service.runs.views import items
+
         return items.list_items(self.reader, run_id, step, is_failed=is_failed)
 
     def item_history(self, run_id: int, step: str, index: int) -> Item:
         """One item with every attempt at it."""
+        from mulligan.service.runs.views import items
+
         return items.item_histories(self.reader, run_id, step, [index])[0]
 
     def output(self, run_id: int, place: str) -> StepOutput:
@@ -576,14 +601,20 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def story(self, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
         """The story of a run or of one step; with `is_tree` also of the runs that it called."""
+        from mulligan.service.runs.views import run_story
+
         return run_story.run_story(self.reader, run_id, step, is_tree=is_tree)
 
     def waits(self, run_id: int, step: str = "") -> list[LocatedWait]:
         """What a run, or one of its steps, waits for now."""
+        from mulligan.service.runs.views import run_story
+
         return run_story.run_waits(self.reader, run_id, step)
 
     def foreign_events(self, run_id: int, system: str) -> Iterator[dict[str, Any]]:
         """The events of a run as another system would have written them: one of `systems_with_logs()`."""
+        from mulligan import formats
+
         return formats.log_writer(system)(self.reader.events(run_id))
 
     def called_runs(self, run_id: int) -> dict[tuple[str, int], int]:
@@ -592,10 +623,15 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def report(self, run_id: int, now: datetime) -> Report:
         """Everything about one run, bounded: failures, timeline, logs."""
+        from mulligan.service.runs.views import report
+
         return report.build_report(self.reader, run_id, now)
 
     def report_page(self, found: Report, *, folder: str | None, home_option: str) -> str:
         """A report as one HTML page. `folder`: where it will be stored, for its links."""
+        from mulligan.service.rendering import page
+        from mulligan.service.runs.views import report
+
         return page.render_page(found, report.draw_graph(self.reader, found), folder=folder, home_option=home_option)
 
     def wait_for_runs(
@@ -610,16 +646,22 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
         A run that nothing drives is given up after a moment, unless `is_forever`.
         """
+        from mulligan.service.driving import waiting
+
         return waiting.wait_for_runs(
             self.reader, run_ids, until=until, timeout_seconds=timeout_seconds, is_forever=is_forever
         )
 
     def wait_for_driver(self, run_id: int) -> RunRecord:
         """The row of a run, once it has ended or no live process drives it. Waits while one does."""
+        from mulligan.service.driving import waiting
+
         return waiting.wait_for_driver(self.reader, run_id)
 
     def wait_for_changes(self, seconds: float) -> bool:
         """Whether another process writes to the store within so many seconds."""
+        from mulligan.service.driving import store_changes
+
         return self.home.is_there and store_changes.StoreChanges(self.reader.store).wait(seconds)
 
     # -- a run in parts, for faces that stay up ----------------------------------------------------------------------
@@ -634,18 +676,26 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def step_page(self, run_id: int, query: StepQuery) -> StepPage:
         """A page of the steps of a run, with how many there are of each status."""
+        from mulligan.service.runs.views import run_pages
+
         return run_pages.list_steps(self.cache, run_id, query)
 
     def item_page(self, run_id: int, step: str, query: ItemQuery) -> ItemPage:
         """A page of the items of a map step, or of the steps of a matrix."""
+        from mulligan.service.runs.views import run_pages
+
         return run_pages.list_item_page(self.reader, self.cache, run_id, step, query)
 
     def changes_since(self, run_id: int, after: int) -> RunChanges:
         """What has changed in a run after the event `after`: the lines of these steps, or that all has to be read."""
+        from mulligan.service.runs.views import run_pages
+
         return run_pages.changes_since(self.cache, run_id, after)
 
     def pending_page(self, *, after: tuple[int, str] | None = None, limit: int = 100) -> PendingPage:
         """A page of what waits for a person, oldest run first: what comes behind run and step `after`."""
+        from mulligan.service.decisions import pending
+
         return pending.pending_page(self.reader, after=after, limit=limit)
 
     # -- changing runs -----------------------------------------------------------------------------------------------
@@ -676,6 +726,8 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def changed_file(self, run_id: int) -> str:
         """The workflow file of a run, if it has changed since the run was started; otherwise ""."""
+        from mulligan.service.runs.changes import corrections
+
         return corrections.changed_file(self.reader, run_id)
 
     def plan_retry(self, run_id: int, **chosen: Unpack[RoundOptions]) -> RoundPlan:
@@ -688,6 +740,8 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def refuse_matrix(self, run_id: int, step: str) -> None:
         """Refuse a matrix where a map step is expected, and say what to do."""
+        from mulligan.service.runs.views import items
+
         items.refuse_matrix(self.reader, run_id, step)
 
     def matrices(self, run_id: int) -> Mapping[str, Sequence[str]]:
@@ -698,6 +752,8 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def list_pending(self) -> list[PendingEntry]:
         """What waits for a person, over all runs: parked steps, approvals, pauses."""
+        from mulligan.service.decisions import pending
+
         return pending.list_pending(self.reader)
 
     def classify(
@@ -718,18 +774,26 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def preview_decision(self, one: Decision) -> DecisionPreview:
         """What would follow from a decision about a parked step. Changes nothing."""
+        from mulligan.service.decisions import decisions
+
         return decisions.preview_decision(self.control, one)
 
     def preview_decisions(self, decided: Sequence[Decision]) -> list[DecisionPreview]:
         """What would follow from decisions about parked steps. Changes nothing."""
+        from mulligan.service.decisions import decisions
+
         return decisions.preview_decisions(self.control, decided)
 
     def record_decisions(self, decided: Sequence[Decision]) -> Iterator[DecisionResult]:
         """Record decisions one by one. One that comes too late is refused; the others count."""
+        from mulligan.service.decisions import decisions
+
         return decisions.record_decisions(self.control, decided)
 
     def find_approval(self, run_id: int, step: str) -> str:
         """The place of a step that waits for an approval: the step, or one command below it."""
+        from mulligan.service.decisions import pending
+
         return pending.find_approval(self.reader, run_id, step)
 
     def approve(self, run_id: int, place: str, is_approved: bool, reason: str) -> None:
@@ -740,6 +804,8 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def reading_of(self, run_id: int) -> dict[str, Any]:
         """How `load_workflow` reads a corrected file of a run: with the inputs and the options of the run."""
+        from mulligan import formats
+
         state = self.reader.lazy_state(run_id)
         return {"given": state.run.inputs, "options": formats.options_of(state.workflow)}
 
@@ -747,6 +813,8 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         self, workflow: Workflow, inputs: dict[str, Any], cwd: Path, capacity: Capacity | None = None
     ) -> Preview:
         """What a run of the workflow would do, and what is missing for it. Starts nothing."""
+        from mulligan.service.runs.changes import preview
+
         return preview.preview(self.reader, workflow, inputs, cwd, capacity)
 
     def drawn_run(self, run_id: int) -> tuple[Workflow, dict[str, str]]:
@@ -761,12 +829,16 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         kept: Sequence[Kept] = (),
     ) -> HandlerResult:
         """Run an isolated handler as if its step had just failed."""
+        from mulligan.service.authoring import handler_trial
+
         return handler_trial.run_handler(self.control, trial, prepared, failure, kept)
 
     # -- the store and this machine ----------------------------------------------------------------------------------
 
     def list_workers(self) -> list[WorkerLine]:
         """The workers of the store: what each can take, what is in use, what it runs now."""
+        from mulligan.service.driving import workers
+
         return workers.list_workers(self.reader)
 
     def now(self) -> datetime:
@@ -775,10 +847,14 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def list_breakers(self) -> list[Breaker]:
         """The circuit breakers that tasks of the store have asked."""
+        from mulligan.service.host import breakers
+
         return breakers.list_breakers(self.reader)
 
     def reset_breaker(self, name: str, *, is_dry: bool = False) -> Breaker:
         """Close a circuit breaker; how it was before. With `is_dry` nothing is changed."""
+        from mulligan.service.host import breakers
+
         return breakers.reset_breaker(self.reader, name, is_dry=is_dry)
 
     def collect_garbage(
@@ -788,9 +864,13 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
         Environments of python steps are removed if they were not used for `unused_seconds`, by default 30 days.
         """
+        from mulligan.service.host import gc
+
         after = gc.UNUSED_SECONDS if unused_seconds is None else unused_seconds
         return gc.collect_garbage(self.reader, retention, unused_seconds=after, is_dry=is_dry)
 
     def examine_machine(self) -> Diagnosis:
         """Check this machine and the store."""
+        from mulligan.service.host import doctor
+
         return doctor.examine_machine(self.home)

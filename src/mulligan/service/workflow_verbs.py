@@ -6,28 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mulligan.lazy_modules import LazyModule
-
 if TYPE_CHECKING:
-    from mulligan import formats
     from mulligan.core.model.event_types import Kept
     from mulligan.core.model.workflow import Workflow
     from mulligan.formats import Converted, Examined
-    from mulligan.language import schema
-    from mulligan.language.text import input_files
-    from mulligan.service.authoring import handler_trial, step_trial, workflow_files
     from mulligan.service.authoring.handler_trial import HandlerTrial
     from mulligan.service.authoring.step_trial import Fakes
     from mulligan.service.authoring.workflow_files import Validation
-    from mulligan.service.rendering import drawing
     from mulligan.service.rendering.drawing import Picture
-else:
-    formats, schema = LazyModule("mulligan.formats"), LazyModule("mulligan.language.schema")
-    input_files = LazyModule("mulligan.language.text.input_files")
-    drawing = LazyModule("mulligan.service.rendering.drawing")
-    handler_trial = LazyModule("mulligan.service.authoring.handler_trial")
-    step_trial = LazyModule("mulligan.service.authoring.step_trial")
-    workflow_files = LazyModule("mulligan.service.authoring.workflow_files")
 
 
 class WorkflowVerbs:
@@ -38,11 +24,15 @@ class WorkflowVerbs:
         path: Path, *, named: str | None = None, trust_templates: bool = False, catalogue: Path | None = None
     ) -> Validation:
         """Check a workflow file, of ours or of another system (`named`)."""
+        from mulligan.service.authoring import workflow_files
+
         return workflow_files.validate(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
 
     @staticmethod
     def load_workflow(path: str | Path, **how: Any) -> Workflow:
         """The workflow in a file, read as `examine_workflow` does. `LanguageError` where it is refused."""
+        from mulligan import formats
+
         return formats.load(path, **how)
 
     @staticmethod
@@ -59,6 +49,8 @@ class WorkflowVerbs:
 
         `options` are only for files of some systems.
         """
+        from mulligan import formats
+
         return formats.examine(
             path, named=named, trust_templates=trust_templates, catalogue=catalogue, given=given, options=options
         )
@@ -68,11 +60,15 @@ class WorkflowVerbs:
         path: str | Path, *, named: str | None = None, trust_templates: bool = False, catalogue: Path | None = None
     ) -> Converted:
         """The text of another system's file as one of ours."""
+        from mulligan import formats
+
         return formats.convert(path, named=named, trust_templates=trust_templates, catalogue=catalogue)
 
     @staticmethod
     def schema_text() -> str:
         """The JSON Schema of workflow files."""
+        from mulligan.language import schema
+
         return schema.schema_text()
 
     @staticmethod
@@ -84,12 +80,16 @@ class WorkflowVerbs:
         is_expanded: bool = False,
     ) -> str:
         """A picture of a workflow; with statuses, of a run."""
+        from mulligan.service.rendering import drawing
+
         draw = drawing.draw_mermaid if form == "mermaid" else drawing.draw_svg
         return draw(workflow, statuses, is_expanded=is_expanded)
 
     @staticmethod
     def draw_for_notebook(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, nodes_max: int) -> str:
         """The SVG of that picture in the colours of the notebook around it; "" if it is too large."""
+        from mulligan.service.rendering import drawing
+
         return drawing.draw_embedded_svg(workflow, statuses, nodes_max=nodes_max)
 
     @staticmethod
@@ -102,31 +102,43 @@ class WorkflowVerbs:
         is_expanded: bool = False,
     ) -> str:
         """The SVG of that picture in the colours of the dashboard; "" if it is too large. It is markup."""
+        from mulligan.service.rendering import drawing
+
         return drawing.draw_page_svg(workflow, statuses, lines=lines, nodes_max=nodes_max, is_expanded=is_expanded)
 
     @staticmethod
     def picture(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> Picture:
         """The nodes and links of that picture."""
+        from mulligan.service.rendering import drawing
+
         return drawing.choose_picture(workflow, statuses, is_expanded=is_expanded)
 
     @staticmethod
     def read_fakes(workflow: Workflow, words: Sequence[str] = (), file: Path | None = None) -> Fakes:
         """How faked steps end, as words such as `build=EXIT_NONZERO:11` and a file say."""
+        from mulligan.service.authoring import step_trial
+
         return step_trial.read_fakes_given(workflow, words, file)
 
     @staticmethod
     def parse_inputs(data: bytes, file: str) -> dict[str, Any]:
         """The inputs in the text of a YAML or JSON file; errors name `file`. The workflow checks them later."""
+        from mulligan.language.text import input_files
+
         return input_files.parse_inputs(data, file)
 
     @staticmethod
     def apply_fakes(workflow: Workflow, fakes: Fakes) -> Workflow:
         """The workflow with these steps faked."""
+        from mulligan.service.authoring import step_trial
+
         return step_trial.apply_fakes(workflow, fakes)
 
     @staticmethod
     def isolate_step(workflow: Workflow, step: str) -> Workflow:
         """A workflow of one step alone, with stand-ins for the steps whose results it reads."""
+        from mulligan.service.authoring import step_trial
+
         return step_trial.isolate_step(workflow, step)
 
     @staticmethod
@@ -134,14 +146,20 @@ class WorkflowVerbs:
         workflow: Workflow, step: str, fakes: Fakes, words: Sequence[str], results: Mapping[str, Any]
     ) -> list[Kept]:
         """The results that an isolated step reads: faked ones, given ones, otherwise null."""
+        from mulligan.service.authoring import step_trial
+
         return step_trial.step_results(workflow, step, fakes, words, results)
 
     @staticmethod
     def isolate_handler(workflow: Workflow, step: str) -> HandlerTrial:
         """The failure handler of a step alone."""
+        from mulligan.service.authoring import handler_trial
+
         return handler_trial.isolate_handler(workflow, step)
 
     @staticmethod
     def isolate_item_handler(workflow: Workflow, step: str, item: Any, number: int | None = None) -> HandlerTrial:
         """The failure handler of a command of a map step alone, for one item."""
+        from mulligan.service.authoring import handler_trial
+
         return handler_trial.isolate_item_handler(workflow, step, item, number)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from importlib import import_module
 from typing import Any
 
 import apsw
@@ -57,11 +56,9 @@ def _look_at_file(path: str, lease: int) -> tuple[int, list[Any]]:
     if not os.path.isfile(path):
         return 0, []
     try:
-        db = (
-            import_module("mulligan.store.sqlite.sqlite_read_only").connect_to_read(path)[0]
-            if is_read_only(path)
-            else apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
-        )
+        from mulligan.store.sqlite.sqlite_read_only import connect_to_read
+
+        db = connect_to_read(path)[0] if is_read_only(path) else apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             # The file may come from someone else: its schema must not call functions with side effects.
             db.execute("PRAGMA trusted_schema = OFF")
@@ -77,7 +74,8 @@ def _look_at_file(path: str, lease: int) -> tuple[int, list[Any]]:
 
 def _look_at_server(url: str, lease: int) -> tuple[int, list[Any]]:
     try:
-        psycopg: Any = import_module("psycopg")
+        import psycopg
+
     except ImportError as error:
         raise _CannotBeRead from error
     try:

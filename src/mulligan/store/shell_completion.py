@@ -6,7 +6,6 @@ Errors of the database driver are raised as they are: completion shows nothing t
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from typing import Any
 
 import apsw
@@ -53,13 +52,11 @@ def _rows(where: str, sql: str, value: int) -> list[Any]:
 
 
 def _file_rows(path: str, sql: str, value: int) -> list[Any]:
+    from mulligan.store.sqlite.sqlite_read_only import connect_to_read
+
     if not os.path.isfile(path):
         return []
-    db = (
-        import_module("mulligan.store.sqlite.sqlite_read_only").connect_to_read(path)[0]
-        if is_read_only(path)
-        else apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-    )
+    db = connect_to_read(path)[0] if is_read_only(path) else apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     try:
         # The file may come from someone else: its schema must not call functions with side effects.
         db.execute("PRAGMA trusted_schema = OFF")
@@ -69,9 +66,10 @@ def _file_rows(path: str, sql: str, value: int) -> list[Any]:
 
 
 def _server_rows(url: str, sql: str, value: int) -> list[Any]:
-    psycopg: Any = import_module("psycopg")
-    options = {"connect_timeout": _CONNECT_SECONDS, "application_name": "mulligan completion"}
-    with psycopg.connect(url, autocommit=True, **options) as connection:
+    import psycopg
+
+    name = "mulligan completion"
+    with psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name=name) as connection:
         connection.read_only = True
         return list(connection.execute(sql.replace("?", "%s"), (value,)).fetchall())
 

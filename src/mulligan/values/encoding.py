@@ -6,14 +6,13 @@ A value is recognized by the names of its classes, so that no library is importe
 from __future__ import annotations
 
 import base64
-import importlib
 import json
 import os
 import re
 import sys
 
 from mulligan.values.durations import format_duration
-from mulligan.values.files import KEY, TABLES, type_name
+from mulligan.values.files import KEY, type_name
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
@@ -260,12 +259,14 @@ class _Encoder:
 
     def table(self, value: Any, path: str, _depth: int) -> dict[str, Any]:
         """Write a table or an array to a file; return what stands for it until it is registered."""
-        tables = importlib.import_module(TABLES)
+        from mulligan.values import tables
+        from mulligan.values.pandas_tables import TableRefused
+
         try:
             written, fields = tables.write(
                 value, self._open_sink().new_artifact_path, is_compressed=self._is_compressed
             )
-        except tables.TableRefused as problem:
+        except TableRefused as problem:
             raise ValueRefused(
                 f"{path} is of type '{_type_name(type(value))}' and cannot be stored: {problem}"
             ) from None

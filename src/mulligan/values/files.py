@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-
 from mulligan.values.annotations import ArgumentRefused
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
@@ -16,8 +14,6 @@ if TYPE_CHECKING:
 KEY = "$artifact"
 # The formats whose content is a value; others are files.
 VALUE_FORMATS = ("json", "text")
-# Reads and writes tables and arrays; loaded when there is one.
-TABLES = "mulligan.values.tables"
 
 
 class TableUnreadable(Exception):
@@ -42,7 +38,9 @@ class StoredFile:
         description = self.reference[KEY]
         if not wanted and not description.get("type"):
             return self.as_path()
-        return importlib.import_module(TABLES).read(description, self.path, wanted)
+        from mulligan.values import tables
+
+        return tables.read(description, self.path, wanted)
 
     def as_path(self) -> Any:
         """Return the path of the file, which stands for the artifact if the step returns it."""
@@ -103,5 +101,11 @@ def _content(description: dict[str, Any], data: bytes) -> Any:
     if format == "text":
         return data.decode()
     if format == "json":
-        return importlib.import_module("json").loads(data)
-    return importlib.import_module(TABLES).read(description, data) if description.get("type") else data
+        import json
+
+        return json.loads(data)
+    if not description.get("type"):
+        return data
+    from mulligan.values import tables
+
+    return tables.read(description, data)

@@ -9,7 +9,7 @@ import pytest
 from mulligan.analysis.coverage.accepts import Accept, UnreadableAccept, accepts_of_comments
 from mulligan.analysis.coverage.results import Finding
 from mulligan.errors import LanguageError
-from mulligan.service import Service
+from mulligan.service.service import Service
 
 PARKED = "triage_waits_forever"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mulligan.analysis.coverage.finding_codes import FINDINGS
-from mulligan.service import Service
+from mulligan.service.service import Service
 
 HOLES = Path(__file__).parent / "holes"
 MENDED = ".mended.yaml"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.service import Service
+from mulligan.service.service import Service
 
 
 def codes_in(folder: Path, text: str) -> set[str]:

@@ -13,7 +13,7 @@ import mulligan
 from mulligan.errors import InputInvalid, LanguageError
 from mulligan.formats import load, options_of
 from mulligan.formats.prodigy.runtime.iterations import begin_iteration, end_iteration, list_inputs
-from mulligan.service import Service
+from mulligan.service.service import Service
 
 __all__ = ["repository"]
 

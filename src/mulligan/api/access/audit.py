@@ -13,7 +13,9 @@ import msgspec
 from mulligan.api.access.auth import NOBODY, Request
 from mulligan.api.http.routing import Call, Query, Route
 from mulligan.errors import MulliganError, TooManyDecisions
-from mulligan.service import ACCEPTED, AuditPage, AuditRecord, TokenRecord, owner_of
+from mulligan.ports.server_records import AuditRecord, TokenRecord
+from mulligan.service.server.audit import ACCEPTED, AuditPage
+from mulligan.service.server.logins import owner_of
 
 _log = logging.getLogger("mulligan.server")
 

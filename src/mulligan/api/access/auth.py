@@ -16,9 +16,12 @@ from urllib.parse import urlsplit
 from mulligan.api.access.rate_limits import TokenBuckets
 from mulligan.api.http.routing import Route, RouteScope
 from mulligan.api.processes.service_threads import ServiceThreads
+from mulligan.core.model.scopes import allows as scopes_allow
 from mulligan.errors import HostRefused, InputInvalid, OriginRefused, ScopeMissing, TokenRefused, TooManyRequests
-from mulligan.service import ServerConfig, Service, TokenRecord, TrustedProxy, digest_of, owner_of
-from mulligan.service import allows as scopes_allow
+from mulligan.ports.server_records import TokenRecord
+from mulligan.service.server.logins import digest_of, owner_of
+from mulligan.service.server.server_config import ServerConfig, TrustedProxy
+from mulligan.service.service import Service
 
 # A name or an address, and a port: what else a `Host` may have would get into links.
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:@/?#\s]*)(:[0-9]{1,5})?")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from mulligan.service import AuditRecord
+from mulligan.ports.server_records import AuditRecord
 
 # How long refusals of one kind are counted before another row is written.
 INTERVAL_SECONDS = 60.0

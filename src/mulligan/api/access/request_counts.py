@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from mulligan.service import Histogram
+from mulligan.engine.timings import Histogram
 
 
 class RequestCounts:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from mulligan.api.http.routing import Answer
-from mulligan.service import Service
+from mulligan.service.service import Service
 
 # Answers have times in them that pass, and processes may die without a word: an answer is made anew after this time,
 # or up to twice as much, so that not all of them are made anew at once.

@@ -10,7 +10,11 @@ import msgspec
 from mulligan.api.http.entity_tags import entity_tag, expected_revision
 from mulligan.api.http.routing import Answer, Body, Call, Query, Route
 from mulligan.errors import InputInvalid
-from mulligan.service import Draft, DrawnText, NewEdge, NewRule, NewStep, PublishedWorkflow, StepEdit, to_json
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.server.catalogue.catalogue import Draft, PublishedWorkflow
+from mulligan.service.server.catalogue.drawn_texts import DrawnText
+from mulligan.service.server.catalogue.text_additions import NewEdge, NewRule, NewStep
+from mulligan.service.server.catalogue.text_edits import StepEdit
 
 Number = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]

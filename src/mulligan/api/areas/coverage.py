@@ -6,10 +6,13 @@ from typing import Any
 
 import msgspec
 
+from mulligan.analysis.coverage.figures import Figures, count_figures
+from mulligan.analysis.coverage.results import Coverage, Times
 from mulligan.api.areas.catalogue import Number, WorkflowText
 from mulligan.api.http.routing import Call, Query, Route
 from mulligan.errors import InputInvalid
-from mulligan.service import CaseStory, Coverage, Figures, Times, count_figures, to_json
+from mulligan.service.authoring.coverage import CaseStory
+from mulligan.service.rendering.json_output import to_json
 
 
 class CoverageQuery(Query, frozen=True):

@@ -11,13 +11,10 @@ from mulligan.api.areas import run_answers as shapes
 from mulligan.api.http.paging import Count, Limit, decode_cursor, encode_cursor
 from mulligan.api.http.routing import Body, Call, Query, Route
 from mulligan.errors import UnknownRun
-from mulligan.service import (
-    ChangeResult,
-    DecisionsResult,
-    PendingDetails,
-    make_decision,
-    to_json,
-)
+from mulligan.service.decisions.decisions import make_decision
+from mulligan.service.decisions.inbox import PendingDetails
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.changes.change_verbs import ChangeResult, DecisionsResult
 
 # How many decisions one request may have.
 DECISIONS_MAX = 1000

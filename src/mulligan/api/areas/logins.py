@@ -9,7 +9,7 @@ import msgspec
 
 from mulligan.api.access.auth import COOKIE
 from mulligan.api.http.routing import Answer, Call, Query, Route
-from mulligan.service import LINK_MINUTES, SESSION_HOURS
+from mulligan.service.server.logins import LINK_MINUTES, SESSION_HOURS
 
 HTML = "text/html; charset=utf-8"
 # Printable ASCII without a backslash; a second slash would begin the name of another server.

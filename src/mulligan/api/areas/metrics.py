@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mulligan.api.http.routing import Answer, Call, Route
-from mulligan.service import METRICS_TYPE, merge_metrics, request_metrics
+from mulligan.service.server.telemetry.telemetry import METRICS_TYPE, merge_metrics, request_metrics
 
 
 def metrics(call: Call) -> Answer:

@@ -9,7 +9,9 @@ import msgspec
 from mulligan.api.http.entity_tags import entity_tag, expected_revision
 from mulligan.api.http.paging import Count, Limit, decode_cursor, encode_cursor
 from mulligan.api.http.routing import Answer, Body, Call, Query, Route
-from mulligan.service import HookRule, Hooks, NoticeLine, NoticeStatus, to_json
+from mulligan.ports.server_records import NoticeStatus
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.server.notices.notices import HookRule, Hooks, NoticeLine
 
 
 class NoticesQuery(Query, frozen=True):

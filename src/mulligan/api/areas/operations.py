@@ -10,7 +10,10 @@ import msgspec
 from mulligan.api.areas import run_answers as shapes
 from mulligan.api.http.routing import Body, Call, Query, Route
 from mulligan.errors import InputInvalid, NotFound, ScopeMissing
-from mulligan.service import Diagnosis, RecoveryTrend, Spending, WorkflowUsage, parse_time, to_json
+from mulligan.service.authoring.values import parse_time
+from mulligan.service.host.doctor import Diagnosis
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.statistics.trends import RecoveryTrend, Spending, WorkflowUsage
 
 RunId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 

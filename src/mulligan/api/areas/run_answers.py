@@ -10,22 +10,18 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.service import (
-    AgentStats,
-    AttemptRecord,
-    Breaker,
-    DataEntry,
-    FailedStep,
-    Item,
-    KeptFile,
-    PendingEntry,
-    Progress,
-    RungStats,
-    StepLine,
-    StepUsage,
-    WaitReason,
-    WorkerLine,
-)
+from mulligan.service.decisions.pending import PendingEntry
+from mulligan.service.driving.workers import WorkerLine
+from mulligan.service.host.breakers import Breaker
+from mulligan.service.runs.statistics.stats import AgentStats, RungStats
+from mulligan.service.runs.statistics.usage import StepUsage
+from mulligan.service.runs.stored.artifacts import KeptFile
+from mulligan.service.runs.stored.attempts import AttemptRecord
+from mulligan.service.runs.stored.run_data import DataEntry
+from mulligan.service.runs.views.items import Item
+from mulligan.service.runs.views.run_list import FailedStep, WaitReason
+from mulligan.service.runs.views.run_pages import StepLine
+from mulligan.worker.logs.progress_records import Progress
 
 
 class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

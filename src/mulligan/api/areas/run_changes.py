@@ -12,25 +12,18 @@ import msgspec
 
 from mulligan.api.access.token_limits import changed_run, refuse_other_workflow, refuse_without
 from mulligan.api.http.routing import Answer, Body, Call, Query, Route
+from mulligan.core.model.workflow import Workflow
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid
-from mulligan.service import (
-    RUN_ENDED,
-    ChangeResult,
-    CorrectedWorkflow,
-    EventFork,
-    ForkResult,
-    Given,
-    HookRule,
-    Prepared,
-    RemovedRuns,
-    RetryResult,
-    StartedRun,
-    Workflow,
-    check_key,
-    read_budgets,
-    read_rules,
-    refuse_reserved_labels,
-)
+from mulligan.service.authoring.values import read_budgets
+from mulligan.service.runs.changes.change_verbs import ChangeResult, ForkResult, Given, RetryResult, StartedRun
+from mulligan.service.runs.changes.corrections import CorrectedWorkflow
+from mulligan.service.runs.changes.fork_at import EventFork
+from mulligan.service.runs.changes.preflight import refuse_reserved_labels
+from mulligan.service.runs.changes.run_control import Prepared
+from mulligan.service.runs.changes.starting import check_key
+from mulligan.service.runs.stored.damaged_runs import RemovedRuns
+from mulligan.service.server.notices.notices import HookRule, read_rules
 
 KEY_HEADER = "idempotency-key"
 Index = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]

@@ -8,7 +8,8 @@ from typing import Any
 
 from mulligan.api.http.routing import Query
 from mulligan.errors import InputInvalid
-from mulligan.service import RunQuery, parse_statuses, parse_time
+from mulligan.service.authoring.values import parse_time
+from mulligan.service.runs.views.run_list import RunQuery, parse_statuses
 
 
 class RunFilters(Query, frozen=True):

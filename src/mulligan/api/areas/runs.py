@@ -17,24 +17,19 @@ from mulligan.api.areas.run_filters import RunFilters, run_query
 from mulligan.api.http.byte_ranges import read_range
 from mulligan.api.http.paging import Count, Limit, decode_cursor, encode_cursor
 from mulligan.api.http.routing import Answer, Call, Query, Route, Streamed
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid
-from mulligan.service import (
-    RUN_ENDED,
-    FailureHandlers,
-    Item,
-    ItemQuery,
-    LogIndex,
-    LogKey,
-    LogMatches,
-    Mosaic,
-    Report,
-    RunMoment,
-    Service,
-    StepQuery,
-    Timeline,
-    parse_time,
-    to_json,
-)
+from mulligan.ports.server_records import LogKey
+from mulligan.service.authoring.values import parse_time
+from mulligan.service.logs.log_lines import LogIndex, LogMatches
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.views.items import Item
+from mulligan.service.runs.views.report import Report
+from mulligan.service.runs.views.run_details import FailureHandlers
+from mulligan.service.runs.views.run_pages import ItemQuery, StepQuery
+from mulligan.service.runs.views.run_timeline import Mosaic, Timeline
+from mulligan.service.runs.views.time_travel import RunMoment
+from mulligan.service.service import Service
 
 READ_BYTES = 1 << 20
 # How often a log that is followed is read.

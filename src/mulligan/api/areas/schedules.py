@@ -10,7 +10,10 @@ import msgspec
 from mulligan.api.areas.catalogue import Deleted, DryRunQuery
 from mulligan.api.http.entity_tags import entity_tag, expected_revision
 from mulligan.api.http.routing import Answer, Body, Call, Query, Route
-from mulligan.service import Backfill, PastInstants, ScheduleForm, ScheduleView, to_json
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.server.schedules.forms import ScheduleForm
+from mulligan.service.server.schedules.past_instants import PastInstants
+from mulligan.service.server.schedules.schedules import Backfill, ScheduleView
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 

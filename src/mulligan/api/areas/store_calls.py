@@ -15,7 +15,8 @@ import msgspec
 
 from mulligan.api.http.routing import JSON, Answer, Call, Query, Route, RouteScope
 from mulligan.errors import MulliganError
-from mulligan.service import (
+from mulligan.service.home import Home
+from mulligan.service.server.store_calls import (
     CALL_HEADER,
     PROCESS,
     PROCESS_HEADER,
@@ -24,10 +25,9 @@ from mulligan.service import (
     WAIT_SECONDS,
     ChangeCounter,
     ChangeCounts,
-    Home,
-    Service,
     gives_bytes,
 )
+from mulligan.service.service import Service
 
 _HEADERS = {PROCESS_HEADER: PROCESS}
 _BYTES = "application/octet-stream"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mulligan.api.http.routing import Call, Query, Route, Streamed
-from mulligan.service import parse_watches
+from mulligan.service.server.live_feed import parse_watches
 
 MEDIA = "text/event-stream"
 # Neither caches nor proxies may keep pieces back.

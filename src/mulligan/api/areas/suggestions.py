@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import msgspec
 
 from mulligan.api.http.routing import Body, Call, Query, Route
-from mulligan.service import DraftedChanges, Suggestions, parse_time, to_json
+from mulligan.service.authoring.suggest import DraftedChanges, Suggestions
+from mulligan.service.authoring.values import parse_time
+from mulligan.service.rendering.json_output import to_json
 
 ProposalId = Annotated[str, msgspec.Meta(max_length=20)]
 

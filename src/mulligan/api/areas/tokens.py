@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.api.http.routing import Answer, Call, Route
-from mulligan.service import NewToken, TokenForm, TokenList, TokenView
+from mulligan.service.server.tokens.tokens import NewToken, TokenForm, TokenList, TokenView
 
 
 def _list(call: Call) -> Any:

@@ -7,9 +7,12 @@ from typing import Annotated, Any
 
 import msgspec
 
+from mulligan.analysis.whatif.results import WhatIf
 from mulligan.api.areas.catalogue import WorkflowText
 from mulligan.api.http.routing import Call, Route
-from mulligan.service import WhatIf, WhatIfSelection, parse_time, to_json
+from mulligan.service.authoring.values import parse_time
+from mulligan.service.authoring.whatif import WhatIfSelection
+from mulligan.service.rendering.json_output import to_json
 
 RunId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 # What one request may look at.

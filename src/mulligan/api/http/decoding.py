@@ -12,7 +12,7 @@ import msgspec
 from msgspec import inspect
 
 from mulligan.errors import InputInvalid, RequestRefused
-from mulligan.service import did_you_mean
+from mulligan.language.text.suggestions import did_you_mean
 
 PARAMETERS_MAX = 200
 # How much is read of what msgspec says is wrong: a name in it may have megabytes, and the loop of the server waits.

@@ -29,7 +29,7 @@ from mulligan.errors import (
     TooManyRequests,
     bounded,
 )
-from mulligan.service import to_json
+from mulligan.service.rendering.json_output import to_json
 
 PROBLEM = "application/problem+json"
 # When a caller should ask again if the store does not answer.

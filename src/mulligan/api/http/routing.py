@@ -15,7 +15,8 @@ import msgspec
 from mulligan.api.access.request_counts import RequestCounts
 from mulligan.api.http.problems import ProblemDetails
 from mulligan.api.processes.stream_hub import StreamHub
-from mulligan.service import Service, TokenRecord
+from mulligan.ports.server_records import TokenRecord
+from mulligan.service.service import Service
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 # "public" needs no token.

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
-from mulligan.service import UploadedFile
+from mulligan.service.server.store_calls import UploadedFile
 
 
 async def receive(folder: Path, pieces: AsyncIterator[bytes]) -> UploadedFile:

@@ -8,7 +8,8 @@ import signal
 import sys
 
 from mulligan.api.processes.server_log import start_log
-from mulligan.service import open_service, run_jobs
+from mulligan.service.server.background_jobs import run_jobs
+from mulligan.service.service import open_service
 
 
 def main(home: str, log_format: str) -> None:

@@ -32,16 +32,12 @@ from mulligan.api.http.routing import Pages, Route
 from mulligan.api.processes.children import Child
 from mulligan.api.processes.server_log import start_log
 from mulligan.errors import ServerUnusable, StoreUnavailable
-from mulligan.service import (
-    CONFIG_VARIABLE,
-    ENDPOINT_VARIABLES,
-    LINK_MINUTES,
-    Home,
-    ServerConfig,
-    ServerSection,
-    Service,
-    start_token,
-)
+from mulligan.service.home import Home
+from mulligan.service.home_names import CONFIG_VARIABLE
+from mulligan.service.server.logins import LINK_MINUTES, start_token
+from mulligan.service.server.server_config import ServerConfig, ServerSection
+from mulligan.service.server.telemetry.telemetry import ENDPOINT_VARIABLES
+from mulligan.service.service import Service
 
 # How long requests that are being answered may take after SIGTERM, and those among them that read a text.
 DRAIN_SECONDS, READING_SECONDS = 7, 4

@@ -6,7 +6,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from mulligan.service import log_line
+from mulligan.service.server.telemetry.log_lines import log_line
 
 LOGGER = "mulligan.server"
 

@@ -15,7 +15,10 @@ from typing import TypeVar
 from mulligan.api.access.shares import OWN, Claimant, Shares
 from mulligan.api.http.struct_types import build_struct_types
 from mulligan.errors import MulliganError, ServerBusy, StoreOvertaken, StoreUnavailable, TakesTooLong
-from mulligan.service import Home, Service, TextReader, import_lazy_modules
+from mulligan.service.driving.import_order import import_for_threads
+from mulligan.service.home import Home
+from mulligan.service.server.catalogue.text_reading import TextReader
+from mulligan.service.service import Service
 
 Result = TypeVar("Result")
 # One reader answers more requests a second than four: they would wait for each other's turn of the interpreter.
@@ -127,7 +130,7 @@ class ServiceThreads:
 @cache
 def _prepare_types() -> None:
     """What threads must not do at once. Modules that are imported later would bring new types."""
-    import_lazy_modules()
+    import_for_threads()
     build_struct_types()
 
 

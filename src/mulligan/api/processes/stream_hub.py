@@ -20,7 +20,10 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from mulligan.errors import MulliganError, RunDamaged, TooManyRequests, UnknownRun
-from mulligan.service import LiveEvent, LiveFeed, Service, TokenRecord, Watch, owner_of
+from mulligan.ports.server_records import TokenRecord
+from mulligan.service.server.live_feed import LiveEvent, LiveFeed, Watch
+from mulligan.service.server.logins import owner_of
+from mulligan.service.service import Service
 
 # How many streams one token with all its sessions, and the whole server, may have at once.
 STREAMS_PER_TOKEN = 1_000

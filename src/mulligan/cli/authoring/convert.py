@@ -8,7 +8,10 @@ from typing import Annotated
 from mulligan.cli.output.terminal import UsageRefused, complain, show_bytes, show_json, show_warnings
 from mulligan.cli.words.options import Catalogue, System, TrustTemplates, coverage_hint
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import OURS, Converted, Service, to_json, write_file
+from mulligan.formats import OURS, Converted
+from mulligan.service.authoring.named_files import write_file
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.service import Service
 
 
 def convert(

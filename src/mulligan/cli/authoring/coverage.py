@@ -7,22 +7,19 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+from mulligan.analysis.coverage.figures import count_figures
+from mulligan.analysis.coverage.results import Times
 from mulligan.cli.output.tables import columns
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_bytes, show_json, wants_colour
 from mulligan.cli.words.format_options import MapPatterns, MaxIterations
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import AsJson, Catalogue, System, TrustTemplates
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import (
-    Service,
-    Times,
-    case_story_lines,
-    count_figures,
-    coverage_lines,
-    read_format_options,
-    to_json,
-    write_file,
-)
+from mulligan.service.authoring.format_options import read_format_options
+from mulligan.service.authoring.named_files import write_file
+from mulligan.service.rendering.console.coverage_text import case_story_lines, coverage_lines
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.service import Service
 
 TIMES: tuple[Times, ...] = ("once", "twice", "always")
 # The width of what is written to a file or a pipe.

@@ -15,7 +15,11 @@ from typing import Annotated, Any
 
 from mulligan.cli.words.options import service_at
 from mulligan.cli.words.parameters import Option
-from mulligan.service import Display, Outcome, Printer, Service, machine
+from mulligan.service.driving.driver import machine
+from mulligan.service.driving.outcome import Outcome
+from mulligan.service.rendering.console.display import Display
+from mulligan.service.rendering.console.printer import Printer
+from mulligan.service.service import Service
 
 # Longer than any timer of the demo.
 WAIT_SECONDS = 60.0

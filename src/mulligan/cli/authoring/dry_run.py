@@ -8,8 +8,11 @@ from pathlib import Path
 from mulligan.cli.output.tables import show_table
 from mulligan.cli.output.terminal import complain, show_json
 from mulligan.cli.words.options import service_at
-from mulligan.service import Capacity, Preview, StepPreview, Workflow, to_json
+from mulligan.core.model.workflow import Workflow
+from mulligan.service.driving.driver import Capacity
 from mulligan.service.rendering.formatting import format_duration, format_input, format_size, pluralize, quote_names
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.changes.preview import Preview, StepPreview
 
 REFUSED = 2
 TIMES = "\u00d7"

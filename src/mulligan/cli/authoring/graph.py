@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.output.terminal import UsageRefused, complain, show_bytes, show_json
 from mulligan.cli.words.options import Catalogue, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Option
+from mulligan.core.model.workflow import Workflow
 from mulligan.errors import MulliganError
-from mulligan.service import FORMATS, OURS, Service, Workflow, is_system, to_json, write_file
+from mulligan.formats import FORMATS, OURS, is_system
+from mulligan.service.authoring.named_files import write_file
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.service import Service
 
 PICTURES = ("mermaid", "svg", "png")
 # Mermaid's default for `maxEdges`, which a diagram cannot change.
@@ -125,7 +128,9 @@ def _format(asked: str | None, out: Path | None) -> str:
 def _png(drawing: str) -> bytes:
     """An SVG as a PNG."""
     try:
-        render = import_module("resvg_py").svg_to_bytes
+        import resvg_py
+
+        render = resvg_py.svg_to_bytes
     except ImportError:
         message = "a PNG needs the package 'resvg-py', which is not installed"
         raise NoRenderer(message, hint="pip install 'mulligan[png]', or use --format svg") from None

@@ -21,8 +21,10 @@ from mulligan.cli.words.options import (
     service_kept_or_not,
 )
 from mulligan.cli.words.parameters import Argument
-from mulligan.service import Service, capacity_for, parse_duration
+from mulligan.service.authoring.values import parse_duration
+from mulligan.service.driving.driver import capacity_for
 from mulligan.service.rendering.formatting import quote_names
+from mulligan.service.service import Service
 
 
 def rehearse(

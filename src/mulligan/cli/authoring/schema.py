@@ -7,7 +7,8 @@ from typing import Annotated
 
 from mulligan.cli.output.terminal import complain, show
 from mulligan.cli.words.parameters import Option
-from mulligan.service import Service, write_file
+from mulligan.service.authoring.named_files import write_file
+from mulligan.service.service import Service
 
 
 def schema(

@@ -22,21 +22,17 @@ from mulligan.cli.words.options import (
     service_kept_or_not,
 )
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import (
-    AttemptLog,
-    HandlerTrial,
-    Prepared,
-    Service,
-    UnknownAttempt,
-    Workflow,
-    describe_result,
-    exit_code,
-    machine,
-    parse_failure,
-    summarize_failure,
-    to_json,
-)
+from mulligan.core.model.workflow import Workflow
+from mulligan.service.authoring.handler_trial import HandlerTrial, describe_result, parse_failure
+from mulligan.service.driving.driver import machine
+from mulligan.service.driving.outcome import exit_code
+from mulligan.service.logs.logs import UnknownAttempt
+from mulligan.service.rendering.descriptions import summarize_failure
 from mulligan.service.rendering.formatting import quote_names
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.changes.run_control import Prepared
+from mulligan.service.runs.stored.run_reader import AttemptLog
+from mulligan.service.service import Service
 
 
 def step(

@@ -10,18 +10,18 @@ from mulligan.cli.output.tables import length
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import (
+from mulligan.service.authoring.suggest import (
     DraftedChanges,
     LookedAt,
-    Service,
     SuggestedChange,
     Suggestions,
     WhatIfFigures,
     WrittenChanges,
-    parse_time,
-    to_json,
 )
+from mulligan.service.authoring.values import parse_time
 from mulligan.service.rendering.formatting import pluralize, single_line
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.service import Service
 
 _ENDINGS = (".yaml", ".yml", ".json", ".json5", ".kdl", ".py")
 NOTHING_WRITTEN = 1

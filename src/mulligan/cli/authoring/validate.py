@@ -8,8 +8,11 @@ from typing import Annotated
 from mulligan.cli.output.terminal import complain, show, show_json, show_warnings
 from mulligan.cli.words.options import Catalogue, System, TrustTemplates, coverage_hint
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import OURS, Service, Validation, title_of, to_json
+from mulligan.formats import OURS, title_of
+from mulligan.service.authoring.workflow_files import Validation
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.service import Service
 
 
 def validate(

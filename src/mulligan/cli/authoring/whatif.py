@@ -7,22 +7,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
+from mulligan.analysis.whatif.results import RunWhatIf, WhatIf
 from mulligan.cli.output.tables import show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_warnings
 from mulligan.cli.words.options import AsJson, Catalogue, HomeFolder, System, TrustTemplates, service_at
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import (
-    RunWhatIf,
-    Service,
-    WhatIf,
-    WhatIfSelection,
-    describe_assumptions,
-    describe_end,
-    describe_estimate,
-    parse_duration,
-    to_json,
-    whatif_summary,
-)
+from mulligan.service.authoring.values import parse_duration
+from mulligan.service.authoring.whatif import WhatIfSelection
+from mulligan.service.authoring.whatif_text import describe_assumptions, describe_end, describe_estimate, whatif_summary
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.service import Service
 
 HEADS = ("RUN", "CREATED", "THEN", "WOULD BE", "BY", "STEP", "WHY")
 # There was nothing to decide again.

@@ -9,8 +9,10 @@ from mulligan.cli.output.tables import length, show_table
 from mulligan.cli.output.terminal import complain, show_json
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at
 from mulligan.cli.words.parameters import Option
-from mulligan.service import Breaker, Service, to_json
+from mulligan.service.host.breakers import Breaker
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.service import Service
 
 HEADS = ("BREAKER", "STATUS", "FAILURES", "RUNNING", "WAITING", "")
 

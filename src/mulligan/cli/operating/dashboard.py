@@ -9,7 +9,8 @@ from mulligan.cli.operating.server import PORTS, refuse_remote, serve, with_opti
 from mulligan.cli.output.terminal import UsageRefused
 from mulligan.cli.words.options import HomeFolder
 from mulligan.cli.words.parameters import Option
-from mulligan.service import find_config, open_service
+from mulligan.service.server.server_config import find_config
+from mulligan.service.service import open_service
 
 
 def dashboard(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from mulligan.cli.output.tables import show_table
 from mulligan.cli.output.terminal import complain, show_json
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at, with_home
-from mulligan.service import Check, to_json
+from mulligan.service.host.doctor import Check
+from mulligan.service.rendering.json_output import to_json
 
 
 def doctor(home: HomeFolder = None, as_json: AsJson = False) -> int:

@@ -9,8 +9,10 @@ from mulligan.cli.output.tables import show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show_json
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at, where
 from mulligan.cli.words.parameters import Option
-from mulligan.service import Garbage, GarbageReport, RunRetention, parse_duration, to_json
+from mulligan.service.authoring.values import parse_duration
+from mulligan.service.host.gc import Garbage, GarbageReport, RunRetention
 from mulligan.service.rendering.formatting import format_size, pluralize
+from mulligan.service.rendering.json_output import to_json
 
 # How many of each kind are listed.
 SHOWN_MAX = 20

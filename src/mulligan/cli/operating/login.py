@@ -10,7 +10,7 @@ from typing import Annotated
 from mulligan.cli.output.terminal import UsageRefused, complain, show_json
 from mulligan.cli.words.options import AsJson
 from mulligan.cli.words.parameters import Argument
-from mulligan.service import is_login_link, log_in, log_out
+from mulligan.service.server.server_client import is_login_link, log_in, log_out
 
 
 def login(

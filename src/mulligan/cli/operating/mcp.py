@@ -11,7 +11,9 @@ from mulligan.cli.words.extra_modules import load_for
 from mulligan.cli.words.options import By, HomeFolder, is_on_server
 from mulligan.cli.words.parameters import Option
 from mulligan.errors import StoreUnavailable
-from mulligan.service import TokenLimits, open_service, read_limits
+from mulligan.ports.server_records import TokenLimits
+from mulligan.service.server.tokens.tokens import read_limits
+from mulligan.service.service import open_service
 
 # What an agent on this machine may do unless less is asked for: what the person may do who has started it.
 SCOPES = ("read", "run", "decide", "write")

@@ -9,8 +9,10 @@ from mulligan.cli.output.tables import age, show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at, where
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import NoticeLine, Service, to_json
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.server.notices.notices import NoticeLine
+from mulligan.service.service import Service
 
 HEADS = ("AGE", "TARGET", "STATUS", "NOTICE", "")
 _WORDS = ("list", "send", "test")

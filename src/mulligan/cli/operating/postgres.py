@@ -8,8 +8,9 @@ from typing import Annotated
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.words.options import AsJson
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import PostgresStatus, postgres_status, start_postgres, stop_postgres, to_json
+from mulligan.service.host.private_postgres import PostgresStatus, postgres_status, start_postgres, stop_postgres
 from mulligan.service.rendering.formatting import format_size, pluralize
+from mulligan.service.rendering.json_output import to_json
 
 _WORDS = ("start", "stop", "status")
 _LOOPBACK = "127.0.0.1"

@@ -10,7 +10,11 @@ from mulligan.cli.output.tables import age, cut, show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_bytes, show_json, show_warnings
 from mulligan.cli.words.options import AsJson, By, HomeFolder, System, pairs, service_at, where
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import PublishedWorkflow, Service, published_reference, read_file, to_json
+from mulligan.service.authoring.named_files import read_file
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.server.catalogue.catalogue import PublishedWorkflow
+from mulligan.service.server.catalogue.texts import published_reference
+from mulligan.service.service import Service
 
 NOTE_CHARS_MAX = 60
 PAGE = 1000

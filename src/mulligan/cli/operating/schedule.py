@@ -10,17 +10,13 @@ from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import AsJson, By, HomeFolder, Reason, pairs, service_at, where
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import (
-    Backfill,
-    ScheduleForm,
-    ScheduleView,
-    Service,
-    instant_text,
-    parse_time,
-    published_reference,
-    to_json,
-)
+from mulligan.service.authoring.values import parse_time
 from mulligan.service.rendering.formatting import format_input, pluralize
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.server.catalogue.texts import published_reference
+from mulligan.service.server.schedules.forms import ScheduleForm, instant_text
+from mulligan.service.server.schedules.schedules import Backfill, ScheduleView
+from mulligan.service.service import Service
 
 _WORDS = ("list", "show", "put", "pause", "resume", "backfill", "fire", "delete")
 _USAGE = {

@@ -11,7 +11,9 @@ from mulligan.cli.output.terminal import UsageRefused, show
 from mulligan.cli.words.extra_modules import load_for
 from mulligan.cli.words.options import HomeFolder, LogFormat, check_log_format
 from mulligan.cli.words.parameters import Option
-from mulligan.service import Home, ServerConfig, Service, find_config, open_service
+from mulligan.service.home import Home
+from mulligan.service.server.server_config import ServerConfig, find_config
+from mulligan.service.service import Service, open_service
 
 PORTS = range(65536)
 

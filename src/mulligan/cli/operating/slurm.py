@@ -11,17 +11,14 @@ from mulligan.cli.output.tables import length, show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import (
-    Drained,
-    PilotLine,
-    Profiles,
-    QueuedShape,
-    Service,
-    SlurmStatus,
-    parse_duration,
-    to_json,
-)
+from mulligan.core.effects.run_lists import QueuedShape
+from mulligan.service.authoring.values import parse_duration
+from mulligan.service.host.slurm.draining import Drained
+from mulligan.service.host.slurm.overview import PilotLine, SlurmStatus
+from mulligan.service.host.slurm.profiles import Profiles
 from mulligan.service.rendering.formatting import format_size, pluralize
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.service import Service
 
 _WORDS = ("submit", "auto", "status", "drain")
 # Which options belong to which words.

@@ -10,8 +10,12 @@ from mulligan.cli.output.tables import show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.words.options import AsJson, By, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import AuditRecord, NewToken, Service, TokenForm, TokenView, parse_duration, read_limits, to_json
+from mulligan.ports.server_records import AuditRecord
+from mulligan.service.authoring.values import parse_duration
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.server.tokens.tokens import NewToken, TokenForm, TokenView, read_limits
+from mulligan.service.service import Service
 
 HEADS = ("ID", "USER", "SCOPES", "PROJECT", "LIMITS", "STATUS", "NOTE")
 _USAGE = {

@@ -10,8 +10,8 @@ from mulligan.cli.output.terminal import complain, show, show_json
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, service_at
 from mulligan.cli.words.parameters import Option
 from mulligan.errors import StoreUnavailable
-from mulligan.service import to_json
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.json_output import to_json
 
 
 def traces(

@@ -13,21 +13,14 @@ from mulligan.cli.output.terminal import UsageRefused, complain
 from mulligan.cli.words.capacity import Gpus, Memory, On, Parallel, asked_capacity
 from mulligan.cli.words.options import HomeFolder, LogFormat, check_log_format
 from mulligan.cli.words.parameters import Option
-from mulligan.service import (
-    AnnouncementWriter,
-    Capacity,
-    HostCapacity,
-    MetricsServer,
-    Service,
-    WorkerLimits,
-    WorkerMetrics,
-    capacity_for,
-    log_line,
-    open_worker_service,
-    parse_duration,
-    parse_end,
-)
+from mulligan.core.model.event_types import HostCapacity
+from mulligan.service.authoring.values import parse_duration, parse_end
+from mulligan.service.driving.driver import Capacity, WorkerLimits, capacity_for
+from mulligan.service.driving.run_progress import AnnouncementWriter
 from mulligan.service.rendering.formatting import format_size, pluralize
+from mulligan.service.server.telemetry.log_lines import log_line
+from mulligan.service.server.telemetry.worker_metrics import MetricsServer, WorkerMetrics
+from mulligan.service.service import Service, open_worker_service
 
 
 def worker(

@@ -8,8 +8,10 @@ from datetime import datetime
 from mulligan.cli.output.tables import age, length, show_table
 from mulligan.cli.output.terminal import complain, show_json
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at
-from mulligan.service import Service, WorkerLine, WorkerTask, to_json
+from mulligan.service.driving.workers import WorkerLine, WorkerTask
 from mulligan.service.rendering.formatting import format_size, pluralize
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.service import Service
 
 HEADS = ("WORKER", "STATUS", "UP", "SEEN", "CPUS", "MEMORY", "GPUS", "")
 

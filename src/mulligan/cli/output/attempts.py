@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from mulligan.cli.output.tables import length, show_table
-from mulligan.service import AttemptRecord, describe_progress, summarize_failure
+from mulligan.service.rendering.descriptions import summarize_failure
 from mulligan.service.rendering.formatting import format_size
+from mulligan.service.runs.stored.attempts import AttemptRecord
+from mulligan.service.runs.views.attempt_progress import describe_progress
 
 
 def show_attempts(tried: Iterable[AttemptRecord], names: Mapping[str, str]) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mulligan.cli.output.terminal import complain
-from mulligan.service import ChangedSteps, Correction, RoundPlan
 from mulligan.service.rendering.formatting import format_input
+from mulligan.service.runs.changes.corrections import ChangedSteps, Correction
+from mulligan.service.runs.changes.round_plans import RoundPlan
 
 # Steps whose changes are named one by one; --json has them all.
 _STEPS_MAX, _NAMES_MAX = 20, 10

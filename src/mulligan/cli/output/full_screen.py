@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from mulligan.cli.output.terminal import UsageRefused, visible, wants_colour
-from mulligan.service import NO_COLOURS, OWN_COLOURS, Service
+from mulligan.service.rendering.console.terminal_text import NO_COLOURS, OWN_COLOURS
+from mulligan.service.service import Service
 
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\033[H", "\033[K", "\033[J"
 # The alternate screen: leaving it restores what was shown before.

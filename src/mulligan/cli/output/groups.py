@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from mulligan.service import kinds_text
+from mulligan.service.rendering.console.terminal_text import kinds_text
 from mulligan.service.rendering.formatting import ATTENTION, group_counts, group_title
 
 # A matrix with up to this many steps is shown in full; of a larger one this many have a row.

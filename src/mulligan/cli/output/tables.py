@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from mulligan.cli.output.terminal import show, visible, wants_colour
-from mulligan.service import length as length
+from mulligan.service.rendering.console.terminal_text import length as length
 from mulligan.service.rendering.formatting import single_line
 
 _GREEN, _RED, _YELLOW, _MAGENTA, _CYAN, _DIM, _PLAIN = (

@@ -8,16 +8,15 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from importlib import import_module
 from json.encoder import encode_basestring_ascii
 from typing import Any, TextIO
 
 import msgspec
 
 from mulligan.errors import MulliganError, Problem, render_warnings
-from mulligan.service import ANY_COLOURS, NO_COLOURS, OWN_COLOURS
-from mulligan.service import visible as visible
-from mulligan.service import wants_colour as wants_colour
+from mulligan.service.rendering.console.terminal_text import ANY_COLOURS, NO_COLOURS, OWN_COLOURS
+from mulligan.service.rendering.console.terminal_text import visible as visible
+from mulligan.service.rendering.console.terminal_text import wants_colour as wants_colour
 
 _RED, _YELLOW, _BOLD, _PLAIN = "\033[1;31m", "\033[1;33m", "\033[1m", "\033[0m"
 # Bytes of file names that are not UTF-8, except those that are also control characters.
@@ -176,7 +175,9 @@ def _show_error(error: MulliganError) -> int:
 
 def _internal_errors() -> Any:
     """The module that reads tracebacks, imported only when it is needed."""
-    return import_module("mulligan.cli.output.internal_errors")
+    from mulligan.cli.output import internal_errors
+
+    return internal_errors
 
 
 def _system_failure(error: OSError) -> SystemFailure:

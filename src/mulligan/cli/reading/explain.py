@@ -12,15 +12,9 @@ from mulligan.cli.output.tables import tinted
 from mulligan.cli.output.terminal import complain, show, show_json, visible, wants_colour
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import (
-    LocatedLine,
-    LocatedWait,
-    StoryLine,
-    describe_question,
-    format_story,
-    format_wait,
-    to_json,
-)
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.rendering.story_text import describe_question, format_story, format_wait
+from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait, StoryLine
 
 # A large run has many lines, which are written in chunks.
 _LINES_AT_ONCE = 1000

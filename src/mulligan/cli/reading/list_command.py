@@ -14,18 +14,18 @@ from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.words.options import AsJson, HomeFolder, pairs, service_at, where
 from mulligan.cli.words.parameters import Option
 from mulligan.errors import InputInvalid
-from mulligan.service import (
+from mulligan.service.authoring.values import parse_time
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.views.run_list import (
     STATUSES,
     FailedStep,
     RunLine,
     RunPage,
     RunQuery,
-    Service,
     WaitReason,
     parse_statuses,
-    parse_time,
-    to_json,
 )
+from mulligan.service.service import Service
 
 LIMIT = 50
 HEADS = ("RUN", "STATUS", "AGE", "TIME", "WORKFLOW", "")

@@ -12,7 +12,11 @@ from mulligan.cli.output.tables import cut
 from mulligan.cli.output.terminal import INTERRUPTED, UsageRefused, complain, show, show_json, show_written
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import AttemptLog, LogPiece, LogSelection, Service, log_lines_to_json, systems_with_logs, to_json
+from mulligan.formats import systems_with_logs
+from mulligan.service.logs.log_following import LogPiece, LogSelection
+from mulligan.service.rendering.json_output import log_lines_to_json, to_json
+from mulligan.service.runs.stored.run_reader import AttemptLog
+from mulligan.service.service import Service
 
 _DETAIL_CHARS_MAX = 60
 # Many lines are written at once, since a large run has a million events.

@@ -16,23 +16,17 @@ from mulligan.cli.running.continue_run import Continuation, Detach, Follow, read
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import AsJson, By, HomeFolder, Reason, RunName, pairs, service_at, where
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import (
-    EventFork,
-    EventLine,
-    RunDifference,
-    RunMoment,
-    Service,
-    StepPoints,
-    TurnEvents,
-    describe_value,
-    format_elapsed,
-    parse_time,
-    shown_place,
-    summarize_failure,
-    to_json,
-    when_default_applies,
-)
+from mulligan.service.authoring.values import parse_time
+from mulligan.service.rendering.descriptions import describe_value, summarize_failure
 from mulligan.service.rendering.formatting import pluralize, single_line
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.rendering.page.styles import format_elapsed
+from mulligan.service.rendering.story_text import when_default_applies
+from mulligan.service.runs.changes.fork_at import EventFork
+from mulligan.service.runs.views.run_events import EventLine
+from mulligan.service.runs.views.run_story import shown_place
+from mulligan.service.runs.views.time_travel import RunDifference, RunMoment, StepPoints, TurnEvents
+from mulligan.service.service import Service
 
 # How many steps, waits, timers, events of a turn and points of a step are shown; `--json` has more of them.
 ROWS_MAX, LINES_MAX, POINTS_MAX = 200, 20, 50

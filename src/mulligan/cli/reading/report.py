@@ -9,7 +9,8 @@ from typing import Annotated
 from mulligan.cli.output.terminal import complain, show_bytes, show_json
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, service_at, where
 from mulligan.cli.words.parameters import Option
-from mulligan.service import to_json, write_file
+from mulligan.service.authoring.named_files import write_file
+from mulligan.service.rendering.json_output import to_json
 
 
 def report(

@@ -16,20 +16,13 @@ from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.reading.list_command import driven
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import (
+from mulligan.service.rendering.descriptions import (
     describe_artifact,
     describe_budget,
-    describe_progress,
-    describe_question,
     describe_spending,
     describe_value,
     failure_tail,
-    spent_budget,
-    suggest_commands,
     summarize_failure,
-    to_json,
-    unlisted_counts,
-    when_default_applies,
 )
 from mulligan.service.rendering.formatting import (
     UNDO_FAILED,
@@ -41,6 +34,12 @@ from mulligan.service.rendering.formatting import (
     up_to_date_since,
     values_text,
 )
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.rendering.next_commands import suggest_commands
+from mulligan.service.rendering.story_text import describe_question, when_default_applies
+from mulligan.service.runs.views.attempt_progress import describe_progress
+from mulligan.service.runs.views.brief_overview import unlisted_counts
+from mulligan.service.runs.views.failure_summary import spent_budget
 
 # How many failed steps are shown with their last lines.
 TAILS_MAX = 3

@@ -9,7 +9,9 @@ from mulligan.cli.output.tables import cut, length, show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import AgentStats, RungStats, describe_rung, parse_duration, to_json
+from mulligan.service.authoring.values import parse_duration
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.statistics.stats import AgentStats, RungStats, describe_rung
 
 HEADS = ("WORKFLOW", "STEP", "TRIED", "WORKED", "SHARE", "EACH", "RUNG")
 # A pattern may be long and have several lines.

@@ -8,8 +8,9 @@ from typing import Any
 from mulligan.cli.output.tables import length, show_table
 from mulligan.cli.output.terminal import complain, show, show_json
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, service_at
-from mulligan.service import StepUsage, UsedResources, to_json
 from mulligan.service.rendering.formatting import format_size
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.statistics.usage import StepUsage, UsedResources
 
 _HEADS = ("STEP", "TRIES", "MEMORY", "CPUS", "TIME")
 

@@ -6,23 +6,19 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
-from mulligan import service as services
 from mulligan.cli.output.terminal import complain, show_json
 from mulligan.cli.running.continue_run import detach_run, show_detached
 from mulligan.cli.running.drive_run import drive_run
 from mulligan.cli.words.options import service_at, where
 from mulligan.cli.words.parameters import Option
+from mulligan.core.model.event_types import HostCapacity
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import KeyUsed
-from mulligan.service import (
-    RUN_ENDED,
-    ExistingRun,
-    HostCapacity,
-    Prepared,
-    Service,
-    capacity_for,
-    check_key,
-    exit_code,
-)
+from mulligan.service.driving.driver import capacity_for
+from mulligan.service.driving.outcome import exit_code
+from mulligan.service.runs.changes.run_control import Prepared
+from mulligan.service.runs.changes.starting import ExistingRun, check_key
+from mulligan.service.service import Service
 
 Key = Annotated[str, Option("--key", metavar="KEY", help="Start the run only once: the same key gives the same run.")]
 WAITING = 4
@@ -77,10 +73,14 @@ def start_published(
     home: str | None,
 ) -> int:
     """Start a workflow that is published on the server, and show it or leave it to itself."""
+    from mulligan.service.server.notices.notices import parse_notify
+
     key = check_key(key) if key else ""
-    rules = services.parse_notify(notify) if notify else ()
+    rules = parse_notify(notify) if notify else ()
     with service_at(home) as service:
-        begin = partial(services.start_published, service.home, name, version, inputs, labels, key=key, notify=rules)
+        from mulligan.service.server.server_client import start_published
+
+        begin = partial(start_published, service.home, name, version, inputs, labels, key=key, notify=rules)
         if is_detached:
             return show_detached(service.detach(begin()), as_json=as_json, home=home)
         return drive_run(service, lambda _: begin(), wait_seconds=wait_seconds, as_json=as_json, home=home)

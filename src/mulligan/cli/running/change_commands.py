@@ -39,19 +39,16 @@ from mulligan.cli.words.options import (
     where,
 )
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import (
-    CorrectedWorkflow,
-    ForkPlan,
-    HostCapacity,
-    PlannedChild,
-    RoundPlan,
-    Service,
-    Workflow,
-    command_for_request,
-    read_budgets,
-    to_json,
-)
+from mulligan.core.deciding.rounds.child_rounds import PlannedChild
+from mulligan.core.model.event_types import HostCapacity
+from mulligan.core.model.workflow import Workflow
+from mulligan.service.authoring.values import read_budgets
 from mulligan.service.rendering.formatting import group_title, pluralize
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.rendering.next_commands import command_for_request
+from mulligan.service.runs.changes.corrections import CorrectedWorkflow
+from mulligan.service.runs.changes.round_plans import ForkPlan, RoundPlan
+from mulligan.service.service import Service
 
 FromStep = Annotated[
     str, Option("--from", metavar="STEP", help="The first step to run again; the steps after it run too.")

@@ -17,7 +17,12 @@ from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.running.drive_run import WAIT_SECONDS, drive_run
 from mulligan.cli.words.options import where
 from mulligan.cli.words.parameters import Option
-from mulligan.service import RUN_ENDED, DetachedRun, Driver, HostCapacity, Service, to_json
+from mulligan.core.model.event_types import HostCapacity
+from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.service.driving.driver import Driver
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.changes.starting import DetachedRun
+from mulligan.service.service import Service
 
 CANCELLED = 3
 

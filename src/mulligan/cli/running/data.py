@@ -11,8 +11,10 @@ from mulligan.cli.output.tables import show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import DataEntry, Service, to_json
 from mulligan.service.rendering.formatting import format_input
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.stored.run_data import DataEntry
+from mulligan.service.service import Service
 
 VALUE_CHARS_MAX = 60
 _WORDS = ("get", "set", "list")

@@ -24,21 +24,16 @@ from mulligan.cli.words.options import (
     with_home,
 )
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import (
+from mulligan.service.authoring.named_files import read_file
+from mulligan.service.decisions.decisions import (
     Decision,
     DecisionPreview,
     DecisionResult,
-    PendingEntry,
-    Service,
-    commands_for_pending,
-    describe_earlier_run,
     make_decision,
-    message_lines,
     read_decisions,
-    read_file,
-    summarize_failure,
-    to_json,
 )
+from mulligan.service.decisions.pending import PendingEntry, commands_for_pending, describe_earlier_run
+from mulligan.service.rendering.descriptions import message_lines, summarize_failure
 from mulligan.service.rendering.formatting import (
     PARKED_FOR,
     describe_suggestion,
@@ -46,6 +41,8 @@ from mulligan.service.rendering.formatting import (
     pluralize,
     single_line,
 )
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.service import Service
 
 # The end of the message of a failed attempt usually has the reason.
 TAIL_LINES_MAX = 5

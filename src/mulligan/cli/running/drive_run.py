@@ -6,7 +6,11 @@ from collections.abc import Callable, Collection
 
 from mulligan.cli.output.terminal import show_json, show_json_parts
 from mulligan.cli.words.options import where
-from mulligan.service import Capacity, Display, Driver, Service, machine, printer, show_outcome
+from mulligan.service.driving.driver import Capacity, Driver, machine
+from mulligan.service.rendering.console.display import Display
+from mulligan.service.rendering.console.printer import printer
+from mulligan.service.rendering.console.summary import show_outcome
+from mulligan.service.service import Service
 
 # How long to wait for a timer of a run that otherwise waits for a person.
 WAIT_SECONDS = 600.0

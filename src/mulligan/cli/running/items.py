@@ -12,8 +12,11 @@ from mulligan.cli.running.change_commands import Adjusting, DryRun, KeepComplete
 from mulligan.cli.running.continue_run import Detach, Follow, read_continuation
 from mulligan.cli.words.options import AsJson, HomeFolder, Reason, RunName, StepName, service_at, where
 from mulligan.cli.words.parameters import Option
-from mulligan.service import Item, Service, SomeItems, summarize_failure, to_json
+from mulligan.service.rendering.descriptions import summarize_failure
 from mulligan.service.rendering.formatting import find_differences, shared_beginning, value_text, values_text
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.views.items import Item, SomeItems
+from mulligan.service.service import Service
 
 _VALUE_CHARS_MAX, _SHARED_CHARS_MAX = 24, 200
 # How many items a page has.

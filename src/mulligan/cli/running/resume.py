@@ -18,7 +18,7 @@ from mulligan.cli.running.run import Wait
 from mulligan.cli.words.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
 from mulligan.cli.words.options import AsJson, By, HomeFolder, Reason, service_at
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import parse_duration
+from mulligan.service.authoring.values import parse_duration
 
 
 def resume(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 # What few runs need is loaded when it is used.
-from mulligan import service as services
 from mulligan.cli.output.terminal import UsageRefused, complain, show_warnings
 from mulligan.cli.running.background_start import Key, start, start_published
 from mulligan.cli.running.continue_run import Detach
@@ -25,15 +23,13 @@ from mulligan.cli.words.options import (
     service_at,
 )
 from mulligan.cli.words.parameters import Argument, Option
+from mulligan.core.model.event_types import HostCapacity
 from mulligan.errors import MulliganError
-from mulligan.service import (
-    HostCapacity,
-    Service,
-    capacity_for,
-    parse_duration,
-    read_format_options,
-    with_default_workspace,
-)
+from mulligan.language.readers.workspace_steps import with_default_workspace
+from mulligan.service.authoring.format_options import read_format_options
+from mulligan.service.authoring.values import parse_duration
+from mulligan.service.driving.driver import capacity_for
+from mulligan.service.service import Service
 
 Wait = Annotated[
     str, Option("--wait", metavar="TIME", help="How long to wait for a timer if everything else waits for a person.")
@@ -95,11 +91,14 @@ def run(
     The exit code is 0 if the run completed, 1 if it failed, 2 if it was refused, 3 if it was cancelled, 4 if it waits
     for a person, and 130 if it was interrupted; `mulligan resume` continues it.
     """
+    from mulligan.service.server.catalogue.texts import published_reference
+    from mulligan.service.server.notices.notices import parse_notify
+
     wait_seconds = parse_duration(wait)
     asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
     options = read_format_options(patterns, iterations)
     given = given_inputs(inputs, inputs_file)
-    reference = None if file.exists() else services.published_reference(str(file))
+    reference = None if file.exists() else published_reference(str(file))
     if reference is None and not file.exists() and not file.suffix and file.name == str(file):
         # On a server a bare name is that of what is published.
         if is_on_server(home):
@@ -148,9 +147,9 @@ def run(
     if dry_run:
         if changed_only:
             complain("note: every step is listed, since only a run finds out which steps are up to date")
-        code: int = import_module("mulligan.cli.authoring.dry_run").show_preview(
-            workflow, given, capacity=capacity_for(asked), as_json=as_json, home=home
-        )
+        from mulligan.cli.authoring.dry_run import show_preview
+
+        code: int = show_preview(workflow, given, capacity=capacity_for(asked), as_json=as_json, home=home)
         return code
     prepared = Service.prepare(
         workflow,
@@ -162,7 +161,7 @@ def run(
         forced=forced or (),
         capacity=asked,
         has_files=not is_on_server(home),
-        notify=services.parse_notify(notify) if notify else (),
+        notify=parse_notify(notify) if notify else (),
     )
     with service_at(home) as service:
         if service.home.is_remote:
@@ -171,7 +170,9 @@ def run(
             complain(f"note: {text}")
         if prepared.notify or workflow.notify:
             for name in service.notices.unknown_targets((*workflow.notify, *prepared.notify)):
-                complain(f"note: {services.unknown_target_note(name)}")
+                from mulligan.service.server.notices.notices import unknown_target_note
+
+                complain(f"note: {unknown_target_note(name)}")
         if permissions := service.permission_note(workflow):
             complain(f"note: {permissions}")
         return start(

@@ -11,7 +11,11 @@ from mulligan.cli.reading.list_command import answering_command, first_failure
 from mulligan.cli.running.drive_run import worst_code
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, service_at, where
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service import RunLine, Service, Until, WaitEvent, parse_duration, to_json
+from mulligan.service.authoring.values import parse_duration
+from mulligan.service.driving.waiting import Until, WaitEvent
+from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.views.run_list import RunLine
+from mulligan.service.service import Service
 
 # The exit code of the `timeout` command; no run ends with it.
 TIMED_OUT = 124

@@ -7,7 +7,10 @@ from typing import Annotated
 
 from mulligan.cli.output.terminal import UsageRefused
 from mulligan.cli.words.parameters import Option
-from mulligan.service import GPUS_VARIABLE, HostCapacity, machine, parse_size, read_cluster_address
+from mulligan.core.model.event_types import HostCapacity
+from mulligan.dask_executor.address import read_cluster_address
+from mulligan.service.authoring.values import parse_size
+from mulligan.service.driving.driver import GPUS_VARIABLE, machine
 
 _PARALLEL_HELP = "How many steps run at once (default: one per processor, and more that wait)."
 Parallel = Annotated[int | None, Option("--parallel", "-p", metavar="N", help=_PARALLEL_HELP)]

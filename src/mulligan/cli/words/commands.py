@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from mulligan import service as services
 from mulligan.cli.words.parameters import Command
 
 PROGRAM = "mulligan"
@@ -135,7 +134,9 @@ _DRIVING = frozenset({"run", "resume", "step", "rehearse", "worker"})
 def load(name: str) -> Command:
     """The function of a command."""
     if name in _DRIVING:
-        services.import_in_order()
+        from mulligan.service.driving.import_order import import_in_order
+
+        import_in_order()
     module, _, function = COMMANDS[name][0].partition(":")
     result: Command = getattr(import_module(module), function)
     return result

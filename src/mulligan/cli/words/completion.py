@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from mulligan.cli.words.commands import COMMANDS, COMPLETION_VARIABLE, GENERAL_OPTIONS
@@ -50,7 +49,9 @@ def answer(environ: Mapping[str, str], write: Callable[[str], object]) -> int:
     """Write the answer for a shell, and return the exit code."""
     verb, _, shell = environ[COMPLETION_VARIABLE].partition("_")
     if verb == "source":
-        import_module("mulligan.cli.words.completion_scripts").show_script(shell)
+        from mulligan.cli.words.completion_scripts import show_script
+
+        show_script(shell)
         return 0
     if verb != "complete" or shell not in _SHELLS:
         return 1
@@ -136,11 +137,12 @@ def _options(parameters: Sequence[Parameter], typed: Typed) -> Iterator[Suggesti
 
 
 def _values(kind: str, command: str, typed: Typed, start: str, environ: Mapping[str, str]) -> Sequence[Suggestion]:
+    from mulligan.service.authoring import suggestions
+
     if "|" in kind:
         return [(word, "") for word in kind.split("|")]
     if kind not in _KINDS:
         return []
-    suggestions: Any = import_module("mulligan.service.authoring.suggestions")
     store = suggestions.store_address(typed.values.get("HOME"), environ)
     result: Sequence[Suggestion] = _KINDS[kind](suggestions, store, _Context(command, typed, start))
     return result

@@ -13,7 +13,8 @@ from pathlib import Path
 from mulligan.cli.words.commands import COMMANDS, load
 from mulligan.cli.words.completion import TABLE
 from mulligan.cli.words.parameters import Argument, Option, parameters_of
-from mulligan.service import FORMATS, OURS, STATUSES
+from mulligan.formats import FORMATS, OURS
+from mulligan.service.runs.views.run_list import STATUSES
 
 _SYSTEMS = "|".join([*FORMATS, OURS])
 _BY_METAVAR = {

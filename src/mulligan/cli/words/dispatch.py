@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from importlib import import_module
 
 from mulligan import __version__
 from mulligan.cli import msgspec_import as msgspec_import
@@ -29,7 +28,9 @@ def exit_code(words: Sequence[str], around: Callable[[], AbstractContextManager[
 def _answer(words: Sequence[str], around: Callable[[], AbstractContextManager[object]]) -> object:
     with around():
         if os.environ.get(COMPLETION_VARIABLE):
-            return import_module("mulligan.cli.words.completion").answer(os.environ, sys.stdout.write)
+            from mulligan.cli.words.completion import answer
+
+            return answer(os.environ, sys.stdout.write)
         call = call_for(words)
         if not gc.isenabled():
             gc.freeze()
@@ -41,7 +42,9 @@ def _answer(words: Sequence[str], around: Callable[[], AbstractContextManager[ob
         except InputInvalid as error:
             values = call.keywords if isinstance(call, partial) else {}
             if (file := values.get("inputs_file")) is not None:
-                import_module("mulligan.cli.words.given_inputs").name_file(error, values.get("inputs"), file)
+                from mulligan.cli.words.given_inputs import name_file
+
+                name_file(error, values.get("inputs"), file)
             raise
 
 
@@ -60,17 +63,23 @@ def call_for(words: Sequence[str]) -> Callable[[], object]:
     if name == "--version":
         return partial(show, f"{PROGRAM} {__version__}")
     if name in ("--install-completion", "--show-completion"):
-        scripts = import_module("mulligan.cli.words.completion_scripts")
+        from mulligan.cli.words import completion_scripts
+
+        scripts = completion_scripts
         return partial(scripts.install if name.startswith("--install") else scripts.show_script, *rest[:1])
     raise unknown_command(name)
 
 
 def _show_help(command: str = "") -> None:
-    texts = import_module("mulligan.cli.words.help")
+    from mulligan.cli.words import help
+
+    texts = help
     show(texts.command_help(command, load(command)) if command else texts.program_help())
 
 
 def _show_help_as_error() -> int:
     # Nothing was done, for example by `mulligan $COMMAND` with an empty variable.
-    complain(import_module("mulligan.cli.words.help").program_help())
+    from mulligan.cli.words.help import program_help
+
+    complain(program_help())
     return 2

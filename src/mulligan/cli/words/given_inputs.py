@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from mulligan.cli.output.terminal import UsageRefused
 from mulligan.cli.words.parameters import Option
 from mulligan.errors import InputInvalid
-from mulligan.service import Service
+from mulligan.service.service import Service
 
 Inputs = Annotated[list[str] | None, Option("--input", "-i", metavar="KEY=VALUE", help="An input; may be repeated.")]
 InputsFile = Annotated[

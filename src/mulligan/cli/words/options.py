@@ -14,8 +14,10 @@ from mulligan.cli.output.terminal import UsageRefused
 from mulligan.cli.words.commands import COMMANDS
 from mulligan.cli.words.parameters import Argument, Option
 from mulligan.errors import MulliganError
-from mulligan.service import FORMATS, Service, open_service, open_temporary_service, server_url
-from mulligan.service import LATEST as LATEST
+from mulligan.formats import FORMATS
+from mulligan.service.home_names import server_url
+from mulligan.service.runs.stored.run_reader import LATEST as LATEST
+from mulligan.service.service import Service, open_service, open_temporary_service
 
 # Commands that do not read runs.
 _WITHOUT_HOME = frozenset({"validate", "coverage", "graph", "convert", "schema", "demo", "login", "logout"})

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 from mulligan.cli.output.terminal import UsageRefused
@@ -149,5 +148,7 @@ def _see_help(command: str) -> str:
 
 def _closest(word: str, known: Iterable[str]) -> str:
     # The dashes are no likeness.
+    import difflib
+
     bare = {one.lstrip("-"): one for one in known}
-    return next((bare[one] for one in import_module("difflib").get_close_matches(word.lstrip("-"), bare, n=1)), "")
+    return next((bare[one] for one in difflib.get_close_matches(word.lstrip("-"), bare, n=1)), "")

@@ -9,7 +9,8 @@ from mulligan.api.http.routing import Answer
 from mulligan.dashboard.components.parts import action_button
 from mulligan.dashboard.components.shell import bare_page, may, page
 from mulligan.errors import RunDamaged, UnknownRun
-from mulligan.service import Html, TokenRecord, element, join_html
+from mulligan.ports.server_records import TokenRecord
+from mulligan.service.rendering.page.markup import Html, element, join_html
 
 _UNAUTHORISED, _NOT_FOUND = 401, 404
 # By the first part of an address: the list that it belongs to.

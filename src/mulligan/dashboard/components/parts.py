@@ -8,7 +8,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from mulligan.dashboard.components.shell import path_to
-from mulligan.service import Html, RunLine, element, status_label, status_tone, waits_only_for_a_person
+from mulligan.service.rendering.page.markup import Html, element
+from mulligan.service.rendering.page.styles import status_label, status_tone
+from mulligan.service.runs.views.run_list import RunLine
+from mulligan.service.runs.views.run_reasons import waits_only_for_a_person
 
 
 def moment(at: datetime, show: str = "ago") -> Html:

@@ -7,8 +7,10 @@ from typing import Protocol
 from urllib.parse import quote, urlencode
 
 from mulligan.api.http.routing import Answer, Handler, Query, Route, RouteScope
+from mulligan.core.model.scopes import allows
 from mulligan.dashboard.assets import POLICY, modules_behind, url_of, url_of_styles
-from mulligan.service import Html, TokenRecord, allows, element, join_html
+from mulligan.ports.server_records import TokenRecord
+from mulligan.service.rendering.page.markup import Html, element, join_html
 
 HTML = "text/html; charset=utf-8"
 

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from mulligan.service import Html, describe_artifact, element, join_html
+from mulligan.service.rendering.descriptions import describe_artifact
+from mulligan.service.rendering.page.markup import Html, element, join_html
 
 # How many entries of one list or object, how many lines of the whole tree, and how many characters of a text are shown.
 ENTRIES_MAX, LINES_MAX, CHARS_MAX = 200, 1_500, 20_000

@@ -8,7 +8,8 @@ from typing import Any
 
 from mulligan.dashboard.components.shell import table
 from mulligan.dashboard.components.value_tree import value_tree
-from mulligan.service import Html, describe_artifact, element, join_html
+from mulligan.service.rendering.descriptions import describe_artifact
+from mulligan.service.rendering.page.markup import Html, element, join_html
 
 # How much is shown: rows and columns of a table, characters of a cell and of a text.
 ROWS_MAX, COLUMNS_MAX, CELL_CHARS_MAX, LONG_TEXT_CHARS_MAX = 200, 16, 120, 20_000

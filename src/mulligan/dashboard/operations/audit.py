@@ -11,7 +11,9 @@ from mulligan.api.http.routing import PREFIX, Answer, Call, Query
 from mulligan.api.routes import ROUTES as API
 from mulligan.dashboard.components.parts import link_with, moment
 from mulligan.dashboard.components.shell import empty, heading, page, page_route, path_to, table
-from mulligan.service import TOOL_DECISIONS, AuditRecord, Html, element, join_html
+from mulligan.ports.server_records import AuditRecord
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.server.tokens.decision_ledger import TOOL_DECISIONS
 
 _LIMIT = 100
 # The run of a path, or of a decision.

@@ -9,8 +9,10 @@ import msgspec
 from mulligan.api.http.routing import Answer, Call, Query
 from mulligan.dashboard.components.parts import chips, link_with, moment, run_link
 from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel, table
-from mulligan.service import Hooks, Html, NoticeLine, NoticeStatus, element
+from mulligan.ports.server_records import NoticeStatus
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page.markup import Html, element
+from mulligan.service.server.notices.notices import Hooks, NoticeLine
 
 _LIMIT = 100
 _WORDS = {"needs_person": "needs a person"}

@@ -12,19 +12,12 @@ import msgspec
 from mulligan.api.http.routing import Answer, Call, Query
 from mulligan.dashboard.components.parts import action_button, chips, figure, link_with, moment
 from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel, path_to, table
-from mulligan.service import (
-    Breaker,
-    CodeStats,
-    Html,
-    RecoveryTrend,
-    RungStats,
-    describe_rung,
-    element,
-    format_elapsed,
-    join_html,
-    monday,
-)
+from mulligan.service.host.breakers import Breaker
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import format_elapsed
+from mulligan.service.runs.statistics.stats import RungStats, describe_rung
+from mulligan.service.runs.statistics.trends import CodeStats, RecoveryTrend, monday
 
 _RUNGS = ("retry", "script", "handle", "triage", "route")
 _TITLES = {

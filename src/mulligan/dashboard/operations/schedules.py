@@ -14,18 +14,13 @@ from mulligan.dashboard.components.parts import action_button, facts, link_with,
 from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel, path_to, shortened, table
 from mulligan.dashboard.workflows.input_fields import input_fields
 from mulligan.errors import MulliganError
-from mulligan.service import (
-    Html,
-    PastInstant,
-    RunLine,
-    ScheduleView,
-    describe_timing,
-    element,
-    join_html,
-    status_label,
-    status_tone,
-)
 from mulligan.service.rendering.formatting import format_input, pluralize
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import status_label, status_tone
+from mulligan.service.runs.views.run_list import RunLine
+from mulligan.service.server.schedules.past_instants import PastInstant
+from mulligan.service.server.schedules.schedules import ScheduleView
+from mulligan.service.server.schedules.timing_words import describe_timing
 
 _SECTION, _STYLES = "schedules", ("operations.css",)
 # Of how many schedules the list shows what came of the last instants, and of how many instants.

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 from mulligan.api.http.routing import Answer, Call
+from mulligan.core.model.agents.guard_rails import VERDICTS
+from mulligan.core.model.scopes import MEANINGS
 from mulligan.dashboard.components.parts import action_button, moment
 from mulligan.dashboard.components.shell import empty, heading, page, page_route, path_to, table
-from mulligan.service import MEANINGS, VERDICTS, Html, TokenView, element, join_html
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.server.tokens.tokens import TokenView
 
 _SHOWN_MAX = 200
 

@@ -11,8 +11,11 @@ from mulligan.api.http.routing import Answer, Call, Query
 from mulligan.dashboard.components.parts import chips, figure, link_with, run_link
 from mulligan.dashboard.components.shell import empty, heading, page, page_route, panel, path_to, table
 from mulligan.errors import InputInvalid
-from mulligan.service import Html, Spending, StepUsage, describe_spending, element, join_html
+from mulligan.service.rendering.descriptions import describe_spending
 from mulligan.service.rendering.formatting import format_duration, format_size, pluralize
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.runs.statistics.trends import Spending
+from mulligan.service.runs.statistics.usage import StepUsage
 
 _STYLES = ("operations.css",)
 # The page without a choice looks at so many workflows, and reads so many events of each.

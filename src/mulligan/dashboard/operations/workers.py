@@ -7,8 +7,11 @@ from dataclasses import replace
 from mulligan.api.http.routing import Answer, Call, Route
 from mulligan.dashboard.components.parts import figure, moment, run_link
 from mulligan.dashboard.components.shell import HTML, empty, heading, may, page, page_route, panel, path_to, table
-from mulligan.service import Check, Diagnosis, Html, WorkerLine, WorkerTask, element, format_elapsed, join_html
+from mulligan.service.driving.workers import WorkerLine, WorkerTask
+from mulligan.service.host.doctor import Check, Diagnosis
 from mulligan.service.rendering.formatting import format_size, pluralize
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import format_elapsed
 
 _SECTION, _STYLES = "workers", ("operations.css",)
 _TASKS_MAX = 50

@@ -8,23 +8,13 @@ from typing import Any
 from mulligan.api.http.routing import Answer, Call, Query
 from mulligan.dashboard.components.shell import empty, heading, page, page_route, panel, path_to, table
 from mulligan.dashboard.components.value_tree import value_tree
-from mulligan.service import (
-    ComparedRun,
-    ComparedStep,
-    DiffLine,
-    Html,
-    RunComparison,
-    RunQuery,
-    StepLine,
-    ValuePair,
-    element,
-    format_elapsed,
-    join_html,
-    status_label,
-    status_tone,
-    time_element,
-)
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone, time_element
+from mulligan.service.runs.views.run_comparison import ComparedRun, ComparedStep, RunComparison, ValuePair
+from mulligan.service.runs.views.run_list import RunQuery
+from mulligan.service.runs.views.run_pages import StepLine
+from mulligan.service.server.catalogue.text_diff import DiffLine
 
 # How many runs of the same workflow are offered.
 OFFERED = 30

@@ -15,16 +15,9 @@ from mulligan.dashboard.runs.run_overview import render_overview
 from mulligan.dashboard.runs.run_replay import render_replay
 from mulligan.dashboard.runs.run_tab import RunPageQuery, RunView, Tab, TabName
 from mulligan.errors import NotFound
-from mulligan.service import (
-    Html,
-    element,
-    format_elapsed,
-    join_html,
-    status_label,
-    status_tone,
-    time_element,
-    waits_only_for_a_person,
-)
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone, time_element
+from mulligan.service.runs.views.run_reasons import waits_only_for_a_person
 
 _TABS: dict[TabName, tuple[str, Callable[[RunView], Tab]]] = {
     "overview": ("Overview", render_overview),

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from mulligan.dashboard.components.shell import may, path_to, path_to_entry
 from mulligan.dashboard.runs.run_tab import RunView
-from mulligan.service import Html, element, join_html
+from mulligan.service.rendering.page.markup import Html, element, join_html
 
 # A step with one of these runs no more in this round.
 ENDED_STEP = ("completed", "failed", "skipped", "cancelled")

@@ -7,8 +7,9 @@ from typing import Any
 from mulligan.dashboard.components.shell import empty, panel, path_to, table
 from mulligan.dashboard.components.value_tree import value_tree
 from mulligan.dashboard.runs.run_tab import RunView, Tab
-from mulligan.service import Html, KeptFile, element, join_html
 from mulligan.service.rendering.formatting import format_size
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.runs.stored.artifacts import KeptFile
 
 # How many files are listed.
 FILES_MAX = 500

@@ -7,7 +7,9 @@ from urllib.parse import urlencode
 from mulligan.dashboard.components.shell import empty, path_to, shortened
 from mulligan.dashboard.runs.run_tab import RunView, Tab
 from mulligan.errors import InputInvalid
-from mulligan.service import EventFeed, EventLine, Html, element, join_html, time_element
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import time_element
+from mulligan.service.runs.views.run_events import EventFeed, EventLine
 
 # How much of the stored JSON of an event is shown.
 JSON_MAX = 20_000

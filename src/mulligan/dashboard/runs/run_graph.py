@@ -8,7 +8,10 @@ from urllib.parse import urlencode
 from mulligan.dashboard.components.shell import path_to
 from mulligan.dashboard.runs.run_actions import step_buttons
 from mulligan.dashboard.runs.run_tab import RunView, Tab
-from mulligan.service import Html, Node, RunGraph, element, join_html, status_label, status_tone
+from mulligan.service.rendering.drawing.picture import Node
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import status_label, status_tone
+from mulligan.service.runs.views.run_graph import RunGraph
 
 # A graph with more steps has no button that draws each of them.
 _EXPANDED_MAX = 300

@@ -8,18 +8,9 @@ from mulligan.dashboard.components.shell import empty, path_to, table
 from mulligan.dashboard.runs.run_actions import step_buttons
 from mulligan.dashboard.runs.run_tab import RunView, Tab
 from mulligan.errors import InputInvalid
-from mulligan.service import (
-    GridAttempt,
-    GridPage,
-    GridQuery,
-    GridRow,
-    Html,
-    element,
-    format_elapsed,
-    join_html,
-    status_label,
-    status_tone,
-)
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone
+from mulligan.service.runs.views.run_grid import GridAttempt, GridPage, GridQuery, GridRow
 
 ROWS = 100
 # How many attempts of a round are drawn one by one, the newest.

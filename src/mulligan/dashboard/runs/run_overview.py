@@ -8,19 +8,11 @@ from typing import Any
 
 from mulligan.dashboard.components.shell import may, panel, path_to, path_to_entry, shortened
 from mulligan.dashboard.runs.run_tab import RunView, Tab
-from mulligan.service import (
-    Html,
-    RunFailures,
-    RunReason,
-    element,
-    explain_line,
-    explain_run,
-    join_html,
-    render_visit,
-    status_label,
-    status_tone,
-)
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page.failures import render_visit
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import status_label, status_tone
+from mulligan.service.runs.views.run_reasons import RunFailures, RunReason, explain_line, explain_run
 
 # The order of the statuses in the bar.
 BAR = (

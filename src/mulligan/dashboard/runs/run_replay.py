@@ -12,24 +12,15 @@ from urllib.parse import urlencode
 
 from mulligan.dashboard.components.shell import may, panel, path_to
 from mulligan.dashboard.runs.run_tab import RunView, Tab
-from mulligan.service import (
-    EventLine,
-    FailureHandlers,
-    Html,
-    MomentPicture,
-    Node,
-    RunMoment,
-    Timeline,
-    TurnEvents,
-    element,
-    format_elapsed,
-    join_html,
-    shown_place,
-    status_label,
-    status_tone,
-    time_element,
-)
+from mulligan.service.rendering.drawing.picture import Node
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone, time_element
+from mulligan.service.runs.views.run_details import FailureHandlers
+from mulligan.service.runs.views.run_events import EventLine
+from mulligan.service.runs.views.run_story import shown_place
+from mulligan.service.runs.views.run_timeline import Timeline
+from mulligan.service.runs.views.time_travel import MomentPicture, RunMoment, TurnEvents
 
 # How many lines a list has, and how many steps are listed.
 LINES_MAX, STEPS_MAX = 12, 60

@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from mulligan.api.http.routing import Call, Query
-from mulligan.service import Html, RunLine
+from mulligan.service.rendering.page.markup import Html
+from mulligan.service.runs.views.run_list import RunLine
 
 TabName = Literal["overview", "graph", "grid", "events", "replay", "data"]
 

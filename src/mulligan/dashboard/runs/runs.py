@@ -14,21 +14,11 @@ from mulligan.api.areas.run_filters import RunFilters, run_query
 from mulligan.api.http.routing import Answer, Call
 from mulligan.dashboard.components.parts import run_status
 from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, path_to, table
-from mulligan.service import (
-    SERVER_LABELS,
-    Html,
-    RunLine,
-    RunPage,
-    RunQuery,
-    element,
-    format_elapsed,
-    join_html,
-    parse_statuses,
-    parse_time,
-    status_label,
-    status_tone,
-    time_element,
-)
+from mulligan.service.authoring.values import parse_time
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone, time_element
+from mulligan.service.runs.changes.preflight import SERVER_LABELS
+from mulligan.service.runs.views.run_list import RunLine, RunPage, RunQuery, parse_statuses
 
 PER_PAGE = 50
 # How many runs of each status are counted that match a filter: counting takes time for each of them.

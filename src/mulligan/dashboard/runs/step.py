@@ -13,8 +13,10 @@ from mulligan.dashboard.components.value_view import value_view
 from mulligan.dashboard.runs.step_attempts import attempts_table
 from mulligan.dashboard.runs.step_headline import headline, step_actions
 from mulligan.dashboard.runs.step_ladder import ladder, ladder_title, plan
-from mulligan.service import Html, StepHistory, element, format_elapsed, join_html, status_label, status_tone
 from mulligan.service.rendering.formatting import format_size, pluralize
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone
+from mulligan.service.runs.views.step_history import StepHistory
 
 
 class StepPageQuery(Query, frozen=True):

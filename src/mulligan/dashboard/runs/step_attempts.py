@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mulligan.dashboard.components.shell import table
-from mulligan.service import AttemptLine, Html, element, format_elapsed, join_html, time_element
 from mulligan.service.rendering.formatting import format_duration, format_size
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import format_elapsed, time_element
+from mulligan.service.runs.views.step_history import AttemptLine
 
 _TONES = {
     "succeeded": "good",

@@ -8,16 +8,11 @@ from urllib.parse import quote
 
 from mulligan.api.http.routing import Call
 from mulligan.dashboard.components.shell import may, path_to_entry, shortened
-from mulligan.service import (
-    Html,
-    StepHistory,
-    element,
-    failure_tail,
-    status_label,
-    status_tone,
-    summarize_failure,
-)
+from mulligan.service.rendering.descriptions import failure_tail, summarize_failure
 from mulligan.service.rendering.formatting import pluralize, up_to_date_since
+from mulligan.service.rendering.page.markup import Html, element
+from mulligan.service.rendering.page.styles import status_label, status_tone
+from mulligan.service.runs.views.step_history import StepHistory
 
 TAIL_LINES_MAX = 8
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mulligan.service import FailureHandlers, Html, RuleLine, VisitLadder, element, join_html, time_element
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import time_element
+from mulligan.service.runs.views.run_details import FailureHandlers
+from mulligan.service.runs.views.step_history import RuleLine, VisitLadder
 
 _NAMES = {"retry": "Retry", "handle": "Handle", "triage": "Triage", "route": "Route", "end": "Converge"}
 _OUTCOMES = {"tried": "tried", "passed": "did not apply", "absent": "none"}

@@ -10,7 +10,7 @@ from mulligan.api.http.routing import Answer, Call, Query
 from mulligan.dashboard.assets import url_of
 from mulligan.dashboard.components.shell import heading, may, page, page_route, path_to
 from mulligan.errors import NotFound
-from mulligan.service import Html, element, join_html
+from mulligan.service.rendering.page.markup import Html, element, join_html
 
 
 class EditorQuery(Query, frozen=True):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from mulligan.service import Html, element, join_html
+from mulligan.service.rendering.page.markup import Html, element, join_html
 
 
 def input_fields(

@@ -9,17 +9,10 @@ from mulligan.api.http.routing import Answer, Call, Query
 from mulligan.dashboard.components.parts import action_button, chips, facts, link_with, run_link
 from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel, path_to, shortened
 from mulligan.errors import NotFound
-from mulligan.service import (
-    Html,
-    LookedAt,
-    SuggestedChange,
-    Suggestions,
-    WhatIfFigures,
-    element,
-    join_html,
-    parse_time,
-)
+from mulligan.service.authoring.suggest import LookedAt, SuggestedChange, Suggestions, WhatIfFigures
+from mulligan.service.authoring.values import parse_time
 from mulligan.service.rendering.formatting import format_duration, pluralize, single_line
+from mulligan.service.rendering.page.markup import Html, element, join_html
 
 # What stands before and behind the name of the step.
 _TITLES = {

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from mulligan.analysis.whatif.results import RunWhatIf, WhatIf
 from mulligan.api.http.routing import Answer, Call, Route
 from mulligan.dashboard.components.shell import HTML, empty, heading, page, panel, path_to, table
 from mulligan.errors import LanguageError
-from mulligan.service import (
-    Html,
-    RunWhatIf,
-    WhatIf,
-    WhatIfSelection,
-    describe_assumptions,
-    describe_end,
-    describe_estimate,
-    element,
-    join_html,
-    time_element,
-    whatif_summary,
-)
+from mulligan.service.authoring.whatif import WhatIfSelection
+from mulligan.service.authoring.whatif_text import describe_assumptions, describe_end, describe_estimate, whatif_summary
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import time_element
 
 # What one page looks at.
 DAYS, RUNS_MAX, SECONDS_MAX, LISTED_MAX = 30, 500, 10.0, 100

@@ -6,27 +6,16 @@ from typing import Annotated, Any
 
 import msgspec
 
+from mulligan.analysis.coverage.figures import count_figures, describe_figures
+from mulligan.analysis.coverage.results import Coverage, FailureKind, Finding, Times
+from mulligan.analysis.coverage.table import CoverageRow, CoverageTable, arrange_table
+from mulligan.analysis.coverage.words import describe_failure_of, played_text
 from mulligan.api.http.routing import Answer, Call, Query
 from mulligan.dashboard.components.parts import chips, link_with
 from mulligan.dashboard.components.shell import empty, page, page_route, panel, path_to
 from mulligan.dashboard.workflows.workflows import workflow_heading, workflow_tabs
 from mulligan.errors import InputInvalid, LanguageError, NotFound
-from mulligan.service import (
-    Coverage,
-    CoverageRow,
-    CoverageTable,
-    FailureKind,
-    Finding,
-    Html,
-    PublishedWorkflow,
-    Times,
-    arrange_table,
-    count_figures,
-    describe_failure_of,
-    describe_figures,
-    element,
-    join_html,
-    played_text,
+from mulligan.service.rendering.page.coverage import (
     render_figures,
     render_findings,
     render_heat_map,
@@ -34,6 +23,8 @@ from mulligan.service import (
     render_pairs,
     render_story,
 )
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.server.catalogue.catalogue import PublishedWorkflow
 
 # So many rows are shown, those in which the most is wrong.
 ROWS_MAX = 200

@@ -7,26 +7,17 @@ from typing import Annotated, Literal
 import msgspec
 
 from mulligan.api.http.routing import Answer, Call, Query
+from mulligan.core.model.workflow import Workflow
 from mulligan.dashboard.components.parts import run_status
 from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel, path_to, table
 from mulligan.dashboard.workflows.input_fields import input_fields
 from mulligan.errors import LanguageError, NotFound
-from mulligan.service import (
-    DiffLine,
-    Draft,
-    Html,
-    PublishedWorkflow,
-    RunLine,
-    RunQuery,
-    Workflow,
-    WorkflowLine,
-    diff_texts,
-    element,
-    format_elapsed,
-    join_html,
-    list_workflow_lines,
-    time_element,
-)
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.styles import format_elapsed, time_element
+from mulligan.service.runs.views.run_list import RunLine, RunQuery
+from mulligan.service.server.catalogue.catalogue import Draft, PublishedWorkflow
+from mulligan.service.server.catalogue.text_diff import DiffLine, diff_texts
+from mulligan.service.server.catalogue.workflow_lines import WorkflowLine, list_workflow_lines
 
 Number = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Tab = Literal["overview", "run", "text", "versions"]

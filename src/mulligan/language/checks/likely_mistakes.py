@@ -15,13 +15,9 @@ from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Draft, Scope
 from mulligan.language.shell.shell_placeholders import ROOTS as SHELL_ROOTS
 from mulligan.language.shell.shell_placeholders import Names, ShellRefused
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source
-from mulligan.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from mulligan.language.shell import shell_lexer, shell_safety
-else:
-    shell_lexer = LazyModule("mulligan.language.shell.shell_lexer")
-    shell_safety = LazyModule("mulligan.language.shell.shell_safety")
+    pass
 
 _PLACEHOLDER = lazy_regex(r"(?<![$\w{\\])\{(?P<name>[A-Za-z_]\w*)(?::[^{}\s]*)?\}(?!\})", re.A)
 # Keys in which `{i}` is replaced, in names of steps and files and in paths, and the matrix itself.
@@ -74,7 +70,11 @@ def warn_unbound_items(node: Scalar, scope: Scope) -> None:
 
 def _expanded_offsets(text: str, names: frozenset[str]) -> set[int]:
     """The offsets of `${…}` that the shell expands: not in single quotes, and not after a backslash."""
+    from mulligan.language.shell import shell_safety
+
     try:
+        from mulligan.language.shell import shell_lexer
+
         sites = shell_lexer.scan(text, Names(names, SHELL_ROOTS | {"matrix"})).sites
     except ShellRefused:
         return set()

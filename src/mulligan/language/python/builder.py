@@ -20,7 +20,6 @@ import linecache
 import sys
 from collections.abc import Callable
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -76,7 +75,9 @@ class Workflow:
 
     def _repr_html_(self) -> str | None:
         """Its graph, in a notebook."""
-        html: str | None = import_module("mulligan")._flow_html(self)
+        import mulligan
+
+        html: str | None = mulligan._flow_html(self)
         return html
 
     def _set_up(self, keys: dict[str, Any], site: CallSite) -> None:

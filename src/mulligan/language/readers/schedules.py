@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -30,7 +29,9 @@ def _zone(value: Any) -> str:
         raise ValueError(value)
     try:
         # Loaded here, since few files have schedules.
-        import_module("zoneinfo").ZoneInfo(value)
+        import zoneinfo
+
+        zoneinfo.ZoneInfo(value)
     except (KeyError, OSError):
         raise ValueError(value) from None
     return value

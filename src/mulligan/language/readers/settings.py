@@ -12,12 +12,9 @@ from mulligan.language.keys.shapes import Fields
 from mulligan.language.keys.workflow_keys import ENV, RESOURCES
 from mulligan.language.scope import Scope, read_path_template, read_template
 from mulligan.language.text.nodes import Mapping, Node
-from mulligan.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from mulligan.language.shell import shell_safety
-else:
-    shell_safety = LazyModule("mulligan.language.shell.shell_safety")
+    pass
 
 _KEYS = frozenset({"capture", "env", "cwd", "on_lost", "timeout", "resources", "retry", "breaker"})
 
@@ -102,6 +99,8 @@ def read_env(node: Node, scope: Scope) -> dict[str, Template]:
                 scope.note(scope.source.refuse("name", f"'{name}' in 'env' is set by Mulligan itself", key))
             with scope.noting:
                 env[name] = read_template(value, scope)
+                from mulligan.language.shell import shell_safety
+
                 if env[name].reads and (danger := shell_safety.variable_danger(name)):
                     message = f"'{name}' in 'env' {danger.reason}"
                     raise scope.source.refuse("shell", message, value, hint=danger.hint)

@@ -17,16 +17,11 @@ from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import Placeholder, as_text
 from mulligan.language.shell.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
-from mulligan.lazy_modules import LazyModule
 
 # Only text with `${` needs them.
 if TYPE_CHECKING:
-    from mulligan.language.shell import shell_lexer, simple_commands
     from mulligan.language.shell.shell_lexer import PlaceholderSite
     from mulligan.language.shell.simple_commands import SafeValue
-else:
-    shell_lexer = LazyModule("mulligan.language.shell.shell_lexer")
-    simple_commands = LazyModule("mulligan.language.shell.simple_commands")
 
 __all__ = [
     "ROOTS",
@@ -79,6 +74,8 @@ def rewrite(text: str, bound: frozenset[str] = frozenset(), roots: frozenset[str
 
     `bound` are the names that need no field: that of the item, `index`, `output`.
     """
+    from mulligan.language.shell import simple_commands
+
     if "${" not in text:
         return ShellText(text, {}, ())
     names = Names(bound, roots)
@@ -100,6 +97,8 @@ def _rewrite_simple(text: str, values: list[SafeValue]) -> ShellText:
 
 
 def _rewrite_scanned(text: str, names: Names) -> ShellText:
+    from mulligan.language.shell import shell_lexer
+
     found = shell_lexer.scan(text, names)
     for site in found.sites:
         _refuse_danger(text, site)

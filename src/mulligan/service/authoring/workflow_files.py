@@ -13,12 +13,9 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.workflow import Workflow, all_commands
 from mulligan.errors import LanguageError, Problem
 from mulligan.formats import OURS, LoadResult, examine
-from mulligan.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from mulligan.service.decisions import agent_checks
-else:
-    agent_checks = LazyModule("mulligan.service.decisions.agent_checks")
+    pass
 
 
 class Validation(msgspec.Struct, frozen=True):
@@ -52,6 +49,8 @@ def validate(
 
 def _agent_warnings(file: str, workflow: Workflow) -> Iterator[Problem]:
     """Models that could not be asked from here. The worker may be elsewhere, so the file is not refused."""
+    from mulligan.service.decisions import agent_checks
+
     if not _has_agents(workflow):
         return
     for agent in agent_checks.unavailable_agents(workflow, os.environ):

@@ -36,7 +36,6 @@ from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.errors import Conflict, HomeMoved, MulliganError, StoreRefused, StoreUnavailable
 from mulligan.history.views import waits_for_people
 from mulligan.language.expressions import Cel
-from mulligan.lazy_modules import LazyModule
 from mulligan.ports import Answer, Commit, Executor, Store, WorkerRecord
 from mulligan.service.driving.locks import Locks
 from mulligan.service.home import Home
@@ -55,8 +54,6 @@ from mulligan.worker.supervisor.processes import kill_worker_processes
 if TYPE_CHECKING:
     from mulligan.service.host.slurm import job_ends
     from mulligan.store.http.http_store import HttpStore
-else:
-    job_ends = LazyModule("mulligan.service.host.slurm.job_ends")
 
 # "detached": it goes on, and is not shown any more.
 Ending = Literal["ended", "waiting", "interrupted", "detached"]
@@ -225,6 +222,8 @@ class Driver:
 
     def _ask_jobs(self, jobs: Mapping[WorkerJob, bool]) -> Mapping[WorkerJob, JobEnd]:
         """How the Slurm jobs of dead workers have ended."""
+        from mulligan.service.host.slurm import job_ends
+
         self._job_ends = self._job_ends or job_ends.JobEnds()
         return self._job_ends.ask(jobs)
 

@@ -15,7 +15,6 @@ from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
 from mulligan.engine.observers import Observer
 from mulligan.errors import InputInvalid
 from mulligan.language.text.quantities import size
-from mulligan.lazy_modules import LazyModule
 from mulligan.ports import Executor, Store
 from mulligan.service.driving.driver import LEASE_SECONDS, Capacity, Driver, WorkerIdentity, WorkerLimits
 from mulligan.service.home import Home, this_host
@@ -26,12 +25,9 @@ from mulligan.worker.slots.allocation import slurm_job
 from mulligan.worker.slots.task_limits import TaskLimits
 
 if TYPE_CHECKING:
-    from mulligan.service.host.slurm import job_ends
-else:
-    job_ends = LazyModule("mulligan.service.host.slurm.job_ends")
+    pass
 
 # Loads `distributed`.
-dask_worker = LazyModule("mulligan.service.driving.dask_worker")
 
 
 def local_worker(
@@ -49,6 +45,8 @@ def local_worker(
     `serves`: it is going to take up runs that nothing drives.
     """
     # The driver sets its clock by that of a shared store. Otherwise all drivers of the process share one clock.
+    from mulligan.service.driving import dask_worker
+
     clock = ProcessClock() if store.is_shared else PROCESS_CLOCK
     given = capacity.limits if capacity is not None else WorkerLimits()
     # Counted on when the worker starts again under another name.
@@ -135,6 +133,8 @@ def _last_moment(until: datetime | None) -> float | None:
 
 def _end_of_job(environ: Mapping[str, str]) -> float | None:
     """When, by `time.monotonic`, Slurm ends the job of this process; None outside of a job, or if it has no end."""
+    from mulligan.service.host.slurm import job_ends
+
     job = slurm_job(environ)
     seconds = job_ends.job_seconds_left(job, environ) if job is not None else None
     return None if seconds is None else time.monotonic() + seconds

@@ -9,12 +9,9 @@ import msgspec
 
 from mulligan.core.state.scope import error_view
 from mulligan.errors import MulliganError, Problem
-from mulligan.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from mulligan.analysis.coverage import figures
-else:
-    figures = LazyModule("mulligan.analysis.coverage.figures")
+    pass
 
 
 def to_json(result: Any) -> Any:
@@ -56,6 +53,8 @@ def _run_line(line: Any) -> dict[str, Any]:
 
 
 def _coverage(found: Any) -> dict[str, Any]:
+    from mulligan.analysis.coverage import figures
+
     return {"figures": msgspec.to_builtins(figures.count_figures(found)), **msgspec.to_builtins(found)}
 
 

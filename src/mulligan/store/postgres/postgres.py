@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import cached_property
-from importlib import import_module
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -95,7 +94,9 @@ class PostgresStore:
     @cached_property
     def server_records(self) -> ServerRecords:
         # Imported on first use: a run without a server needs none of it.
-        module = import_module("mulligan.store.postgres.postgres_server_records")
+        from mulligan.store.postgres import postgres_server_records
+
+        module = postgres_server_records
         records: ServerRecords = module.PostgresServerRecords(self._client)
         return records
 

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
-from importlib import import_module
 from typing import Any, TypeVar
 
 import psycopg
@@ -350,7 +349,9 @@ class PostgresClient:
             for number, sql in self._missing():
                 self.connection().execute(sql, prepare=False)
                 if number == SEARCH:
-                    import_module("mulligan.store.postgres.postgres_backfill").backfill(self.execute)
+                    from mulligan.store.postgres.postgres_backfill import backfill
+
+                    backfill(self.execute)
                 self.execute("create_schema_version")
                 self.execute("delete_schema_version")
                 self.execute("insert_schema_version", number)

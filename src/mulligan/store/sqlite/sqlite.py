@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cached_property, partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -119,16 +118,18 @@ class SqliteStore:
     def _open(self, path: Path, busy_seconds: float, vfs: str) -> SqliteFile:
         if not vfs and is_read_only(str(path)):
             # Imported here, since few homes are read-only.
-            file: SqliteFile = import_module("mulligan.store.sqlite.sqlite_read_only").ReadOnlyFile(path, busy_seconds)
+            from mulligan.store.sqlite.sqlite_read_only import ReadOnlyFile
+
+            file: SqliteFile = ReadOnlyFile(path, busy_seconds)
             return file
         return SqliteFile(path, busy_seconds, vfs)
 
     @cached_property
     def server_records(self) -> ServerRecords:
         # Imported on first use: a run without a server needs none of it.
-        records: ServerRecords = import_module("mulligan.store.sqlite.sqlite_server_records").SqliteServerRecords(
-            self._file
-        )
+        from mulligan.store.sqlite.sqlite_server_records import SqliteServerRecords
+
+        records: ServerRecords = SqliteServerRecords(self._file)
         return records
 
     def close(self) -> None:

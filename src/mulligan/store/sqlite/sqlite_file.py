@@ -11,7 +11,6 @@ from _thread import RLock
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -212,7 +211,9 @@ class SqliteFile:
         for migration in missing("sqlite", self._db.pragma("user_version"), f"'{self.path}'"):
             db.execute(migration.sql)
             if migration.number == SEARCH:
-                import_module("mulligan.store.sqlite.sqlite_backfill").backfill(db)
+                from mulligan.store.sqlite.sqlite_backfill import backfill
+
+                backfill(db)
             self._db.pragma("user_version", migration.number)
         self._db.pragma("application_id", _APPLICATION_ID)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 # How long the scheduler may take to answer.
@@ -17,7 +16,9 @@ def open_client(address: str) -> Iterator[Any]:
 
     The step runs beside the threads of the Dask worker, and takes none of them: it may wait for whatever it submits.
     """
-    client = import_module("distributed").Client(address, timeout=CONNECT_SECONDS)
+    import distributed
+
+    client: Any = distributed.Client(address, timeout=CONNECT_SECONDS)  # type: ignore[no-untyped-call]
     try:
         yield client
     finally:

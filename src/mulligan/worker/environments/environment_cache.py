@@ -17,7 +17,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib import import_module
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
@@ -153,7 +152,9 @@ def clear_folder(folder: str) -> None:
             continue
         if os.path.isdir(path) and not os.path.islink(path):
             # Imported late: every worker loads this module, and few remove an environment.
-            import_module("shutil").rmtree(path)
+            import shutil
+
+            shutil.rmtree(path)
         else:
             os.unlink(path)
 

@@ -10,7 +10,6 @@ import json
 import os
 import sys
 import sysconfig
-from importlib import import_module
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
@@ -25,12 +24,14 @@ def identify() -> dict[str, Any]:
     except (AttributeError, ValueError, OSError):
         libc = None
     try:
-        pip = str(import_module("pip").__version__)
+        import pip
+
+        version = str(pip.__version__)
     except Exception:  # it may be missing or broken in any way
-        pip = ""
+        version = ""
     base = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     known = [base, sys.version, sys.implementation.cache_tag, sysconfig.get_platform(), libc]
-    return {"interpreter": known, "pip": pip}
+    return {"interpreter": known, "pip": version}
 
 
 if __name__ == "__main__":

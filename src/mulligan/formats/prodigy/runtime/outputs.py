@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-from importlib import import_module
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -76,7 +75,8 @@ def _format_content(content: Any, format: str, path: str) -> str:
 
 def _format_yaml(content: Any) -> str:
     """Format YAML. ValueError if it is invalid. The library is loaded on demand, since most files are not YAML."""
-    yaml: Any = import_module("yaml")
+    import yaml
+
     try:
         value = yaml.safe_load(content) if isinstance(content, str) else content
     except yaml.YAMLError as error:

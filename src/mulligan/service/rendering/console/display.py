@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mulligan.service.driving.run_progress import Activity, Announcement, RunProgress
@@ -85,7 +84,9 @@ class Display:
             return
         self._drawn_at = now
         if self._board is None and self.printer.is_live and now - self._begun_at > LIVE_AFTER_SECONDS:
-            self._board = import_module("mulligan.service.rendering.console.live_board").Board(self.printer, self._home)
+            from mulligan.service.rendering.console.live_board import Board
+
+            self._board = Board(self.printer, self._home)
         self._show_announcements()
         if not self.printer.is_live and now - self._reported_at >= PROGRESS_SECONDS:
             self._reported_at = now

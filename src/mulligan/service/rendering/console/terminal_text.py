@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from importlib import import_module
 from typing import TextIO
 
 # Regular expressions of the escape sequences that a text may keep: the colours of our own tables, those of any program,
@@ -15,9 +14,11 @@ OWN_COLOURS, ANY_COLOURS, NO_COLOURS = r"\x1b\[(?:[012]|3[1-6])m", r"\x1b\[[0-9;
 
 def visible(text: str, colours: str = NO_COLOURS) -> str:
     """Escape control characters and characters that mislead the reader, except for `colours`."""
+    from mulligan.service.rendering.formatting import escape_unprintable
+
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
-    escaped: str = import_module("mulligan.service.rendering.formatting").escape_unprintable(text, colours)
+    escaped: str = escape_unprintable(text, colours)
     return escaped
 
 

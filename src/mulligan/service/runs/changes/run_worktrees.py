@@ -15,15 +15,11 @@ from mulligan.core.model.event_types import WorktreeOrigin
 from mulligan.core.state.state import State
 from mulligan.core.state.workspace import workspace_view
 from mulligan.errors import Refused
-from mulligan.lazy_modules import LazyModule
 from mulligan.service.home import this_host
 from mulligan.worker.folders import make_private, write_private_file
 
 if TYPE_CHECKING:
-    from mulligan.worker.git import worktrees
-else:
-    # Most runs have none, and Git is called as a process of its own.
-    worktrees = LazyModule("mulligan.worker.git.worktrees")
+    pass
 
 # Below the folder of worktrees: the runs that are being removed, so that a removal that was killed is continued.
 _REMOVED = ".removed"
@@ -67,6 +63,8 @@ def _how_to_restore(view: dict[str, Any]) -> str:
 
 
 def _has_branch(view: dict[str, Any]) -> bool:
+    from mulligan.worker.git import worktrees
+
     checkout, branch = view["checkout"], view["branch"]
     return bool(checkout and branch and os.path.isdir(checkout)) and worktrees.has_branch(checkout, branch)
 
@@ -91,6 +89,8 @@ def pin_origin(origin: WorktreeOrigin | None, uid: str) -> WorktreeOrigin | None
     if origin is None or origin.host not in ("", this_host()):
         return origin
     try:
+        from mulligan.worker.git import worktrees
+
         return msgspec.structs.replace(origin, commit=worktrees.pin_worktree(origin.work, uid, origin.commit))
     except StepError as error:
         raise Refused(error.message) from error
@@ -116,6 +116,8 @@ def run_id_of_worktree(worktree: Path) -> int:
 
 def belongs_to(worktree: Path, uid: str) -> bool:
     """Whether it is the worktree of this run, and not of an older one with the same number."""
+    from mulligan.worker.git import worktrees
+
     return worktrees.read_owner(worktree) in (None, "", uid)
 
 
@@ -133,5 +135,7 @@ def discard_removed(folder: Path, known: Iterable[int]) -> None:
         run_id, uid = int(note.name), note.read_text()
         for path in () if run_id in runs else worktrees_of(folder, [run_id]):
             if belongs_to(path, uid):
+                from mulligan.worker.git import worktrees
+
                 worktrees.discard_worktree(path)
         note.unlink()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from types import FrameType
 
 from mulligan.core.model.workflow import Workflow
@@ -59,7 +58,10 @@ def _is_executed(workflow: Workflow, frame: FrameType) -> bool:
 
 def _is_guarded(frame: FrameType) -> bool:
     """Whether the statement that the module executes is under `if __name__ == "__main__":`."""
-    ast, linecache = import_module("ast"), import_module("linecache")  # most commands need neither
+    import ast
+    import linecache
+
+    ast, linecache = ast, linecache  # most commands need neither
     try:
         tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
     except (SyntaxError, ValueError):
@@ -73,8 +75,10 @@ def _is_guarded(frame: FrameType) -> bool:
 
 
 def _refusal(frame: FrameType, message: str) -> LanguageError:
+    import linecache
+
     file, line = frame.f_code.co_filename, frame.f_lineno
-    shown = import_module("linecache").getline(file, line).rstrip("\n")
+    shown = linecache.getline(file, line).rstrip("\n")
     indent = len(shown) - len(shown.lstrip())
     problem = Problem("language.script", message, file, line, indent + 1, max(1, len(shown.strip())), shown, _HINT)
     return LanguageError([problem])

@@ -6,8 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from importlib import import_module
-from typing import Any
 
 import msgspec
 
@@ -200,7 +198,8 @@ def _log(reader: RunReader, run_id: int) -> str:
 def launch_in_background(command: Sequence[str], log: str) -> int:
     """Start a process that survives this one and its terminal; its output goes to `log`. Return its id."""
     # Loaded here, since few runs are detached.
-    subprocess: Any = import_module("subprocess")
+    import subprocess
+
     launched = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _LAUNCH, log, *command],
         stdin=subprocess.DEVNULL,

@@ -29,14 +29,11 @@ from mulligan.errors import (
     StoreUnavailable,
     UnknownRun,
 )
-from mulligan.lazy_modules import LazyModule
 from mulligan.ports import RunRecord, Store
 from mulligan.service.runs.stored.run_reader import PAGE, RunReader
 
 if TYPE_CHECKING:
-    from mulligan.service.server import server_changes
-else:
-    server_changes = LazyModule("mulligan.service.server.server_changes")
+    pass
 
 # How many runs are looked at for the one that an error is about: those that were named, and those that they called.
 EXAMINED_MAX = 200
@@ -113,6 +110,8 @@ def _removal(reader: RunReader, run_id: int) -> UnknownRun | None:
 def remove_run(reader: RunReader, run_id: int, *, is_dry: bool = False) -> RemovedRuns:
     """Remove a run that has ended, or that is damaged, with the runs that it called. Its files are left to `gc`."""
     if reader.home.is_remote:
+        from mulligan.service.server import server_changes
+
         return server_changes.ask(reader.home, "DELETE", f"runs/{run_id}", RemovedRuns, dry_run=is_dry)
     record, store = reader.record(run_id), reader.store
     if record.root_run_id not in (0, run_id) and store.lists.records([record.root_run_id]):

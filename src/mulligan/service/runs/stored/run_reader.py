@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, cached_property
-from importlib import import_module
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -104,12 +103,16 @@ class RunReader:
     @cached_property
     def log_ranges(self) -> LogRanges:
         # Loaded here, since most commands read no logs.
-        found: LogRanges = import_module("mulligan.service.logs.log_ranges").LogRanges(self.home, lambda: self.store)
+        from mulligan.service.logs.log_ranges import LogRanges
+
+        found: LogRanges = LogRanges(self.home, lambda: self.store)
         return found
 
     @cached_property
     def counts(self) -> CountCache:
-        found: CountCache = import_module("mulligan.service.runs.stored.run_counts").CountCache()
+        from mulligan.service.runs.stored.run_counts import CountCache
+
+        found: CountCache = CountCache()
         return found
 
     def keep_lost_numbers(self) -> None:

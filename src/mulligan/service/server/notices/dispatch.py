@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from importlib import import_module
 from importlib.util import find_spec
 
 from mulligan.errors import MulliganError
@@ -29,14 +28,16 @@ def refuse_missing_library(target: Target) -> None:
 
 def send(target: Target, message: Message, now: datetime) -> Delivery:
     """Send a message once."""
+    from mulligan.service.server.notices.people import send_to_people
+
     if target.webhook:
-        found: Delivery = import_module("mulligan.service.server.notices.webhooks").send_to_webhook(
-            target, message, now
-        )
+        from mulligan.service.server.notices.webhooks import send_to_webhook
+
+        found: Delivery = send_to_webhook(target, message, now)
         return found
     try:
         refuse_missing_library(target)
     except NotifyLibraryMissing as error:
         return Delivery(f"{error.message}: {error.hint}", is_target_down=True)
-    found = import_module("mulligan.service.server.notices.people").send_to_people(target, message)
+    found = send_to_people(target, message)
     return found

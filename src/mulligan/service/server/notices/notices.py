@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -150,11 +149,10 @@ class Notices:
     @cached_property
     def sender(self) -> Sender:
         """The sender of this process. It loads threads and libraries, so it is made when something is sent."""
-        sending, dispatch = (
-            import_module(f"mulligan.service.server.notices.{name}") for name in ("sender", "dispatch")
-        )
-        made: Sender = sending.Sender(self._outbox, dispatch.send, url=self.targets().url)
-        return made
+        from mulligan.service.server.notices.dispatch import send
+        from mulligan.service.server.notices.sender import Sender
+
+        return Sender(self._outbox, send, url=self.targets().url)
 
     def targets(self) -> TargetList:
         """The targets of the configuration. It is read again each time, so that a change counts at once."""
@@ -206,13 +204,9 @@ class Notices:
         found = self.targets()
         if target not in found.by_name:
             raise self._unknown(target, found)
-        messages, dispatch, text = (
-            import_module(name)
-            for name in (
-                *(f"mulligan.service.server.notices.{one}" for one in ("messages", "dispatch")),
-                "mulligan.history.notice_text",
-            )
-        )
+        from mulligan.history import notice_text as text
+        from mulligan.service.server.notices import dispatch, messages
+
         now = _now()
         dispatch.refuse_missing_library(found.by_name[target])
         body = text.NoticeBody(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from mulligan.service.home_names import has_server_config
@@ -33,6 +32,8 @@ class NotifyingObserver:
     def committed(self, state: State, entries: Sequence[Entry]) -> None:
         if self._is_waiting and (state.workflow.notify or state.run.notify):
             self._is_waiting = False
-            launch = import_module("mulligan.service.runs.changes.starting").launch_in_background
+            from mulligan.service.runs.changes.starting import launch_in_background
+
+            launch = launch_in_background
             launch([*PROGRAM, str(self._home.folder), str(self._pid)], str(self._home.folder / LOG))
         self._observer.committed(state, entries)

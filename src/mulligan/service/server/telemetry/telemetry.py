@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from types import ModuleType
 
 from mulligan.core.effects.run_lists import RunFilter
@@ -100,7 +99,9 @@ class Telemetry:
 
 def _otlp() -> ModuleType:
     try:
-        return import_module("mulligan.service.server.telemetry.otlp")
+        from mulligan.service.server.telemetry import otlp
+
+        return otlp
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("mulligan"):
             raise

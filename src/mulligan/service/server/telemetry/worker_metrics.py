@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -116,7 +115,9 @@ class MetricsServer:
 def load_exposition() -> ModuleType:
     """The module that needs the library of Prometheus. InputInvalid if it is not installed."""
     try:
-        return import_module("mulligan.service.server.telemetry.exposition")
+        from mulligan.service.server.telemetry import exposition
+
+        return exposition
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("mulligan"):
             raise

@@ -215,13 +215,13 @@ def _aliases(libs: Any) -> Iterator[tuple[str, Any]]:
             yield from one.items()
         elif isinstance(one, str) and one:
             # As `import a.b`: the code says `a.b`.
-            _import_module(one)
+            _check_import(one)
             yield one.partition(".")[0], one.partition(".")[0]
         else:
             raise invalid_input(f"'libs' has {one!r}, the name of a module is expected")
 
 
-def _import_module(module: str) -> None:
+def _check_import(module: str) -> None:
     try:
         importlib.import_module(module)
     except (ImportError, ValueError):
