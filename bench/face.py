@@ -37,7 +37,8 @@ mulligan.run(flow, parallel=1, show=False, check=True)
 """
 SERVICE = """
 from pathlib import Path
-from mulligan.service import Service, machine, open_service
+from mulligan.service.driving.driver import machine
+from mulligan.service.service import Service, open_service
 with open_service() as service, service.driver(machine(1)) as driver:
     [run_id] = service.start(service.prepare(Service.load_workflow("chain.yaml"), {}, Path.cwd()), driver)
     assert driver.drive(run_id) == "ended"

@@ -427,7 +427,7 @@ _DRIVER = """
 import sys
 from pathlib import Path
 from mulligan.engine.observers import NullObserver
-from mulligan.service import Home
+from mulligan.service.home import Home
 from mulligan.service.runs.changes.run_control import RunControl
 from mulligan.service.runs.stored.run_reader import RunReader
 reader = RunReader(Home(Path(sys.argv[1]), sys.argv[2]))

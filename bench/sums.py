@@ -27,7 +27,8 @@ import asyncio, json, sys, time
 from datetime import UTC, datetime
 from pathlib import Path
 from mulligan.api.processes.service_threads import ServiceThreads
-from mulligan.service import Home, Service
+from mulligan.service.home import Home
+from mulligan.service.service import Service
 
 home = Home(Path(sys.argv[1]))
 found = {}

@@ -184,10 +184,10 @@ def offered(group: str) -> dict[str, tuple[Any, ...]]:
 @lru_cache(maxsize=16)
 def _entry_points(group: str, path: tuple[str, ...]) -> dict[str, tuple[Any, ...]]:
     """What is found along `sys.path`: searched once for each path."""
-    from importlib import metadata
-
     found: dict[str, tuple[Any, ...]] = {}
     # Imported on demand: it takes as long as all of a small command.
+    from importlib import metadata
+
     for entry in metadata.entry_points(group=group):
         found[entry.name] = (*found.get(entry.name, ()), entry)
     return found

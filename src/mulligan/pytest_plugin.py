@@ -133,12 +133,14 @@ def _checked(
     flow: Runnable, inputs: Mapping[str, Any] | None, given: Mapping[str, Any]
 ) -> tuple[Workflow, dict[str, Any]]:
     """The checked workflow, and its inputs with their defaults."""
-    from mulligan.client.loading import find_workflow
     from mulligan.client.session import ExplainedErrors
-    from mulligan.language import check_inputs
 
     with ExplainedErrors():
+        from mulligan.client.loading import find_workflow
+
         workflow = find_workflow(flow).workflow
+        from mulligan.language import check_inputs
+
         return workflow, check_inputs(workflow, {**(inputs or {}), **given})
 
 

@@ -60,7 +60,8 @@ steps:
 HANGING = """
 import sys
 from mulligan.engine.observers import NullObserver
-from mulligan.service import machine, open_service
+from mulligan.service.driving.driver import machine
+from mulligan.service.service import open_service
 
 class Hanging(NullObserver):
     def trouble(self, text):

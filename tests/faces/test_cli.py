@@ -123,7 +123,7 @@ def test_a_command_loads_only_what_it_needs(tmp_path: Path):
 def test_what_is_imported_bottom_up_works_as_if_it_had_been_imported_in_any_order():
     program = (
         "import re; compile_now = re.compile\n"
-        "from mulligan.service import import_in_order; import_in_order()\n"
+        "from mulligan.service.driving.import_order import import_in_order; import_in_order()\n"
         "import yaml; print(yaml.load('[1.5, 0x1F, 2024-01-31, yes, ~]', yaml.SafeLoader), re.compile is compile_now)"
     )
     done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
@@ -223,7 +223,7 @@ def test_an_unforeseen_exception_names_the_place_and_shows_no_traceback(
     out, err = capsys.readouterr()
     assert (code, out) == (1, "")
     assert re.fullmatch(
-        r"error\[internal\.bug\]: KeyError: 'x' \(mulligan/cli/terminal\.py:\d+\)\n"
+        r"error\[internal\.bug\]: KeyError: 'x' \(mulligan/cli/output/terminal\.py:\d+\)\n"
         r"  this is a bug in Mulligan; MULLIGAN_DEBUG=1 shows the traceback\n",
         err,
     )

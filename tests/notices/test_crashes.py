@@ -23,7 +23,8 @@ SENDS = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from mulligan.service import Home, Service
+from mulligan.service.home import Home
+from mulligan.service.service import Service
 with Service(Home(Path(sys.argv[1]))) as service:
     while True:
         service.notices.send_due(datetime.now(UTC))

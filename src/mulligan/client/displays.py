@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 def choose_display(show: bool | None, service: Service, session: Session, slots: float) -> RunDisplay | None:
     """What shows the run: what was asked for; by default something if a person looks: in a notebook, on a terminal."""
-    from mulligan.client.terminal_display import open_display
-
     if show is not False and (in_notebook := find_notebook_display(session, service)) is not None:
         return in_notebook
     if not (sys.stderr.isatty() if show is None else show):
         return None
     # Loaded only if something is shown.
+    from mulligan.client.terminal_display import open_display
+
     display: RunDisplay = open_display(service, session, slots)
     return display

@@ -54,9 +54,6 @@ def _read_capacity(
     parallel: int | None, memory: str | int | None, gpus: int | None, on: str | None
 ) -> HostCapacity | None:
     """What replaces the capacity of this machine; None if nothing does."""
-    from mulligan.core.model.event_types import HostCapacity
-    from mulligan.service.authoring.values import parse_size
-
     if (parallel, memory, gpus, on) == (None, None, None, None):
         return None
     if on is not None:
@@ -72,7 +69,11 @@ def _read_capacity(
             raise InputInvalid(f"{name} must be a whole number, at least {least}, not {number!r}", hint=_as_input(name))
     if memory is not None and not isinstance(memory, str) and not _is_whole(memory, 1):
         raise InputInvalid(f"memory must be a size, not {memory!r}", hint="write it like '4GiB', or in bytes")
+    from mulligan.service.authoring.values import parse_size
+
     size = parse_size(memory) if isinstance(memory, str) else memory
+    from mulligan.core.model.event_types import HostCapacity
+
     return HostCapacity(parallel, size, gpus, on=on or "")
 
 
@@ -82,14 +83,14 @@ def _is_whole(number: object, least: int) -> bool:
 
 def read_seconds(value: str | float | timedelta) -> float:
     """A duration in seconds: `"1h30m"`, a number of seconds, or a `timedelta`."""
-    from mulligan.service.authoring.values import parse_duration
-
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputInvalid(f"{value!r} is not a duration", hint="give it like '30s', '1h30m', 90 or a timedelta")
     if isinstance(value, int | float) and value < 0:
         raise InputInvalid(f"{value!r} is not a duration: it is negative")
+    from mulligan.service.authoring.values import parse_duration
+
     return parse_duration(str(value))
 
 

@@ -46,9 +46,10 @@ class _PublishedRun(NamedTuple):
     labels: Mapping[str, str]
 
     def start(self, service: Service, key: str) -> int:
-        from mulligan.service.server.server_client import start_published
 
         asked = (self.workflow, self.version, self.inputs, self.labels)
+        from mulligan.service.server.server_client import start_published
+
         return start_published(service.home, *asked, key=key)
 
 
@@ -140,11 +141,11 @@ class Home:
 
     def _published(self, flow: Runnable, *, changed_only: bool, force: Iterable[str]) -> tuple[str, int | None] | None:
         """The name and the version of what is published on the server: `nightly`, `nightly@3`. None for a workflow."""
-        from mulligan.service.server.catalogue.texts import published_reference
-
         if not self._session.is_remote or not isinstance(flow, str) or Path(flow).exists():
             return None
         is_bare = not Path(flow).suffix and Path(flow).name == flow
+        from mulligan.service.server.catalogue.texts import published_reference
+
         found = published_reference(flow) or ((flow, None) if is_bare else None)
         if found is not None and (changed_only or _words(force)):
             raise InputInvalid(
@@ -435,8 +436,6 @@ def _prepare(
 
 def _read_key(key: str | None) -> str:
     """The key as the service has it: "" for none. An empty one is refused, since it was meant to be a key."""
-    from mulligan.service.runs.changes.starting import check_key
-
     if key is None:
         return ""
     if not isinstance(key, str):
@@ -444,6 +443,8 @@ def _read_key(key: str | None) -> str:
         raise InputInvalid(f"key must be a text, not {key!r}", hint=hint)
     if not key:
         raise InputInvalid("key is empty", hint="leave it out to start a run without a key")
+    from mulligan.service.runs.changes.starting import check_key
+
     return check_key(key)
 
 

@@ -18,7 +18,6 @@ def plain_inputs(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(name: str, value: Any) -> Any:
     # Loaded only if a program gives more than texts and numbers.
-    from mulligan.values import encoding
 
     def refuse_files() -> NoReturn:
         raise InputInvalid(
@@ -26,6 +25,8 @@ def _plain(name: str, value: Any) -> Any:
             hint="write it to a file and give the path, or make it in a step",
             input=name,
         )
+
+    from mulligan.values import encoding
 
     try:
         return json.loads(encoding.encode(value, refuse_files, label=f"input '{name}'"))

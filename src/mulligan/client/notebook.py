@@ -119,8 +119,6 @@ _followed: dict[tuple[str, int], CellOutput] = {}
 
 def find_notebook_display(session: Session, service: Service) -> NotebookDisplay | None:
     """What shows a run in a notebook; None outside of one."""
-    from mulligan.service.driving.run_progress import RunProgress
-
     output, home = find_cell_output(), _opened(session)
     if output is None:
         return None
@@ -128,6 +126,8 @@ def find_notebook_display(session: Session, service: Service) -> NotebookDisplay
     def read(run_id: int, note: str) -> str:
         html: str = _rendering().run_html(service, run_id, note, home=home)
         return html
+
+    from mulligan.service.driving.run_progress import RunProgress
 
     progress = RunProgress(service.attempt_progress)
     return NotebookDisplay(output, read, progress, folder=session.folder, home=home)

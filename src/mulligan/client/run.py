@@ -202,10 +202,11 @@ class Run:
         A file that a step kept is its bytes, or its path where the type says `Path`.
         """
         # Loaded only if it is asked for, since it loads what reads annotations.
-        from mulligan.client import results
 
         snapshot, steps = self._snapshot
         with self._session.service() as service:
+            from mulligan.client import results
+
             if not step:
                 return results.read_result(service, "the output of the run", snapshot.outputs, type)
             return results.read_step_result(service, snapshot.steps[steps[step].name], type)
@@ -215,10 +216,10 @@ class Run:
 
         print(run.explain())
         """
-        from mulligan.service.rendering.story_text import format_story
-
         with self._session.service() as service:
             story, waits = list(service.story(self._id, step, is_tree=tree)), service.waits(self._id, step)
+        from mulligan.service.rendering.story_text import format_story
+
         lines = list(format_story(iter(story)))
         for one in waits:
             from mulligan.service.rendering.story_text import format_wait

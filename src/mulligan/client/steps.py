@@ -308,11 +308,12 @@ class StepsOfRun(Mapping[str, Step]):
         return {name: [Attempt(self.session, self.run_id, one) for one in some] for name, some in found.items()}
 
     def _unknown(self, name: str) -> NoSuchStep:
-        from mulligan.language.text.suggestions import did_you_mean
 
         if steps := self._matrices.get(name):
             hint = f"run.steps.matrix({name!r}) has them; one is '{steps[0]}'"
             return NoSuchStep(f"'{name}' is a matrix of {len(steps):,} steps", hint=hint, step=name)
+        from mulligan.language.text.suggestions import did_you_mean
+
         return NoSuchStep(
             f"run {self.run_id} has no step '{name}'",
             hint=did_you_mean(str(name), [*self._steps, *self._matrices]),

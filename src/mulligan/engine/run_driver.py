@@ -604,10 +604,10 @@ class RunDriver:
 
     def _notices(self, entries: Sequence[e.Entry]) -> Sequence[NoticeRecord]:
         """The notices of the turn. Most runs have none, so what makes them is imported when one does."""
-        from mulligan.engine.run_notices import notice_records
-
         records: Sequence[NoticeRecord]
         new = [entry for entry in entries if entry.seq > self.state.run.forked_at]
+        from mulligan.engine.run_notices import notice_records
+
         records = notice_records(self.state, new, self.record.project)
         return records
 

@@ -82,11 +82,11 @@ def refuse_function(message: str, function: Any, hint: str) -> NoReturn:
 
 def definition_site(function: Any) -> Site | None:
     """The line with `def`, below the decorators. None if it was not written in Python."""
-    import linecache
-
     code = defining_code(function)
     if code is None:
         return None
+    import linecache
+
     getline = linecache.getline
     for line in range(code.co_firstlineno, code.co_firstlineno + _DECORATOR_LINES_MAX):
         if getline(code.co_filename, line).lstrip().startswith(("def ", "async def ")):

@@ -17,7 +17,6 @@ class Parameters:
     __slots__ = ("annotations", "defaults", "label", "names", "required", "takes_any")
 
     def __init__(self, function: Callable[..., Any], label: str) -> None:
-        import inspect
 
         self.label = label
         self.names: list[str] = []
@@ -25,6 +24,8 @@ class Parameters:
         self.defaults: dict[str, Any] = {}
         self.annotations: dict[str, Any] = {}
         self.takes_any = False
+        import inspect
+
         for name, parameter in inspect.signature(function).parameters.items():
             if parameter.kind is parameter.VAR_KEYWORD:
                 self.takes_any = True

@@ -414,12 +414,13 @@ class _EngineProgram:
         return value if artifacts is None else refuse_references_in(value)
 
     def _may_take_long(self, read: dict[str, Any], encoded: bytes) -> bool:
-        from mulligan.language.cel import cel_cost
 
         if len(encoded) <= self._safe_bytes:
             return False
         # Every value takes at least two bytes.
         values = len(encoded) // 2 + 1
+        from mulligan.language.cel import cel_cost
+
         if not self._is_long(cel_cost.Size(len(encoded), values, values)):
             self._safe_bytes = len(encoded)
             return False
@@ -427,9 +428,10 @@ class _EngineProgram:
         return self._is_long(rough) and self._is_long(cel_cost.close_size(read, rough))
 
     def _is_long(self, size: cel_cost.Size) -> bool:
-        from mulligan.language.cel import cel_cost
 
         seconds = self._cost.seconds_max(size, copies_deeply=cel.engine().copies_deeply)
+        from mulligan.language.cel import cel_cost
+
         return seconds > cel_cost.DIRECT_SECONDS_MAX
 
 

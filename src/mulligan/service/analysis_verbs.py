@@ -190,9 +190,10 @@ class AnalysisVerbs:
         return served_coverage.story_in_text(self._published_text(name, version), step, failure, times)
 
     def _published_text(self, name: str, version: int | None) -> WorkflowText:
-        from mulligan.service.authoring import served_coverage
 
         found = self.catalogue.workflow(name, version)
+        from mulligan.service.authoring import served_coverage
+
         return served_coverage.published_text(found.name, found.text or "", found.format)
 
     def whatif(self, workflow: Workflow, selection: WhatIfSelection | None = None) -> WhatIf:

@@ -37,13 +37,13 @@ class ClusterVerbs:
 
     def slurm_submit(self, count: int, profile: str, known: Profiles, *, tasks: int | None = None) -> Submitted:
         """Submit so many more pilots, all in one job array."""
-        from mulligan.service.host.slurm import submission
-
         if not 1 <= count <= PILOTS_MAX:
             raise InputInvalid(f"{count} pilots cannot be submitted", hint=f"give a number from 1 to {PILOTS_MAX:,}")
         if tasks is not None and tasks < 1:
             raise InputInvalid(f"--tasks must be at least 1, not {tasks}")
         chosen = known.get(profile)
+        from mulligan.service.host.slurm import submission
+
         cluster = submission.Cluster(self.home)
         cluster.client.require("sbatch", "squeue")
         if not self.home.is_remote:
@@ -65,15 +65,17 @@ class ClusterVerbs:
 
     def slurm_status(self, known: Profiles) -> SlurmStatus:
         """The pilots of the store, the workers in them, and what the queue asks for."""
-        from mulligan.service.driving import workers
-        from mulligan.service.host import breakers
         from mulligan.service.host.slurm import allocator, overview, planning, submission
 
         cluster = submission.Cluster(self.home)
         cluster.client.require("squeue")
         found = cluster.pilots()
+        from mulligan.service.host import breakers
+
         opened = [one for one in breakers.list_breakers(self.reader) if one.name.startswith(allocator.breaker_name(""))]
         demand = self.reader.store.queued_shapes()
+        from mulligan.service.driving import workers
+
         return overview.SlurmStatus(
             store=cluster.store,
             pilots=overview.pilot_lines(found, workers.list_workers(self.reader), datetime.now(UTC)),
@@ -99,10 +101,10 @@ class ClusterVerbs:
         With a profile only pilots of that one. With `is_once` it looks a single time. `say_start` is called when
         nothing stands against the start any more.
         """
-        from mulligan.service.host.slurm import allocator, submission
-
         if not 1 <= pilots_max <= PILOTS_MAX:
             raise InputInvalid(f"--max {pilots_max} is not possible", hint=f"give a number from 1 to {PILOTS_MAX:,}")
+        from mulligan.service.host.slurm import allocator, submission
+
         cluster = submission.Cluster(self.home)
         cluster.client.require("sbatch", "squeue", "scancel")
         found = allocator.Allocator(

@@ -113,10 +113,13 @@ class ServerAreas:
     @cached_property
     def tokens(self) -> Tokens:
         """Who may do what with a server."""
-        from mulligan.service.server import server_changes
         from mulligan.service.server.tokens import tokens
 
-        kind = server_changes.RemoteTokens if self.reader.home.is_remote else tokens.Tokens
+        kind = tokens.Tokens
+        if self.reader.home.is_remote:
+            from mulligan.service.server.server_changes import RemoteTokens
+
+            kind = RemoteTokens
         return kind(self.reader, lambda: self.by, self.now)
 
     @cached_property

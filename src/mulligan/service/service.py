@@ -71,7 +71,6 @@ if TYPE_CHECKING:
     from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait
     from mulligan.service.server.audit import AuditWithRun
     from mulligan.service.server.catalogue.catalogue import Catalogue
-    from mulligan.service.server.notices import notices as notice_verbs
     from mulligan.service.server.notices.notices import Notices
     from mulligan.service.server.schedules.schedules import Schedules
     from mulligan.service.server.store_calls import StoreCalls
@@ -218,28 +217,37 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
     @cached_property
     def catalogue(self) -> Catalogue:
         """Published workflows and drafts."""
-        from mulligan.service.server import server_changes
         from mulligan.service.server.catalogue import catalogue
 
-        kind = server_changes.RemoteCatalogue if self.home.is_remote else catalogue.Catalogue
+        kind = catalogue.Catalogue
+        if self.home.is_remote:
+            from mulligan.service.server.server_changes import RemoteCatalogue
+
+            kind = RemoteCatalogue
         return kind(self.reader, self.by, self.project, self.now, lambda: self.schedules)
 
     @cached_property
     def schedules(self) -> Schedules:
         """Published workflows that are started on time."""
-        from mulligan.service.server import server_changes
-        from mulligan.service.server.schedules import schedules
 
         def in_project(by: str, project: str) -> Service:
             return self.in_the_name_of(by, project=project)
 
-        kind = server_changes.RemoteSchedules if self.home.is_remote else schedules.Schedules
+        from mulligan.service.server.schedules import schedules
+
+        kind = schedules.Schedules
+        if self.home.is_remote:
+            from mulligan.service.server.server_changes import RemoteSchedules
+
+            kind = RemoteSchedules
         return kind(self.reader, self.by, self.project, self.now, in_project)
 
     @cached_property
     def notices(self) -> Notices:
         """Messages about runs: what was sent and what waits, sending it, and the rules of the project."""
-        return notice_verbs.Notices(self.reader, self.by, self.project)
+        from mulligan.service.server.notices.notices import Notices
+
+        return Notices(self.reader, self.by, self.project)
 
     # -- starting runs -----------------------------------------------------------------------------------------------
 
@@ -433,10 +441,10 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
         On a server its workers drive it: here it is only shown.
         """
-        from mulligan.service.driving import shown_runs
-
         if self.home.is_remote:
             return self.follow_shown(begin, display, wait_seconds=wait_seconds)
+        from mulligan.service.driving import shown_runs
+
         return shown_runs.drive_shown(self.control, begin, display, capacity=capacity, wait_seconds=wait_seconds)
 
     def outcome(
@@ -804,9 +812,9 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
     def reading_of(self, run_id: int) -> dict[str, Any]:
         """How `load_workflow` reads a corrected file of a run: with the inputs and the options of the run."""
+        state = self.reader.lazy_state(run_id)
         from mulligan import formats
 
-        state = self.reader.lazy_state(run_id)
         return {"given": state.run.inputs, "options": formats.options_of(state.workflow)}
 
     def preview(

@@ -52,10 +52,11 @@ def _rows(where: str, sql: str, value: int) -> list[Any]:
 
 
 def _file_rows(path: str, sql: str, value: int) -> list[Any]:
-    from mulligan.store.sqlite.sqlite_read_only import connect_to_read
 
     if not os.path.isfile(path):
         return []
+    from mulligan.store.sqlite.sqlite_read_only import connect_to_read
+
     db = connect_to_read(path)[0] if is_read_only(path) else apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     try:
         # The file may come from someone else: its schema must not call functions with side effects.
@@ -66,9 +67,10 @@ def _file_rows(path: str, sql: str, value: int) -> list[Any]:
 
 
 def _server_rows(url: str, sql: str, value: int) -> list[Any]:
-    import psycopg
 
     name = "mulligan completion"
+    import psycopg
+
     with psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name=name) as connection:
         connection.read_only = True
         return list(connection.execute(sql.replace("?", "%s"), (value,)).fetchall())

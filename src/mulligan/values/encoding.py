@@ -259,10 +259,11 @@ class _Encoder:
 
     def table(self, value: Any, path: str, _depth: int) -> dict[str, Any]:
         """Write a table or an array to a file; return what stands for it until it is registered."""
-        from mulligan.values import tables
         from mulligan.values.pandas_tables import TableRefused
 
         try:
+            from mulligan.values import tables
+
             written, fields = tables.write(
                 value, self._open_sink().new_artifact_path, is_compressed=self._is_compressed
             )

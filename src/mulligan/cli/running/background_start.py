@@ -9,7 +9,7 @@ from typing import Annotated
 from mulligan.cli.output.terminal import complain, show_json
 from mulligan.cli.running.continue_run import detach_run, show_detached
 from mulligan.cli.running.drive_run import drive_run
-from mulligan.cli.words.options import service_at, where
+from mulligan.cli.words.options import read_notify, service_at, where
 from mulligan.cli.words.parameters import Option
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.state.transitions import RUN_ENDED
@@ -73,10 +73,8 @@ def start_published(
     home: str | None,
 ) -> int:
     """Start a workflow that is published on the server, and show it or leave it to itself."""
-    from mulligan.service.server.notices.notices import parse_notify
-
     key = check_key(key) if key else ""
-    rules = parse_notify(notify) if notify else ()
+    rules = read_notify(notify)
     with service_at(home) as service:
         from mulligan.service.server.server_client import start_published
 

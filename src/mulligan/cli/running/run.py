@@ -20,6 +20,7 @@ from mulligan.cli.words.options import (
     TrustTemplates,
     is_on_server,
     pairs,
+    read_notify,
     service_at,
 )
 from mulligan.cli.words.parameters import Argument, Option
@@ -91,14 +92,11 @@ def run(
     The exit code is 0 if the run completed, 1 if it failed, 2 if it was refused, 3 if it was cancelled, 4 if it waits
     for a person, and 130 if it was interrupted; `mulligan resume` continues it.
     """
-    from mulligan.service.server.catalogue.texts import published_reference
-    from mulligan.service.server.notices.notices import parse_notify
-
     wait_seconds = parse_duration(wait)
     asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
     options = read_format_options(patterns, iterations)
     given = given_inputs(inputs, inputs_file)
-    reference = None if file.exists() else published_reference(str(file))
+    reference = _published_reference(file)
     if reference is None and not file.exists() and not file.suffix and file.name == str(file):
         # On a server a bare name is that of what is published.
         if is_on_server(home):
@@ -161,7 +159,7 @@ def run(
         forced=forced or (),
         capacity=asked,
         has_files=not is_on_server(home),
-        notify=parse_notify(notify) if notify else (),
+        notify=read_notify(notify),
     )
     with service_at(home) as service:
         if service.home.is_remote:
@@ -203,6 +201,15 @@ def _refuse_for_server(asked: HostCapacity | None, *, worktree: bool) -> None:
         raise UsageRefused(
             f"{option} is about this machine, and the workers of a server run the steps", hint="leave it out"
         )
+
+
+def _published_reference(file: Path) -> tuple[str, int | None] | None:
+    """The name and the version of a published workflow, if the words are no file and name one."""
+    if file.exists():
+        return None
+    from mulligan.service.server.catalogue.texts import published_reference
+
+    return published_reference(str(file))
 
 
 def _refuse_published_name(name: str, home: str | None) -> None:

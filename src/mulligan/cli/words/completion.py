@@ -137,12 +137,13 @@ def _options(parameters: Sequence[Parameter], typed: Typed) -> Iterator[Suggesti
 
 
 def _values(kind: str, command: str, typed: Typed, start: str, environ: Mapping[str, str]) -> Sequence[Suggestion]:
-    from mulligan.service.authoring import suggestions
 
     if "|" in kind:
         return [(word, "") for word in kind.split("|")]
     if kind not in _KINDS:
         return []
+    from mulligan.service.authoring import suggestions
+
     store = suggestions.store_address(typed.values.get("HOME"), environ)
     result: Sequence[Suggestion] = _KINDS[kind](suggestions, store, _Context(command, typed, start))
     return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +13,7 @@ from typing import Annotated
 from mulligan.cli.output.terminal import UsageRefused
 from mulligan.cli.words.commands import COMMANDS
 from mulligan.cli.words.parameters import Argument, Option
+from mulligan.core.model.workflow import NoticeRule
 from mulligan.errors import MulliganError
 from mulligan.formats import FORMATS
 from mulligan.service.home_names import server_url
@@ -86,6 +87,15 @@ def pairs(words: list[str] | None, noun: str, example: str) -> dict[str, str]:
             raise UsageRefused(f"{noun} '{name}' is given twice")
         values[name] = value
     return values
+
+
+def read_notify(words: Sequence[str] | None) -> tuple[NoticeRule, ...]:
+    """The rules of `--notify`."""
+    if not words:
+        return ()
+    from mulligan.service.server.notices.notices import parse_notify
+
+    return parse_notify(words)
 
 
 def find_run_and_step(service: Service, run: str, step: str | None) -> tuple[int, str]:

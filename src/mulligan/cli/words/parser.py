@@ -148,7 +148,8 @@ def _see_help(command: str) -> str:
 
 def _closest(word: str, known: Iterable[str]) -> str:
     # The dashes are no likeness.
-    import difflib
 
     bare = {one.lstrip("-"): one for one in known}
+    import difflib
+
     return next((bare[one] for one in difflib.get_close_matches(word.lstrip("-"), bare, n=1)), "")

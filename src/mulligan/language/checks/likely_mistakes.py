@@ -70,14 +70,14 @@ def warn_unbound_items(node: Scalar, scope: Scope) -> None:
 
 def _expanded_offsets(text: str, names: frozenset[str]) -> set[int]:
     """The offsets of `${…}` that the shell expands: not in single quotes, and not after a backslash."""
-    from mulligan.language.shell import shell_safety
-
     try:
         from mulligan.language.shell import shell_lexer
 
         sites = shell_lexer.scan(text, Names(names, SHELL_ROOTS | {"matrix"})).sites
     except ShellRefused:
         return set()
+    from mulligan.language.shell import shell_safety
+
     unexpanded = (shell_safety.SINGLE_QUOTES, shell_safety.QUOTED_DOCUMENT)
     return {site.placeholder.offset for site in sites if site.danger not in unexpanded}
 

@@ -74,11 +74,11 @@ def rewrite(text: str, bound: frozenset[str] = frozenset(), roots: frozenset[str
 
     `bound` are the names that need no field: that of the item, `index`, `output`.
     """
-    from mulligan.language.shell import simple_commands
-
     if "${" not in text:
         return ShellText(text, {}, ())
     names = Names(bound, roots)
+    from mulligan.language.shell import simple_commands
+
     safe = simple_commands.find_safe_values(text, names)
     return _rewrite_scanned(text, names) if safe is None else _rewrite_simple(text, safe)
 

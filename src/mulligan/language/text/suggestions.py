@@ -194,11 +194,11 @@ def most_similar(word: str, known: Iterable[str], *, cutoff: float = CUTOFF) -> 
 
     Most files have no misspelling, and never load difflib.
     """
-    import difflib
-
     known = _not_much_shorter(word, list(known), cutoff)
     if not known:
         return None
+    import difflib
+
     near: list[str] = difflib.get_close_matches(word, known, n=_COMPARED_MAX, cutoff=cutoff)
     if len(near) < 2:
         return near[0] if near else None

@@ -49,10 +49,10 @@ def validate(
 
 def _agent_warnings(file: str, workflow: Workflow) -> Iterator[Problem]:
     """Models that could not be asked from here. The worker may be elsewhere, so the file is not refused."""
-    from mulligan.service.decisions import agent_checks
-
     if not _has_agents(workflow):
         return
+    from mulligan.service.decisions import agent_checks
+
     for agent in agent_checks.unavailable_agents(workflow, os.environ):
         hint = f"step '{agent.step}' asks it: this matters if its worker has the same environment"
         yield Problem("warning.agent", agent.problem, file=file, hint=hint)

@@ -45,7 +45,6 @@ def local_worker(
     `serves`: it is going to take up runs that nothing drives.
     """
     # The driver sets its clock by that of a shared store. Otherwise all drivers of the process share one clock.
-    from mulligan.service.driving import dask_worker
 
     clock = ProcessClock() if store.is_shared else PROCESS_CLOCK
     given = capacity.limits if capacity is not None else WorkerLimits()
@@ -62,6 +61,8 @@ def local_worker(
         if capacity is None or not capacity.cpus:
             return None
         if capacity.on:
+            from mulligan.service.driving import dask_worker
+
             made: Executor = dask_worker.dask_executor(
                 worker,
                 home,
@@ -133,10 +134,12 @@ def _last_moment(until: datetime | None) -> float | None:
 
 def _end_of_job(environ: Mapping[str, str]) -> float | None:
     """When, by `time.monotonic`, Slurm ends the job of this process; None outside of a job, or if it has no end."""
+    job = slurm_job(environ)
+    if job is None:
+        return None
     from mulligan.service.host.slurm import job_ends
 
-    job = slurm_job(environ)
-    seconds = job_ends.job_seconds_left(job, environ) if job is not None else None
+    seconds = job_ends.job_seconds_left(job, environ)
     return None if seconds is None else time.monotonic() + seconds
 
 

@@ -14,10 +14,10 @@ OWN_COLOURS, ANY_COLOURS, NO_COLOURS = r"\x1b\[(?:[012]|3[1-6])m", r"\x1b\[[0-9;
 
 def visible(text: str, colours: str = NO_COLOURS) -> str:
     """Escape control characters and characters that mislead the reader, except for `colours`."""
-    from mulligan.service.rendering.formatting import escape_unprintable
-
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
+    from mulligan.service.rendering.formatting import escape_unprintable
+
     escaped: str = escape_unprintable(text, colours)
     return escaped
 

@@ -63,10 +63,13 @@ def _how_to_restore(view: dict[str, Any]) -> str:
 
 
 def _has_branch(view: dict[str, Any]) -> bool:
-    from mulligan.worker.git import worktrees
 
     checkout, branch = view["checkout"], view["branch"]
-    return bool(checkout and branch and os.path.isdir(checkout)) and worktrees.has_branch(checkout, branch)
+    if not (checkout and branch and os.path.isdir(checkout)):
+        return False
+    from mulligan.worker.git import worktrees
+
+    return worktrees.has_branch(checkout, branch)
 
 
 def _is_here(state: State) -> bool:

@@ -75,9 +75,10 @@ def _is_guarded(frame: FrameType) -> bool:
 
 
 def _refusal(frame: FrameType, message: str) -> LanguageError:
-    import linecache
 
     file, line = frame.f_code.co_filename, frame.f_lineno
+    import linecache
+
     shown = linecache.getline(file, line).rstrip("\n")
     indent = len(shown) - len(shown.lstrip())
     problem = Problem("language.script", message, file, line, indent + 1, max(1, len(shown.strip())), shown, _HINT)

@@ -28,8 +28,6 @@ def refuse_missing_library(target: Target) -> None:
 
 def send(target: Target, message: Message, now: datetime) -> Delivery:
     """Send a message once."""
-    from mulligan.service.server.notices.people import send_to_people
-
     if target.webhook:
         from mulligan.service.server.notices.webhooks import send_to_webhook
 
@@ -39,5 +37,7 @@ def send(target: Target, message: Message, now: datetime) -> Delivery:
         refuse_missing_library(target)
     except NotifyLibraryMissing as error:
         return Delivery(f"{error.message}: {error.hint}", is_target_down=True)
+    from mulligan.service.server.notices.people import send_to_people
+
     found = send_to_people(target, message)
     return found

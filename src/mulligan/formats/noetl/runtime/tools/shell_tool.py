@@ -45,14 +45,14 @@ def run(tool: dict[str, Any], call: Call) -> Any:
 
 def _command(text: str, call: Call) -> Command:
     """The command with its values in variables, or in its text where templates are trusted."""
-    from mulligan.formats.noetl.runtime.shell_text import bind_command
-
     if call.trusts_templates or not is_template(text):
         return Command(render_text(text, call.names), {})
     found = mark_values(text, call.names, is_command=True)
     if not found.placeholders:
         return Command(found.text, {})
     # Imported on demand: the scanner takes a while to load, and most commands do not need it.
+    from mulligan.formats.noetl.runtime.shell_text import bind_command
+
     command: Command = bind_command(found)
     return command
 
