@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from _pytest.assertion import rewrite
 from hypothesis import settings
+from tests.support.memory import use_memory
 from tests.support.nightly import leave_to_the_night
 from tests.support.times import Times
 from tests.support.unsteady import RepeatFailed
@@ -45,6 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(RepeatFailed())
     if config.getoption("--times"):
         config.pluginmanager.register(Times(adds_up=is_printing))
+    if is_printing:
+        use_memory(config)
 
 
 @pytest.hookimpl(optionalhook=True)
