@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis.internal.conjecture.providers import HypothesisProvider
 from tests.support import memory, unsteady
 from tests.support.nightly import IS_NIGHTLY, leave_to_the_night
 from tests.support.times import GENERATED, HERE, PROCESSES, Cost, Times, tables
@@ -128,7 +129,7 @@ def test_a_test_of_the_night_that_is_named_runs_by_day(pytester: pytest.Pytester
     assert chosen(pytester, "test_it.py::test_long") == ["test_long"]
 
 
-# -- temporary folders -----------------------------------------------------------------------------------------------
+# -- temporary folders and examples ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -157,6 +158,11 @@ def test_a_disk_or_little_memory_has_none(proc: Path, table: str, there: str, th
 
 def test_a_system_without_such_tables_has_none(tmp_path: Path) -> None:
     assert not memory.has_room(tmp_path, tmp_path / "proc", 1 << 20)
+
+
+@pytest.mark.skipif(IS_NIGHTLY, reason="at night Hypothesis draws from all that is loaded")
+def test_no_example_is_drawn_from_what_happens_to_be_loaded() -> None:
+    assert list(HypothesisProvider(None)._local_constants) == []
 
 
 # -- tests that fail only sometimes ----------------------------------------------------------------------------------
