@@ -10,13 +10,16 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from compileall import compile_file
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.assertion import rewrite
 from hypothesis import settings
-from tests.support.nightly import leave_to_the_night
+from hypothesis.internal.conjecture import providers
+from tests.support.memory import use_memory
+from tests.support.nightly import IS_NIGHTLY, leave_to_the_night
 from tests.support.times import Times
 from tests.support.unsteady import RepeatFailed
 
@@ -32,6 +35,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A test that fails only sometimes teaches people to run it again. No deadline: a busy machine is no bug of ours.
 settings.register_profile("mulligan", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("mulligan")
+# Hypothesis also draws constants that it reads from the source of each of our modules which is loaded by then: in every
+# process others, and to read them all takes seconds.
+if not IS_NIGHTLY:
+    providers.HypothesisProvider._local_constants = providers.Constants()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,6 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(RepeatFailed())
     if config.getoption("--times"):
         config.pluginmanager.register(Times(adds_up=is_printing))
+    if is_printing:
+        use_memory(config)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -54,16 +63,18 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Each process prepares its share of the test files that were never loaded, and finds those of the others prepared.
+    """Each process prepares its share of the files that were never loaded, and finds those of the others prepared.
 
-    Rewriting the asserts is two thirds of the time of collecting. The processes collect the same files in the same
-    order at the same time: without this, each of them would rewrite all.
+    In a fresh clone, compiling and rewriting asserts is two thirds of the time of collecting. The processes load the
+    same files in the same order at the same time: without this, each of them would compile and rewrite all.
     """
     count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if count < 2:
         return
     state = session.config.stash[rewrite.assertstate_key]
     number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    for file in sorted(_modules())[number::count]:
+        compile_file(file, quiet=2)
     for file in sorted(_test_files(session.config.args))[number::count]:
         folder = rewrite.get_cache_dir(file)
         prepared = folder / (file.stem + rewrite.PYC_TAIL)
@@ -87,6 +98,12 @@ def pytest_collection() -> Iterator[None]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     leave_to_the_night(config, items)
+
+
+def _modules() -> Iterator[Path]:
+    """What is tested: these files are compiled alone."""
+    for folder in ("src", "packages/nl2sql/src", "proof"):
+        yield from (Path(__file__).parent / folder).rglob("*.py")
 
 
 def _test_files(arguments: list[str]) -> Iterator[Path]:

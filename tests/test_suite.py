@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support import unsteady
+from hypothesis.internal.conjecture.providers import HypothesisProvider
+from tests.support import memory, unsteady
 from tests.support.nightly import IS_NIGHTLY, leave_to_the_night
 from tests.support.times import GENERATED, HERE, PROCESSES, Cost, Times, tables
 from tests.support.unsteady import Repeat, RepeatFailed, Repeats, Round, describe, main, repeat_failed
@@ -126,6 +127,42 @@ def test_by_day_what_is_marked_is_left_out_and_postgres_runs_where_it_matters(py
 
 def test_a_test_of_the_night_that_is_named_runs_by_day(pytester: pytest.Pytester) -> None:
     assert chosen(pytester, "test_it.py::test_long") == ["test_long"]
+
+
+# -- temporary folders and examples ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    """The tables of a kernel: a file system in memory at the folder of the test, and memory for it."""
+    (tmp_path / "mounts").write_text(f"/dev/sda / ext4 rw 0 0\ntmpfs {tmp_path} tmpfs rw,nosuid 0 0\n")
+    (tmp_path / "meminfo").write_text("MemTotal: 99000 kB\nMemAvailable: 9000 kB\n")
+    return tmp_path
+
+
+def test_memory_has_room_for_temporary_folders(proc: Path) -> None:
+    assert memory.has_room(proc, proc, 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("table", "there", "then"),
+    [("mounts", " tmpfs ", " ext4 "), ("meminfo", "Available: 9000", "Available: 900")],
+)
+def test_a_disk_or_little_memory_has_none(proc: Path, table: str, there: str, then: str) -> None:
+    text = (proc / table).read_text()
+
+    (proc / table).write_text(text.replace(there, then))
+
+    assert not memory.has_room(proc, proc, 1 << 20)
+
+
+def test_a_system_without_such_tables_has_none(tmp_path: Path) -> None:
+    assert not memory.has_room(tmp_path, tmp_path / "proc", 1 << 20)
+
+
+@pytest.mark.skipif(IS_NIGHTLY, reason="at night Hypothesis draws from all that is loaded")
+def test_no_example_is_drawn_from_what_happens_to_be_loaded() -> None:
+    assert list(HypothesisProvider(None)._local_constants) == []
 
 
 # -- tests that fail only sometimes ----------------------------------------------------------------------------------

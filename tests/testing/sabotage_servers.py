@@ -85,7 +85,7 @@ def _(real: Any) -> Any:
 @defect(Sender, "_settled")
 def _(real: Any) -> Any:
     """a notice that a target has refused counts as sent"""
-    return lambda self, target, result, delivery, now: real(self, target, result, sender.Delivery(), now)
+    return lambda self, message, delivery, now: real(self, message, sender.Delivery(), now)
 
 
 @defect(MemoryServerRecords, "settle_notices")
