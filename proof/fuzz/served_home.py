@@ -16,7 +16,7 @@ import msgspec
 from mulligan.api.app import Api
 from mulligan.dashboard.pages import PAGES
 from mulligan.service import Home, ServerConfig, Service, TokenForm
-from mulligan.testing.asgi import ask_asgi
+from proof.asgi import ask_asgi
 
 NAME, STEP = "nightly", "fetch"
 WORKFLOW = (

@@ -33,9 +33,9 @@ from mulligan.engine.engine import Engine
 from mulligan.ports import Lease, NewRun, WorkerRecord
 from mulligan.store import open_store
 from mulligan.testing.clock import JumpingClock
-from mulligan.testing.fake_tasks import FakeTasks
 from mulligan.testing.history import handler, retry, step, workflow
-from mulligan.testing.workflows import random_workflow
+from proof.simulator.cluster.fake_tasks import FakeTasks
+from proof.simulator.workflows import random_workflow
 
 from .plain_workflows import plain_workflow
 

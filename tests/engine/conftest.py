@@ -23,7 +23,7 @@ from mulligan.store import open_store
 from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.fake_executor import Ends, FakeExecutor, all_well
-from mulligan.testing.run_invariants import check
+from proof.invariants.run_invariants import check
 
 
 class LogFacts:

@@ -17,7 +17,7 @@ from mulligan.api.app import Api
 from mulligan.api.http.routing import Pages, Route
 from mulligan.api.routes import ROUTES
 from mulligan.service import Home, Scope, ServerConfig, Service, TokenRecord, digest_of
-from mulligan.testing.asgi import ask_asgi
+from proof.asgi import ask_asgi
 
 # One token for each scope, and two that count for nothing.
 SCOPES: tuple[Scope, ...] = ("read", "run", "decide", "propose", "write", "admin", "worker")
