@@ -76,10 +76,10 @@ OF_THE_PACKAGE = frozenset({"__version__", "StepError"})
 TESTING_KNOWS = frozenset({"errors", "core", "language", "ports", "store"})
 # What is held to these laws outside of the package: what promises are checked with knows nothing of what carries them
 # out, and the simulator has the real engine over the real stores.
-INVARIANTS_KNOW = frozenset({"core", "history", "ports", "store", "proof.invariants"})
+INVARIANTS_KNOW = frozenset({"core", "history", "ports", "store", "testing", "proof.invariants"})
 PROOF_KNOWS = {
     "invariants": INVARIANTS_KNOW,
-    "simulator": INVARIANTS_KNOW | {"errors", "language", "engine", "testing", "proof.arguments", "proof.simulator"},
+    "simulator": INVARIANTS_KNOW | {"errors", "language", "engine", "proof.arguments", "proof.simulator"},
 }
 BESIDE_THE_PACKAGE = frozenset({"bench", "proof", "tests", "tools"})
 # The parts of workers and servers that the simulator runs as they are, each behind one module.

@@ -14,7 +14,7 @@ import msgspec
 
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.store.encoding import encoded, moment_from
-from mulligan.store.memory.memory_tables import MemoryTables, StoredRun, StoredTask
+from mulligan.testing.memory.memory_tables import MemoryTables, StoredRun, StoredTask
 from proof.invariants.liveness import PendingWork
 
 TaskKey = tuple[int, str, int]

@@ -21,12 +21,12 @@ from mulligan.errors import StaleLease
 from mulligan.ports import Commit
 from mulligan.store import breaker_transaction
 from mulligan.store.clock import ProcessClock
-from mulligan.store.memory import memory
-from mulligan.store.memory.memory import MemoryStore
-from mulligan.store.memory.memory_tables import MemoryTables
 from mulligan.store.sqlite import sqlite_commit
 from mulligan.store.sqlite.sqlite import SqliteStore
 from mulligan.store.sqlite.sqlite_tickets import SQL
+from mulligan.testing.memory import memory_store
+from mulligan.testing.memory.memory_store import MemoryStore
+from mulligan.testing.memory.memory_tables import MemoryTables
 from proof.simulator.cluster import simulated_worker
 
 Replacement = Callable[[Any], Any]
@@ -155,7 +155,7 @@ def _(real: Any) -> Any:
     return lambda self: list(self.tables.tasks.values())
 
 
-@defect(memory, "_take_turn")
+@defect(memory_store, "_take_turn")
 def _(real: Any) -> Any:
     """a new holder has the old fence"""
 

@@ -24,7 +24,7 @@ from mulligan.core.evolve import evolve_fork
 from mulligan.core.model import events as e
 from mulligan.core.state import scope, verdict
 from mulligan.engine import run_driver
-from mulligan.store.memory import memory
+from mulligan.testing.memory import memory_store
 
 from .sabotage import defect
 
@@ -301,7 +301,7 @@ def _(real: Any) -> Any:
     return claim_tasks
 
 
-@defect(memory, "is_run_due")
+@defect(memory_store, "is_run_due")
 def _(real: Any) -> Any:
     """a task is handed out although the time of its run is up"""
     return lambda task, now: False

@@ -13,7 +13,7 @@ from mulligan.service.server.notices import sender
 from mulligan.service.server.notices.sender import Sender
 from mulligan.service.server.schedules import schedules
 from mulligan.service.server.schedules.schedules import Schedules
-from mulligan.store.memory.memory_server_records import MemoryServerRecords
+from mulligan.testing.memory.memory_server_records import MemoryServerRecords
 
 from .sabotage import DEFECTS, defect
 

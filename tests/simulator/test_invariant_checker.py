@@ -18,12 +18,12 @@ from mulligan.engine.engine import Engine
 from mulligan.language import load_text
 from mulligan.language.expressions import Cel
 from mulligan.ports import NewRun, Store, WorkerRecord
-from mulligan.store.memory.memory import MemoryStore
-from mulligan.store.memory.memory_tables import MemoryTables
 from mulligan.store.postgres.postgres import PostgresStore
 from mulligan.store.sqlite.sqlite import SqliteStore
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.fake_executor import FakeExecutor
+from mulligan.testing.memory.memory_store import MemoryStore
+from mulligan.testing.memory.memory_tables import MemoryTables
 from proof.invariants.store_contents import (
     POSTGRES_TABLES,
     StoreContents,

@@ -12,10 +12,10 @@ from typing import Protocol
 import apsw
 
 from mulligan.ports import Clock, Store
-from mulligan.store.memory.memory import MemoryStore
-from mulligan.store.memory.memory_tables import MemoryTables
 from mulligan.store.sqlite.sqlite import SqliteStore
 from mulligan.store.sqlite.sqlite_file import SqliteFile, data_version
+from mulligan.testing.memory.memory_store import MemoryStore
+from mulligan.testing.memory.memory_tables import MemoryTables
 from proof.invariants.store_contents import StoreContents, memory_values, read_memory, read_tables, table_values
 from proof.simulator.fault_budget import StoreKind
 

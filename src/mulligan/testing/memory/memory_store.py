@@ -59,11 +59,11 @@ from mulligan.store import refusals
 from mulligan.store.breaker_transaction import BreakerTransaction
 from mulligan.store.clock import PROCESS_CLOCK
 from mulligan.store.encoding import encoded, entries_containing
-from mulligan.store.memory.artifact_memory import ArtifactMemory
-from mulligan.store.memory.memory_lists import MemoryRunLists
-from mulligan.store.memory.memory_server_records import MemoryServerRecords
-from mulligan.store.memory.memory_tables import MemoryTables, StoredRun, StoredTask, StoredWorker, Timer
 from mulligan.store.remaining_capacity import RemainingCapacity
+from mulligan.testing.memory.artifact_memory import ArtifactMemory
+from mulligan.testing.memory.memory_lists import MemoryRunLists
+from mulligan.testing.memory.memory_server_records import MemoryServerRecords
+from mulligan.testing.memory.memory_tables import MemoryTables, StoredRun, StoredTask, StoredWorker, Timer
 
 _NONE = timedelta(0)
 

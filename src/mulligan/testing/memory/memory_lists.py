@@ -22,7 +22,7 @@ from mulligan.core.effects.run_lists import (
 )
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import RunRecord
-from mulligan.store.memory.memory_tables import MemoryTables, StoredRun, StoredTask
+from mulligan.testing.memory.memory_tables import MemoryTables, StoredRun, StoredTask
 
 
 class MemoryRunLists:

@@ -22,8 +22,8 @@ from mulligan.ports import (
     WorkflowVersion,
 )
 from mulligan.store import refusals
-from mulligan.store.memory.memory_tables import MemoryTables
 from mulligan.store.server_columns import extent, joined, log_columns, log_rows
+from mulligan.testing.memory.memory_tables import MemoryTables
 
 
 class MemoryServerRecords:

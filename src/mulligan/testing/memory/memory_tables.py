@@ -28,7 +28,7 @@ from mulligan.ports import (
 )
 from mulligan.store import refusals
 from mulligan.store.encoding import encoded, report_from
-from mulligan.store.memory.artifact_memory import StoredArtifacts
+from mulligan.testing.memory.artifact_memory import StoredArtifacts
 
 Timer = tuple[int, TimerKind, str, int]
 TaskKey = tuple[int, str, int]
