@@ -87,7 +87,7 @@ growth: $(STAMP) ## measure how cost grows, and write docs/project/plots and the
 	$(BIN)/python bench/growth.py --json bench/results/growth.json --write docs/project
 
 simulate: $(STAMP) ## run N random histories from SEED: make simulate N=20000 SEED=7
-	$(BIN)/python -m mulligan.testing.simulate --histories $(N) --seed $(SEED)
+	$(BIN)/python -m proof.simulator --histories $(N) --seed $(SEED)
 
 crashes: $(STAMP) ## trouble for real processes at each EVERY-th moment, for all of it or MINUTES: make crashes EVERY=9
 	$(BIN)/python -m proof.crashes --every $(EVERY) --seed $(SEED) $(if $(filter file,$(origin MINUTES)),,--minutes $(MINUTES))

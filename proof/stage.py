@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 import mulligan
 from mulligan.service.home import Home
 from mulligan.service.service import Service
-from mulligan.testing.run_invariants import check
 from mulligan.worker.supervisor.processes import environment_of, snapshot
+from proof.invariants.run_invariants import check
 
 Found = TypeVar("Found")
 

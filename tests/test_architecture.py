@@ -1,7 +1,7 @@
 """The shape of the code: who may know whom, what the core may touch, how a file may look.
 
 Each law is a function from a source to the sentences that say where it is broken. The laws hold for every module
-under src/, and each is shown to refuse something.
+under src/ and for the simulator and its invariants in proof/, and each is shown to refuse something.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import pytest
 
 from mulligan.core.model.actions import TABLE
 
-SRC = Path(__file__).parent.parent / "src"
+ROOT = Path(__file__).parent.parent
+SRC = ROOT / "src"
 
 # Top to bottom: a part knows only what stands above it.
 PARTS = (
@@ -79,18 +80,26 @@ KNOW_KINDS = (
     "mulligan/language/keys/action_keys.py",
     "mulligan/worker/actions/",
     "mulligan/formats/",
-    "mulligan/testing/workflows.py",
+    "proof/simulator/workflows.py",
 )
 NAMES_OF_KINDS = frozenset({"SHELL", "APPROVE", "AGENT", "FAKE", "WORKSPACE", "MCP", "ENGINE_ACTIONS"})
 PURE_PARTS = frozenset({"core", "history", "analysis"})
 # What the package says itself, and anybody may know.
 OF_THE_PACKAGE = frozenset({"__version__", "StepError"})
-TESTING_KNOWS = frozenset({"errors", "core", "history", "analysis", "language", "ports", "store", "engine"})
+TESTING_KNOWS = frozenset({"errors", "core", "language", "ports", "store"})
+# What is held to these laws outside of the package: what promises are checked with knows nothing of what carries them
+# out, and the simulator has the real engine over the real stores.
+INVARIANTS_KNOW = frozenset({"core", "history", "ports", "store", "testing", "proof.invariants"})
+PROOF_KNOWS = {
+    "invariants": INVARIANTS_KNOW,
+    "simulator": INVARIANTS_KNOW | {"errors", "language", "engine", "proof.arguments", "proof.simulator"},
+}
+BESIDE_THE_PACKAGE = frozenset({"bench", "proof", "tests", "tools"})
 # The parts of workers and servers that the simulator runs as they are, each behind one module.
 SIMULATED = {
-    "mulligan/testing/simulated_results.py": frozenset({"worker"}),
-    "mulligan/testing/simulated_remote.py": frozenset({"service"}),
-    "mulligan/testing/simulated_server.py": frozenset({"service"}),
+    "proof/simulator/cluster/simulated_results.py": frozenset({"worker"}),
+    "proof/simulator/cluster/simulated_remote.py": frozenset({"service"}),
+    "proof/simulator/cluster/simulated_server.py": frozenset({"service"}),
 }
 
 PURE_MODULES = frozenset(
@@ -191,9 +200,14 @@ def source(path: str, text: str) -> Source:
     return Source(PurePosixPath(path), text)
 
 
-def shipped_sources() -> list[Source]:
-    paths = sorted(SRC.rglob("*.py"))
-    found = [source(path.relative_to(SRC).as_posix(), path.read_text(encoding="utf-8")) for path in paths]
+def lawful_sources() -> list[Source]:
+    """All that is shipped, the simulator and its invariants."""
+    places = [(SRC, SRC), *((ROOT, ROOT / "proof" / name) for name in PROOF_KNOWS)]
+    found = [
+        source(path.relative_to(above).as_posix(), path.read_text(encoding="utf-8"))
+        for above, folder in places
+        for path in sorted(folder.rglob("*.py"))
+    ]
     # A million nodes that stay: to look for garbage among them takes twice as long as to make them.
     gc.disable()
     try:
@@ -259,7 +273,29 @@ def known_parts(part: str) -> frozenset[str]:
 # The laws
 
 
+def the_package_needs_nothing_of_the_checkout(module: Source) -> Iterator[str]:
+    """What stands beside src/ is not in the wheel."""
+    if module.package[0] == "mulligan":
+        for line, name in (*imported_modules(module), *modules_imported_by_name(module)):
+            if name.partition(".")[0] in BESIDE_THE_PACKAGE:
+                yield f"{module.path}:{line}: '{name}' is not in the wheel"
+
+
+def the_simulator_runs_the_real_engine_and_stores(module: Source) -> Iterator[str]:
+    """And no process: what it runs of workers and servers is behind one module each."""
+    if module.package[0] != "proof":
+        return
+    allowed = PROOF_KNOWS[module.part] | SIMULATED.get(str(module.path), frozenset())
+    for line, name in imported_modules(module):
+        above, _, rest = name.partition(".")
+        part = rest.partition(".")[0] if above == "mulligan" else f"proof.{rest.partition('.')[0]}"
+        if above in ("mulligan", "proof") and part not in allowed:
+            yield f"{module.path}:{line}: '{module.part}' may not know '{part}'"
+
+
 def arrows_go_one_way(module: Source) -> Iterator[str]:
+    if module.package[0] != "mulligan":
+        return
     ours = [
         (line, part_of(name))
         for line, name in imported_modules(module)
@@ -273,7 +309,7 @@ def arrows_go_one_way(module: Source) -> Iterator[str]:
     elif module.part not in PARTS:
         yield f"{module.path}: '{module.part}' is no part of the design"
     else:
-        allowed = known_parts(module.part) | OF_THE_PACKAGE | SIMULATED.get(str(module.path), frozenset())
+        allowed = known_parts(module.part) | OF_THE_PACKAGE
         yield from (
             f"{module.path}:{line}: '{module.part}' may not know '{part}'" for line, part in ours if part not in allowed
         )
@@ -392,6 +428,8 @@ def kinds_named_in(part: ast.expr) -> Iterator[str]:
 
 Law = Callable[[Source], Iterator[str]]
 LAWS: tuple[Law, ...] = (
+    the_package_needs_nothing_of_the_checkout,
+    the_simulator_runs_the_real_engine_and_stores,
     arrows_go_one_way,
     arrows_in_texts_go_one_way,
     layers_of_the_core_go_one_way,
@@ -429,7 +467,7 @@ def needed(module: Source, names: set[str]) -> Iterator[str]:
 
 def test_the_laws_hold_for_every_module_and_none_leads_back_to_itself() -> None:
     """One test: each process that runs a part of it would parse all modules."""
-    sources = shipped_sources()
+    sources = lawful_sources()
 
     broken = {law.__name__: [sentence for module in sources for sentence in law(module)] for law in LAWS}
 
@@ -510,11 +548,11 @@ def test_the_arrows_of_the_design_are_lawful() -> None:
             "mulligan/mcp_server/server.py:1: 'mcp_server' may not know 'dashboard'",
         ),
         ("mulligan/api/routes.py", "import mulligan.core.turn", "mulligan/api/routes.py:1: 'api' may not know 'core'"),
-        # the simulated world has the real engine and the real stores, and no process
+        # what tests of users build on carries nothing out
         (
-            "mulligan/testing/simulated_cluster.py",
+            "mulligan/testing/fake_executor.py",
             "import mulligan.worker.local_executor",
-            "mulligan/testing/simulated_cluster.py:1: 'testing' may not know 'worker'",
+            "mulligan/testing/fake_executor.py:1: 'testing' may not know 'worker'",
         ),
         # what runs the steps of a system is called by name, and imported by nothing
         (
@@ -534,6 +572,45 @@ def test_the_arrows_of_the_design_are_lawful() -> None:
 )
 def test_an_arrow_against_the_stream_is_found(path: str, text: str, sentence: str) -> None:
     assert list(arrows_go_one_way(source(path, text))) == [sentence]
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "sentence"),
+    [
+        # the simulated world has the real engine and the real stores, and no process
+        (
+            "simulator/cluster/simulated_cluster.py",
+            "import mulligan.worker.local_executor",
+            "'simulator' may not know 'worker'",
+        ),
+        ("simulator/simulation.py", "from mulligan import service", "'simulator' may not know 'service'"),
+        ("simulator/workflows.py", "from proof.stage import Stage", "'simulator' may not know 'proof.stage'"),
+        # a checker does not use what it checks
+        ("invariants/liveness.py", "import mulligan.engine.loop", "'invariants' may not know 'engine'"),
+        (
+            "invariants/liveness.py",
+            "from proof.simulator import simulation",
+            "'invariants' may not know 'proof.simulator'",
+        ),
+    ],
+)
+def test_an_arrow_of_the_simulator_to_a_process_is_found(module: str, text: str, sentence: str) -> None:
+    found = list(the_simulator_runs_the_real_engine_and_stores(source(f"proof/{module}", text)))
+
+    assert found == [f"proof/{module}:1: {sentence}"]
+
+
+def test_what_the_simulator_runs_of_a_worker_stands_behind_one_module() -> None:
+    text = "import mulligan.worker.outputs.result_cache, mulligan.core.turn"
+
+    assert list(the_simulator_runs_the_real_engine_and_stores(source(next(iter(SIMULATED)), text))) == []
+
+
+@pytest.mark.parametrize("text", ["from proof.simulator import simulation", "import_module('tests.support.postgres')"])
+def test_what_the_wheel_lacks_is_found(text: str) -> None:
+    (found,) = the_package_needs_nothing_of_the_checkout(source("mulligan/testing/history.py", text))
+
+    assert found.endswith("is not in the wheel")
 
 
 @pytest.mark.parametrize(
@@ -612,7 +689,8 @@ def test_modules_are_named_in_texts_only_where_the_name_is_data() -> None:
     """An editor follows an import, also in a function, and no name in a text."""
     calls = [
         f"{module.path}:{node.lineno}"
-        for module in shipped_sources()
+        for module in lawful_sources()
+        if module.package[0] == "mulligan"
         for node in module.nodes
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module")
     ]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.testing.arguments import positive_float
+from proof.arguments import positive_float
 from proof.attacks.campaign import Battlefield, Campaign, Finding
 from proof.attacks.defects import DEFECTS, unfound
 from proof.attacks.named_attacks import ATTACKS, carry_out

@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from mulligan.testing.arguments import positive_float, positive_int
 from mulligan.testing.postgres import own_server
+from proof.arguments import positive_float, positive_int
 from proof.chaos import browsers
 from proof.chaos.campaign import Chaos, Report, Settings
 from proof.chaos.fleet import why_not_apart

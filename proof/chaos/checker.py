@@ -20,18 +20,18 @@ from mulligan.core.state.verdict import is_handled
 from mulligan.errors import MulliganError
 from mulligan.ports import RunRecord
 from mulligan.service.service import Service
-from mulligan.testing.run_invariants import check
-from mulligan.testing.store_contents import StoreContents, read_tables
-from mulligan.testing.store_invariants import (
+from proof.chaos.faults import Outage
+from proof.chaos.flows import FLOWS
+from proof.chaos.journal import Line
+from proof.invariants.run_invariants import check
+from proof.invariants.store_contents import StoreContents, read_tables
+from proof.invariants.store_invariants import (
     STORE_PROMISES,
     StoreHistory,
     promise_7_dead_workers_are_expired,
     promise_7_no_worker_holds_a_finished_run,
     promise_10_every_message_is_answered,
 )
-from proof.chaos.faults import Outage
-from proof.chaos.flows import FLOWS
-from proof.chaos.journal import Line
 
 Findings = Iterator[str]
 PAGE = 1000

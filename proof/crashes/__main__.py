@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from mulligan.testing.arguments import positive_float, positive_int
+from proof.arguments import positive_float, positive_int
 from proof.crashes import calls, short_writes
 from proof.crashes.defects import DEFECTS, unfound
 from proof.crashes.faults import Trial, parsed

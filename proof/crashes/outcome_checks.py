@@ -16,9 +16,9 @@ from mulligan.core.model import events as e
 from mulligan.service.home import DATABASE
 from mulligan.service.host.gc import RunRetention
 from mulligan.service.service import Service
-from mulligan.testing.run_invariants import check
 from mulligan.worker.lock import state_of
 from proof.crashes.workflow import DONE_ONCE, SECRET, done
+from proof.invariants.run_invariants import check
 from proof.stage import Line, Stage, outcome
 
 # What is of no run: nothing of it may outlive the last one.

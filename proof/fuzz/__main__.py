@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.testing.arguments import positive_float
+from proof.arguments import positive_float
 
 from . import bombs, guided
 from .seeds import PROJECT

@@ -25,11 +25,11 @@ from mulligan.core.state.state import State
 from mulligan.core.turn import turn
 from mulligan.errors import ArtifactDamaged, CodecError, InputInvalid, NotFound, Refused
 from mulligan.store import columns
-from mulligan.testing import hostile_reports
 from mulligan.testing.history import Answers, History, edge, handler, retry, step, workflow
 from mulligan.worker.child.warm_child import ChildDisconnected, ChildProtocolError, WarmChild
 from mulligan.worker.outputs import outputs
 from mulligan.worker.supervisor.frames import FrameDecoder, encode_frame
+from proof.simulator import hostile_reports
 
 from .sentences import require, require_whole
 

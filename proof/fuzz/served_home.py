@@ -19,7 +19,7 @@ from mulligan.service.home import Home
 from mulligan.service.server.server_config import ServerConfig
 from mulligan.service.server.tokens.tokens import TokenForm
 from mulligan.service.service import Service
-from mulligan.testing.asgi import ask_asgi
+from proof.asgi import ask_asgi
 
 NAME, STEP = "nightly", "fetch"
 WORKFLOW = (

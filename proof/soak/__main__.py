@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from mulligan.testing.arguments import positive_float, positive_int
 from mulligan.testing.postgres import own_server
+from proof.arguments import positive_float, positive_int
 from proof.soak.figures import figures
 from proof.soak.soak import Report, Settings, Soak
 from proof.soak.verdict import MEMORY, Trend

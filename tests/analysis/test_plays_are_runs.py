@@ -31,11 +31,11 @@ from mulligan.core.model.workflow import Expression, Template, Workflow, decode,
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.engine.engine import Engine
 from mulligan.ports import Lease, NewRun, WorkerRecord
-from mulligan.store import open_store
 from mulligan.testing.clock import JumpingClock
-from mulligan.testing.fake_tasks import FakeTasks
 from mulligan.testing.history import handler, retry, step, workflow
-from mulligan.testing.workflows import random_workflow
+from mulligan.testing.memory.memory_store import MemoryStore
+from proof.simulator.cluster.fake_tasks import FakeTasks
+from proof.simulator.workflows import random_workflow
 
 from .plain_workflows import plain_workflow
 
@@ -102,7 +102,7 @@ class RealRun:
 
     def __init__(self, definition: Workflow, inputs: dict[str, Any], evaluator: Any) -> None:
         self.clock = JumpingClock(START)
-        self.store = open_store("memory:", clock=self.clock)
+        self.store = MemoryStore(clock=self.clock)
         self.store.register(WorkerRecord(WORKER, HOST, 1))
         self.executor = FakeTasks(WORKER, HOST, self.clock, slots=10_000)
         self.engine = Engine(self.store, self.clock, evaluator, WORKER, self.executor)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.golden_logs import noted
 
 from mulligan.analysis.whatif.following import REFUSALS, Follower, is_same
 from mulligan.analysis.whatif.knowledge import Draw
@@ -19,10 +20,9 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import Expression, Template, Workflow, decode
 from mulligan.core.turn import fold
 from mulligan.errors import ExpressionFailed
-from mulligan.testing.fault_budget import FaultBudget
-from mulligan.testing.golden import noted
-from mulligan.testing.simulator import Simulation
-from mulligan.testing.workflows import SECRET, RandomEvaluator
+from proof.simulator.fault_budget import FaultBudget
+from proof.simulator.simulation import Simulation
+from proof.simulator.workflows import SECRET, RandomEvaluator
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("v*/*.log.jsonl"))
 # Logs of an older release that decided otherwise, and the turn in which it did: the message of a wait, LOOP_LIMIT that

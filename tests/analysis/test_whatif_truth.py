@@ -22,7 +22,7 @@ from mulligan.core.model.failure import failure
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import Workflow
-from mulligan.testing.workflows import random_workflow
+from proof.simulator.workflows import random_workflow
 
 CODES = ("TIMEOUT", "OUT_OF_MEMORY", "CUSTOM", "HTTP_4XX")
 

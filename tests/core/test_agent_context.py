@@ -28,7 +28,7 @@ from mulligan.core.model.failure_context import (
 from mulligan.core.state.state import State
 from mulligan.core.turn import fold
 from mulligan.testing.history import T0, History
-from mulligan.testing.simulator import Simulation
+from proof.simulator.simulation import Simulation
 
 from .writing import run_of
 

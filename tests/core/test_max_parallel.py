@@ -12,8 +12,8 @@ from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.state.state import State
 from mulligan.testing.history import History
-from mulligan.testing.simulator import Simulation
-from mulligan.testing.workflows import random_workflow
+from proof.simulator.simulation import Simulation
+from proof.simulator.workflows import random_workflow
 
 from .writing import run_of
 

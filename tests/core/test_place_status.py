@@ -16,7 +16,7 @@ from mulligan.core.model.workflow import Rule, Triage, Workflow, decode
 from mulligan.core.state.state import Place, Run, State
 from mulligan.core.state.transitions import ENDED
 from mulligan.testing.history import History, command, handler, retry, step, workflow
-from mulligan.testing.simulator import Simulation
+from proof.simulator.simulation import Simulation
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("v*/*.log.jsonl"))
 

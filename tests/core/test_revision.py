@@ -21,7 +21,7 @@ from mulligan.core.turn import fold, turn
 from mulligan.errors import NothingToRetry, Refused, RunNotFinished, UnknownStep
 from mulligan.history.story import story
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
-from mulligan.testing.run_invariants import check
+from proof.invariants.run_invariants import check
 
 CHAIN = (step("fetch"), step("load", needs=["fetch"]), step("tell", needs=["load"]))
 

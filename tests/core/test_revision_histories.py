@@ -15,10 +15,10 @@ from mulligan.core.model.reports import Report
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.turn import fold, turn
-from mulligan.testing.corrections import corrected
 from mulligan.testing.history import History
-from mulligan.testing.run_invariants import check
-from mulligan.testing.workflows import RandomEvaluator, random_workflow
+from proof.invariants.run_invariants import check
+from proof.simulator.corrections import corrected
+from proof.simulator.workflows import RandomEvaluator, random_workflow
 
 ROUNDS_MAX, MOVES_MAX = 4, 400
 

@@ -16,7 +16,7 @@ from mulligan.core.turn import fold
 from mulligan.history.obstacles import Obstacle
 from mulligan.history.views import NAMES_MAX, StepCounter, Wait, count_steps, list_waits, run_json, waits_for_people
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
-from mulligan.testing.simulator import Simulation
+from proof.simulator.simulation import Simulation
 
 
 def at(seconds: float) -> Any:

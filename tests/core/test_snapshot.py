@@ -33,7 +33,7 @@ from mulligan.testing.history import (
     step,
     workflow,
 )
-from mulligan.testing.simulator import Simulation
+from proof.simulator.simulation import Simulation
 
 GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("v*/*.log.jsonl"))
 SEEDS = range(examples(8, 40))

@@ -16,7 +16,7 @@ from mulligan.core.model.workflow import Action, Backoff, Handler, Map, Need, Ru
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import Refused, UndoFailed
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
-from mulligan.testing.run_invariants import check
+from proof.invariants.run_invariants import check
 
 EXIT_CODES = st.sampled_from([1, 11, 42])
 

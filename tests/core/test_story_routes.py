@@ -9,7 +9,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.workflow import Backoff, Need
 from mulligan.history.story import StoryWriter, story
 from mulligan.testing.history import History, edge, step, workflow
-from mulligan.testing.simulator import Simulation
+from proof.simulator.simulation import Simulation
 
 SEEDS = range(examples(8, 40))
 _ENDS = (e.RunCompleted, e.RunFailed, e.RunCancelled)

@@ -17,7 +17,7 @@ from mulligan.core.model.workflow import Backoff, Command, Handler, Map, Rule, T
 from mulligan.core.state.state import Tally
 from mulligan.core.turn import fold, turn
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
-from mulligan.testing.simulator import Simulation
+from proof.simulator.simulation import Simulation
 
 
 def run_of(*, answers: dict[str, Any] | None = None, **fields: Any) -> History:

@@ -16,7 +16,7 @@ from mulligan.core.state.state import Conversation, Items, Place, State, Turn
 from mulligan.core.state.transitions import ACTIVE, ENDED, PLACE, RUN, RUN_ENDED, RUN_STATUSES, STATUSES, _all, _stay
 from mulligan.errors import IllegalTransition
 from mulligan.testing.history import T0, command, edge, expression, handler, retry, step, workflow
-from mulligan.testing.state_diagrams import COMMAND, DOCS, RUN_WORDS, STEP_WORDS, pages
+from tools.state_diagrams import COMMAND, DOCS, RUN_WORDS, STEP_WORDS, pages
 
 FAILURE = failure("EXIT_NONZERO", "exit code 1")
 ITEM, HANDLER = "m[0]", "a.on_failure@1.0"

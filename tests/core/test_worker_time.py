@@ -19,7 +19,7 @@ from mulligan.history.obstacles import Obstacle, RunningTask, WorkerCapacity, Wo
 from mulligan.history.phrases import describe_failure
 from mulligan.history.story import story
 from mulligan.testing.history import History, retry, step, workflow
-from mulligan.testing.run_invariants import check
+from proof.invariants.run_invariants import check
 
 LIFE = 600.0
 MIB = 2**20

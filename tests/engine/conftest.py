@@ -20,10 +20,10 @@ from mulligan.language import load_text
 from mulligan.language.expressions import Cel
 from mulligan.ports import NewRun, Store, WorkerRecord
 from mulligan.store import open_store
-from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.fake_executor import Ends, FakeExecutor, all_well
-from mulligan.testing.run_invariants import check
+from mulligan.testing.memory.memory_store import MemoryStore
+from proof.invariants.run_invariants import check
 
 
 class LogFacts:
@@ -124,6 +124,6 @@ def _opened(request: pytest.FixtureRequest, folder: Path, clock: JumpingClock) -
     if request.param == "postgres":
         return open_store(request.getfixturevalue("store_schema_url"))
     if request.param == "memory":
-        return open_store("memory:", clock=clock)
+        return MemoryStore(clock=clock)
     write_empty_store(folder / "mulligan.db")
     return open_store(folder / "mulligan.db", clock=clock)

@@ -14,10 +14,10 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.engine.engine import Engine
 from mulligan.language.expressions import Cel
 from mulligan.ports import FAULT_POINTS, WorkerRecord
-from mulligan.store import open_store
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.fake_executor import FakeExecutor
 from mulligan.testing.faults import Crash, faults
+from mulligan.testing.memory.memory_store import MemoryStore
 
 from .conftest import World
 
@@ -77,7 +77,7 @@ def answered(world: World, run_id: int) -> set[int]:
 @pytest.fixture
 def world() -> Iterator[World]:
     clock = JumpingClock()
-    store = open_store("memory:", clock=clock)
+    store = MemoryStore(clock=clock)
     yield World(store, clock)
     store.close()
 

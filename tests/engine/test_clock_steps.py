@@ -15,9 +15,9 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.engine.engine import Engine
 from mulligan.ports import Store
 from mulligan.store import open_store
-from mulligan.store.memory.memory import MemoryStore
-from mulligan.store.memory.memory_tables import MemoryTables
 from mulligan.testing.clock import START, JumpingClock, WallClock
+from mulligan.testing.memory.memory_store import MemoryStore
+from mulligan.testing.memory.memory_tables import MemoryTables
 
 from .conftest import World
 from .test_fork_at_event import fork

@@ -15,9 +15,9 @@ from mulligan.language import load_text
 from mulligan.language.expressions import Cel
 from mulligan.ports import Lease, NewRun, WorkerRecord
 from mulligan.store.clock import ProcessClock
-from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.fake_executor import FakeExecutor
+from mulligan.testing.memory.memory_store import MemoryStore
 
 LEASE = 30.0
 EVERY = LEASE / 6

@@ -10,7 +10,7 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Offer
 from mulligan.testing.clock import JumpingClock
-from mulligan.testing.fake_tasks import FakeTasks
+from proof.simulator.cluster.fake_tasks import FakeTasks
 
 from .conftest import World
 

@@ -11,7 +11,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.outcome import Outcome
 from mulligan.engine.engine import Engine
-from mulligan.testing.hostile_reports import FROM_PEOPLE, HostileReports
+from proof.simulator.hostile_reports import FROM_PEOPLE, HostileReports
 
 from .conftest import World
 from .test_engine import Choking, Poisoned

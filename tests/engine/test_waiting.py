@@ -10,8 +10,8 @@ from mulligan.core.state.scope import Evaluator
 from mulligan.engine.engine import Engine
 from mulligan.engine.store_wait import StoreWait
 from mulligan.ports import WorkerRecord
-from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
+from mulligan.testing.memory.memory_store import MemoryStore
 
 
 class CountingStore(MemoryStore):

@@ -9,8 +9,8 @@ import pytest
 from mulligan.core.model.clusters.scheduler_job import JobEnd, JobEnding, WorkerJob
 from mulligan.engine.worker_expiry import expire_dead_workers
 from mulligan.ports import LockState, WorkerRecord
-from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
+from mulligan.testing.memory.memory_store import MemoryStore
 
 from .conftest import World
 

@@ -15,7 +15,7 @@ from mulligan.history.phrases import UNDO_FAILED
 from mulligan.history.story import StoryWriter
 from mulligan.service.runs.views.report.visits import FailedVisit, FailedVisits
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
-from mulligan.testing.simulator import Simulation
+from proof.simulator.simulation import Simulation
 
 
 def visits(run: History) -> list[FailedVisit]:

@@ -27,8 +27,8 @@ from mulligan.service.authoring.values import parse_time
 from mulligan.service.home import find_home
 from mulligan.service.runs.views.run_list import RunLine, RunQuery, run_page
 from mulligan.service.service import Service
-from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
+from mulligan.testing.memory.memory_store import MemoryStore
 
 HELLO = "name: hello\ninputs: {region: {default: east}}\nsteps:\n  - {step: greet, shell: 'echo ${inputs.region}'}\n"
 HOUR = timedelta(hours=1)

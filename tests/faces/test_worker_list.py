@@ -17,8 +17,8 @@ from mulligan.service.driving.driver import Capacity, WorkerLimits
 from mulligan.service.driving.workers import Resources, worker_lines
 from mulligan.service.home import find_home
 from mulligan.service.service import Service
-from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
+from mulligan.testing.memory.memory_store import MemoryStore
 
 GIB = 2**30
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support.golden_logs import noted
 
 from mulligan.core.model.codec import decode_log, encode_log
 from mulligan.core.model.events import FACTS
 from mulligan.core.model.workflow import decode
 from mulligan.core.turn import fold
-from mulligan.testing.golden import noted
 
 HERE = Path(__file__).parent
 LOGS = sorted(HERE.glob("v*/*.log.jsonl"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from mulligan.service.driving.local_worker import local_worker
 from mulligan.service.home import Home
-from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
+from mulligan.testing.memory.memory_store import MemoryStore
 
 LEASE_SECONDS = 30.0
 

@@ -33,8 +33,8 @@ from mulligan.service.server.notices.sender import (
 )
 from mulligan.service.server.notices.targets import Target
 from mulligan.store import open_store
-from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
+from mulligan.testing.memory.memory_store import MemoryStore
 
 HOOK = Target(webhook="https://example.org/hook")
 TARGETS = {"ops": HOOK}

@@ -22,7 +22,6 @@ from mulligan.service.home import Home
 from mulligan.service.runs.changes.run_control import prepare
 from mulligan.service.service import Service
 from mulligan.store.postgres.postgres import PostgresStore
-from mulligan.testing.store_contents import BreakerRow, MessageRow, RunRow, StoreContents, TaskRow
 from proof.chaos.announcements import check_instants, check_notices
 from proof.chaos.campaign import wrong_pages, wrong_watchers
 from proof.chaos.checker import (
@@ -38,6 +37,7 @@ from proof.chaos.checker import (
 from proof.chaos.faults import Outage
 from proof.chaos.fleet import Sample, growth_of
 from proof.chaos.journal import Journal, parsed
+from proof.invariants.store_contents import BreakerRow, MessageRow, RunRow, StoreContents, TaskRow
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 MIB = 1 << 20

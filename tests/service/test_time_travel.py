@@ -33,7 +33,7 @@ from mulligan.service.runs.stored import past_states
 from mulligan.service.runs.stored.past_states import PastStates
 from mulligan.service.runs.views.time_travel import TimeTravel
 from mulligan.testing.history import History, edge, step, workflow
-from mulligan.testing.simulator import Simulation
+from proof.simulator.simulation import Simulation
 
 GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("v*/*.log.jsonl"))
 

@@ -38,9 +38,9 @@ from mulligan.store import open_store
 from mulligan.store.http.http_calls import CALLS, PROTOCOL
 from mulligan.store.http.http_connection import error_of
 from mulligan.store.http.http_store import HttpStore
-from mulligan.store.memory.memory import MemoryStore
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.history import step, workflow
+from mulligan.testing.memory.memory_store import MemoryStore
 
 
 class Direct:

@@ -24,12 +24,12 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.reports import RunRequested
 from mulligan.core.state.state import FailureRecord
 from mulligan.errors import StoreRefused, StoreUnavailable
-from mulligan.store import MEMORY, open_store
+from mulligan.store import open_store
 from mulligan.store.encoding import encoded, micros
-from mulligan.store.memory.memory import MemoryStore
 from mulligan.store.postgres.postgres import PostgresStore
 from mulligan.store.sqlite.sqlite import SqliteStore
 from mulligan.store.statements import migrations
+from mulligan.testing.memory.memory_store import MemoryStore
 
 pytestmark = pytest.mark.postgres
 
@@ -73,12 +73,21 @@ def test_a_url_names_a_postgresql_server(schema_url: str) -> None:
     store.close()
 
 
-def test_the_word_memory_names_a_new_store_in_memory() -> None:
-    store = open_store(MEMORY)
+def test_a_new_store_in_memory_is_empty() -> None:
+    assert MemoryStore().runs() == []
 
-    assert isinstance(store, MemoryStore)
-    assert not store.is_shared
-    assert store.runs() == []
+
+def test_the_word_memory_names_no_store_and_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(StoreRefused) as refused:
+        open_store("memory:")
+
+    assert refused.value.render() == (
+        "error[store.refused]: 'memory:' is not a kind of store\n"
+        "  in a test: from mulligan.testing.memory.memory_store import MemoryStore"
+    )
+    assert not list(tmp_path.iterdir())
 
 
 def test_another_kind_of_url_is_refused() -> None:

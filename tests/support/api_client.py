@@ -21,7 +21,7 @@ from mulligan.service.home import Home
 from mulligan.service.server.logins import digest_of
 from mulligan.service.server.server_config import ServerConfig
 from mulligan.service.service import Service
-from mulligan.testing.asgi import ask_asgi
+from proof.asgi import ask_asgi
 
 # One token for each scope, and two that count for nothing.
 SCOPES: tuple[Scope, ...] = ("read", "run", "decide", "propose", "write", "admin", "worker")

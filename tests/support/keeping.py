@@ -16,11 +16,11 @@ from mulligan.core.model.events import Entry, RunPaused
 from mulligan.core.model.workflow import encode, version
 from mulligan.language import load_text
 from mulligan.ports import Commit, Lease, NewRun, Offer, Store, Turn, WorkerRecord
-from mulligan.store.memory.memory import MemoryStore
-from mulligan.store.memory.memory_tables import MemoryTables
 from mulligan.store.postgres.postgres import PostgresStore
 from mulligan.store.sqlite.sqlite import SqliteStore
 from mulligan.testing.clock import START, JumpingClock
+from mulligan.testing.memory.memory_store import MemoryStore
+from mulligan.testing.memory.memory_tables import MemoryTables
 
 T0 = START
 LEASE_SECONDS = 30.0

@@ -43,7 +43,7 @@ from mulligan.service.home import DATABASE, Home
 from mulligan.service.logs.logs import Part
 from mulligan.service.runs.changes.run_control import prepare
 from mulligan.service.service import Service
-from mulligan.testing.run_invariants import check
+from proof.invariants.run_invariants import check
 
 # For what takes milliseconds: a busy machine may take long, and a wait that is met costs nothing.
 DEADLINE_SECONDS = 60.0

@@ -24,8 +24,8 @@ from mulligan.core.model.workflow import Secret
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Lease
 from mulligan.store.artifact_files import ArtifactFiles
-from mulligan.store.memory.artifact_memory import ArtifactMemory
 from mulligan.testing.clock import JumpingClock
+from mulligan.testing.memory.artifact_memory import ArtifactMemory
 from mulligan.worker.slots.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
 from mulligan.worker.supervisor.send_buffer import SendBuffer
 

@@ -15,7 +15,7 @@ from mulligan.core.model.clusters.shipped_logs import WATCH_KIND, encode_watch
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import StoreRefused, StoreUnavailable
 from mulligan.ports import Document, Lease, LogChunk, LogKey, ServerRecords
-from mulligan.store.memory.memory import MemoryStore
+from mulligan.testing.memory.memory_store import MemoryStore
 from mulligan.worker import lock
 from mulligan.worker.folders import Folders
 from mulligan.worker.logs.log_shipping import LogShipping

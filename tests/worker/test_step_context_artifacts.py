@@ -18,8 +18,8 @@ from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.workflow import Secret
 from mulligan.errors import StoreUnavailable
 from mulligan.store.artifact_files import ArtifactFiles
-from mulligan.store.memory.artifact_memory import ArtifactMemory
 from mulligan.testing.clock import JumpingClock
+from mulligan.testing.memory.artifact_memory import ArtifactMemory
 
 # By day: none of these tests is about how a child starts.
 pytestmark = pytest.mark.usefixtures("forked_children")

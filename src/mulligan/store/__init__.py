@@ -1,5 +1,5 @@
 """Stores: SQLite, PostgreSQL, memory. All make the promises of `mulligan.ports.Store`."""
 
-from mulligan.store.open_store import MEMORY, is_file_name, open_store, view_project
+from mulligan.store.open_store import is_file_name, open_store, view_project
 
-__all__ = ["MEMORY", "is_file_name", "open_store", "view_project"]
+__all__ = ["is_file_name", "open_store", "view_project"]

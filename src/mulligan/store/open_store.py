@@ -12,7 +12,6 @@ from mulligan.errors import StoreLibraryMissing, StoreRefused
 from mulligan.ports import Clock, Store
 from mulligan.store.kinds import HTTP, StoreKind, kind_of
 
-MEMORY = "memory:"
 # Other ways to name a server: 'host=db password=…', 'user:password@host/name'.
 _CONNECTION = r"(?is)\bpassword\s*=|^(host|hostaddr|port|user|dbname|service)\s*=|^postgres(ql)?:|:.*@"
 
@@ -25,7 +24,7 @@ def open_store(
     token: str = "",
     is_worker: bool = False,
 ) -> Store:
-    """Open the store that `where` names: a `postgresql://` URL, `memory:`, or the path of an SQLite file.
+    """Open the store that `where` names: a `postgresql://` URL, or the path of an SQLite file.
 
     The `https://` URL of a server is a store as well: `token` is what it is asked with, by default what the environment
     has; `is_worker` if that is a token for workers. Only that store is imported: an unused database driver would cost
@@ -40,9 +39,10 @@ def open_store(
         return cast(Store, _server_class(kind)(text, lease_seconds=lease_seconds))
     if "://" in text or _looks_like_a_connection(text):
         raise _unknown(text)
-    if str(where) == MEMORY:
-        return cast(
-            Store, _class("mulligan.store.memory.memory", "MemoryStore")(clock=clock, lease_seconds=lease_seconds)
+    if text == "memory:":
+        raise StoreRefused(
+            "'memory:' is not a kind of store",
+            hint="in a test: from mulligan.testing.memory.memory_store import MemoryStore",
         )
     return cast(Store, _class(kind.module, kind.class_name)(where, clock=clock, lease_seconds=lease_seconds))
 

@@ -32,6 +32,7 @@ from mulligan.store import open_store
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.fake_executor import FakeExecutor
 from mulligan.testing.faults import Crash
+from mulligan.testing.memory.memory_store import MemoryStore
 from mulligan_nl2sql import steps
 from mulligan_nl2sql.execution import queries
 from mulligan_nl2sql.policed_databases import find_database
@@ -121,7 +122,9 @@ class SimulatedHome:
         self.clock = JumpingClock(datetime.now(UTC))
         if folder is not None:
             folder.mkdir(mode=0o700, exist_ok=True)
-        self.store: Store = open_store("memory:" if folder is None else folder / "mulligan.db", clock=self.clock)
+        self.store: Store = (
+            MemoryStore(clock=self.clock) if folder is None else open_store(folder / "mulligan.db", clock=self.clock)
+        )
         self._numbers = count(1)
 
     def ask(
