@@ -39,8 +39,9 @@ SERVICE = """
 from pathlib import Path
 from mulligan.service.driving.driver import machine
 from mulligan.service.service import Service, open_service
-with open_service() as service, service.driver(machine(1)) as driver:
-    [run_id] = service.start(service.prepare(Service.load_workflow("chain.yaml"), {}, Path.cwd()), driver)
+with open_service() as service, service.control.driver(machine(1)) as driver:
+    workflow = service.workflows.load_workflow("chain.yaml")
+    [run_id] = service.control.start(service.starts.prepare(workflow, {}, Path.cwd()), driver)
     assert driver.drive(run_id) == "ended"
 """
 

@@ -188,7 +188,7 @@ def measure_streams(bench: Bench) -> None:
     home, store = bench.home()
     with server(home, store=store, worker=False) as running, _service(home, store) as service:
         prepared = _prepared(service, home, WORKFLOW)
-        service.start(prepared)
+        service.control.start(prepared)
         asyncio.run(_streams(bench, running, service, prepared, clients, events))
 
 
@@ -227,9 +227,9 @@ async def _streams(
 def _start_in_thread(home: Home, prepared: object, watchers: Watchers) -> list[tuple[int, float]]:
     """Start a run that all watchers wait for: its number, and when it was written."""
     with Service(home) as service:
-        following = max((record.run_id for record in service.list_runs(RunQuery(limit=1)).runs), default=0) + 1
+        following = max((record.run_id for record in service.runs.page(RunQuery(limit=1)).runs), default=0) + 1
         watchers.expect(b'"run_id":%d,' % following)
-        service.start(prepared)  # type: ignore[arg-type]
+        service.control.start(prepared)  # type: ignore[arg-type]
         return [(following, time.perf_counter())]
 
 
@@ -250,7 +250,7 @@ def measure_starts(bench: Bench) -> None:
     finally:
         running.stop()
     with _service(home, store) as service:
-        count = service.count_runs(RunQuery(), limit=10**7)
+        count = service.runs.count(RunQuery(), limit=10**7)
     wanted = rate * seconds
     moved = sum(given[key] != run_id for key, run_id in again.items() if key in given)
     print(
@@ -352,7 +352,7 @@ def measure_engine(bench: Bench) -> None:
 def _engine_alone(bench: Bench, runs: int) -> float:
     home, store = bench.home()
     with _service(home, store) as service:
-        service.start(_prepared(service, home, CHAIN), times=runs)
+        service.control.start(_prepared(service, home, CHAIN), times=runs)
         with _workers(home, store, 1):
             return _rate(service, runs)
 
@@ -366,7 +366,7 @@ def _engine_beside(bench: Bench, runs: int, clients: int) -> float:
 async def _with_watchers(
     running: ServerProcess, service: Service, home: Path, store: str, runs: int, clients: int
 ) -> float:
-    service.start(_prepared(service, home, CHAIN), times=runs)
+    service.control.start(_prepared(service, home, CHAIN), times=runs)
     watchers = Watchers()
     await watchers.connect(running.host, running.port, running.token, clients, "runs,run:1,pending")
     begun, used = time.perf_counter(), running.processor_seconds()
@@ -388,7 +388,7 @@ def _rate(service: Service, runs: int) -> float:
     """Steps a second, from the first run that has ended to the last."""
     query, first, begun = RunQuery(statuses=("completed", "failed")), 0, 0.0
     while True:
-        ended = service.count_runs(query)
+        ended = service.runs.count(query)
         now = time.perf_counter()
         if ended and not first:
             first, begun = ended, now
@@ -457,7 +457,7 @@ def measure_remote(bench: Bench) -> None:
         for found, is_remote in ((direct, False), (remote, True)):
             home, store = bench.home()
             with _service(home, store) as service, server(home, store=store, worker=False) as running:
-                service.start(_prepared(service, home, CHAIN), times=runs)
+                service.control.start(_prepared(service, home, CHAIN), times=runs)
                 token = asyncio.run(_worker_token(running)) if is_remote else ""
                 with ExitStack() as stack:
                     if is_remote:
@@ -615,7 +615,7 @@ def _prepared(service: Service, home: Path, text: str):  # type: ignore[no-untyp
     home.mkdir(parents=True, exist_ok=True)
     file = home.parent / "flow.yaml"
     file.write_text(text)
-    return service.prepare(service.load_workflow(file), {}, home.parent)
+    return service.starts.prepare(service.workflows.load_workflow(file), {}, home.parent)
 
 
 MEASURES: dict[str, Callable[[Bench], None]] = {

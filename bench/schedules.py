@@ -92,7 +92,7 @@ def compare(home: Home, asked: argparse.Namespace) -> None:
         started = Counter(one.instant for one in view.active)
         runs, before = 0, None
         while True:
-            page = service.list_runs(RunQuery(limit=1000, before=before))
+            page = service.runs.page(RunQuery(limit=1000, before=before))
             runs, before = runs + len(page.runs), page.next
             if before is None:
                 break

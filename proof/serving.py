@@ -17,7 +17,7 @@ def serve(lease_seconds: float) -> None:
     home = find_home()
     service = Service(home)
     service.reader.store = home.open(lease_seconds)
-    with service.driver(Capacity(2.0, 1 << 30), Log(), lease_seconds) as driver:
+    with service.driving.driver(Capacity(2.0, 1 << 30), Log(), lease_seconds) as driver:
         driver.serve(until=Ready().is_never)
     service.close()
 

@@ -134,7 +134,7 @@ class Stage:
         """The log keeps every promise, and the tables say what it says."""
         state = service.reader.state(run_id)
         check(service.reader.events(run_id), state)
-        assert service.replay(run_id).differing == ()
+        assert service.runs.replay(run_id).differing == ()
 
 
 def outcome(shown: dict[str, Any]) -> dict[str, Any]:

@@ -94,10 +94,10 @@ def _of_run(service: Service, record: RunRecord, log: list[e.Entry]) -> Findings
         check(log, state)
     except AssertionError as broken:
         yield str(broken)
-    differing = service.replay(record.run_id).differing
+    differing = service.runs.replay(record.run_id).differing
     if differing:
         yield f"its log and its tables differ: {', '.join(differing)}"
-    if not any(sentence.line.text for sentence in service.story(record.run_id)):
+    if not any(sentence.line.text for sentence in service.runs.story(record.run_id)):
         yield "nothing explains it"
     yield from _unexpected_failures(service, record, state)
 

@@ -36,7 +36,7 @@ def start(prepared: Prepared, key: str) -> int:
     while True:
         service = Service(find_home())
         try:
-            return service.start_once(prepared, key)
+            return service.control.start_once(prepared, key)
         except StoreUnavailable:
             time.sleep(AGAIN_SECONDS)
         finally:

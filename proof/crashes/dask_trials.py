@@ -60,7 +60,7 @@ class DaskTrial:
             runs = [run for run in service.reader.runs(limit=100) if run.parent_run_id is None]
             if runs and runs[0].status in RUN_ENDED:
                 self._expire_the_dead(service)
-                return service.show(runs[0].run_id)
+                return service.runs.show(runs[0].run_id)
             words = ("resume", runs[0].run_id) if runs else ("run", file)
             doomed = fault if number == 0 else None
             driver = self._served.start(f"driver-{number}", *words, "--on", on, "--json", fault=doomed, ends=True)

@@ -93,7 +93,7 @@ def the_logs_keep_the_promises(after: TrialOutcome) -> Iterator[str]:
 
 def the_logs_replay_to_the_tables(after: TrialOutcome) -> Iterator[str]:
     for run_id in after.logs:
-        differing = after.service.replay(run_id).differing
+        differing = after.service.runs.replay(run_id).differing
         if differing:
             yield f"run {run_id}: {', '.join(differing)} are not what the log says"
 
@@ -156,7 +156,7 @@ def nothing_lies_about(after: TrialOutcome) -> Iterator[str]:
     if left and after.is_left_to_gc:
         for path in (after.stage.home.folder / one for one in left):
             os.utime(path, (0, 0))
-        after.service.collect_garbage(RunRetention())
+        after.service.machine.collect_garbage(RunRetention())
         left = stray_files(after)
     yield from (f"'{path}' is left in the home" for path in left)
 

@@ -70,7 +70,7 @@ class RemoteTrial:
                 )
                 wrong = served.end()
                 expire_the_dead(service)
-                shown = service.show(run_id)
+                shown = service.runs.show(run_id)
                 self.outcome = steady(shown)
                 after = TrialOutcome(self._stage, service, shown, self._expected or self.outcome)
                 wrong += complaints(after, LAWS_OF_SERVERS)
@@ -83,7 +83,7 @@ class RemoteTrial:
 
     def _start(self, service: Service, file: str) -> int:
         workflow = load(self._stage.folder / file)
-        return service.start_once(prepare(workflow, {}, self._stage.folder), "everything")
+        return service.control.start_once(prepare(workflow, {}, self._stage.folder), "everything")
 
 
 class FullDiskTrial(RemoteTrial):

@@ -78,8 +78,8 @@ def driven(*steps: dict[str, Any], **workflow: Any) -> Callable[[], object]:
 def _drive(path: Path) -> str:
     service, heartbeat = Service(Home(path.parent / "home")), Heartbeat()
     try:
-        with service.driver(Capacity(cpus=2.0, memory=8 << 30), heartbeat) as driver:
-            (run_id,) = service.start(prepare(load(path), {}, path.parent), driver)
+        with service.driving.driver(Capacity(cpus=2.0, memory=8 << 30), heartbeat) as driver:
+            (run_id,) = service.control.start(prepare(load(path), {}, path.parent), driver)
             driver.drive(run_id)
             status = service.reader.store.run(run_id).status
     finally:

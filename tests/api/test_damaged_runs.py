@@ -81,9 +81,9 @@ def _damaged_runs(service: Service, folder: Path) -> tuple[list[int], dict[str, 
 def _run(service: Service, folder: Path, text: str, times: int) -> list[int]:
     file = folder / "flow.yaml"
     file.write_text(text)
-    prepared = service.prepare(service.load_workflow(file), {}, folder)
-    with service.driver(Capacity(cpus=4.0, memory=4 << 30)) as driver:
-        started = service.start(prepared, times=times)
+    prepared = service.starts.prepare(service.workflows.load_workflow(file), {}, folder)
+    with service.driving.driver(Capacity(cpus=4.0, memory=4 << 30)) as driver:
+        started = service.control.start(prepared, times=times)
         for run_id in started:
             driver.drive(run_id, 0.0)
     return started
@@ -187,7 +187,7 @@ def test_what_is_wrong_with_a_run_is_found_out_once(stage: Stage, tmp_path: Path
 
 def test_an_error_about_a_run_that_was_removed_meanwhile_says_so(own_stage: Stage) -> None:
     reader, run_id = own_stage.service.reader, own_stage.good[0]
-    own_stage.service.remove_run(run_id)
+    own_stage.service.starts.remove_run(run_id)
 
     found = explain_damage(reader, [run_id], IndexError("list index out of range"))
 
@@ -206,7 +206,7 @@ def test_the_page_of_a_damaged_run_lets_an_admin_remove_it(stage: Stage) -> None
 def test_a_worker_goes_on_beside_damaged_runs(stage: Stage, tmp_path: Path) -> None:
     (run_id,) = _run(stage.service, tmp_path, FLOW, 1)
 
-    assert stage.service.record(run_id).status == "completed"
+    assert stage.service.runs.record(run_id).status == "completed"
 
 
 def test_damaged_runs_are_removed_and_others_that_have_not_ended_are_not(own_stage: Stage) -> None:

@@ -95,7 +95,7 @@ def test_the_configuration_that_a_server_was_started_with_counts_for_its_childre
 
 
 def test_the_metrics_call_a_worker_of_a_file_alive_that_holds_its_lock(client: Client, service: Service):
-    with service.driver():
+    with service.driving.driver():
         reply = client.get("/metrics", scope="read")
     found = samples(reply.body)
 

@@ -132,7 +132,7 @@ def test_a_store_that_is_open_writes_nothing_once_it_is_overtaken_and_a_task_rep
         with pytest.raises(StoreOvertaken):
             outbox.claim_notices("ops", datetime.now(UTC), datetime.now(UTC), 1)
         with pytest.raises(StoreOvertaken):
-            service.check_store()
+            service.machine.check_store()
 
 
 def test_who_comes_over_http_waits_for_such_a_server_as_for_one_that_is_away() -> None:

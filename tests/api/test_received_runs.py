@@ -127,12 +127,12 @@ def test_a_file_that_a_client_names_is_not_read_on_the_host_of_the_server(
         created(client, asked(sound_run(), file=str(path), digest=digest))
         for path, digest in ((secret, digest_of(str(secret))), (tmp_path / "gone", ""))
     )
-    with service.driver() as driver:
+    with service.driving.driver() as driver:
         for run_id in (here, gone):
             driver.drive(run_id)
 
     for run_id in (here, gone):
-        found = service.run_workflow(run_id)
+        found = service.runs.workflow(run_id)
         assert (found.is_file_same, found.text) == (False, None)
 
 
@@ -198,7 +198,7 @@ def test_a_fork_of_a_run_of_another_project_or_workflow_is_refused(client: Clien
 
 def test_a_fork_keeps_what_the_log_of_its_run_says_and_nothing_else(client: Client, service: Service) -> None:
     run_id = created(client, sound_run())
-    with service.driver() as driver:
+    with service.driving.driver() as driver:
         driver.drive(run_id)
     (kept,) = kept_results(service.reader.state(run_id), Graph(load_text(SOUND)), "")
     assert kept.output == "built"

@@ -143,7 +143,7 @@ def test_a_run_that_is_started_over_http_notifies_whom_it_was_asked_to(remote: S
 
     run_id = start_published(remote.home, "hello", None, {}, {}, notify=parse_notify(["ops=failed"]))
 
-    with service.driver() as driver:
+    with service.driving.driver() as driver:
         driver.drive(run_id)
     assert [rule.to for rule in service.reader.state(run_id).run.notify] == [("ops",)]
 

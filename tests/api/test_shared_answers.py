@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 
 from tests.support.api_client import Client, start_run
@@ -9,6 +10,7 @@ from tests.support.api_client import Client, start_run
 from mulligan.api.access.shared_answers import BYTES_MAX, KEPT_SECONDS, SharedAnswers
 from mulligan.api.http.routing import Answer
 from mulligan.service.home import Home
+from mulligan.service.runs.area import Runs
 from mulligan.service.service import Service
 
 
@@ -30,9 +32,18 @@ class Moved(Service):
     version: int | str | None = None
     asked = 0
 
+    @cached_property
+    def runs(self) -> Runs:
+        return MovedRuns(self)
+
+
+class MovedRuns(Runs):
+    def __init__(self, service: Moved) -> None:
+        self._service = service
+
     def store_version(self) -> int | str | None:
-        self.asked += 1
-        return self.version
+        self._service.asked += 1
+        return self._service.version
 
 
 def test_those_who_asked_before_an_answer_was_begun_get_it(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from mulligan.api.processes.stream_hub import StreamClient, StreamHub, decode_cu
 from mulligan.errors import StoreUnavailable, TooManyRequests, UnknownRun
 from mulligan.ports.server_records import TokenRecord
 from mulligan.service.home import Home
+from mulligan.service.runs.area import Runs
 from mulligan.service.runs.changes.run_control import Prepared
 from mulligan.service.server.live_feed import Watch, parse_watches
 from mulligan.service.service import Service
@@ -122,7 +123,7 @@ def test_all_clients_of_the_same_things_get_the_same_bytes(bench: Bench) -> None
 
 
 def test_runs_whose_watchers_left_during_a_look_are_not_looked_at_for_ever(bench: Bench) -> None:
-    class Leaving(Service):
+    class LeavingRuns(Runs):
         """Reads while a client leaves."""
 
         def records(self, run_ids: Any) -> Any:
@@ -130,6 +131,11 @@ def test_runs_whose_watchers_left_during_a_look_are_not_looked_at_for_ever(bench
             for leave in leaving:
                 leave()
             return found
+
+    class Leaving(Service):
+        @cached_property
+        def runs(self) -> Runs:
+            return LeavingRuns(self.reader, lambda: self.cache, lambda: self.catalogue)
 
     leaving: list[Callable[[], None]] = []
 

@@ -137,7 +137,7 @@ def test_the_service_of_a_token_shows_and_starts_runs_of_its_project(service: Se
         blue.cache.get(first)
     ours = start_run(blue)
 
-    assert (blue.by, blue.record(ours).project, service.record(ours).started_by) == ("ci", "blue", "ci")
+    assert (blue.by, blue.record(ours).project, service.runs.record(ours).started_by) == ("ci", "blue", "ci")
 
 
 def test_a_token_for_some_workflows_starts_and_changes_no_others(service: Service) -> None:

@@ -17,11 +17,11 @@ from mulligan.history.story import story
 from mulligan.history.views import run_json
 from mulligan.language import load_text
 from mulligan.language.expressions import Cel
+from mulligan.service.authoring.area import Workflows
 from mulligan.service.driving.run_progress import RunProgress
 from mulligan.service.runs.views.failure_summary import FailureSummary
 from mulligan.service.runs.views.run_list import RunLine
 from mulligan.service.runs.views.run_story import LocatedLine
-from mulligan.service.service import Service
 from mulligan.testing.history import T0, History, retry, step, workflow
 from mulligan.worker.logs.progress_records import Progress
 
@@ -195,7 +195,7 @@ def test_a_run_that_no_worker_has_taken_yet_has_a_headline() -> None:
 
 def test_the_style_is_for_our_own_elements_alone_and_loads_nothing() -> None:
     run = History(workflow(step("fetch"), step("load", needs=["fetch"]))).start()
-    graph = Service.draw_for_notebook(run.state.workflow, run.statuses, nodes_max=60)
+    graph = Workflows.draw_for_notebook(run.state.workflow, run.statuses, nodes_max=60)
 
     html = rendered(run, graph)
 
@@ -211,16 +211,16 @@ def test_the_style_is_for_our_own_elements_alone_and_loads_nothing() -> None:
 def test_the_graph_stands_beside_the_table_and_a_vast_one_scrolls() -> None:
     long = workflow(*(step(f"s{n}", needs=[f"s{n - 1}"] if n else []) for n in range(9)))
     run = History(workflow(step("fetch"), step("load", needs=["fetch"]))).start()
-    narrow_graph = Service.draw_for_notebook(run.state.workflow, run.statuses, nodes_max=60)
+    narrow_graph = Workflows.draw_for_notebook(run.state.workflow, run.statuses, nodes_max=60)
 
     assert 'class="mulligan-figure"><svg' in rendered(run, narrow_graph)
-    assert Service.draw_for_notebook(long, nodes_max=5) == ""
+    assert Workflows.draw_for_notebook(long, nodes_max=5) == ""
     assert 'class="mulligan-figure mulligan-vast"' in rendered(run, '<svg width="2000" height="9"></svg>')
     assert 'class="mulligan-figure mulligan-wide"' in rendered(run, '<svg width="900" height="9"></svg>')
 
 
 def test_the_arrows_of_two_drawings_on_one_page_have_tips_of_their_own() -> None:
-    one, two = (Service.draw_for_notebook(workflow(step("a"), step(name, needs=["a"])), nodes_max=9) for name in "bc")
+    one, two = (Workflows.draw_for_notebook(workflow(step("a"), step(name, needs=["a"])), nodes_max=9) for name in "bc")
 
     ids = [set(re.findall(r'id="([^"]+)"', svg)) for svg in (one, two)]
 
@@ -304,7 +304,7 @@ def test_a_story_shows_what_happened_and_the_last_lines_of_a_failed_attempt() ->
 
 
 def test_a_workflow_shows_its_graph_or_why_there_is_none() -> None:
-    graph = Service.draw_for_notebook(workflow(step("fetch")), nodes_max=9)
+    graph = Workflows.draw_for_notebook(workflow(step("fetch")), nodes_max=9)
 
     found, too_large = render_workflow("nightly", 1, graph), render_workflow("big", 900, "", note="too large <b>")
 

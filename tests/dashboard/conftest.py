@@ -41,8 +41,10 @@ class Flows:
         """A run that nobody drives."""
         file = self.folder / "flow.yaml"
         file.write_text(text, encoding="utf-8")
-        workflow = self.service.load_workflow(file)
-        (run_id,) = self.service.start(self.service.prepare(workflow, inputs, self.folder, labels=labels or {}))
+        workflow = self.service.workflows.load_workflow(file)
+        (run_id,) = self.service.control.start(
+            self.service.starts.prepare(workflow, inputs, self.folder, labels=labels or {})
+        )
         return run_id
 
     def run(self, text: str, *, labels: dict[str, str] | None = None, **inputs: Any) -> int:
@@ -51,7 +53,7 @@ class Flows:
 
     def drive(self, run_id: int) -> int:
         """Drive a run on."""
-        with self.service.driver(ROOM) as driver:
+        with self.service.driving.driver(ROOM) as driver:
             driver.drive(run_id, 0.0)
         return run_id
 

@@ -248,7 +248,7 @@ def test_a_run_leads_to_its_report_and_its_usage(pages: Client, flows: Flows) ->
 
 
 def test_a_worker_shows_its_load_and_its_tasks(pages: Client, flows: Flows) -> None:
-    with flows.service.driver() as driver:
+    with flows.service.driving.driver() as driver:
         text = text_of(show(pages, "/workers"))
 
         assert driver.name in text

@@ -55,7 +55,7 @@ def test_without_an_event_it_is_the_last_one_and_a_fork_is_offered_only_where_th
     pages: Client, flows: Flows, service: Service
 ) -> None:
     run_id = flows.run(FLOW)
-    last = service.record(run_id).seq
+    last = service.runs.record(run_id).seq
 
     html = show(pages, f"/runs/{run_id}", tab="replay")
 

@@ -47,11 +47,11 @@ def ended(stage: Stage, nth: int) -> tuple[dict[str, Any], bool]:
     service = Service(stage.home)
     store = LosesAnAnswer(service.reader.store, nth)
     service.reader.store = store  # type: ignore[misc]
-    with service.driver(Capacity(2.0, 1 << 30)) as driver:
-        (run_id,) = service.start(prepare(load(stage.folder / written(stage)), {}, stage.folder), driver)
+    with service.driving.driver(Capacity(2.0, 1 << 30)) as driver:
+        (run_id,) = service.control.start(prepare(load(stage.folder / written(stage)), {}, stage.folder), driver)
         assert driver.drive(run_id) == "ended"
     stage.expect_promises(service, run_id)
-    shown = service.show(run_id)
+    shown = service.runs.show(run_id)
     service.close()
     return steady(shown), store.left <= 0
 

@@ -246,7 +246,7 @@ def test_all_steps_of_a_run_work_where_its_worktree_is(other: Other) -> None:
 
 def start(service: Service, text: str, folder: Path) -> int:
     """A run that was started by somebody in that folder."""
-    [run_id] = service.start(prepare(read_text(WorkflowText(text, "flow.yaml")).workflow, {}, folder))
+    [run_id] = service.control.start(prepare(read_text(WorkflowText(text, "flow.yaml")).workflow, {}, folder))
     return run_id
 
 

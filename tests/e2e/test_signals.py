@@ -86,7 +86,7 @@ def begun(stage: Stage, text: str) -> subprocess.Popen[str]:
 def working(stage: Stage, *words: str) -> subprocess.Popen[str]:
     """A worker with its long step under way, which does not hear that it should end."""
     with stage.service() as service:
-        service.start(prepare(load_text(DEAF), {}, stage.folder))
+        service.control.start(prepare(load_text(DEAF), {}, stage.folder))
     process = stage.start_program(*words, start_new_session=True)
     wait_until(lambda: stage.has_begun("long"), lambda: f"it did not begin: {process.poll()}")
     return process

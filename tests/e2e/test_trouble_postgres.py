@@ -84,7 +84,7 @@ def test_a_worker_that_was_given_up_while_it_had_no_connection_starts_anew(
     other = PostgresStore(store_schema_url, lease_seconds=LEASE_SECONDS)
     # Its own connection is not cut.
     with ForkedStage(stage.folder, store_schema_url).service() as service:
-        (run_id,) = service.start(prepare(load_text(THREE), {}, stage.folder))
+        (run_id,) = service.control.start(prepare(load_text(THREE), {}, stage.folder))
         wait_until(lambda: stage.has_begun("two"), "it did not begin")
         (before,) = other.workers()
 

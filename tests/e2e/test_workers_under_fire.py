@@ -129,7 +129,7 @@ class Fleet:
         if run_ids:
             self.cancelled.add(min(run_ids))
             with suppress(RunFinished):
-                self.service.cancel(min(run_ids))
+                self.service.control.cancel(min(run_ids))
 
     def _replace(self, worker: subprocess.Popen[str]) -> None:
         worker.communicate()
@@ -215,7 +215,7 @@ def expect_success_unless_lost_too_often(service: Service, run_id: int, log: lis
 
 
 def root_of(service: Service, run_id: int) -> int:
-    return service.record(run_id).root_run_id
+    return service.runs.record(run_id).root_run_id
 
 
 def expect_results_of_what_was_done(stage: Stage, run_id: int, log: list[e.Entry]) -> None:
@@ -247,7 +247,7 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(
     with server_stage.service() as service:
         server_stage.workflow(CHILD, "child.yaml")
         mixed = load(tmp_path / server_stage.workflow(MIXED))
-        service.start(prepare(mixed, {}, tmp_path), times=RUNS)
+        service.control.start(prepare(mixed, {}, tmp_path), times=RUNS)
         fleet = Fleet(Stage(tmp_path, named_url), service)
         fleet.fill()
 

@@ -203,7 +203,7 @@ def test_runs_that_are_on_a_network_file_system_are_shown_and_not_driven(folder:
     mulligan("run", workflow(FAILED))
 
     with Service(on_nfs(folder)) as service:
-        assert service.status(1) == "failed"
+        assert service.runs.status(1) == "failed"
         with pytest.raises(HomeUnusable), service.control.driver(machine(1)):
             pass
 

@@ -153,7 +153,7 @@ def test_on_another_host_what_was_skipped_is_lost_too(store_schema_url: str, tmp
         service.reader.keep_lost_numbers()
 
     with Service(other) as service:
-        found = service.collect_garbage(RunRetention())
+        found = service.machine.collect_garbage(RunRetention())
 
     assert found.lost == [7]
     assert (other.folder / "runs/7").is_dir()

@@ -32,7 +32,7 @@ def told(home: Path, *, unseen: range) -> Outcome:
     for entry in (entry for entry in log if entry.seq - 1 not in unseen):
         progress.update(fold(service.reader.state(1).workflow, log[: entry.seq]), [entry])
     with service.control.driver(None) as driver:
-        found = service.outcome(driver, 1, "ended", progress, 1.0)
+        found = service.driving.outcome(driver, 1, "ended", progress, 1.0)
     service.close()
     return found
 
@@ -86,11 +86,11 @@ def test_who_takes_a_run_up_words_it_as_one_who_was_there_from_the_beginning():
 def test_a_run_that_is_taken_up_says_how_long_all_of_it_took_and_how_long_this_stretch(folder: Path):
     ran(MENDED)
     service = Service(Home(folder / ".mulligan"))
-    record = service.record(1)
+    record = service.runs.record(1)
 
     with service.control.driver(None) as driver:
-        first = service.outcome(driver, 1, "ended", RunProgress(), 7.0)
-        later = service.outcome(driver, 1, "ended", RunProgress(), 0.001, is_taken_up=True)
+        first = service.driving.outcome(driver, 1, "ended", RunProgress(), 7.0)
+        later = service.driving.outcome(driver, 1, "ended", RunProgress(), 0.001, is_taken_up=True)
 
     service.close()
     whole = (record.updated_at - record.created_at).total_seconds()

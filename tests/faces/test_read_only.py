@@ -86,8 +86,8 @@ def left(way: str) -> Path:
     home = Path("left").absolute()
     with Service(find_home()) as service:
         # Something that is only in the log of the database.
-        service.pause(2, "lunch")
-        service.resume(2)
+        service.control.pause(2, "lunch")
+        service.control.lift_pause(2)
         if way != "closed":
             shutil.copytree(".mulligan", home)
     if way == "closed":

@@ -312,7 +312,7 @@ def test_a_cancelled_run_says_why_and_what_was_undone():
 def test_a_run_that_nobody_has_taken_up_has_a_page_too(folder: Path):
     file = workflow(HELLO)
     service = Service(Home(folder / ".mulligan"))
-    service.start(prepare(load(file), {}, folder))
+    service.control.start(prepare(load(file), {}, folder))
     service.close()
 
     page = report()

@@ -12,7 +12,7 @@ from tests.support.commands import mulligan, process, ran, steady, workflow
 from tests.support.pipes import Pipe
 
 from mulligan.cli.words.options import service_at
-from mulligan.service.service import Service
+from mulligan.service.authoring.area import Workflows
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -520,7 +520,9 @@ def test_it_says_so_too_of_agents_in_the_end_in_called_workflows_and_named_by_an
     )
 
     with service_at(None) as service:
-        notes = [service.permission_note(Service.load_workflow(file)) for file in (child, caller, last, any_agent)]
+        notes = [
+            service.starts.permission_note(Workflows.load_workflow(file)) for file in (child, caller, last, any_agent)
+        ]
 
     assert [f"note: {note}".startswith(UNASKED) for note in notes[:3]] == [True, True, True]
     assert notes[3].startswith("claude runs with --dangerously-skip-permissions and codex runs with --dangerously-")

@@ -334,8 +334,8 @@ def test_runs_are_chosen_by_who_started_them_by_words_and_by_the_code_of_their_f
     assert (chosen("--failure", "exit_nonzero"), chosen("--failure", "TIMEOUT")) == ([2], [])
     assert (chosen("-n", "1", "--after", "2"), chosen("--after", "1")) == ([1], [])
     with Service(find_home()) as service:
-        assert (service.count_runs(RunQuery(text="route")), service.count_runs(RunQuery(), limit=1)) == (1, 1)
-        assert service.status_counts() == {"completed": 1, "failed": 1}
+        assert (service.runs.count(RunQuery(text="route")), service.runs.count(RunQuery(), limit=1)) == (1, 1)
+        assert service.runs.status_counts() == {"completed": 1, "failed": 1}
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_a_detached_run_with_a_key_is_there_once():
 def test_a_run_that_nobody_took_up_says_what_its_process_said():
     with service_at(None) as service:
         prepared = prepare(load(Path(workflow(ONCE))), {}, Path.cwd())
-        run_id = service.start(prepared)[0]
+        run_id = service.control.start(prepared)[0]
         broken = ("/bin/sh", "-c", "echo no such luck >&2; exit 1")
 
         with pytest.raises(RunNotTakenUp, match="no such luck") as refused:

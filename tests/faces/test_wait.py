@@ -13,8 +13,10 @@ from tests.support.commands import mulligan, process, ran, workflow
 
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import RunRecord, Store, WorkerRecord
+from mulligan.service.authoring.area import Workflows
 from mulligan.service.driving.waiting import Until, wait_for_runs
 from mulligan.service.home import find_home
+from mulligan.service.runs.changes.area import Starts
 from mulligan.service.service import Service
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -105,7 +107,7 @@ def test_the_end_that_another_process_writes_is_noticed(
         monkeypatch.setenv("MULLIGAN_STORE", request.getfixturevalue("store_schema_url"))
     ran(ASKING)
     service = Service(find_home())
-    events = service.wait_for_runs([1])
+    events = service.driving.wait_for_runs([1])
 
     asked = next(events)
     mulligan("approve", 1, "gate", "--reason", "fine", "--follow")
@@ -123,7 +125,7 @@ def test_the_end_that_another_process_writes_is_noticed(
 def left_alone(text: str = HELLO) -> None:
     """Run 1, which no process has ever driven."""
     with Service(find_home()) as service:
-        service.start(Service.prepare(Service.load_workflow(Path(workflow(text))), {}, Path.cwd()))
+        service.control.start(Starts.prepare(Workflows.load_workflow(Path(workflow(text))), {}, Path.cwd()))
 
 
 class _Watch:
@@ -238,7 +240,7 @@ def test_a_store_that_goes_away_for_a_while_is_waited_for():
     service = Service(find_home())
     service.reader.store = _Away(service.reader.store)
 
-    trouble, ended = service.wait_for_runs([1])
+    trouble, ended = service.driving.wait_for_runs([1])
 
     assert (trouble.kind, trouble.text) == ("trouble", "the server does not answer; waiting for it")
     assert (ended.kind, ended.exit_code) == ("ended", 0)

@@ -59,7 +59,7 @@ def test_in_a_store_on_one_machine_the_lock_is_the_sign_of_life():
 
 def test_the_process_that_drives_a_run_here_is_such_a_worker(folder: Path):
     service = Service(find_home())
-    with service.driver(Capacity(2.0, 4 * GIB, labels=("fast",))) as driver:
+    with service.driving.driver(Capacity(2.0, 4 * GIB, labels=("fast",))) as driver:
         said = mulligan("workers")
         (found,) = mulligan("workers", "--json").json
     service.close()
@@ -79,7 +79,7 @@ def test_a_worker_in_a_job_of_slurm_is_listed_with_it_and_with_its_end(folder: P
         monkeypatch.setenv(name, value)
     service = Service(find_home())
     limits = WorkerLimits(until=datetime.now(UTC) + timedelta(hours=2), tasks_max=1)
-    with service.driver(Capacity(2.0, 4 * GIB, limits=limits)):
+    with service.driving.driver(Capacity(2.0, 4 * GIB, limits=limits)):
         said = mulligan("workers").plain[1]
         (found,) = mulligan("workers", "--json").json
     service.close()

@@ -85,13 +85,13 @@ def test_every_run_is_listed_shown_explained_and_what_its_log_says(service: Serv
     records = every_run(service)
 
     for record in records:
-        shown = service.show(record.run_id)
+        shown = service.runs.show(record.run_id)
         assert shown["status"] == record.status
-        assert all(found.line.text for found in service.story(record.run_id))
-        result = service.replay(record.run_id)
+        assert all(found.line.text for found in service.runs.story(record.run_id))
+        result = service.runs.replay(record.run_id)
         assert (result.ok, result.differing) == (True, ()), record.workflow
-        assert service.plan_fork(record.run_id, next(iter(shown["steps"])), {}).steps
-    assert {name: service.record(run_id).status for name, run_id in by_name(service).items()} == STATUSES
+        assert service.control.plan_fork(record.run_id, next(iter(shown["steps"])), {}).steps
+    assert {name: service.runs.record(run_id).status for name, run_id in by_name(service).items()} == STATUSES
     assert len(records) > 80
 
 
@@ -103,7 +103,7 @@ def test_what_was_left_is_continued_retried_and_decided_to_its_end(service: Serv
         "partly": ("items", run_ids["partly"], "each", "--retry"),
         **{name: ("retry", run_ids[name]) for name in ("failed", "artifacts", "cancelled")},
     }
-    [breaker] = service.list_breakers()
+    [breaker] = service.machine.list_breakers()
     assert (breaker.name, breaker.status, breaker.failures) == ("llm", "open", 2)
 
     mulligan("breakers", "--reset", "llm")
@@ -116,7 +116,7 @@ def test_what_was_left_is_continued_retried_and_decided_to_its_end(service: Serv
     assert {name: outputs[name]["said"] for name in SAID} == SAID
     assert outputs["map"]["said"]["results"] == ["a12", "b12", "c12", "d12"]
     assert mulligan("show", run_ids["artifacts"], "--output", "numbers").json == [*map(str, range(1, 20001))]
-    assert all(service.replay(record.run_id).ok for record in every_run(service))
+    assert all(service.runs.replay(record.run_id).ok for record in every_run(service))
 
 
 # -- migrating ---------------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_a_migration_that_is_killed_has_changed_nothing_and_is_done_by_the_next_
 
     assert between == before
     assert before[0] == 5
-    assert service.replay(1).ok
+    assert service.runs.replay(1).ok
     assert schema_and_tables(home)[0] > 10
     service.close()
 

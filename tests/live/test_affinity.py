@@ -64,7 +64,7 @@ def run_near(live: Live, text: str) -> Ran:
         with local_worker(
             live.home, store, ROOM, observer=ExecutionRecorder(), lease_seconds=LEASE_SECONDS, host="near"
         ) as driver:
-            [run_id] = live.service.start(prepared)
+            [run_id] = live.service.control.start(prepared)
             return live.look(run_id, driver.drive(run_id))
     finally:
         store.close()

@@ -78,10 +78,10 @@ def test_with_a_key_only_the_breaker_of_that_key_opens_and_is_closed_by_its_name
 
     failures = ran.steps["scan"]["output"]["failures"]
     assert [one["code"] for one in failures] == ["EXIT_NONZERO", "EXIT_NONZERO", "CIRCUIT_OPEN"]
-    found = {one.name: (one.status, one.failures) for one in live.service.list_breakers()}
+    found = {one.name: (one.status, one.failures) for one in live.service.machine.list_breakers()}
     assert found == {"db[sqlite:///a]": ("open", 2), "db[sqlite:///b]": ("closed", 0)}
-    assert live.service.reset_breaker("db[sqlite:///a]").status == "open"
-    assert {one.status for one in live.service.list_breakers()} == {"closed"}
+    assert live.service.machine.reset_breaker("db[sqlite:///a]").status == "open"
+    assert {one.status for one in live.service.machine.list_breakers()} == {"closed"}
 
 
 def test_who_will_not_wait_takes_another_way(live: Live):
@@ -168,7 +168,7 @@ def test_two_runs_share_one_breaker_and_both_go_on_when_it_is_closed_by_hand(liv
         said = find_breaker_waits(there.service.reader.store, there.service.reader.state(there.run_id))
         assert list(said) == ["ask"] and said["ask"].text.startswith("breaker 'llm' is open until ")
         (there.folder / "up").touch()
-        assert there.service.reset_breaker("llm").waiting == 2
+        assert there.service.machine.reset_breaker("llm").waiting == 2
 
     with live.process("run", path) as other:
         wait_until(lambda: waits_behind_it(live.service), "the breaker never opened")

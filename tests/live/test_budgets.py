@@ -38,7 +38,7 @@ def test_what_a_child_run_spends_counts_for_its_caller_and_it_may_spend_what_tha
     assert (ran.steps["call"]["spent"]["tokens"], ran.steps["call"]["spent"]["cost"]) == (10, "0.1")
     assert ran.steps["late"]["failure"]["code"] == "BUDGET_EXCEEDED"
     [child] = live.children(ran.run_id)
-    refused = live.service.show(child.run_id)["steps"]["second"]["failure"]
+    refused = live.service.runs.show(child.run_id)["steps"]["second"]["failure"]
     assert (refused["code"], refused["details"]["budget"]) == ("BUDGET_EXCEEDED", "caller")
 
 

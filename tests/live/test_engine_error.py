@@ -53,7 +53,7 @@ class Troubles(ExecutionRecorder):
 
 
 def begin(live: Live, driver: Driver, path: Path) -> int:
-    [run_id] = live.service.start(prepare(load(path), {}, live.folder), driver)
+    [run_id] = live.service.control.start(prepare(load(path), {}, live.folder), driver)
     return run_id
 
 
@@ -67,7 +67,7 @@ def poisoned(live: Live, driver: Driver, text: str = ASKING) -> int:
 @pytest.mark.postgres
 def test_a_run_that_crashes_the_engine_is_paused_and_the_others_go_on(live: Live):
     watcher = Troubles()
-    with live.service.driver(ROOM, watcher) as driver:
+    with live.service.driving.driver(ROOM, watcher) as driver:
         sick = poisoned(live, driver)
         well = [begin(live, driver, live.write("healthy.yaml", HEALTHY)) for _ in range(3)]
         driver.serve(until=lambda: len(watcher.troubles) > 0 and all(one not in driver.engine.drivers for one in well))
@@ -80,12 +80,12 @@ def test_a_run_that_crashes_the_engine_is_paused_and_the_others_go_on(live: Live
 
 
 def test_its_own_process_ends_as_one_that_waits_for_a_person_and_resume_goes_on(live: Live):
-    with live.service.driver(ROOM, ExecutionRecorder()) as driver:
+    with live.service.driving.driver(ROOM, ExecutionRecorder()) as driver:
         run_id = poisoned(live, driver)
         ending = driver.drive(run_id)
     assert ending == "waiting"
 
-    live.service.resume(run_id)
+    live.service.control.lift_pause(run_id)
     ran = live.resume(run_id)
 
     # The process has left in the inbox what the first attempt came to, and what crashed it: nothing is done again.
@@ -94,12 +94,12 @@ def test_its_own_process_ends_as_one_that_waits_for_a_person_and_resume_goes_on(
 
 
 def test_where_the_bug_is_still_there_it_is_paused_once_more(live: Live):
-    with live.service.driver(ROOM, ExecutionRecorder()) as driver:
+    with live.service.driving.driver(ROOM, ExecutionRecorder()) as driver:
         run_id = poisoned(live, driver, f"{ASKING}  - {{step: third, needs: [second], when: 1 == 1, shell: 'true'}}\n")
         driver.drive(run_id)
-    live.service.resume(run_id)
+    live.service.control.lift_pause(run_id)
 
-    with live.service.driver(ROOM, ExecutionRecorder()) as driver:
+    with live.service.driving.driver(ROOM, ExecutionRecorder()) as driver:
         driver.engine.take_up([run_id])
         driver.engine.drivers[run_id].evaluator = Poisoned()  # type: ignore[assignment]
         ending = driver.drive(run_id)
@@ -110,7 +110,7 @@ def test_where_the_bug_is_still_there_it_is_paused_once_more(live: Live):
 
 
 def test_a_worker_that_lives_on_tells_the_run_what_it_could_not_when_it_is_resumed(live: Live):
-    with live.service.driver(ROOM, ExecutionRecorder()) as driver:
+    with live.service.driving.driver(ROOM, ExecutionRecorder()) as driver:
         run_id = poisoned(live, driver)
 
         def is_over() -> bool:
@@ -128,7 +128,7 @@ def test_a_worker_that_lives_on_tells_the_run_what_it_could_not_when_it_is_resum
 
 
 def test_the_story_of_it_says_what_happened_and_what_to_do(live: Live):
-    with live.service.driver(ROOM, ExecutionRecorder()) as driver:
+    with live.service.driving.driver(ROOM, ExecutionRecorder()) as driver:
         run_id = poisoned(live, driver)
         driver.drive(run_id)
 
@@ -155,7 +155,7 @@ class Cancelling(ExecutionRecorder):
 def test_a_stopping_run_that_meets_a_bug_ends_its_process_and_not_the_run(live: Live):
     text = ASKING.replace("shell: echo first >> trace", "shell: sleep 1000") + "outputs: {x: '${steps.first.output}'}\n"
     watcher = Cancelling()
-    with live.service.driver(ROOM, watcher) as driver:
+    with live.service.driving.driver(ROOM, watcher) as driver:
         watcher.driver = driver
         run_id = begin(live, driver, live.write("stopping.yaml", text))
         with pytest.raises(RunAbandoned) as left:

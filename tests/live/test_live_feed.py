@@ -55,7 +55,7 @@ class Client:
             self.position = event.position
             if event.name == "reset":
                 self.resets += 1
-                page = self.service.step_page(self.watch.run_id, StepQuery())
+                page = self.service.runs.step_page(self.watch.run_id, StepQuery())
                 self.steps = {line.name: to_json(line) for line in (*page.steps, *([page.end] if page.end else []))}
                 continue
             assert not self.seqs or data["after"] == self.seqs[-1], "an event was lost or doubled"
@@ -92,12 +92,12 @@ class Cutter(NullObserver):
 
 def test_a_client_that_is_cut_at_any_point_of_a_run_gets_what_it_has_missed(live: Live) -> None:
     prepared = prepare(load_text(FLOW), {}, live.folder)
-    run_id = live.service.start(prepared)[0]
+    run_id = live.service.control.start(prepared)[0]
     watch = Watch("run", run_id)
 
     with Service(live.home) as watching:
         cutter = Cutter(watching, watch)
-        with live.service.driver(ROOM, cutter) as driver:
+        with live.service.driving.driver(ROOM, cutter) as driver:
             driver.drive(run_id, 0.0)
         assert cutter.away is not None
         cutter.away.get(cutter.feed.join(watching, watch, cutter.away.position)[1])
@@ -158,7 +158,7 @@ def test_a_home_without_runs_is_watched_until_it_has_one(live_file: Live) -> Non
         feed.join(watching, watch, "")
         is_changed = feed.has_changes(watching)
 
-        (run_id,) = live_file.service.start(prepare(load_text(ASKING), {}, live_file.folder))
+        (run_id,) = live_file.service.control.start(prepare(load_text(ASKING), {}, live_file.folder))
 
         assert (is_changed, feed.has_changes(watching)) == (False, True)
         ((name, data),) = names(feed.poll(watching, [watch]))
@@ -172,9 +172,9 @@ def test_a_home_without_runs_is_watched_until_it_has_one(live_file: Live) -> Non
 def test_a_driver_that_died_changes_the_line_though_nothing_is_written(live_file: Live) -> None:
     moment, watch = [0.0], Watch("runs")
     feed = LiveFeed(lambda: moment[0])
-    (run_id,) = live_file.service.start(prepare(load_text(ASKING), {}, live_file.folder))
+    (run_id,) = live_file.service.control.start(prepare(load_text(ASKING), {}, live_file.folder))
     with Service(live_file.home) as watching:
-        with live_file.service.driver(ROOM) as driver:
+        with live_file.service.driving.driver(ROOM) as driver:
             driver.drive(run_id, 0.0)
             feed.join(watching, watch, "")
         moment[0] += feeds.RECHECK_SECONDS
@@ -188,7 +188,7 @@ def test_too_many_changes_at_once_are_a_reset(live_file: Live, monkeypatch: pyte
     watch, feed = Watch("runs"), LiveFeed()
     with Service(live_file.home) as watching:
         feed.join(watching, watch, "")
-        live_file.service.start(prepare(load_text(ASKING), {}, live_file.folder), times=3)
+        live_file.service.control.start(prepare(load_text(ASKING), {}, live_file.folder), times=3)
 
         assert names(feed.poll(watching, [watch])) == [("reset", {"watch": ["runs"], "reason": "many_changes"})]
 

@@ -22,15 +22,15 @@ def test_a_thousand_runs_that_wait_do_not_hide_an_older_one_that_has_work(tmp_pa
     _left_by_a_dead_engine(service, WAITING, IDLE_AT_ONCE_MAX)
     deadline = time.monotonic() + 60
 
-    with service.driver(Capacity(cpus=1.0, memory=1 << 30)) as driver:
-        driver.serve(until=lambda: service.record(old).status == "completed" or time.monotonic() > deadline)
+    with service.driving.driver(Capacity(cpus=1.0, memory=1 << 30)) as driver:
+        driver.serve(until=lambda: service.runs.record(old).status == "completed" or time.monotonic() > deadline)
 
-    assert service.record(old).status == "completed"
+    assert service.runs.record(old).status == "completed"
 
 
 def _left_by_a_dead_engine(service: Service, text: str, times: int) -> list[int]:
     """Runs that were begun by somebody who runs nothing: their tasks are queued, and nobody tells them anything."""
     with service.control.driver(None) as driver:
-        run_ids = service.start(prepare(load_text(text), {}, Path.cwd()), driver, times=times)
+        run_ids = service.control.start(prepare(load_text(text), {}, Path.cwd()), driver, times=times)
         driver.serve(until=lambda: driver.engine.is_settled)
     return run_ids

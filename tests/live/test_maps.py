@@ -234,7 +234,7 @@ def test_another_round_of_a_map_runs_only_the_items_that_failed(live: Live):
     live.write("trace")
     live.write("mended")
 
-    live.service.retry(first.run_id)
+    live.service.control.retry(first.run_id)
     second = live.resume(first.run_id)
 
     assert (first.status, second.status) == ("failed", "completed")
@@ -272,11 +272,11 @@ def test_a_map_takes_very_many_items(live_file: Live):
     live_file.write("items.json", json.dumps(list(range(count))))
     prepared = prepare(load(live_file.write("many.yaml", MANY)), {}, live_file.folder)
 
-    with live_file.service.driver(WIDE) as driver:
-        [run_id] = live_file.service.start(prepared, driver)
+    with live_file.service.driving.driver(WIDE) as driver:
+        [run_id] = live_file.service.control.start(prepared, driver)
         driver.drive(run_id)
 
-    shown = live_file.service.show(run_id)
+    shown = live_file.service.runs.show(run_id)
     output = shown["steps"]["each"]["output"]
     assert (shown["status"], output["total"], output["succeeded"]) == ("completed", count, count)
 

@@ -41,7 +41,7 @@ def test_a_run_that_goes_on_while_it_is_replayed_does_not_differ(live: Live):
     ran = live.run(ASKING)
 
     def go_on() -> None:
-        live.service.approve(ran.run_id, "ask", True, "fine")
+        live.service.control.approve(ran.run_id, "ask", True, "fine")
         assert live.resume(ran.run_id).status == "completed"
 
     reader = SlowReader(live.home, go_on)
@@ -89,6 +89,6 @@ def test_tables_that_are_not_what_the_log_says_are_found(live_file: Live, change
     database.execute(change)
     database.close()
 
-    found = Service(live_file.home).replay(ran.run_id)
+    found = Service(live_file.home).runs.replay(ran.run_id)
 
     assert found.differing == differing

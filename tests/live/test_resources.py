@@ -106,9 +106,9 @@ REMOTE = TokenForm(user="builder", scopes=("worker",))
 def served(live: Live) -> dict[str, Any]:
     """How the steps of the run stand when a worker that was started after it has run `near`."""
     with live.service.control.driver(None) as nobody:
-        [run_id] = live.service.start(prepare(load_text(FAR_AND_NEAR), {}, live.folder), nobody)
+        [run_id] = live.service.control.start(prepare(load_text(FAR_AND_NEAR), {}, live.folder), nobody)
         nobody.serve(until=lambda: nobody.engine.is_settled)
-    with live.service.driver(TWO_CPUS) as worker:
+    with live.service.driving.driver(TWO_CPUS) as worker:
         worker.serve(until=lambda: live.look(run_id).steps["near"]["status"] == "completed")
     return live.look(run_id).steps["far"]
 
@@ -189,7 +189,7 @@ def test_a_task_that_waits_for_a_worker_says_who_has_the_room(live: Live) -> Non
 
     def look(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="first")
-        seen.extend(there.service.show(there.run_id)["steps"]["second"]["waiting_for"])
+        seen.extend(there.service.runs.show(there.run_id)["steps"]["second"]["waiting_for"])
         (there.folder / "over").touch()
 
     ran = live.run(QUEUED, room=TWO_CPUS, meanwhile=look)
@@ -209,8 +209,8 @@ def test_a_task_that_no_worker_of_a_shared_store_can_ever_take_says_what_it_lack
 
     def look(there: Terminal) -> None:
         there.wait_for(e.AttemptScheduled, place="train")
-        seen.extend(there.service.show(there.run_id)["waiting_for"])
-        there.service.cancel(there.run_id)
+        seen.extend(there.service.runs.show(there.run_id)["waiting_for"])
+        there.service.control.cancel(there.run_id)
 
     ran = live_server.run(text, room=TWO_CPUS, meanwhile=look)
 
@@ -223,8 +223,8 @@ def test_a_task_of_a_run_that_nobody_drives_says_so(live_file: Live) -> None:
     text = "name: w\nsteps: [{step: gate, approve: {message: go?}}, {step: work, needs: [gate], shell: 'true'}]"
     ran = live_file.run(text)
 
-    live_file.service.approve(ran.run_id, "gate", is_approved=True, reason="yes")
+    live_file.service.control.approve(ran.run_id, "gate", is_approved=True, reason="yes")
 
-    [wait] = live_file.service.show(ran.run_id)["waiting_for"]
+    [wait] = live_file.service.runs.show(ran.run_id)["waiting_for"]
     assert [one["kind"] for one in wait["obstacles"]] == ["no_worker"]
     assert wait["text"] == "a worker for attempt 1: no process drives the run"

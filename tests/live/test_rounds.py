@@ -30,7 +30,7 @@ CHECKED = """
 
 
 def statuses(live: Live, run_id: int) -> list[str]:
-    return [item.status for item in live.service.list_items(run_id, "check")]
+    return [item.status for item in live.service.runs.list_items(run_id, "check")]
 
 
 # -- items -----------------------------------------------------------------------------------------------------------
@@ -43,8 +43,8 @@ def test_failed_items_of_a_run_that_completed_get_a_round_of_their_own(live: Liv
     live.write("trace")
     live.write("b")
 
-    planned = live.service.plan_retry(first.run_id, from_step="check", items=())
-    live.service.retry(first.run_id, from_step="check", items=(), reason="b came")
+    planned = live.service.control.plan_retry(first.run_id, from_step="check", items=())
+    live.service.control.retry(first.run_id, from_step="check", items=(), reason="b came")
     second = live.resume(first.run_id)
 
     assert (planned.steps, planned.items, planned.kept) == (("check", "report"), {"check": (1, 2)}, ("aside",))
@@ -58,26 +58,26 @@ def test_a_third_round_takes_up_where_the_second_left_off(live: Live):
     first = live.run(CHECKED)
     for name in ("b", "c"):
         live.write(name)
-        live.service.retry(first.run_id, from_step="check", items=())
+        live.service.control.retry(first.run_id, from_step="check", items=())
         last = live.resume(first.run_id)
 
     assert (last.shown["round"], last.shown["degraded"]) == (3, False)
-    assert [one.attempts for one in live.service.list_items(first.run_id, "check")] == [1, 2, 3]
-    tried = live.service.item_history(first.run_id, "check", 2).history
+    assert [one.attempts for one in live.service.runs.list_items(first.run_id, "check")] == [1, 2, 3]
+    tried = live.service.runs.item_history(first.run_id, "check", 2).history
     assert [(one.round, one.status) for one in tried] == [(1, "failed"), (2, "failed"), (3, "succeeded")]
 
 
 def test_a_round_for_items_that_is_cancelled_leaves_them_for_the_next(live: Live):
     live.write("a")
     first = live.run(CHECKED)
-    live.service.retry(first.run_id, from_step="check", items=())
-    live.service.cancel(first.run_id)
+    live.service.control.retry(first.run_id, from_step="check", items=())
+    live.service.control.cancel(first.run_id)
     assert live.resume(first.run_id).status == "cancelled"
     live.write("trace")
     live.write("b")
     live.write("c")
 
-    live.service.retry(first.run_id)
+    live.service.control.retry(first.run_id)
     last = live.resume(first.run_id)
 
     assert last.shown["outputs"]["said"] == "0 failed"
@@ -98,7 +98,7 @@ def test_a_round_gives_more_time_to_the_commands_of_items_that_were_late(live: L
     """)
     live.write("quick")
 
-    planned = live.service.retry(first.run_id, adjust=True)
+    planned = live.service.control.retry(first.run_id, adjust=True)
     second = live.resume(first.run_id)
 
     assert planned.adjusted == {"check": Adjusted(timeout=2.0)}
@@ -117,7 +117,7 @@ def test_a_round_gives_more_memory_to_what_ran_out_of_it(live: Live):
     """)
     assert first.steps["solve"]["failure"]["code"] == "OUT_OF_MEMORY"
 
-    planned = live.service.retry(first.run_id, adjust=True)
+    planned = live.service.control.retry(first.run_id, adjust=True)
     second = live.resume(first.run_id)
 
     [failed] = first.facts(e.AttemptFailed)
@@ -155,7 +155,7 @@ def test_from_a_step_everything_behind_it_runs_again_and_the_rest_is_kept(live: 
     live.write("trace")
     live.write("key")
 
-    planned = live.service.retry(first.run_id, from_step="build")
+    planned = live.service.control.retry(first.run_id, from_step="build")
     second = live.resume(first.run_id)
 
     assert (planned.steps, planned.kept) == (("build", "deploy"), ("fetch", "side"))
@@ -167,8 +167,8 @@ def test_a_fork_with_a_corrected_file_keeps_what_is_not_touched(live: Live):
     live.write("trace")
     corrected = load(live.write("corrected.yaml", CORRECTED))
 
-    planned = live.service.plan_fork(first.run_id, "deploy", {}, corrected)
-    second = live.resume(live.service.fork(first.run_id, "deploy", {}, corrected))
+    planned = live.service.control.plan_fork(first.run_id, "deploy", {}, corrected)
+    second = live.resume(live.service.control.fork(first.run_id, "deploy", {}, corrected))
 
     assert (planned.kept, planned.steps) == (("fetch", "build"), ("check", "side", "deploy"))
     assert second.status == "completed"
@@ -182,10 +182,10 @@ def test_a_plan_leaves_no_trace_in_the_store(live: Live, verb: str):
     before = live.service.reader.store.load(first.run_id)
 
     if verb == "fork":
-        live.service.plan_fork(first.run_id, "deploy", {})
+        live.service.control.plan_fork(first.run_id, "deploy", {})
     else:
         chosen = {"from_step": "check", "items": ()} if verb == "items" else {}
-        live.service.plan_retry(first.run_id, adjust=True, **chosen)
+        live.service.control.plan_retry(first.run_id, adjust=True, **chosen)
 
     assert live.service.reader.store.load(first.run_id) == before
     assert live.service.reader.store.inbox([first.run_id]) == []
@@ -210,9 +210,9 @@ def test_a_pause_says_how_many_commands_still_run_and_is_refused_a_second_time(l
 
     def pause(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="hold")
-        said.append(there.service.pause(there.run_id))
+        said.append(there.service.control.pause(there.run_id))
         with pytest.raises(Refused) as refused:
-            there.service.pause(there.run_id)
+            there.service.control.pause(there.run_id)
         said.append(refused.value.render())
         (there.folder / "down").write_text("go\n")
 
@@ -220,7 +220,7 @@ def test_a_pause_says_how_many_commands_still_run_and_is_refused_a_second_time(l
 
     assert said == [1, "error[refused]: run 1 is already paused\n  to continue it: mulligan resume 1"]
     assert (ran.status, ran.steps["hold"]["status"], ran.steps["after"]["status"]) == ("paused", "completed", "ready")
-    live.service.resume(ran.run_id)
+    live.service.control.lift_pause(ran.run_id)
     assert live.resume(ran.run_id).status == "completed"
 
 
@@ -231,12 +231,12 @@ def test_a_second_cancel_is_refused_unless_it_says_now(live: Live):
 
     def cancel(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="hold")
-        there.service.cancel(there.run_id)
+        there.service.control.cancel(there.run_id)
         there.wait_for(e.AttemptStarted, place="hold.on_failure@1.0")
         with pytest.raises(Refused) as refused:
-            there.service.cancel(there.run_id)
+            there.service.control.cancel(there.run_id)
         said.append(refused.value.render())
-        there.service.cancel(there.run_id, now=True)
+        there.service.control.cancel(there.run_id, now=True)
 
     ran = live.run(HELD, meanwhile=cancel)
 
@@ -249,8 +249,8 @@ def test_a_second_cancel_is_refused_unless_it_says_now(live: Live):
 def test_paused_time_does_not_count_against_the_timeout_of_the_run(live: Live):
     text = "name: timed\ntimeout: 1h\nsteps:\n  - {step: gate, approve: 'go?'}\n"
     first = live.run(text)
-    live.service.pause(first.run_id)
-    live.service.resume(first.run_id)
+    live.service.control.pause(first.run_id)
+    live.service.control.lift_pause(first.run_id)
 
     state, log = live.service.reader.state(first.run_id), list(live.service.reader.events(first.run_id))
 

@@ -52,7 +52,7 @@ def test_what_a_step_sets_later_steps_read_by_command_by_file_and_in_expressions
         "expression": ["0.25 two words"],
     }
     assert ran.shown["data"]["rate"] == {"value": 0.25, "version": 2}
-    assert [(one.name, one.version, one.step) for one in live_file.service.run_data(ran.run_id)] == [
+    assert [(one.name, one.version, one.step) for one in live_file.service.runs.data(ran.run_id)] == [
         ("model", 1, "set"),
         ("model.name", 1, "set"),
         ("note", 1, ""),
@@ -121,7 +121,7 @@ def test_a_worker_that_is_killed_leaves_nothing_behind(live_file: Live) -> None:
     with live_file.process("resume", "1") as process:
         process.communicate()
 
-    assert live_file.service.run_data(1)[0].value == 2
+    assert live_file.service.runs.data(1)[0].value == 2
     assert [fact.fact.attempt for fact in live_file.service.reader.events(1) if isinstance(fact.fact, e.DataSet)] == [2]
 
 

@@ -34,10 +34,10 @@ def test_a_run_is_read_in_pages_and_moved_on_by_its_log(live: Live) -> None:
     service = live.service
     run_id = live.run(FLOW).run_id
 
-    first = service.step_page(run_id, StepQuery(limit=2))
-    second = service.step_page(run_id, StepQuery(limit=2, after=first.next or ""))
-    third = service.step_page(run_id, StepQuery(limit=2, after=second.next or ""))
-    failed = service.step_page(run_id, StepQuery(statuses=("failed",)))
+    first = service.runs.step_page(run_id, StepQuery(limit=2))
+    second = service.runs.step_page(run_id, StepQuery(limit=2, after=first.next or ""))
+    third = service.runs.step_page(run_id, StepQuery(limit=2, after=second.next or ""))
+    failed = service.runs.step_page(run_id, StepQuery(statuses=("failed",)))
 
     pages = (first, second, third)
     assert [[step.name for step in page.steps] for page in pages] == [
@@ -46,19 +46,19 @@ def test_a_run_is_read_in_pages_and_moved_on_by_its_log(live: Live) -> None:
         ["gate", "last"],
     ]
     assert [(page.next, page.total, page.seq) for page in pages] == [
-        (name, 6, service.record(run_id).seq) for name in ("fetch_2", "check", None)
+        (name, 6, service.runs.record(run_id).seq) for name in ("fetch_2", "check", None)
     ]
     assert first.counts == {"completed": 3, "failed": 1, "running": 1, "waiting": 1}
     assert ([step.name for step in failed.steps], failed.total) == (["fetch_2"], 1)
     assert failed.steps[0].failure.startswith("EXIT_NONZERO 1")
     assert second.steps[1].items == {"total": 4, "completed": 3, "failed": 1}
-    assert [step.name for step in service.step_page(run_id, StepQuery(text="etch_3")).steps] == ["fetch_3"]
+    assert [step.name for step in service.runs.step_page(run_id, StepQuery(text="etch_3")).steps] == ["fetch_3"]
 
     # Items, and the steps of a matrix.
-    items = service.item_page(run_id, "check", ItemQuery(limit=3))
-    rest = service.item_page(run_id, "check", ItemQuery(limit=3, after=items.next or 0))
-    broken = service.item_page(run_id, "check", ItemQuery(statuses=("failed",)))
-    matrix = service.item_page(run_id, "fetch", ItemQuery(limit=1, after=0))
+    items = service.runs.item_page(run_id, "check", ItemQuery(limit=3))
+    rest = service.runs.item_page(run_id, "check", ItemQuery(limit=3, after=items.next or 0))
+    broken = service.runs.item_page(run_id, "check", ItemQuery(statuses=("failed",)))
+    matrix = service.runs.item_page(run_id, "fetch", ItemQuery(limit=1, after=0))
     assert ([item.index for item in items.items], items.next, items.total) == ([0, 1, 2], 2, 4)
     assert ([item.item for item in rest.items], rest.next, rest.counts) == ([4], None, {"completed": 3, "failed": 1})
     assert ([item.index for item in broken.items], broken.total) == ([2], 1)
@@ -69,23 +69,26 @@ def test_a_run_is_read_in_pages_and_moved_on_by_its_log(live: Live) -> None:
     with Service(live.home) as other:
         other.approve(run_id, "gate", True, "fine")
     live.resume(run_id)
-    changes = service.changes_since(run_id, first.seq)
+    changes = service.runs.changes_since(run_id, first.seq)
 
     assert service.cache.get(run_id) is before
     assert is_same(before.state, service.reader.state(run_id))
-    assert (changes.kind, changes.status, changes.seq) == ("steps", "failed", service.record(run_id).seq)
+    assert (changes.kind, changes.status, changes.seq) == ("steps", "failed", service.runs.record(run_id).seq)
     assert {step.name: step.status for step in changes.steps} == {
         "gate": "completed",
         "last": "failed",
         "end": "completed",
     }
-    assert service.changes_since(run_id, changes.seq).kind == "none"
-    assert (service.changes_since(run_id, 1).kind, service.changes_since(run_id, 10**6).kind) == ("all", "all")
+    assert service.runs.changes_since(run_id, changes.seq).kind == "none"
+    assert (service.runs.changes_since(run_id, 1).kind, service.runs.changes_since(run_id, 10**6).kind) == (
+        "all",
+        "all",
+    )
 
     # Another round: what it puts back has changed as well.
     with Service(live.home) as other:
         other.retry(run_id)
-    again = service.changes_since(run_id, changes.seq)
+    again = service.runs.changes_since(run_id, changes.seq)
     assert (again.kind, again.round, "last" in {step.name for step in again.steps}) == ("steps", 2, True)
     assert is_same(service.cache.get(run_id).state, service.reader.state(run_id))
 
@@ -94,38 +97,38 @@ def test_small_runs_that_were_looked_at_long_ago_are_given_up(live_file: Live, m
     monkeypatch.setattr(run_cache, "RUNS_MAX", 2)
     service = live_file.service
     prepared = prepare(load_text("name: small\nsteps: [{step: work, shell: 'true'}]"), {}, live_file.folder)
-    first, second, third = (service.start(prepared)[0] for _ in range(3))
+    first, second, third = (service.control.start(prepared)[0] for _ in range(3))
 
     for run_id in (first, second, first, third):
-        service.step_page(run_id, StepQuery())
+        service.runs.step_page(run_id, StepQuery())
 
     assert [service.cache.has(run_id) for run_id in (first, second, third)] == [True, False, True]
 
 
 def test_what_cannot_be_asked_for_is_refused(live_file: Live) -> None:
     service = live_file.service
-    run_id = service.start(prepare(load_text(FLOW), {}, live_file.folder))[0]
+    run_id = service.control.start(prepare(load_text(FLOW), {}, live_file.folder))[0]
 
-    page = service.step_page(run_id, StepQuery())
+    page = service.runs.step_page(run_id, StepQuery())
     assert ({step.status for step in page.steps}, page.end, page.counts) == ({"waiting"}, None, {"waiting": 6})
     with pytest.raises(UnknownStep):
-        service.step_page(run_id, StepQuery(after="fetch_9"))
+        service.runs.step_page(run_id, StepQuery(after="fetch_9"))
     with pytest.raises(InputInvalid):
-        service.step_page(run_id, StepQuery(limit=0))
+        service.runs.step_page(run_id, StepQuery(limit=0))
     with pytest.raises(UnknownRun):
-        service.changes_since(99, 0)
-    assert [record.run_id for record in service.records([run_id, 99])] == [run_id]
+        service.runs.changes_since(99, 0)
+    assert [record.run_id for record in service.runs.records([run_id, 99])] == [run_id]
 
 
 def test_what_waits_for_a_person_is_read_in_pages(live_file: Live) -> None:
     service = live_file.service
     asking = "name: asking\nsteps: [{step: a, approve: {message: go?}}, {step: b, approve: {message: go?}}]"
     first, second = (live_file.run(asking).run_id for _ in range(2))
-    service.pause(second)
+    service.control.pause(second)
 
     pages, after = [], None
     while True:
-        page = service.pending_page(after=after, limit=2)
+        page = service.decisions.pending_page(after=after, limit=2)
         pages.append([(entry.run_id, entry.step) for entry in page.entries])
         after = page.next
         if after is None:
@@ -133,4 +136,6 @@ def test_what_waits_for_a_person_is_read_in_pages(live_file: Live) -> None:
 
     assert pages == [[(first, "a"), (first, "b")], [(second, None), (second, "a")], [(second, "b")]]
     assert page.total == 5
-    assert [(one.run_id, one.step) for one in service.list_pending()] == [one for some in pages for one in some]
+    assert [(one.run_id, one.step) for one in service.decisions.list_pending()] == [
+        one for some in pages for one in some
+    ]

@@ -185,7 +185,7 @@ def expect_no_secret(live: Live, ran: Ran) -> None:
 def told(live: Live, ran: Ran) -> Iterator[bytes]:
     """All that the verbs say of a run and of those that it has called."""
     yield msgspec.json.encode([ran.shown, ran.story])
-    yield msgspec.json.encode(to_json(live.service.list_pending()))
+    yield msgspec.json.encode(to_json(live.service.decisions.list_pending()))
     yield msgspec.json.encode(ran.log)
     for child in live.children(ran.run_id):
         yield msgspec.json.encode([child.shown, child.story, child.log])

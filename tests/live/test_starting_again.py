@@ -60,19 +60,19 @@ def test_a_start_whose_answer_was_lost_gives_the_same_run_when_it_is_asked_for_a
     store = service.reader.store
     service.reader.store = LosesTheAnswer(store)  # type: ignore[misc,assignment]
     with pytest.raises(StoreUnavailable):
-        service.start_once(prepared(FLOW, tmp_path), "order-7")
+        service.control.start_once(prepared(FLOW, tmp_path), "order-7")
     service.reader.store = store  # type: ignore[misc]
 
-    run_id = service.start_once(prepared(FLOW, tmp_path), "order-7")
+    run_id = service.control.start_once(prepared(FLOW, tmp_path), "order-7")
 
     assert [run.run_id for run in service.reader.runs()] == [run_id]
 
 
 def test_a_key_that_was_used_for_another_workflow_is_refused(live_file: Live, tmp_path: Path) -> None:
-    run_id = live_file.service.start_once(prepared(FLOW, tmp_path), "order-7")
+    run_id = live_file.service.control.start_once(prepared(FLOW, tmp_path), "order-7")
 
     with pytest.raises(KeyUsed) as refused:
-        live_file.service.start_once(prepared(OTHER, tmp_path), "order-7")
+        live_file.service.control.start_once(prepared(OTHER, tmp_path), "order-7")
 
     assert refused.value.render() == (
         f"error[run.key_mismatch]: the key 'order-7' was used for run {run_id} of the workflow 'flow', not 'other'\n"
@@ -85,14 +85,16 @@ def test_a_key_that_was_used_with_other_inputs_is_refused_with_their_names_and_n
 ) -> None:
     text = f"{FLOW}\ninputs: {{day: {{default: monday}}, token: {{default: x}}, same: {{default: s}}}}"
     first = prepare(load_text(text), {"token": "4711"}, tmp_path)
-    run_id = live.service.start_once(first, "order-7")
+    run_id = live.service.control.start_once(first, "order-7")
 
     with pytest.raises(KeyMismatch) as refused:
-        live.service.start_once(prepare(load_text(text), {"token": "4712", "day": "friday"}, tmp_path), "order-7")
+        live.service.control.start_once(
+            prepare(load_text(text), {"token": "4712", "day": "friday"}, tmp_path), "order-7"
+        )
 
     assert refused.value.message == f"the key 'order-7' was used for run {run_id} with other inputs: 'day', 'token'"
     assert (refused.value.data["inputs"], refused.value.http_status) == (["day", "token"], 422)
-    assert live.service.start_once(first, "order-7") == run_id
+    assert live.service.control.start_once(first, "order-7") == run_id
 
 
 @pytest.mark.postgres
@@ -101,27 +103,27 @@ def test_other_inputs_are_refused_also_in_the_moment_in_which_a_worker_takes_the
 ) -> None:
     workflow = load_text(f"{FLOW}\ninputs: {{day: {{default: monday}}}}")
     service = live_file.service
-    service.pause(service.start_once(prepare(workflow, {}, tmp_path), "order-7"))
+    service.control.pause(service.control.start_once(prepare(workflow, {}, tmp_path), "order-7"))
     service.reader.store = TakenBetweenReads(service.reader.store)  # type: ignore[misc,assignment]
 
     with pytest.raises(KeyMismatch):
-        service.start_once(prepare(workflow, {"day": "friday"}, tmp_path), "order-7")
+        service.control.start_once(prepare(workflow, {"day": "friday"}, tmp_path), "order-7")
 
 
 def test_each_call_may_be_in_the_name_of_another_user(live: Live, tmp_path: Path) -> None:
     ann, eve = (live.service.in_the_name_of(name) for name in ("ann", "eve"))
 
     run_id = ann.start_once(prepared(FLOW, tmp_path), "order-7")
-    eve.pause(run_id, "for lunch")
+    eve.control.pause(run_id, "for lunch")
 
     first, *_, last = live.service.reader.events(run_id)
-    assert (first.fact.by, last.fact.by, live.service.record(run_id).started_by) == ("ann", "eve", "ann")
+    assert (first.fact.by, last.fact.by, live.service.runs.record(run_id).started_by) == ("ann", "eve", "ann")
     assert live.service.by not in ("ann", "eve")
 
 
 def test_another_key_is_another_run(live_file: Live, tmp_path: Path) -> None:
-    first = live_file.service.start_once(prepared(FLOW, tmp_path), "order-7")
+    first = live_file.service.control.start_once(prepared(FLOW, tmp_path), "order-7")
 
-    second = live_file.service.start_once(prepared(FLOW, tmp_path), "order-8")
+    second = live_file.service.control.start_once(prepared(FLOW, tmp_path), "order-8")
 
     assert first != second

@@ -46,20 +46,20 @@ def test_what_steps_reported_and_kept_is_part_of_the_run(live: Live) -> None:
     assert ran.status == "completed"
     assert [ran.steps[name]["output"] for name in ("evaluate", "size")] == [2, "2"]
     assert ran.shown["outputs"]["accuracy"] == 0.9
-    found = live.service.overview(ran.run_id, with_attempts=True)
+    found = live.service.runs.overview(ran.run_id, with_attempts=True)
     files = [(one["place"], one["attempt"], one["file"], one["size"]) for one in found["artifacts"]]
     assert files == [("train", 1, "model.bin", 1), ("train", 2, "model.bin", 2)]
     assert found["steps"]["train"]["progress"]["text"] == "trained"
     tries = to_json(found["steps"]["train"]["tries"])
     assert [(one["progress"]["done"], one["progress"]["total"]) for one in tries] == [(1, 2), (2, 2)]
     assert [[file["size"] for file in one["artifacts"]] for one in tries] == [[1], [2]]
-    assert live.service.attempts(ran.run_id)["evaluate"][0].progress.share == 0.5  # type: ignore[union-attr]
+    assert live.service.runs.attempts(ran.run_id)["evaluate"][0].progress.share == 0.5  # type: ignore[union-attr]
 
 
 def test_the_output_of_a_step_has_the_path_of_a_kept_file_where_there_is_one(live: Live) -> None:
     ran = live.run(KEEPING)
 
-    kept = live.service.output(ran.run_id, "train").value["model"][KEY]
+    kept = live.service.runs.output(ran.run_id, "train").value["model"][KEY]
 
     is_shared = live.service.reader.store.is_shared
     assert is_shared or Path(kept["path"]).read_text() == "ww"
@@ -69,11 +69,11 @@ def test_the_output_of_a_step_has_the_path_of_a_kept_file_where_there_is_one(liv
 def test_the_report_has_the_progress_and_the_files(live_file: Live) -> None:
     ran = live_file.run(KEEPING)
 
-    report = live_file.service.report(ran.run_id, datetime.now(UTC))
+    report = live_file.service.runs.report(ran.run_id, datetime.now(UTC))
 
     assert [(one.file, one.attempt) for one in report.artifacts] == [("model.bin", 1), ("model.bin", 2)]
     assert [one.progress for one in report.attempts if one.place == "train"] == ["1/2 trained", "2/2 trained"]
-    page = live_file.service.report_page(report, folder=None, home_option="")
+    page = live_file.service.runs.report_page(report, folder=None, home_option="")
     assert all(text in page for text in ('id="artifacts"', "<td>model.bin</td>", "at 1/2 trained"))
 
 
@@ -83,8 +83,8 @@ def test_progress_is_read_while_the_step_runs(live: Live) -> None:
 
     def look(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="slow")
-        there.wait_until(lambda: there.service.attempt_progress(there.run_id, "slow", 1))
-        reported.append(there.service.overview(there.run_id)["steps"]["slow"]["progress"])
+        there.wait_until(lambda: there.service.runs.attempt_progress(there.run_id, "slow", 1))
+        reported.append(there.service.runs.overview(there.run_id)["steps"]["slow"]["progress"])
         (there.folder / "go").unlink()
 
     ran = live.run(
@@ -103,10 +103,10 @@ def test_progress_is_read_while_the_step_runs(live: Live) -> None:
 def test_kept_files_and_progress_go_with_the_run(live: Live) -> None:
     ran = live.run(KEEPING)
     artifacts, progress = live.service.reader.store.artifacts, live.home.folders.progress(ran.run_id, "train", 1)
-    live.service.collect_garbage(RunRetention())
+    live.service.machine.collect_garbage(RunRetention())
     before = len(list(artifacts.records())), Path(progress).exists()
 
-    live.service.collect_garbage(RunRetention(keep=0))
+    live.service.machine.collect_garbage(RunRetention(keep=0))
 
     assert before == (2, True)
     assert (list(artifacts.records()), Path(progress).exists()) == ([], False)
@@ -115,7 +115,7 @@ def test_kept_files_and_progress_go_with_the_run(live: Live) -> None:
 def test_a_fork_keeps_the_files_of_the_run_that_it_came_from(live: Live) -> None:
     first = live.run(KEEPING)
 
-    second = live.resume(live.service.fork(first.run_id, "evaluate", {}))
+    second = live.resume(live.service.control.fork(first.run_id, "evaluate", {}))
 
     assert (second.status, second.steps["evaluate"]["output"]) == ("completed", 2)
     assert second.shown["outputs"] == first.shown["outputs"]
@@ -128,6 +128,6 @@ def test_an_item_of_a_map_has_its_own_progress(live_file: Live) -> None:
           - {step: each, map: {over: [4, 5], as: n}, do: [{shell: 'echo ${n}/9 > $MULLIGAN_PROGRESS'}]}
     """)
 
-    found = [live_file.service.item_history(ran.run_id, "each", index).history for index in (0, 1)]
+    found = [live_file.service.runs.item_history(ran.run_id, "each", index).history for index in (0, 1)]
 
     assert [to_json(one)[0]["progress"]["done"] for one in found] == [4, 5]

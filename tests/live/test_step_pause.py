@@ -22,16 +22,16 @@ end: {shell: echo end >> trace}
 
 def hold_when_up(there: Terminal) -> None:
     there.wait_until((there.folder / "up").exists)
-    there.service.pause_step(there.run_id, "held", "the warehouse is full")
+    there.service.control.pause_step(there.run_id, "held", "the warehouse is full")
     (there.folder / "go").touch()
 
 
 def test_a_queued_step_does_not_start_and_the_run_waits_for_a_person_when_all_else_is_done(live: Live):
     paused = live.run(QUEUED, room=ONE_CPU, meanwhile=hold_when_up)
     trace = sorted(live.lines("trace"))
-    asked = to_json(live.service.list_pending())
+    asked = to_json(live.service.decisions.list_pending())
 
-    live.service.resume_step(paused.run_id, "held")
+    live.service.control.resume_step(paused.run_id, "held")
     ran = live.resume(paused.run_id, room=ONE_CPU)
 
     assert (paused.status, paused.ending, paused.exit_code) == ("running", "waiting", 4)
@@ -40,15 +40,15 @@ def test_a_queued_step_does_not_start_and_the_run_waits_for_a_person_when_all_el
         ("held", "paused", "the warehouse is full")
     ]
     assert (ran.status, live.lines("trace")[2:]) == ("completed", ["held", "after", "end"])
-    assert ran.steps["held"]["attempts"] == 1 and to_json(live.service.list_pending()) == []
+    assert ran.steps["held"]["attempts"] == 1 and to_json(live.service.decisions.list_pending()) == []
 
 
 def test_a_step_that_is_held_and_let_go_while_it_is_queued_runs_once(live: Live):
     def hold_and_let_go(there: Terminal) -> None:
         there.wait_until((there.folder / "up").exists)
         for _ in range(3):
-            there.service.pause_step(there.run_id, "held")
-            there.service.resume_step(there.run_id, "held")
+            there.service.control.pause_step(there.run_id, "held")
+            there.service.control.resume_step(there.run_id, "held")
         (there.folder / "go").touch()
 
     ran = live.run(QUEUED, room=ONE_CPU, meanwhile=hold_and_let_go)
@@ -67,13 +67,13 @@ steps:
 def test_a_held_step_stays_held_when_the_process_that_drives_the_run_is_killed(live: Live):
     with live.process("run", live.write("flow.yaml", DIES)) as child:
         wait_until((live.folder / "up").exists)
-        live.service.pause_step(1, "held")
+        live.service.control.pause_step(1, "held")
         child.kill()
     live.write("again")
 
     waiting = live.resume(1)
     is_started = (live.folder / "trace").exists()
-    live.service.resume_step(1, "held")
+    live.service.control.resume_step(1, "held")
     ran = live.resume(1)
 
     assert (waiting.ending, waiting.steps["slow"]["status"], is_started) == ("waiting", "completed", False)
@@ -83,7 +83,7 @@ def test_a_held_step_stays_held_when_the_process_that_drives_the_run_is_killed(l
 def test_a_run_with_a_held_step_can_be_cancelled(live_file: Live):
     paused = live_file.run(QUEUED, room=ONE_CPU, meanwhile=hold_when_up)
 
-    live_file.service.cancel(paused.run_id)
+    live_file.service.control.cancel(paused.run_id)
     ran = live_file.resume(paused.run_id)
 
     assert (ran.status, ran.steps["held"]["status"], ran.steps["after"]["status"]) == ("cancelled",) * 3

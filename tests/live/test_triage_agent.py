@@ -29,7 +29,7 @@ def test_a_night_of_twenty_failures(live_file: Live, monkeypatch: pytest.MonkeyP
     }
     assert (len(applied), ran.exit_code) == (15, 4)
     assert Counter(step["status"] for step in ran.steps.values())["completed"] == 15
-    pending = to_json(live_file.service.list_pending())
+    pending = to_json(live_file.service.decisions.list_pending())
     assert Counter(entry["suggestion"]["why_not"] for entry in pending) == {
         "below_confidence": 2,
         "not_allowed": 1,
@@ -37,7 +37,7 @@ def test_a_night_of_twenty_failures(live_file: Live, monkeypatch: pytest.MonkeyP
     }
     assert all(entry["suggestion"]["verdict"] and entry["suggestion"]["reason"] for entry in pending)
     assert all((entry["default"], bool(entry["due"])) == ("fail", True) for entry in pending)
-    (stats,) = live_file.service.agent_stats()
+    (stats,) = live_file.service.runs.agent_stats()
     assert (stats.agent, stats.decisions, stats.right, stats.suggestions) == ("night", 15, 15, 5)
 
 
@@ -53,7 +53,7 @@ def test_a_person_who_decides_first_ends_the_agent(live: Live, monkeypatch: pyte
 
     def decide(there: Terminal) -> None:
         there.wait_until(lambda: (there.folder / "pid").exists() and (there.folder / "pid").read_text().strip())
-        there.service.classify(there.run_id, "load", "retry", "I know it")
+        there.service.control.classify(there.run_id, "load", "retry", "I know it")
 
     ran = live.run(flow, meanwhile=decide)
 

@@ -326,7 +326,7 @@ def test_a_round_really_runs_what_it_is_opened_for(live_file: Live):
     live_file.write("ready")
     done(live_file)
 
-    live_file.service.retry(second.run_id, from_step="a")
+    live_file.service.control.retry(second.run_id, from_step="a")
     live_file.resume(second.run_id)
 
     assert done(live_file) == ["a", "b"]
@@ -335,7 +335,7 @@ def test_a_round_really_runs_what_it_is_opened_for(live_file: Live):
 def test_a_fork_runs_the_step_that_it_starts_from(live_file: Live):
     first = first_run(live_file)
 
-    new = live_file.service.fork(first.run_id, "mesh", {})
+    new = live_file.service.control.fork(first.run_id, "mesh", {})
     second = live_file.resume(new)
 
     assert since(second) == {"mesh": None, "solve": None, "report": None}
@@ -344,9 +344,9 @@ def test_a_fork_runs_the_step_that_it_starts_from(live_file: Live):
 
 def test_what_a_fork_has_kept_is_up_to_date_since_the_run_that_did_it(live_file: Live):
     first = first_run(live_file)
-    new = live_file.service.fork(first.run_id, "solve", {})
+    new = live_file.service.control.fork(first.run_id, "solve", {})
     assert live_file.resume(new).steps["mesh"]["up_to_date_since"] is None
-    again = live_file.service.fork(new, "solve", {})
+    again = live_file.service.control.fork(new, "solve", {})
     live_file.resume(again)
 
     last = live_file.run(MESH, changed_only=True)
@@ -506,7 +506,7 @@ def test_a_large_output_is_taken_over_and_outlives_the_run_that_gave_it(live: Li
     second = live.run(workflow)
     assert done(live) == ["count", "count", "make"]
 
-    gone = live.service.collect_garbage(RunRetention(keep=1))
+    gone = live.service.machine.collect_garbage(RunRetention(keep=1))
     third = live.run(workflow)
 
     assert gone.runs == [first.run_id]
@@ -521,12 +521,12 @@ def test_gc_leaves_what_a_task_that_looks_for_a_result_may_just_have_found(live_
 
     def clean(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="look")
-        kept.append(there.service.collect_garbage(RunRetention(keep=1)))
+        kept.append(there.service.machine.collect_garbage(RunRetention(keep=1)))
         (there.folder / "go").touch()
 
     looking = 'shell: "until test -e go; do sleep 0.01; done", cache: true'
     live_file.run(f"name: looks\nsteps:\n  - {{step: look, {looking}}}\n", meanwhile=clean)
-    later = live_file.service.collect_garbage(RunRetention())
+    later = live_file.service.machine.collect_garbage(RunRetention())
 
     assert (kept[0].runs, kept[0].artifacts, len(later.artifacts)) == ([1], [], 1)
 
@@ -602,7 +602,7 @@ def test_what_was_cut_off_before_it_completed_is_not_taken_over(live_file: Live)
 
     def cancel(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="a")
-        there.service.cancel(there.run_id, now=True)
+        there.service.control.cancel(there.run_id, now=True)
 
     assert live_file.run(workflow, meanwhile=cancel).status == "cancelled"
     live_file.write("quick")

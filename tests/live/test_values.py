@@ -26,7 +26,7 @@ COUNT = "def main(table): return table.height"
 
 
 def loaded(live: Live, value: Any) -> Any:
-    return load_output(value, live.service.read_artifact)
+    return load_output(value, live.service.runs.read_artifact)
 
 
 def artifacts_of(live: Live) -> list[str]:
@@ -82,7 +82,7 @@ def test_a_table_travels_through_expressions_maps_called_runs_and_handlers(live:
     assert found["called"]["count"] == 2
     assert found["fails"] == 3
     assert loaded(live, ran.shown["outputs"])["called"]["table"].equals(pl.DataFrame({"a": [1, 2], "b": [2, 4]}))
-    assert is_artifact(live.service.output(ran.run_id, "joined").value)
+    assert is_artifact(live.service.runs.output(ran.run_id, "joined").value)
 
 
 @pytest.mark.nightly
@@ -99,11 +99,11 @@ def test_a_fork_a_retry_and_gc_keep_the_tables_that_they_need(live_file: Live) -
     (live_file.folder / "ready").touch()
     kept = artifacts_of(live_file)
 
-    live_file.service.retry(ran.run_id)
+    live_file.service.control.retry(ran.run_id)
     again = live_file.resume(ran.run_id)
-    forked = live_file.resume(live_file.service.fork(ran.run_id, "last", {}))
-    live_file.service.collect_garbage(RunRetention(keep=1))
-    forked_again = live_file.resume(live_file.service.fork(forked.run_id, "last", {}))
+    forked = live_file.resume(live_file.service.control.fork(ran.run_id, "last", {}))
+    live_file.service.machine.collect_garbage(RunRetention(keep=1))
+    forked_again = live_file.resume(live_file.service.control.fork(forked.run_id, "last", {}))
 
     assert (ran.status, again.status, forked.status, forked_again.status) == ("failed", *["completed"] * 3)
     assert outputs_of(forked_again)["last"] == 3

@@ -58,15 +58,15 @@ def test_a_run_works_beside_the_checkout_and_is_merged_as_one_commit_when_it_suc
 
     failed = live.run(FLOW)
     untouched = (live.read("base"), git(live, "status", "--porcelain"), git(live, "branch", "--show-current"))
-    work = live.service.show(1)["workspace"]
+    work = live.service.runs.show(1)["workspace"]
     live.write(f"{work['worktree']}/ready")
-    live.service.retry(1)
+    live.service.control.retry(1)
     ran = live.resume(1)
 
     assert (failed.status, failed.steps["workspace_merge"]["status"]) == ("failed", "skipped")
     assert untouched == ("1\n", "", "main") and work["branch"] == "agents/1"
     assert (ran.status, ran.steps["workspace_merge"]["status"]) == ("completed", "completed")
-    assert live.service.show(1)["outputs"]["files"] == ["1\n2\n2\nx", "1\n2\n2\ny"]
+    assert live.service.runs.show(1)["outputs"]["files"] == ["1\n2\n2\nx", "1\n2\n2\ny"]
     assert git(live, "log", "--format=%s").splitlines() == ["Work of agents/1", "base"]
     assert (live.read("both"), live.lines("end")) == ("x\ny\n", [str(live.folder)])
     assert git(live, "for-each-ref", "--format=%(refname:short)", "refs/heads/") == "main"
@@ -102,14 +102,14 @@ def test_forks_and_a_retry_of_their_origin_work_beside_each_other_and_merge_only
     repository(live)
     live.run(FORKED)
     service = live.service
-    forks = [service.fork(1, "check", {"t": word}) for word in ("x", "y")]
+    forks = [service.control.fork(1, "check", {"t": word}) for word in ("x", "y")]
 
     first = live.resume(forks[0])
     after_first = names(live)
-    open_ = service.show(1)["workspace"]
+    open_ = service.runs.show(1)["workspace"]
     live.write(f"{open_['worktree']}/by-retry.txt")
     second = live.resume(forks[1])
-    service.retry(1)
+    service.control.retry(1)
     third = live.resume(1)
 
     assert (first.status, second.status, third.status) == ("completed", "completed", "failed")
@@ -132,19 +132,19 @@ def test_a_fork_at_an_event_has_a_worktree_of_its_own(live_file: Live):
 
     assert started.again == ["check: attempt 2"]
     assert fork.status == "completed" and "by-z.txt" in names(live)
-    assert branches(live) == ["main", "mulligan/1"] and live.service.show(1)["workspace"]["worktree_exists"]
+    assert branches(live) == ["main", "mulligan/1"] and live.service.runs.show(1)["workspace"]["worktree_exists"]
 
 
 def test_a_fork_has_what_was_there_when_it_was_made_though_its_origin_goes_on_first(live_file: Live):
     live = live_file
     repository(live)
     live.run(FORKED.replace('test -n "${inputs.t}"', "test -e ready"))
-    work = live.service.show(1)["workspace"]["worktree"]
-    fork = live.service.fork(1, "check", {"t": "x"})
+    work = live.service.runs.show(1)["workspace"]["worktree"]
+    fork = live.service.control.fork(1, "check", {"t": "x"})
 
     live.write(f"{work}/ready")
     live.write(f"{work}/later.txt")
-    live.service.retry(1)
+    live.service.control.retry(1)
     merged = live.resume(1)
     forked = live.resume(fork)
 
@@ -158,23 +158,23 @@ def test_a_worktree_that_is_gone_is_said_and_the_hint_restores_it_or_there_is_no
     live = live_file
     repository(live)
     live.run(FORKED)
-    work = live.service.show(1)["workspace"]
+    work = live.service.runs.show(1)["workspace"]
     git(live, "worktree", "remove", "--force", work["worktree"])
 
     with pytest.raises(Refused) as refused:
-        live.service.retry(1)
+        live.service.control.retry(1)
     command = str(refused.value.hint).removeprefix("restore it: ")
     subprocess.run(command, shell=True, check=True, cwd="/", capture_output=True)
-    live.service.plan_retry(1)
+    live.service.control.plan_retry(1)
     git(live, "worktree", "remove", "--force", work["worktree"])
     git(live, "branch", "-D", work["branch"])
-    seen = live.service.show(1)["workspace"]
+    seen = live.service.runs.show(1)["workspace"]
     with pytest.raises(Refused) as again:
-        live.service.fork(1, "check", {})
+        live.service.control.fork(1, "check", {})
 
     assert (seen["worktree_exists"], seen["branch_exists"]) == (False, False)
     assert "git worktree" not in str(again.value.hint)
-    assert live.service.plan_fork(1, "workspace", {}).kept == ()
+    assert live.service.control.plan_fork(1, "workspace", {}).kept == ()
 
 
 def test_gc_removes_the_worktrees_and_branches_of_removed_runs_and_no_others(live_file: Live):
@@ -183,8 +183,8 @@ def test_gc_removes_the_worktrees_and_branches_of_removed_runs_and_no_others(liv
     for _ in range(2):
         live.run(FORKED)
 
-    planned = live.service.collect_garbage(RunRetention(keep=1), is_dry=True)
-    removed = live.service.collect_garbage(RunRetention(keep=1))
+    planned = live.service.machine.collect_garbage(RunRetention(keep=1), is_dry=True)
+    removed = live.service.machine.collect_garbage(RunRetention(keep=1))
 
     assert [one.name for one in removed.worktrees] == [one.name for one in planned.worktrees] == ["run-1"]
     assert branches(live) == ["main", "mulligan/2"]
@@ -200,7 +200,7 @@ def test_gc_continues_a_removal_that_was_killed_and_leaves_worktrees_of_runs_tha
     note_removal(folder, {1: live.service.reader.state(1).run.uid})
     live.service.reader.store.remove([1, 2])
 
-    live.service.collect_garbage(RunRetention())
+    live.service.machine.collect_garbage(RunRetention())
 
     assert [path.name for path in folder.glob("run-*")] == ["run-2"] and branches(live) == ["main", "mulligan/2"]
 
@@ -212,7 +212,7 @@ def test_a_child_run_in_the_worktree_of_its_caller_cannot_be_forked_alone(live_f
     live.run(text)
 
     with pytest.raises(Refused) as refused:
-        live.service.fork(2, "x", {})
+        live.service.control.fork(2, "x", {})
 
     assert refused.value.hint == "fork that one: mulligan fork 1 --from STEP"
 
@@ -256,7 +256,7 @@ def test_a_server_gives_a_fork_over_http_the_worktree_that_its_own_log_names(liv
     fork = live.resume(turn.run_id)
 
     assert fork.status == "completed" and "by-x.txt" in names(live)
-    assert branches(live) == ["main", "mulligan/1"] and live.service.show(1)["workspace"]["worktree_exists"]
+    assert branches(live) == ["main", "mulligan/1"] and live.service.runs.show(1)["workspace"]["worktree_exists"]
 
 
 def test_a_run_is_not_forked_while_its_commands_change_the_files_that_a_fork_copies(live_file: Live):
@@ -267,18 +267,18 @@ def test_a_run_is_not_forked_while_its_commands_change_the_files_that_a_fork_cop
 
     def fork(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="a")
-        work = there.service.show(there.run_id)["workspace"]
-        for pause in (lambda: None, lambda: there.service.pause(there.run_id)):
+        work = there.service.runs.show(there.run_id)["workspace"]
+        for pause in (lambda: None, lambda: there.service.control.pause(there.run_id)):
             pause()
             for plan in (
-                lambda: there.service.plan_fork(there.run_id, "a", {}),
+                lambda: there.service.control.plan_fork(there.run_id, "a", {}),
                 lambda: there.service.event_forks.plan(there.run_id, 8),
             ):
                 with pytest.raises(Refused) as refused:
                     plan()
                 refusals.append(str(refused.value.hint).partition(":")[0])
         # While the command runs, the driver is there to answer; it leaves a paused run in which nothing runs.
-        there.service.resume(there.run_id)
+        there.service.control.lift_pause(there.run_id)
         live.write(f"{work['worktree']}/go")
 
     ran = live.run(text, meanwhile=fork)

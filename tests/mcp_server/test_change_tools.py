@@ -60,8 +60,8 @@ steps:
 def events(home: Home) -> list[bytes]:
     """Everything that was ever recorded."""
     with Service(home) as service:
-        runs = service.list_runs(RunQuery()).runs
-        return [line for run in runs for line in service.event_lines(run.run_id)]
+        runs = service.runs.page(RunQuery()).runs
+        return [line for run in runs for line in service.logs.event_lines(run.run_id)]
 
 
 def test_a_published_workflow_is_started_once_for_a_key(served: Agent, home: Home) -> None:
@@ -199,7 +199,7 @@ def test_code_of_the_caller_needs_the_scope_for_it(folder: Path) -> None:
 
 def test_a_run_that_nobody_drives_would_go_on_in_the_background(agent: Agent, home: Home) -> None:
     with Service(home) as service:
-        service.start(service.changes.prepare_text(FIXED, {}, {}))
+        service.control.start(service.changes.prepare_text(FIXED, {}, {}))
 
     planned = agent.call("resume_run", run_id=1, dry_run=True)
 

@@ -197,9 +197,9 @@ def ran(service: Service, folder: Path, shell: str, *, is_driven: bool = True) -
     text = f"name: chain\ninputs: {{n: {{type: integer}}}}\nsteps: [{{step: fetch, shell: '{shell}'}}]"
     prepared = prepare(load_text(text), {"n": 0}, folder)
     if not is_driven:
-        return service.start(prepared)[0]
-    with service.driver(Capacity(1.0, 1 << 30)) as driver:
-        (run_id,) = service.start(prepared, driver)
+        return service.control.start(prepared)[0]
+    with service.driving.driver(Capacity(1.0, 1 << 30)) as driver:
+        (run_id,) = service.control.start(prepared, driver)
         driver.drive(run_id)
     return run_id
 
@@ -207,7 +207,7 @@ def ran(service: Service, folder: Path, shell: str, *, is_driven: bool = True) -
 def test_a_run_that_fails_though_nothing_was_lost_is_found(service: Service, tmp_path: Path) -> None:
     run_id = ran(service, tmp_path, "echo oh >&2; exit 3")
 
-    found, _ = check_run(service, service.record(run_id), Totals())
+    found, _ = check_run(service, service.runs.record(run_id), Totals())
 
     assert found == [f"run {run_id} (chain): step 'fetch' failed with EXIT_NONZERO: oh"]
 
@@ -215,7 +215,7 @@ def test_a_run_that_fails_though_nothing_was_lost_is_found(service: Service, tmp
 def test_a_run_that_has_not_ended_is_found(service: Service, tmp_path: Path) -> None:
     run_id = ran(service, tmp_path, "true", is_driven=False)
 
-    found, _ = check_run(service, service.record(run_id), Totals())
+    found, _ = check_run(service, service.runs.record(run_id), Totals())
 
     assert found == [f"run {run_id} (chain): it is still running"]
 
@@ -233,7 +233,7 @@ def test_a_broken_promise_is_found(service: Service, tmp_path: Path) -> None:
     entries = list(service.reader.events(run_id))
     service = Forgetful(service, [entry for entry in entries if not isinstance(entry.fact, e.StepCompleted)])  # type: ignore[assignment]
 
-    found, _ = check_run(service, service.record(run_id), Totals())
+    found, _ = check_run(service, service.runs.record(run_id), Totals())
 
     assert len(found) > 0
     assert found[0].startswith(f"run {run_id} (chain): ")

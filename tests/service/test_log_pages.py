@@ -45,7 +45,7 @@ def numbers(page: LogPage) -> list[int]:
 
 
 def test_the_end_is_shown_first_and_a_last_line_without_an_end_counts(service: Service) -> None:
-    page = service.log_pages.read(1, "many", limit=3)
+    page = service.logs.pages.read(1, "many", limit=3)
 
     assert [(one.line, one.text) for one in page.lines] == [(2999, "2999"), (3000, "3000"), (3001, "tail")]
     assert (page.total_lines, page.next, page.stream) == (3001, None, "stdout")
@@ -55,7 +55,7 @@ def test_pages_follow_each_other_without_a_gap(service: Service) -> None:
     seen: list[int] = []
     first: int | None = 1
     while first is not None:
-        page = service.log_pages.read(1, "many", first=first, limit=10_000)
+        page = service.logs.pages.read(1, "many", first=first, limit=10_000)
         seen += numbers(page)
         first = page.next
 
@@ -63,13 +63,13 @@ def test_pages_follow_each_other_without_a_gap(service: Service) -> None:
 
 
 def test_behind_the_end_there_is_nothing(service: Service) -> None:
-    page = service.log_pages.read(1, "many", first=9000)
+    page = service.logs.pages.read(1, "many", first=9000)
 
     assert (page.lines, page.next) == ([], None)
 
 
 def test_a_long_line_is_cut_and_bytes_that_are_no_text_are_replaced(service: Service) -> None:
-    page = service.log_pages.read(1, "long")
+    page = service.logs.pages.read(1, "long")
 
     assert [len(one.text) for one in page.lines] == [2000, len("� end")]
     assert page.lines[1].text == "� end"
@@ -77,9 +77,9 @@ def test_a_long_line_is_cut_and_bytes_that_are_no_text_are_replaced(service: Ser
 
 
 def test_a_search_goes_on_where_it_ended(service: Service) -> None:
-    first = service.log_pages.read(1, "many", search="99", limit=2)
-    second = service.log_pages.read(1, "many", search="99", limit=2, first=first.next)
-    nothing = service.log_pages.read(1, "many", search="no such text")
+    first = service.logs.pages.read(1, "many", search="99", limit=2)
+    second = service.logs.pages.read(1, "many", search="99", limit=2, first=first.next)
+    nothing = service.logs.pages.read(1, "many", search="no such text")
 
     assert (numbers(first), first.next) == ([99, 199], 299)
     assert numbers(second) == [299, 399]
@@ -87,14 +87,14 @@ def test_a_search_goes_on_where_it_ended(service: Service) -> None:
 
 
 def test_a_step_that_wrote_nothing_has_an_empty_log(service: Service) -> None:
-    page = service.log_pages.read(1, "quiet")
+    page = service.logs.pages.read(1, "quiet")
 
     assert (page.lines, page.total_lines, page.size) == ([], 0, 0)
 
 
 def test_of_several_logs_one_has_to_be_named(service: Service) -> None:
     with pytest.raises(InputInvalid) as refused:
-        service.log_pages.read(1, "wide")
+        service.logs.pages.read(1, "wide")
 
     assert "'wide[0]'" in refused.value.hint
-    assert service.log_pages.read(1, "wide[1]").lines[0].text == "2"
+    assert service.logs.pages.read(1, "wide[1]").lines[0].text == "2"

@@ -84,7 +84,7 @@ def test_failed_runs_are_listed_by_workflow_and_code_and_what_fails_still_comes_
         ("nightly", "EXIT_NONZERO", 2, newest),
         ("hourly", "TIMEOUT", 1, 1),
     ]
-    assert found.groups[1].first_at == service.record(first).created_at
+    assert found.groups[1].first_at == service.runs.record(first).created_at
     assert [one.completed and one.completed.run_id for one in found.groups] == [None, None, good]
     assert not found.is_cut
 
@@ -163,7 +163,7 @@ def test_a_new_run_has_the_time_of_the_store_whatever_the_clock_of_its_starter_s
 ) -> None:
     with Service(Home(tmp_path / "home", store_schema_url), "ada") as service:
         (tmp_path / "flow.yaml").write_text("steps: [{step: s, shell: 'true'}]")
-        prepared = service.prepare(service.load_workflow(tmp_path / "flow.yaml"), {}, tmp_path)
+        prepared = service.starts.prepare(service.workflows.load_workflow(tmp_path / "flow.yaml"), {}, tmp_path)
         control, store = RunControl(service.reader, "ada"), service.reader.store
         before = store.now()
         for hours in (-3, 3):

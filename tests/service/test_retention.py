@@ -135,8 +135,8 @@ def test_gc_removes_old_rows_and_says_how_many(service: Service) -> None:
     records = service.reader.store.server_records
     records.add_audit([AuditRecord(datetime.now(UTC) - timedelta(days=400), "ada", "POST", "/", 200)])
 
-    dry = service.collect_garbage(NOTHING, is_dry=True)
-    found = service.collect_garbage(NOTHING)
+    dry = service.machine.collect_garbage(NOTHING, is_dry=True)
+    found = service.machine.collect_garbage(NOTHING)
 
     assert (dry.rows, found.rows, records.audit()) == ({}, {"audit": 1}, [])
 

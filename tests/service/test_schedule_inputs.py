@@ -143,7 +143,7 @@ class Server:
 
     def inputs(self) -> list[Any]:
         """Those of all runs, the oldest first."""
-        runs = sorted(one.run_id for one in self.service.list_runs(RunQuery()).runs)
+        runs = sorted(one.run_id for one in self.service.runs.page(RunQuery()).runs)
         return [self.service.reader.inputs(run_id) for run_id in runs]
 
 
@@ -174,16 +174,16 @@ def test_the_day_is_recorded_so_another_round_and_a_fork_have_it_too(server: Ser
     server.service.catalogue.publish("load", DAILY.replace("echo ${inputs.day}", "echo ${inputs.day}; exit 3"))
     server.schedules.put("days", daily())
     server.fire(datetime(2025, 1, 2, 6, tzinfo=UTC))
-    with server.service.driver() as driver:
+    with server.service.driving.driver() as driver:
         driver.drive(1)
     server.schedules.put("days", daily(inputs={"day": "changed"}))
 
-    server.service.retry(1)
-    fork = server.service.fork(1, "load", {})
+    server.service.control.retry(1)
+    fork = server.service.control.fork(1, "load", {})
 
     assert [server.service.reader.inputs(run_id)["day"] for run_id in (1, fork)] == ["2025-01-02"] * 2
     assert server.service.reader.state(1).run.round == 2
-    assert server.service.replay(1).ok
+    assert server.service.runs.replay(1).ok
 
 
 def test_a_schedule_shows_what_each_of_its_next_starts_gets(server: Server) -> None:

@@ -108,7 +108,7 @@ def test_three_racing_servers_that_die_start_each_instant_of_a_year_once(servers
                     fault_listeners.remove(listen)
         ours[turn % 3].fire()
 
-    assert sum(ours[0].service.status_counts().values()) == 52
+    assert sum(ours[0].service.runs.status_counts().values()) == 52
     state = ours[0].schedules.show("weekly")
     assert len({one.instant for one in state.active}) == len({one.run_id for one in state.active}) == 52
     assert [one.instant for one in state.active] == weeks
@@ -126,7 +126,7 @@ def test_a_schedule_shows_what_comes_next_and_what_it_did(server: Server) -> Non
     assert shown.last is not None
     assert (shown.last.instant, shown.last.run_id) == (datetime(2025, 1, 1, 1, 30, tzinfo=UTC), 1)
     assert again == server.clock[0] + timedelta(seconds=1)
-    run = server.service.reader.state(1).run if server.service.records([1])[0].seq else None
+    run = server.service.reader.state(1).run if server.service.runs.records([1])[0].seq else None
     assert run is None or run.inputs == {"who": "you"}
     assert [one.name for one in server.schedules.all()] == ["nightly"]
 
@@ -142,10 +142,10 @@ def test_a_changed_time_starts_nothing_of_the_past_and_a_pause_survives_the_chan
     server.fire()
 
     assert resumed.last is None
-    assert server.service.list_runs(RunQuery()).runs == []
+    assert server.service.runs.page(RunQuery()).runs == []
     server.clock[0] += timedelta(minutes=5)
     server.fire()
-    assert len(server.service.list_runs(RunQuery()).runs) == 1
+    assert len(server.service.runs.page(RunQuery()).runs) == 1
 
 
 def test_a_run_that_cannot_be_started_is_said_and_pauses_the_schedule(server: Server) -> None:
@@ -170,7 +170,7 @@ def test_failed_runs_pause_the_schedule_and_a_success_counts_from_the_beginning(
     for hour in (1, 2):
         server.clock[0] = datetime(2025, 1, 1, hour, tzinfo=UTC)
         server.fire()
-        with server.service.driver() as driver:
+        with server.service.driving.driver() as driver:
             driver.drive(hour)
 
     server.clock[0] += timedelta(minutes=1)
@@ -196,7 +196,7 @@ def test_a_schedule_that_cannot_be_read_keeps_no_other_from_starting(server: Ser
     with pytest.raises(Refused, match="schedule 'a-broken-one' cannot be followed"):
         server.fire()
 
-    assert len(server.service.list_runs(RunQuery()).runs) == 1
+    assert len(server.service.runs.page(RunQuery()).runs) == 1
     server.clock[0] = datetime(2025, 1, 1, 2, tzinfo=UTC)
     again = server.fire()
     assert again == server.clock[0] + timedelta(seconds=1), "the others are looked at as often as without it"
@@ -209,7 +209,7 @@ def test_overlap_cancel_cancels_the_run_before(server: Server) -> None:
         server.clock[0] = datetime(2025, 1, 1, hour, tzinfo=UTC)
         server.fire()
 
-    assert [one.status for one in server.service.records([1, 2])] != ["running", "running"]
+    assert [one.status for one in server.service.runs.records([1, 2])] != ["running", "running"]
     assert server.service.reader.state(1).run.status in ("cancelled", "cancelling")
 
 
@@ -228,7 +228,7 @@ def test_a_backfill_starts_what_has_no_run_yet(server: Server) -> None:
     begin, end = datetime(2024, 12, 31, 22, tzinfo=UTC), datetime(2025, 1, 1, 1, tzinfo=UTC)
 
     would = server.schedules.backfill("hourly", begin, end, dry_run=True)
-    before = len(server.service.list_runs(RunQuery()).runs)
+    before = len(server.service.runs.page(RunQuery()).runs)
     done = server.schedules.backfill("hourly", begin, end)
     server.fire()
 
@@ -238,7 +238,7 @@ def test_a_backfill_starts_what_has_no_run_yet(server: Server) -> None:
     assert [f"{one:%H}" for one in would.instants] == ["22", "23", "00"]
     assert (would.with_run, before, would.instants) == (1, 1, done.instants)
     assert (again.instants, again.with_run) == ((), 4)
-    assert len(server.service.list_runs(RunQuery()).runs) == 4
+    assert len(server.service.runs.page(RunQuery()).runs) == 4
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_schedules_of_two_projects_have_the_same_name_and_runs_of_their_own(serv
 
     for project in ("red", "blue"):
         service = server.service.in_the_name_of("ada", project=project)
-        (run,) = service.list_runs(RunQuery()).runs
+        (run,) = service.runs.page(RunQuery()).runs
         assert [one.last and one.last.run_id for one in service.schedules.all()] == [run.run_id]
         records, labels = read_runs(server.service.reader.store, "often", project, 10)
         assert ([one.run_id for one in records], [*labels]) == ([run.run_id], [run.run_id])

@@ -41,13 +41,13 @@ def filled(service: Service) -> Service:
 
 
 def test_an_empty_store_has_nothing_to_propose(service: Service):
-    found = service.suggest()
+    found = service.workflows.suggest()
 
     assert (found.proposals, found.nearly, found.looked_at.runs) == ([], [], 0)
 
 
 def test_the_runs_of_a_store_are_read_and_say_what_to_change(filled: Service):
-    found = filled.suggest()
+    found = filled.workflows.suggest()
 
     (proposal,) = found.proposals
     assert proposal.change == RULE
@@ -55,30 +55,30 @@ def test_the_runs_of_a_store_are_read_and_say_what_to_change(filled: Service):
     assert proposal.counted.run_ids == (12, 11, 10, 9, 8)
     looked_at = found.looked_at
     assert (looked_at.workflows, looked_at.runs, looked_at.failures, looked_at.decisions) == (["test"], 12, 12, 12)
-    assert proposal.id == filled.suggest("test").proposals[0].id
+    assert proposal.id == filled.workflows.suggest("test").proposals[0].id
 
 
 def test_only_runs_of_the_time_that_is_asked_for_are_read(filled: Service):
-    assert filled.suggest("test", since=T0 + timedelta(hours=9)).looked_at.runs == 3
+    assert filled.workflows.suggest("test", since=T0 + timedelta(hours=9)).looked_at.runs == 3
 
     with pytest.raises(NotFound, match="no run of 'test' was started in this time"):
-        filled.suggest("test", since=T0 + timedelta(days=9))
+        filled.workflows.suggest("test", since=T0 + timedelta(days=9))
 
 
 def test_a_file_that_has_the_rule_already_gets_no_proposal(filled: Service):
     mended = examine(Path("test.yaml"), text=TEXT + "    retry: {exit_codes: [11]}\n").workflow
 
-    assert filled.suggest(policy=mended).proposals == []
-    assert filled.suggest(policy=DEFINITION).proposals
+    assert filled.workflows.suggest(policy=mended).proposals == []
+    assert filled.workflows.suggest(policy=DEFINITION).proposals
 
 
 def test_an_unknown_workflow_or_step_is_refused(filled: Service):
     with pytest.raises(NotFound, match="there is no run of 'tset'") as refused:
-        filled.suggest("tset")
+        filled.workflows.suggest("tset")
     assert refused.value.hint == "did you mean 'test'?"
     with pytest.raises(UnknownStep):
-        filled.suggest("test", step="fetsch")
-    assert filled.suggest("test", step="fetch").proposals
+        filled.workflows.suggest("test", step="fetsch")
+    assert filled.workflows.suggest("test", step="fetch").proposals
 
 
 def test_runs_of_another_project_are_not_read(filled: Service):
@@ -89,10 +89,10 @@ def test_runs_of_another_project_are_not_read(filled: Service):
 
 def test_a_proposal_becomes_a_draft_that_somebody_has_to_publish(filled: Service):
     filled.catalogue.publish("test", TEXT)
-    found = filled.suggest("test")
+    found = filled.workflows.suggest("test")
 
-    planned = filled.draft_suggestions("test", found.proposals, dry_run=True)
-    done = filled.draft_suggestions("test", found.proposals)
+    planned = filled.workflows.draft_suggestions("test", found.proposals, dry_run=True)
+    done = filled.workflows.draft_suggestions("test", found.proposals)
 
     assert (planned.revision, done.revision) == (0, 1)
     assert done.written == [found.proposals[0].id]
@@ -103,35 +103,35 @@ def test_a_proposal_becomes_a_draft_that_somebody_has_to_publish(filled: Service
     assert filled.catalogue.load("test").steps[0].rules == ()
     filled.catalogue.publish_draft("test")
     assert filled.catalogue.load("test").steps[0].rules == (RULE.rule,)
-    assert filled.suggest("test").proposals == []
+    assert filled.workflows.suggest("test").proposals == []
 
 
 def test_a_draft_of_ones_own_is_continued_and_that_of_somebody_else_stays(filled: Service):
     filled.catalogue.publish("test", TEXT)
     filled.catalogue.put_draft("test", TEXT + "    timeout: 5m\n")
-    found = filled.suggest("test")
+    found = filled.workflows.suggest("test")
 
-    filled.draft_suggestions("test", found.proposals)
+    filled.workflows.draft_suggestions("test", found.proposals)
 
     assert "timeout: 5m" in filled.catalogue.draft("test").text
     eve = filled.in_the_name_of("eve")
     with pytest.raises(Refused, match="has a draft of ada"):
-        eve.draft_suggestions("test", found.proposals)
+        eve.workflows.draft_suggestions("test", found.proposals)
 
 
 def test_a_proposal_is_chosen_by_its_id(filled: Service):
-    found = filled.suggest("test")
+    found = filled.workflows.suggest("test")
 
-    assert filled.choose_suggestions(found, []) == found.proposals
-    assert filled.choose_suggestions(found, [found.proposals[0].id]) == found.proposals
+    assert filled.workflows.choose_suggestions(found, []) == found.proposals
+    assert filled.workflows.choose_suggestions(found, [found.proposals[0].id]) == found.proposals
     with pytest.raises(NotFound, match="there is no proposal 'nope'"):
-        filled.choose_suggestions(found, ["nope"])
+        filled.workflows.choose_suggestions(found, ["nope"])
 
 
 def test_the_newest_runs_are_read_until_there_are_too_many_events(filled: Service, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("mulligan.service.authoring.suggest.EVENTS_MAX", 40)
 
-    looked_at = filled.suggest("test").looked_at
+    looked_at = filled.workflows.suggest("test").looked_at
 
     assert (looked_at.runs, looked_at.left_out) == (3, 9)
 

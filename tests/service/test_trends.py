@@ -55,9 +55,9 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]
 def run(service: Service, folder: Path, text: str, times: int = 1) -> None:
     file = folder / "flow.yaml"
     file.write_text(text)
-    prepared = service.prepare(service.load_workflow(file), {}, folder)
-    with service.driver(Capacity(cpus=4.0, memory=4 << 30)) as driver:
-        for run_id in service.start(prepared, times=times):
+    prepared = service.starts.prepare(service.workflows.load_workflow(file), {}, folder)
+    with service.driving.driver(Capacity(cpus=4.0, memory=4 << 30)) as driver:
+        for run_id in service.control.start(prepared, times=times):
             driver.drive(run_id, 0.0)
 
 
@@ -70,7 +70,7 @@ def test_recovery_is_counted_by_week_and_by_step(service: Service, tmp_path: Pat
     assert [(one.week, one.rung, one.tried, one.worked) for one in trend.weeks] == [(monday(now), "retry", 4, 2)]
     assert [(one.step, one.tried, one.worked) for one in trend.stats] == [("fetch", 2, 2), ("load", 2, 0)]
     assert (trend.workflows, trend.runs, trend.is_cut) == (["flaky"], 2, False)
-    assert trend.stats == service.stats()
+    assert trend.stats == service.runs.stats()
     assert service.trends.recovery(now, workflow="other").stats == []
     assert service.trends.recovery(now + timedelta(weeks=9), weeks=4).runs == 0
 
@@ -171,7 +171,7 @@ def test_statistics_of_all_runs_take_as_many_statements_however_many_there_are(s
         tallied(service, msgspec.msgpack.encode(Tally(2, 1, 2, 1.5)), count)
         counted = _Counted(store)
         service.reader.__dict__["store"] = counted
-        (found,) = service.stats()
+        (found,) = service.runs.stats()
         asked.append(counted.asked)
         service.reader.__dict__["store"] = store
 
@@ -185,7 +185,7 @@ def test_what_is_damaged_in_one_run_is_left_out_of_the_statistics_of_the_others(
     tallied(service, b"\xc1 not msgpack", 1)
     tallied(service, msgspec.msgpack.encode(Tally(9, 9)), 1, key="no key of a tally")
 
-    (found,) = service.stats()
+    (found,) = service.runs.stats()
 
     assert (found.runs, found.tried) == (2, 4)
-    assert service.agent_stats() == []
+    assert service.runs.agent_stats() == []

@@ -59,11 +59,11 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def load(service: Service, folder: Path, text: str) -> Any:
     file = folder / "flow.yaml"
     file.write_text(text)
-    return service.load_workflow(file)
+    return service.workflows.load_workflow(file)
 
 
 def tried(service: Service, folder: Path, text: str, **selection: Any) -> WhatIf:
-    return service.whatif(load(service, folder, text), WhatIfSelection(**selection))
+    return service.workflows.whatif(load(service, folder, text), WhatIfSelection(**selection))
 
 
 def ends(found: WhatIf) -> list[tuple[int, str, str, str]]:

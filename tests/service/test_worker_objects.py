@@ -39,7 +39,7 @@ def objects_of_ours() -> Counter[str]:
 
 def drive(service: Service, driver: Driver, prepared: Prepared) -> Counter[str]:
     """What there is of ours after some more runs."""
-    for run_id in service.start(prepared, driver, times=RUNS):
+    for run_id in service.control.start(prepared, driver, times=RUNS):
         driver.drive(run_id, 0.0)
     return objects_of_ours()
 
@@ -48,8 +48,8 @@ def test_a_worker_holds_as_much_after_more_runs(tmp_path: Path) -> None:
     file = tmp_path / "flow.yaml"
     file.write_text(FLOW)
     with Service(Home(tmp_path / "home")) as service:
-        prepared = service.prepare(service.load_workflow(file), {}, tmp_path)
-        with service.driver(Capacity(2.0, 1 << 30), Log()) as driver:
+        prepared = service.starts.prepare(service.workflows.load_workflow(file), {}, tmp_path)
+        with service.driving.driver(Capacity(2.0, 1 << 30), Log()) as driver:
             before = drive(service, driver, prepared)
             after = drive(service, driver, prepared)
 

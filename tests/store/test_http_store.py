@@ -506,7 +506,7 @@ def test_the_server_reads_logs_from_its_files_and_from_what_was_shipped(
 ) -> None:
     run_id = started(direct).run_id
     here, there = LogKey(run_id, "build", 1, "stdout"), LogKey(run_id, "test", 1, "stdout")
-    file = Path(service.log_ranges.path(here))
+    file = Path(service.logs.ranges.path(here))
     file.parent.mkdir(parents=True)
     file.write_bytes(b"built\n")
     direct.server_records.append_log([LogChunk(there, 0, b"tested\n", is_last=True)])

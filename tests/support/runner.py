@@ -172,7 +172,9 @@ class Live:
         path = workflow if isinstance(workflow, Path) else self.write("flow.yaml", workflow)
         workflow = load(path, named=named)
         prepared = prepare(workflow, inputs or {}, self.folder, changed_only=changed_only, forced=forced)
-        return self._drive(lambda driver: self.service.start(prepared, driver)[0], meanwhile, wait_seconds, room)
+        return self._drive(
+            lambda driver: self.service.control.start(prepared, driver)[0], meanwhile, wait_seconds, room
+        )
 
     def run_within(self, workflow: str, milliseconds: int, has_begun: Callable[[Ran], object]) -> Ran:
         """Run a workflow whose text has a limit LIMIT, until what has to begin within it has begun.
@@ -200,7 +202,7 @@ class Live:
         self, begin: Callable[[Driver], int], meanwhile: Meanwhile | None, wait_seconds: float, room: Capacity
     ) -> Ran:
         recorder = ExecutionRecorder()
-        with self.service.driver(room, recorder) as driver:
+        with self.service.driving.driver(room, recorder) as driver:
             run_id = begin(driver)
             with self._terminal(run_id, driver, recorder, meanwhile):
                 ending = driver.drive(run_id, wait_seconds)
@@ -246,14 +248,14 @@ class Live:
         self.expect_promises(run_id)
         story = [
             f"{one.line.place}: {one.line.text}" if one.line.place else one.line.text
-            for one in self.service.story(run_id)
+            for one in self.service.runs.story(run_id)
         ]
-        return Ran(run_id, ending, self.service.show(run_id), list(self.service.reader.events(run_id)), story)
+        return Ran(run_id, ending, self.service.runs.show(run_id), list(self.service.reader.events(run_id)), story)
 
     def expect_promises(self, run_id: int) -> None:
         """The log keeps every promise, and the tables say what it says; of the child runs, too."""
         check(self.service.reader.events(run_id), self.service.reader.state(run_id))
-        assert self.service.replay(run_id).differing == ()
+        assert self.service.runs.replay(run_id).differing == ()
         for child in self.service.reader.store.children(run_id):
             self.expect_promises(child.run_id)
 
@@ -264,7 +266,7 @@ class Live:
 
     def logs(self, run_id: int, step: str, part: Part = "own", *, item: int | None = None) -> list[tuple[str, str]]:
         """What `mulligan logs` shows of a step (its handlers, its scripts): stdout and stderr of each attempt."""
-        found = self.service.step_logs(run_id, step, item=item, part=part)
+        found = self.service.logs.step_logs(run_id, step, item=item, part=part)
         return [(one.stdout.decode(), one.stderr.decode()) for one in found]
 
     # -- the folder ---------------------------------------------------------------------------------------------------
@@ -304,7 +306,7 @@ class Live:
             driver.kill()
             driver.wait()
             self.write("go")
-            wait_until(lambda: not self.service.is_driven(1))
+            wait_until(lambda: not self.service.runs.is_driven(1))
             return self.resume(1)
 
     @property

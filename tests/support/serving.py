@@ -119,7 +119,7 @@ def working(folder: Path) -> Iterator[None]:
     has_ended = threading.Event()
 
     def work() -> None:
-        with Service(Home(folder.absolute())) as service, service.driver() as driver:
+        with Service(Home(folder.absolute())) as service, service.driving.driver() as driver:
             driver.serve(until=has_ended.is_set)
 
     thread = threading.Thread(target=work)

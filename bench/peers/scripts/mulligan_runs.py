@@ -23,8 +23,8 @@ steps:
 count, parallel = int(sys.argv[1]), int(sys.argv[2])
 service = Service(find_home())
 prepared = prepare(load_text(WORKFLOW), {}, Path.cwd())
-with service.driver(machine(parallel)) as driver:
-    run_ids = service.start(prepared, driver, times=count)
+with service.driving.driver(machine(parallel)) as driver:
+    run_ids = service.control.start(prepared, driver, times=count)
     driver.serve(until=lambda: not driver.engine.drivers)
-statuses = {service.record(run_id).status for run_id in run_ids}
+statuses = {service.runs.record(run_id).status for run_id in run_ids}
 assert statuses == {"completed"}, statuses

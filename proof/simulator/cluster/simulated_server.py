@@ -22,8 +22,9 @@ from mulligan.core.model.schedule import Schedule
 from mulligan.core.model.workflow import END, NoticeRule, Step, Workflow, encode, version
 from mulligan.core.schedules.deciding import Pause, ScheduleState, paused, resumed
 from mulligan.errors import StoreUnavailable
-from mulligan.ports import NewRun, RunRecord, Store
+from mulligan.ports import NewRun, Store
 from mulligan.ports.server_records import Document, NoticeRecord
+from mulligan.service.runs.area import Runs
 from mulligan.service.runs.changes.run_control import Prepared, RunControl
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server import retention
@@ -88,23 +89,16 @@ class _Service:
         self.notices = _SimulatedNotices(self.reader, clock, deliver)
         self.schedules = Schedules(self.reader, "server", "", self.now, lambda by, project: self)
         self.catalogue = _Catalogue(store)
-        self._control = _Control(self.reader, self.now)
+        self.control: RunControl = _Control(self.reader, self.now)
+        self.runs = Runs(self.reader, *[cast(Any, None)] * 2)
+        self.machine = SimpleNamespace(remove_old=self._remove_old)
 
     def now(self) -> datetime:
         return self._store.now() or self._clock.now()
 
-    def remove_old(self, now: datetime) -> datetime:
+    def _remove_old(self, now: datetime) -> datetime:
         removed = retention.remove_old(self._store.server_records, RetentionSection(), now)
         return now + (retention.NEXT_BATCH if removed.is_cut else retention.EVERY)
-
-    def start_once(self, prepared: Prepared, key: str) -> int:
-        return self._control.start_once(prepared, key)
-
-    def cancel(self, run_id: int, *, now: bool = False, reason: str = "") -> None:
-        self._store.put(run_id, r.CancelRequested(self.now(), "schedule", reason, now))
-
-    def records(self, run_ids: Any) -> list[RunRecord]:
-        return self._store.lists.records([*run_ids])
 
 
 class _Reader(RunReader):
@@ -120,6 +114,9 @@ class _Control(RunControl):
     def __init__(self, reader: RunReader, now: Callable[[], datetime]) -> None:
         super().__init__(reader, "schedule")
         self._now = now
+
+    def cancel(self, run_id: int, *, now: bool = False, reason: str = "") -> None:
+        self.reader.store.put(run_id, r.CancelRequested(self._now(), "schedule", reason, now))
 
     def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:
         new = super()._new(prepared, request)

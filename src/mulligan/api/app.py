@@ -243,7 +243,9 @@ class Api:
         if token is None or not run_ids or is_known or not may_be_damage(error):
             return error
         try:
-            found = await self._compute(lambda service: service.for_token(token).explain_damage(run_ids, error), token)
+            found = await self._compute(
+                lambda service: service.for_token(token).runs.explain_damage(run_ids, error), token
+            )
         except MulliganError as other:
             return other
         if found is not None:

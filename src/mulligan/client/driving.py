@@ -124,7 +124,9 @@ def drive(
             from mulligan.service.driving.driver import capacity_for
 
             capacity = (
-                capacity_for(options.capacity) if like_run is None else service.capacity_of(like_run, options.capacity)
+                capacity_for(options.capacity)
+                if like_run is None
+                else service.starts.capacity_of(like_run, options.capacity)
             )
             interrupted_by = _drive(session, service, begin_noted, capacity, options)
         if interrupted_by:
@@ -147,11 +149,11 @@ def _drive(
     display = choose_display(options.show, service, session, capacity.cpus)
     if display is not None:
         begin_here = partial(begin, service)
-        shown = service.drive_shown(begin_here, display, capacity=capacity, wait_seconds=options.wait_seconds)
+        shown = service.driving.drive_shown(begin_here, display, capacity=capacity, wait_seconds=options.wait_seconds)
         return shown.interrupted_by
     if session.is_remote:
-        return service.follow_quietly(partial(begin, service), wait_seconds=options.wait_seconds)
-    with service.driver(capacity) as driver:
+        return service.driving.follow_quietly(partial(begin, service), wait_seconds=options.wait_seconds)
+    with service.driving.driver(capacity) as driver:
         driver.drive(begin(service, driver), options.wait_seconds)
         return driver.interrupted_by
 
@@ -159,7 +161,7 @@ def _drive(
 def _has_ended(session: Session, run_id: int) -> bool:
     try:
         with session.service() as service:
-            return service.record(run_id).status in RUN_ENDED
+            return service.runs.record(run_id).status in RUN_ENDED
     except MulliganError:
         return False
 

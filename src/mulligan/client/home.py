@@ -16,6 +16,7 @@ from mulligan.client.run import Run, Runs
 from mulligan.client.session import ExplainedErrors, Session
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, KeyUsed
+from mulligan.service.runs.changes.area import Starts
 
 if TYPE_CHECKING:
     from mulligan.core.model.event_types import HostCapacity
@@ -156,11 +157,15 @@ class Home:
 
     def _run(self, prepared: Prepared, key: str, options: DrivingOptions) -> int:
         try:
-            return drive(self._session, lambda service, driver: service.start(prepared, driver, key=key)[0], options)
+            return drive(
+                self._session, lambda service, driver: service.control.start(prepared, driver, key=key)[0], options
+            )
         except KeyUsed as used:
             with self._session.service() as service:
-                run_id = service.find_existing_run(prepared, key, used).run_id
-                record = service.record(run_id) if self._session.is_remote else service.wait_for_driver(run_id)
+                run_id = service.starts.find_existing_run(prepared, key, used).run_id
+                record = (
+                    service.runs.record(run_id) if self._session.is_remote else service.driving.wait_for_driver(run_id)
+                )
         if record.status in (*RUN_ENDED, "paused"):
             return run_id
         return drive(self._session, lambda service, driver: run_id, options, like_run=run_id)
@@ -192,9 +197,9 @@ class Home:
             if isinstance(asked, _PublishedRun):
                 return Run(self._session, asked.start(service, checked_key))
             try:
-                (run_id,) = service.start(asked, key=checked_key)
+                (run_id,) = service.control.start(asked, key=checked_key)
             except KeyUsed as used:
-                run_id = service.find_existing_run(asked, checked_key, used).run_id
+                run_id = service.starts.find_existing_run(asked, checked_key, used).run_id
         return Run(self._session, run_id)
 
     # -- finding -----------------------------------------------------------------------------------------------------
@@ -202,7 +207,7 @@ class Home:
     def get(self, run: int | str) -> Run:
         """The run with this number; "latest" is the newest. `UnknownRun` if there is none."""
         with self._session.service() as service:
-            return Run(self._session, service.find_run(str(run)))
+            return Run(self._session, service.runs.find(str(run)))
 
     def runs(
         self,
@@ -249,18 +254,18 @@ class Home:
                 limit=limit,
                 before=before,
             )
-            found = service.list_runs(query).runs
+            found = service.runs.page(query).runs
         return Runs(Run(self._session, line.run_id) for line in found)
 
     def pending(self) -> list[PendingEntry]:
         """What waits for a person, over all runs: parked steps, approvals, pauses."""
         with self._session.service() as service:
-            return service.list_pending()
+            return service.decisions.list_pending()
 
     def workers(self) -> list[WorkerLine]:
         """The workers of the store: what each can take, what is in use, what it runs now."""
         with self._session.service() as service:
-            return service.list_workers()
+            return service.machine.list_workers()
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 
@@ -297,7 +302,7 @@ def connect(url: str, *, token: str | None = None) -> Home:
         home = Home(url, token=token or "")
         # Asked now, so that a wrong address or token is known at once.
         with home._session.service() as service:
-            service.ping()
+            service.machine.ping()
     return home
 
 
@@ -412,9 +417,7 @@ def _prepare(
     workflow, file = find_workflow(flow, {**(inputs or {}), **given})
     every = _all_inputs(inputs, given)
     try:
-        from mulligan.service.service import Service
-
-        return Service.prepare(
+        return Starts.prepare(
             workflow,
             every,
             Path.cwd(),

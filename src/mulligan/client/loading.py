@@ -11,7 +11,7 @@ from mulligan.client.notebook import workflow_html
 from mulligan.client.session import ExplainedErrors
 from mulligan.core.model.workflow import Workflow as CheckedWorkflow
 from mulligan.errors import InputInvalid, MulliganError, Problem
-from mulligan.service.service import Service
+from mulligan.service.authoring.area import Workflows
 
 
 @runtime_checkable
@@ -92,7 +92,7 @@ def load(
     with ExplainedErrors():
         from mulligan.service.authoring.format_options import read_format_options
 
-        examined = Service.examine_workflow(
+        examined = Workflows.examine_workflow(
             file,
             named=format,
             trust_templates=trust_templates,
@@ -122,7 +122,7 @@ def find_workflow(
     """
     if isinstance(flow, str | os.PathLike):
         with ExplainedErrors():
-            workflow = Service.load_workflow(Path(flow), given=inputs, options=options)
+            workflow = Workflows.load_workflow(Path(flow), given=inputs, options=options)
             return Given(workflow, str(Path(flow).absolute()))
     if isinstance(flow, WorkflowFile):
         return Given(flow.workflow, str(flow.file))

@@ -42,7 +42,7 @@ def runs_html(session: Session | None, run_ids: Sequence[int]) -> str:
         html = _rendering().render_runs([])
     else:
         with session.service() as service:
-            html = _rendering().render_runs(service.summarize_runs(run_ids))
+            html = _rendering().render_runs(service.runs.summarize(run_ids))
     return html
 
 
@@ -129,7 +129,7 @@ def find_notebook_display(session: Session, service: Service) -> NotebookDisplay
 
     from mulligan.service.driving.run_progress import RunProgress
 
-    progress = RunProgress(service.attempt_progress)
+    progress = RunProgress(service.runs.attempt_progress)
     return NotebookDisplay(output, read, progress, folder=session.folder, home=home)
 
 

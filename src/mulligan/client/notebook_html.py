@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.service.authoring.area import Workflows
 from mulligan.service.driving.run_progress import Activity, RunProgress
 from mulligan.service.rendering.descriptions import describe_artifact, summarize_failure
 from mulligan.service.rendering.formatting import (
@@ -555,12 +556,12 @@ def render_workflow(name: str, steps_count: int, graph: str, *, note: str = "") 
 
 def run_html(service: Service, run_id: int, note: str = "", *, home: str = "mulligan.open()") -> str:
     """A run as it is now. `note`: a sentence below; `home`: the Python that opens its home."""
-    run = service.overview(run_id, with_attempts=True)
-    graph, why_not = _draw(*service.drawn_run(run_id))
+    run = service.runs.overview(run_id, with_attempts=True)
+    graph, why_not = _draw(*service.runs.drawn(run_id))
     if not note and run["status"] == "running" and run["driver"] is None:
         note = f"nothing is running it; to continue it: {home}.get({run_id}).resume()"
     notes = "; ".join(filter(None, (note, why_not)))
-    return render_run(run, service.failure_outcomes(run_id), graph, note=notes, home=home)
+    return render_run(run, service.runs.failure_outcomes(run_id), graph, note=notes, home=home)
 
 
 def workflow_html(workflow: Workflow) -> str:
@@ -572,7 +573,7 @@ def workflow_html(workflow: Workflow) -> str:
 def _draw(workflow: Workflow, statuses: dict[str, str] | None = None) -> tuple[str, str]:
     """The graph, or why there is none."""
     count = len(workflow.steps)
-    graph = "" if count > DRAWN_STEPS_MAX else Service.draw_for_notebook(workflow, statuses, nodes_max=NODES_MAX)
+    graph = "" if count > DRAWN_STEPS_MAX else Workflows.draw_for_notebook(workflow, statuses, nodes_max=NODES_MAX)
     return graph, "" if graph else f"the graph of {count:,} steps is too large to be drawn here"
 
 

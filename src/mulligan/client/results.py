@@ -41,7 +41,7 @@ class _KeptFile(StoredFile):
         return super().load(wanted) if wanted or self.reference[KEY].get("type") else self.read_bytes()
 
     def as_path(self) -> Path:
-        return Path(self._service.artifact_path(self.reference[KEY]) or self._copied())
+        return Path(self._service.runs.artifact_path(self.reference[KEY]) or self._copied())
 
     def _copied(self) -> str:
         """A copy that lasts as long as this program, under the name that the step gave."""
@@ -62,7 +62,7 @@ def read_result(service: Service, what: str, value: Any, wanted: Any) -> Any:
     """A value with the content of its files, as the type that is wanted; None stands for what it was."""
     try:
         if wanted is None:
-            return load_output(value, service.read_artifact)
+            return load_output(value, service.runs.read_artifact)
         with tempfile.TemporaryDirectory(prefix="mulligan-") as folder:
             return convert_value(_with_files(service, value, Path(folder)), wanted)
     except (ArgumentRefused, TableUnreadable) as problem:
@@ -109,7 +109,7 @@ def _with_files(service: Service, value: Any, folder: Path) -> Any:
     if len(value) != 1 or not isinstance(description, dict):
         return {key: _with_files(service, one, folder) for key, one in value.items()}
     if description.get("format", "json") in VALUE_FORMATS:
-        return load_output(value, service.read_artifact)
+        return load_output(value, service.runs.read_artifact)
     file = folder / f"{len(list(folder.iterdir()))}"
-    file.write_bytes(service.read_artifact(description))
+    file.write_bytes(service.runs.read_artifact(description))
     return _KeptFile(service, file, dict(value))

@@ -90,13 +90,13 @@ class Run:
     def status(self) -> RunStatus:
         """`running`, `waiting` (for a person), `paused`, `completed`, `failed` or `cancelled`."""
         with self._session.service() as service:
-            return service.status(self._id)
+            return service.runs.status(self._id)
 
     @property
     def is_driven(self) -> bool:
         """Whether a live process drives it. A run that nobody drives goes on after `resume`."""
         with self._session.service() as service:
-            return service.is_driven(self._id)
+            return service.runs.is_driven(self._id)
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class Run:
     def pending(self) -> list[PendingEntry]:
         """What waits for a person in it and in the runs that it called: parked steps, approvals, pauses."""
         with self._session.service() as service:
-            return [one for one in service.list_pending() if self._id in (one.run_id, one.root_run_id)]
+            return [one for one in service.decisions.list_pending() if self._id in (one.run_id, one.root_run_id)]
 
     @property
     def parent(self) -> Run | None:
@@ -182,7 +182,7 @@ class Run:
     def children(self) -> list[Run]:
         """The runs that it called, in the order of the calls."""
         with self._session.service() as service:
-            found = sorted(service.called_runs(self._id).values())
+            found = sorted(service.runs.called(self._id).values())
         return [Run(self._session, run_id, self._options) for run_id in found]
 
     @overload
@@ -217,7 +217,7 @@ class Run:
         print(run.explain())
         """
         with self._session.service() as service:
-            story, waits = list(service.story(self._id, step, is_tree=tree)), service.waits(self._id, step)
+            story, waits = list(service.runs.story(self._id, step, is_tree=tree)), service.runs.waits(self._id, step)
         from mulligan.service.rendering.story_text import format_story
 
         lines = list(format_story(iter(story)))
@@ -240,8 +240,8 @@ class Run:
         """
         file = Path(path)
         with self._session.service() as service:
-            found = service.report(self._id, datetime.now(UTC))
-            page = service.report_page(found, folder=str(file.absolute().parent), home_option=self._session.option)
+            found = service.runs.report(self._id, datetime.now(UTC))
+            page = service.runs.report_page(found, folder=str(file.absolute().parent), home_option=self._session.option)
             from mulligan.service.authoring.named_files import write_file
 
             write_file(file, page.encode("utf-8", "replace"), is_private=True)
@@ -257,13 +257,13 @@ class Run:
             from mulligan.service.logs.log_following import LogSelection
 
             selection = LogSelection(step, item, attempt)
-            pieces = service.follow_logs(self._id, selection, by_line=True)
+            pieces = service.logs.follow_logs(self._id, selection, by_line=True)
             yield from (piece for piece in pieces if piece.stream is not None)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Everything that is recorded of the run, as plain data, the first event first."""
         with self._session.service() as service:
-            for line in service.event_lines(self._id):
+            for line in service.logs.event_lines(self._id):
                 yield json.loads(line)
 
     def raise_for_status(self) -> Run:
@@ -296,9 +296,11 @@ class Run:
         """
         with self._session.service() as service:
             seconds = None if timeout is None else read_seconds(timeout)
-            for event in service.wait_for_runs([self._id], until=until, timeout_seconds=seconds, is_forever=forever):
+            for event in service.driving.wait_for_runs(
+                [self._id], until=until, timeout_seconds=seconds, is_forever=forever
+            ):
                 if event.kind == "timeout":
-                    status = service.status(self._id)
+                    status = service.runs.status(self._id)
                     raise WaitTimedOut(f"run {self._id} has not ended in {timeout}: it is {status}", run_id=self._id)
                 if event.kind == "undriven" or (event.kind == "person" and until == "ended"):
                     assert event.hold_up is not None
@@ -318,11 +320,11 @@ class Run:
             raise InputInvalid(f"`steps` is how many steps of the whole run are run next, not {steps}", hint=hint)
         with self._session.service() as service:
             if step:
-                service.resume_step(self._id, step, reason)
+                service.control.resume_step(self._id, step, reason)
             else:
-                service.resumable_run(self._id)
-                if steps is not None or service.record(self._id).status == "paused":
-                    service.resume(self._id, reason, steps=steps or 0)
+                service.control.resumable(self._id)
+                if steps is not None or service.runs.record(self._id).status == "paused":
+                    service.control.lift_pause(self._id, reason, steps=steps or 0)
         return self._continue()
 
     def retry(
@@ -360,7 +362,7 @@ class Run:
             corrected = CorrectedWorkflow(given.workflow, plain_inputs(inputs or {}), given.file)
         with self._session.service() as service:
             _check_items(items, from_step)
-            service.retry(
+            service.control.retry(
                 self._id,
                 from_step=from_step,
                 reason=reason,
@@ -393,7 +395,9 @@ class Run:
 
         def begin(service: Service, driver: Driver | None) -> int:
             given = plain_inputs(inputs or {})
-            return service.fork(self._id, from_step, given, workflow, driver, file=file, keep_completed=keep_completed)
+            return service.control.fork(
+                self._id, from_step, given, workflow, driver, file=file, keep_completed=keep_completed
+            )
 
         if drive:
             return Run(self._session, self._drive(begin), self._options, is_driven_here=True)
@@ -402,7 +406,7 @@ class Run:
 
     def _find_corrected(self, flow: Runnable, inputs: Mapping[str, Any] | None) -> Given:
         with self._session.service() as service:
-            reading = service.reading_of(self._id)
+            reading = service.starts.reading_of(self._id)
         return find_workflow(flow, {**reading["given"], **(inputs or {})}, reading["options"])
 
     def cancel(self, *, now: bool = False, reason: str = "") -> Run:
@@ -411,8 +415,8 @@ class Run:
         If nothing else drives it, it is driven here to its end.
         """
         with self._session.service() as service:
-            service.cancel(self._id, now=now, reason=reason)
-            record = service.record(self._id)
+            service.control.cancel(self._id, now=now, reason=reason)
+            record = service.runs.record(self._id)
             is_stopping = record.status not in RUN_ENDED and record.parent_run_id is None
         if is_stopping and self._is_left_alone():
             self._drive(lambda service, driver: self._id)
@@ -422,9 +426,9 @@ class Run:
         """Start nothing more, or only this step no more, until `resume`. What runs may end. Returns the run."""
         with self._session.service() as service:
             if step:
-                service.pause_step(self._id, step, reason)
+                service.control.pause_step(self._id, step, reason)
             else:
-                service.pause(self._id, reason)
+                service.control.pause(self._id, reason)
         return self
 
     # -- decisions ---------------------------------------------------------------------------------------------------
@@ -448,7 +452,7 @@ class Run:
         with self._session.service() as service:
             from mulligan.service.authoring.values import parse_size
 
-            service.classify(
+            service.control.classify(
                 self._id,
                 step,
                 verdict,
@@ -469,7 +473,7 @@ class Run:
 
     def _answer(self, step: str, reason: str, drive: bool | None, *, is_approved: bool) -> Run:
         with self._session.service() as service:
-            service.approve(self._id, service.find_approval(self._id, step), is_approved, reason)
+            service.control.approve(self._id, service.decisions.find_approval(self._id, step), is_approved, reason)
         return self._continue_if(drive)
 
     # -- how ---------------------------------------------------------------------------------------------------------
@@ -483,15 +487,15 @@ class Run:
     def _is_left_alone(self) -> bool:
         """Whether nothing else drives the run on: no process, no worker of the store, no server."""
         with self._session.service() as service:
-            root = service.record(self._id).root_run_id or self._id
-            return not self._session.is_remote and service.who_continues(root) is None
+            root = service.runs.record(self._id).root_run_id or self._id
+            return not self._session.is_remote and service.driving.who_continues(root) is None
 
     def _continue(self) -> Run:
         """Drive the run here. While another process drives it, wait; if that process ends before the run, go on."""
         with self._session.service() as service:
-            root = service.record(self._id).root_run_id or self._id
+            root = service.runs.record(self._id).root_run_id or self._id
             # Whoever follows a run on a server needs not know which of its workers has it.
-            record = service.record(root) if self._session.is_remote else service.wait_for_driver(root)
+            record = service.runs.record(root) if self._session.is_remote else service.driving.wait_for_driver(root)
         if record.status not in (*RUN_ENDED, "paused"):
             self._drive(lambda service, driver: root)
             self._is_driven_here = True
@@ -503,14 +507,14 @@ class Run:
     @property
     def _line(self) -> RunLine:
         with self._session.service() as service:
-            return service.summarize_runs([self._id])[0]
+            return service.runs.summarize([self._id])[0]
 
     @property
     def _snapshot(self) -> tuple[RunSnapshot, StepsOfRun]:
         """The run as it is now. It is read again only if something has happened since."""
         with self._session.service() as service:
-            if self._read is None or self._read[0].seq != service.record(self._id).seq:
-                found = service.snapshot(self._id)
+            if self._read is None or self._read[0].seq != service.runs.record(self._id).seq:
+                found = service.runs.snapshot(self._id)
                 self._read = found, StepsOfRun(self._session, found)
         return self._read
 

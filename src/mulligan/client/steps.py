@@ -42,7 +42,7 @@ def _whole(session: Session, output: Any) -> Any:
     if not isinstance(output, dict | list):
         return output
     with session.service() as service:
-        return service.fetch_value(output)
+        return service.runs.fetch_value(output)
 
 
 class Attempt:
@@ -126,7 +126,7 @@ class Attempt:
     @property
     def _log(self) -> tuple[bytes, bytes]:
         with self._session.service() as service:
-            found = service.attempt_log(self._run_id, self._record.place, self._record.attempt)
+            found = service.logs.attempt_log(self._run_id, self._record.place, self._record.attempt)
         return found.stdout, found.stderr
 
     def __repr__(self) -> str:
@@ -172,7 +172,7 @@ class Item:
         """Every attempt at it, the first one first."""
         run_id = self._record.run_id
         with self._session.service() as service:
-            history = service.item_history(run_id, self._record.step, self.index).history
+            history = service.runs.item_history(run_id, self._record.step, self.index).history
         return [Attempt(self._session, run_id, one) for one in history or ()]
 
     def __repr__(self) -> str:
@@ -251,7 +251,7 @@ class Step:
         if not self._record.is_map:
             return ()
         with self._run.session.service() as service:
-            found = service.list_items(self._run.run_id, self.name)
+            found = service.runs.list_items(self._run.run_id, self.name)
         return tuple(Item(self._run.session, one) for one in found)
 
     def __repr__(self) -> str:
@@ -304,7 +304,7 @@ class StepsOfRun(Mapping[str, Step]):
     def _attempts(self) -> dict[str, list[Attempt]]:
         """Read once for all steps, since all are in one log."""
         with self.session.service() as service:
-            found = service.attempts(self.run_id)
+            found = service.runs.attempts(self.run_id)
         return {name: [Attempt(self.session, self.run_id, one) for one in some] for name, some in found.items()}
 
     def _unknown(self, name: str) -> NoSuchStep:

@@ -17,7 +17,7 @@ class TerminalDisplay(Display):
     """The display of `mulligan run`: a line for each thing that happens, what runs now below, a summary in the end."""
 
     def __init__(self, sheet: Printer, service: Service, session: Session, outlook: Forecast | None) -> None:
-        super().__init__(sheet, session.option, outlook, read_progress=service.attempt_progress)
+        super().__init__(sheet, session.option, outlook, read_progress=service.runs.attempt_progress)
         self._session = session
         self._outcome: Outcome | None = None
 
@@ -35,4 +35,4 @@ def open_display(service: Service, session: Session, slots: float) -> TerminalDi
     sheet = printer()
     # Two runs in two threads would draw over each other: only the main thread draws what runs now.
     sheet.is_live = sheet.is_live and threading.current_thread() is threading.main_thread()
-    return TerminalDisplay(sheet, service, session, service.forecast(slots) if sheet.is_live else None)
+    return TerminalDisplay(sheet, service, session, service.driving.forecast(slots) if sheet.is_live else None)

@@ -39,8 +39,8 @@ def show_home(call: Call) -> Answer:
     recent = service.recent_runs
     failing, waiting = recent.failing(seen_until(call)), recent.waiting(WAITING_MAX)
     history = recent.history(zone_of(call))
-    breakers = [one for one in service.list_breakers() if one.status != "closed"]
-    workers = [one for one in service.list_workers() if one.runs_tasks]
+    breakers = [one for one in service.machine.list_breakers() if one.status != "closed"]
+    workers = [one for one in service.machine.list_workers() if one.runs_tasks]
     schedules = service.schedules.all()
     content: list[object] = [heading(_headline(failing, waiting, breakers, is_idle=_is_idle(workers, history)))]
     if not history and not failing.groups and not waiting.runs:

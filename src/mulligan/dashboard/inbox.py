@@ -42,7 +42,7 @@ class InboxQuery(Query, frozen=True):
 
 def show_inbox(call: Call) -> Answer:
     asked: InboxQuery = call.query
-    found = call.service.pending_page(after=decode_cursor(asked.cursor, tuple[Count, str]), limit=ENTRIES_MAX)
+    found = call.service.decisions.pending_page(after=decode_cursor(asked.cursor, tuple[Count, str]), limit=ENTRIES_MAX)
     groups = _grouped(found.entries)
     shown = _Shown(asked.run, asked.step) if asked.run is not None else _first(groups)
     content: object

@@ -25,12 +25,12 @@ def complete(service: Service, name: str, begun: str, others: Mapping[str, str])
 
 def _values(service: Service, name: str, others: Mapping[str, str]) -> Iterator[str]:
     if name == "run_id":
-        for run in service.list_runs(RunQuery(limit=_RUNS_SEEN)).runs:
+        for run in service.runs.page(RunQuery(limit=_RUNS_SEEN)).runs:
             yield str(run.run_id)
     elif name in ("step", "place"):
         number = others.get("run_id", "")
         if number.isascii() and number.isdecimal():
-            yield from (step.name for step in service.step_page(int(number), StepQuery(limit=1000)).steps)
+            yield from (step.name for step in service.runs.step_page(int(number), StepQuery(limit=1000)).steps)
     elif name == "name":
         for workflow in service.catalogue.workflows(limit=VALUES_MAX).workflows:
             yield workflow.name

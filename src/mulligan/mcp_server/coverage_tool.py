@@ -44,21 +44,21 @@ def coverage(call: ToolCall) -> Any:
 
 def _coverage(call: ToolCall, asked: CoverageArguments) -> Coverage:
     if asked.name:
-        return call.service.published_coverage(asked.name, asked.version)
+        return call.service.workflows.published_coverage(asked.name, asked.version)
     if asked.file:
         call.access.refuse_files()
-        return call.service.coverage(asked.file, named=asked.format)
-    return call.service.text_coverage(asked.text, format=asked.format)
+        return call.service.workflows.coverage(asked.file, named=asked.format)
+    return call.service.workflows.text_coverage(asked.text, format=asked.format)
 
 
 def _case(call: ToolCall, asked: CoverageArguments) -> CaseStory:
     case = (asked.step, asked.failure, asked.times)
     if asked.name:
-        return call.service.published_coverage_story(asked.name, asked.version, *case)
+        return call.service.workflows.published_coverage_story(asked.name, asked.version, *case)
     if asked.file:
         call.access.refuse_files()
-        return call.service.coverage_story(asked.file, *case, named=asked.format)
-    return call.service.text_coverage_story(asked.text, *case, format=asked.format)
+        return call.service.workflows.coverage_story(asked.file, *case, named=asked.format)
+    return call.service.workflows.text_coverage_story(asked.text, *case, format=asked.format)
 
 
 TOOLS = (

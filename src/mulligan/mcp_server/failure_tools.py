@@ -21,7 +21,7 @@ class ListPending(Arguments, frozen=True):
 
 def list_pending(call: ToolCall) -> dict[str, Any]:
     asked: ListPending = call.arguments
-    page = call.service.pending_page(after=decode_cursor(asked.cursor, tuple[Count, str]), limit=asked.limit)
+    page = call.service.decisions.pending_page(after=decode_cursor(asked.cursor, tuple[Count, str]), limit=asked.limit)
     return {"pending": to_json(page.entries), "next": encode_cursor(page.next), "total": page.total}
 
 
@@ -63,7 +63,7 @@ class ReadLog(Arguments, frozen=True):
 
 def read_log(call: ToolCall) -> LogPage:
     asked: ReadLog = call.arguments
-    page: LogPage = call.service.log_pages.read(
+    page: LogPage = call.service.logs.pages.read(
         asked.run_id,
         asked.step,
         attempt=asked.attempt,

@@ -70,15 +70,15 @@ def _run(service: Service, parts: Mapping[str, str]) -> str:
 
 
 def _report(service: Service, parts: Mapping[str, str]) -> str:
-    found = service.report(_number(parts, "run_id"), datetime.now(UTC))
-    return mark_page(service.report_page(found, folder=None, home_option=""))
+    found = service.runs.report(_number(parts, "run_id"), datetime.now(UTC))
+    return mark_page(service.runs.report_page(found, folder=None, home_option=""))
 
 
 def _log(service: Service, parts: Mapping[str, str]) -> str:
     stream: Any = parts["stream"]
     if stream not in ("stdout", "stderr"):
         raise UnknownResource(f"'{stream}' is not a stream of a log", hint="stdout or stderr")
-    page = service.log_pages.read(
+    page = service.logs.pages.read(
         _number(parts, "run_id"), parts["place"], attempt=_number(parts, "attempt"), stream=stream, limit=LOG_LINES
     )
     return as_text(present(page))
@@ -89,7 +89,7 @@ def _workflow(service: Service, parts: Mapping[str, str]) -> str:
 
 
 def _schema(service: Service, _: Mapping[str, str]) -> str:
-    return service.schema_text()
+    return service.workflows.schema_text()
 
 
 def _page(service: Service, parts: Mapping[str, str]) -> str:
@@ -133,7 +133,7 @@ def list_resources(service: Service) -> Iterator[Listed]:
     for one in TEMPLATES:
         if one.is_single:
             yield Listed(one.address, one.name, one.describe, one.media)
-    for run in service.list_runs(RunQuery(limit=RUNS_LISTED)).runs:
+    for run in service.runs.page(RunQuery(limit=RUNS_LISTED)).runs:
         address = f"mulligan://runs/{run.run_id}"
         yield Listed(address, f"run {run.run_id}", f"{run.workflow}: {run.status}", JSON)
     for workflow in service.catalogue.workflows(limit=WORKFLOWS_LISTED).workflows:

@@ -50,7 +50,7 @@ def list_runs(call: ToolCall) -> dict[str, Any]:
         failure=asked.failure,
     )
     query = run_query(filters, limit=asked.limit, before=decode_cursor(asked.cursor, Count))
-    page = call.service.list_runs(query)
+    page = call.service.runs.page(query)
     return {"runs": to_json(page.runs), "next": encode_cursor(page.next)}
 
 
@@ -72,7 +72,7 @@ def get_run(call: ToolCall) -> Any:
         return to_json(call.service.details.step(asked.run_id, asked.step))
     head = to_json(call.service.details.head(asked.run_id))
     query = StepQuery(asked.status, limit=asked.limit, after=decode_cursor(asked.cursor, str) or "")
-    page = call.service.step_page(asked.run_id, query)
+    page = call.service.runs.step_page(asked.run_id, query)
     steps = {"steps": to_json(page.steps), "next": encode_cursor(page.next), "total": page.total}
     return {**head, "steps": steps}
 
@@ -92,7 +92,7 @@ class GetUsage(Arguments, frozen=True):
 
 
 def get_usage(call: ToolCall) -> dict[str, Any]:
-    return {"run_id": call.arguments.run_id, "usage": to_json(call.service.usage(call.arguments.run_id))}
+    return {"run_id": call.arguments.run_id, "usage": to_json(call.service.runs.usage(call.arguments.run_id))}
 
 
 class CompareRuns(Arguments, frozen=True):

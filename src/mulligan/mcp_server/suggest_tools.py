@@ -24,7 +24,7 @@ class SuggestRules(Arguments, frozen=True):
 def suggest_rules(call: ToolCall) -> Suggestions:
     asked: SuggestRules = call.arguments
     since = parse_time(asked.since, datetime.now(UTC)) if asked.since else None
-    found: Suggestions = call.service.suggest(asked.workflow, since=since, step=asked.step)
+    found: Suggestions = call.service.workflows.suggest(asked.workflow, since=since, step=asked.step)
     return found
 
 

@@ -134,7 +134,7 @@ class Access(ABC):
                 return tool.handler(ToolCall(allowed, arguments, self))
             except Exception as error:
                 run_id = getattr(arguments, "run_id", None)
-                if isinstance(run_id, int) and (damaged := allowed.explain_damage([run_id], error)) is not None:
+                if isinstance(run_id, int) and (damaged := allowed.runs.explain_damage([run_id], error)) is not None:
                     raise damaged from error
                 raise
 

@@ -48,7 +48,7 @@ def get_workflow(call: ToolCall) -> Any:
         return to_json(call.service.catalogue.workflow(asked.name, asked.version))
     if asked.version is not None:
         raise InputInvalid("a run uses one version", hint="leave 'version' out", argument="version")
-    return to_json(call.service.run_workflow(asked.run_id))
+    return to_json(call.service.runs.workflow(asked.run_id))
 
 
 class ValidateWorkflow(Arguments, frozen=True):
@@ -68,7 +68,7 @@ def validate_workflow(call: ToolCall) -> Any:
         raise InputInvalid("give a text or a file", hint="give exactly one of text, file", argument="text")
     if asked.file:
         call.access.refuse_files()
-        return to_json(call.service.validate(Path(asked.file), named=asked.format))
+        return to_json(call.service.workflows.validate(Path(asked.file), named=asked.format))
     return to_json(call.service.catalogue.validate(asked.text, format=asked.format))
 
 
@@ -98,8 +98,8 @@ def whatif(call: ToolCall) -> Any:
     )
     if asked.file:
         call.access.refuse_files()
-        return to_json(call.service.whatif(call.service.load_workflow(asked.file), selection))
-    return to_json(call.service.whatif_of_text(asked.text, selection))
+        return to_json(call.service.workflows.whatif(call.service.workflows.load_workflow(asked.file), selection))
+    return to_json(call.service.workflows.whatif_of_text(asked.text, selection))
 
 
 class Docs(Arguments, frozen=True):

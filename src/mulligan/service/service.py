@@ -7,75 +7,54 @@ imported when the first of its functions is called, since a command should not w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from mulligan.core.model.scopes import allows
 from mulligan.ports.server_records import TokenLimits
-from mulligan.service.analysis_verbs import AnalysisVerbs
-from mulligan.service.cluster_verbs import ClusterVerbs
 from mulligan.service.home import Home, find_home, find_worker_home
-from mulligan.service.large_run_verbs import LargeRunVerbs
-from mulligan.service.log_verbs import LogVerbs
-from mulligan.service.remote_verbs import RemoteVerbs
-from mulligan.service.runs.stored.run_reader import RunReader, StepOutput
+from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.notices.new_run_rules import rules_for_new_runs
-from mulligan.service.server_areas import ServerAreas
-from mulligan.service.workflow_verbs import WorkflowVerbs
 
 if TYPE_CHECKING:
-    from mulligan.core.model.event_types import HostCapacity, Kept
-    from mulligan.core.model.failure import Failure
-    from mulligan.core.model.workflow import Budget, NoticeRule, Workflow
-    from mulligan.engine.observers import Observer
-    from mulligan.errors import KeyUsed
-    from mulligan.ports import RunRecord, TokenRecord, WorkerRecord
-    from mulligan.service.authoring.handler_trial import HandlerResult, HandlerTrial
-    from mulligan.service.decisions.decisions import (
-        Decision,
-        DecisionPreview,
-        DecisionResult,
-    )
-    from mulligan.service.decisions.pending import PendingEntry, PendingPage
-    from mulligan.service.driving.driver import Capacity, Driver, Ending
-    from mulligan.service.driving.outcome import Outcome
-    from mulligan.service.driving.run_progress import RunProgress
-    from mulligan.service.driving.shown_runs import RunDisplay, ShownRun
-    from mulligan.service.driving.waiting import Until, WaitEvent
-    from mulligan.service.driving.workers import WorkerLine
-    from mulligan.service.host.breakers import Breaker
-    from mulligan.service.host.doctor import Diagnosis
-    from mulligan.service.host.gc import GarbageReport, RunRetention
+    from concurrent.futures import Future
+
+    from mulligan.ports import TokenRecord
+    from mulligan.service.authoring.area import Workflows
+    from mulligan.service.decisions.area import Decisions
+    from mulligan.service.decisions.inbox import Inbox
+    from mulligan.service.driving.area import Driving
+    from mulligan.service.host.area import Machine
+    from mulligan.service.logs.area import Logs
+    from mulligan.service.rendering.documentation import Documentation
+    from mulligan.service.runs.area import Runs
+    from mulligan.service.runs.changes.area import Starts
     from mulligan.service.runs.changes.change_verbs import ChangeVerbs
     from mulligan.service.runs.changes.fork_at import EventForks
-    from mulligan.service.runs.changes.preview import Preview
-    from mulligan.service.runs.changes.round_plans import ForkPlan, RoundOptions, RoundPlan
-    from mulligan.service.runs.changes.run_control import Prepared, RunControl
-    from mulligan.service.runs.changes.starting import DetachedRun, ExistingRun
-    from mulligan.service.runs.statistics.forecast import Forecast
-    from mulligan.service.runs.stored.attempts import AttemptRecord
+    from mulligan.service.runs.changes.run_control import RunControl
+    from mulligan.service.runs.changes.unattended_runs import UnattendedRuns
+    from mulligan.service.runs.statistics.recent_runs import RecentRuns
+    from mulligan.service.runs.statistics.trends import Trends
     from mulligan.service.runs.stored.run_cache import RunCache
-    from mulligan.service.runs.stored.run_data import DataEntry
-    from mulligan.service.runs.views.failure_summary import FailureOutcome
-    from mulligan.service.runs.views.items import Item
-    from mulligan.service.runs.views.report import Report
+    from mulligan.service.runs.views.failure_details import Failures
     from mulligan.service.runs.views.run_details import RunDetails
-    from mulligan.service.runs.views.run_list import RunLine, RunPage, RunQuery
-    from mulligan.service.runs.views.run_pages import ItemPage, ItemQuery, RunChanges, StepPage, StepQuery
-    from mulligan.service.runs.views.run_snapshot import RunSnapshot, RunStatus
-    from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait
-    from mulligan.service.server.audit import AuditWithRun
+    from mulligan.service.runs.views.run_views import RunViews
+    from mulligan.service.runs.views.step_history import StepHistories
+    from mulligan.service.runs.views.time_travel import TimeTravel
+    from mulligan.service.server.audit import AuditLog, AuditWithRun
     from mulligan.service.server.catalogue.catalogue import Catalogue
+    from mulligan.service.server.logins import Logins
     from mulligan.service.server.notices.notices import Notices
     from mulligan.service.server.schedules.schedules import Schedules
     from mulligan.service.server.store_calls import StoreCalls
+    from mulligan.service.server.telemetry.telemetry import Telemetry
     from mulligan.service.server.tokens.decision_ledger import DecisionLedger
-    from mulligan.worker.logs.progress_records import Progress
+    from mulligan.service.server.tokens.tokens import Tokens
 
 
 def open_service(home: str | None = None, by: str = "", token: str = "") -> Service:
@@ -101,7 +80,7 @@ def open_temporary_service() -> Iterator[Service]:
         yield service
 
 
-class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs, RemoteVerbs, ClusterVerbs):
+class Service:
     """Every verb, over the runs of one home. As a context manager it closes itself."""
 
     def __init__(self, home: Home, by: str = "") -> None:
@@ -249,129 +228,6 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
         return Notices(self.reader, self.by, self.project)
 
-    # -- starting runs -----------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def prepare(
-        workflow: Workflow,
-        inputs: dict[str, Any],
-        cwd: Path,
-        *,
-        file: str = "",
-        labels: Mapping[str, str] = MappingProxyType({}),
-        changed_only: bool = False,
-        forced: Sequence[str] = (),
-        capacity: HostCapacity | None = None,
-        has_files: bool = True,
-        notify: Sequence[NoticeRule] = (),
-    ) -> Prepared:
-        """Check everything that can be checked before a run exists: inputs, labels, files that must be there.
-
-        `capacity` is recorded, for the processes that drive the run later; `notify`, who else is notified about it.
-        `has_files`: the steps find the files of this host, as they do unless a server runs them.
-        """
-        from mulligan.service.runs.changes import run_control
-
-        return run_control.prepare(
-            workflow,
-            inputs,
-            cwd,
-            file,
-            labels,
-            changed_only=changed_only,
-            forced=forced,
-            capacity=capacity,
-            has_files=has_files,
-            notify=notify,
-        )
-
-    def capacity_of(self, run_id: int, given: HostCapacity | None = None) -> Capacity:
-        """The capacity of this machine for a run: as given, otherwise as the run was started with."""
-        from mulligan.service.driving import driver
-
-        return driver.capacity_for(given, self.reader.capacity(run_id))
-
-    def capacity_notes(self, workflow: Workflow, capacity: Capacity) -> list[str]:
-        """The steps that ask for more than that, if they may be skipped or handled: the others refuse the start.
-
-        None in a shared store, where a suitable worker may still be started.
-        """
-        from mulligan.service.runs.changes import capacity_checks
-
-        return [] if self.home.store_url or capacity.on else capacity_checks.notes(workflow, capacity)
-
-    def permission_note(self, workflow: Workflow) -> str:
-        """What the first run of a workflow says about agents that never ask for permission; "" for every other run."""
-        from mulligan.service.decisions import agent_permissions
-
-        return agent_permissions.first_run_note(self.reader, workflow)
-
-    def start(
-        self,
-        prepared: Prepared,
-        driver: Driver | None = None,
-        *,
-        times: int = 1,
-        kept: Sequence[Kept] = (),
-        key: str = "",
-    ) -> list[int]:
-        """New runs (usually one), all or none. `KeyUsed` where a run of this workflow was started with the key."""
-        return self.control.start(prepared, driver, times=times, kept=kept, key=key)
-
-    def start_once(self, prepared: Prepared, key: str) -> int:
-        """The run with this key: a new one, unless there is one already. For callers that ask again.
-
-        `KeyMismatch` if that one is of another workflow, or has other inputs.
-        """
-        return self.control.start_once(prepared, key)
-
-    def start_detached(self, prepared: Prepared, *, key: str = "", wait: str = "") -> DetachedRun:
-        """Start a run that a process in the background drives."""
-        from mulligan.service.runs.changes import starting
-
-        return starting.start_detached(self.control, prepared, key=key, wait=wait)
-
-    def detach(self, run_id: int, *, asked: HostCapacity | None = None, wait: str = "") -> DetachedRun:
-        """See that a process drives the run: a worker that is up, or a new process in the background.
-
-        That has the capacity that the run was started with, unless another is asked for.
-        """
-        from mulligan.service.runs.changes import starting
-
-        return starting.detach(self.reader, run_id, asked=asked, wait=wait)
-
-    def find_existing_run(self, prepared: Prepared, key: str, used: KeyUsed) -> ExistingRun:
-        """The run that was started with the key. `KeyMismatch` where its inputs differ."""
-        from mulligan.service.runs.changes import starting
-
-        return starting.find_existing_run(self.reader, prepared, key, used)
-
-    def plan_fork(
-        self,
-        run_id: int,
-        from_step: str,
-        inputs: dict[str, Any],
-        workflow: Workflow | None = None,
-        *,
-        keep_completed: bool = False,
-    ) -> ForkPlan:
-        """What `fork` would run and keep. Changes nothing."""
-        return self.control.plan_fork(run_id, from_step, inputs, workflow, keep_completed=keep_completed)
-
-    def fork(
-        self,
-        run_id: int,
-        from_step: str,
-        inputs: dict[str, Any],
-        workflow: Workflow | None = None,
-        driver: Driver | None = None,
-        *,
-        file: str = "",
-        keep_completed: bool = False,
-    ) -> int:
-        """Start a new run that keeps the results of another up to a step, with other inputs or another workflow."""
-        return self.control.fork(run_id, from_step, inputs, workflow, driver, file=file, keep_completed=keep_completed)
-
     @cached_property
     def event_forks(self) -> EventForks:
         """Forks that continue a run from one of its events."""
@@ -379,506 +235,157 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
 
         return fork_at.EventForks(self.control, self.cache.past)
 
-    # -- the data of a run -------------------------------------------------------------------------------------------
-
-    def run_data(self, run_id: int) -> list[DataEntry]:
-        """The values that the steps of a run have set, by name, with their versions."""
-        from mulligan.service.runs.stored import run_data
-
-        return run_data.run_data(self.reader, run_id)
-
-    @staticmethod
-    def is_in_step(environ: Mapping[str, str]) -> bool:
-        """Whether this process belongs to a step."""
-        from mulligan.service.runs.stored import run_data
-
-        return run_data.is_in_step(environ)
-
-    @staticmethod
-    def step_data(environ: Mapping[str, str]) -> dict[str, Any]:
-        """The data of the run as the attempt of this process knows it."""
-        from mulligan.service.runs.stored import run_data
-
-        return run_data.step_data(environ)
-
-    @staticmethod
-    def set_step_data(environ: Mapping[str, str], name: str, value: Any) -> None:
-        """Set a value in the name of the attempt of this process."""
-        from mulligan.service.runs.stored import run_data
-
-        run_data.set_step_data(environ, name, value)
-
-    @staticmethod
-    def choose_data(values: Mapping[str, Any], name: str) -> Any:
-        """The value of a name; `DataMissing` if there is none."""
-        from mulligan.service.runs.stored import run_data
-
-        return run_data.choose(values, name)
-
-    # -- driving runs ------------------------------------------------------------------------------------------------
-
-    def driver(
-        self,
-        capacity: Capacity | None = None,
-        observer: Observer | None = None,
-        lease_seconds: float | None = None,
-    ) -> Driver:
-        """A worker in this process, alive while its context lasts; by default with all that this machine has."""
-        from mulligan.service.driving import driver
-
-        return self.control.driver(capacity or driver.machine(), observer, lease_seconds)
-
-    def open_worker(self, capacity: Capacity, observer: Observer) -> AbstractContextManager[Driver | None]:
-        """The same, for a worker that waits for its store; None where it was stopped before the store answered."""
-        from mulligan.service.driving import worker_loop
-
-        return worker_loop.open_worker(self.home, capacity, observer)
-
-    def drive_shown(
-        self, begin: Callable[[Driver | None], int], display: RunDisplay, *, capacity: Capacity, wait_seconds: float
-    ) -> ShownRun:
-        """Drive the run that `begin` starts or finds, until it ends or waits, and close the display.
-
-        On a server its workers drive it: here it is only shown.
-        """
-        if self.home.is_remote:
-            return self.follow_shown(begin, display, wait_seconds=wait_seconds)
-        from mulligan.service.driving import shown_runs
-
-        return shown_runs.drive_shown(self.control, begin, display, capacity=capacity, wait_seconds=wait_seconds)
-
-    def outcome(
-        self,
-        driver: Driver,
-        run_id: int,
-        ending: Ending,
-        progress: RunProgress,
-        seconds: float,
-        *,
-        is_taken_up: bool = False,
-    ) -> Outcome:
-        """What came of driving a run: to be asked before the driver is closed."""
-        from mulligan.service.driving import outcome
-
-        return outcome.build_outcome(
-            self.reader, driver.states, run_id, ending, progress, seconds, is_taken_up=is_taken_up
-        )
-
-    def failure_outcomes(self, run_id: int) -> list[FailureOutcome]:
-        """Every step and item of a run that ever failed, and how its failure was handled: open ones first."""
-        from mulligan.service.driving import outcome
-
-        return outcome.failure_outcomes(self.reader, run_id)
-
-    def forecast(self, slots: float) -> Forecast:
-        """How the run that is driven will go on, for a display that asks often."""
-        from mulligan.service.runs.statistics import forecast
-
-        return forecast.Forecast(self.reader, slots)
-
-    # -- looking at runs ---------------------------------------------------------------------------------------------
-
-    def list_runs(self, query: RunQuery) -> RunPage:
-        """A page of the list of runs: how each stands, why it failed, what it waits for."""
-        from mulligan.service.runs.views import run_list
-
-        return run_list.list_runs(self.reader, query)
-
-    def count_runs(self, query: RunQuery, limit: int = 10_000) -> int:
-        """How many runs match, over all pages; at most `limit`, since counting takes time for each of them."""
-        from mulligan.service.runs.views import run_list
-
-        return run_list.count_runs(self.reader, query, limit)
-
-    def status_counts(self) -> dict[str, int]:
-        """How many runs there are with each status, without those that other runs called."""
-        from mulligan.service.runs.views import run_list
-
-        return run_list.status_counts(self.reader)
-
-    def summarize_runs(self, run_ids: Iterable[int]) -> list[RunLine]:
-        """These runs as the list shows them."""
-        from mulligan.service.runs.views import run_list
-
-        return run_list.summarize_runs(self.reader, run_ids)
-
-    def find_run(self, name: str) -> int:
-        """The number of the run that a person names: a number, or `latest`."""
-        return self.reader.find_run(name)
-
-    def find_failed_run(self, name: str, workflow: str) -> int:
-        """The run that a corrected file is for: `latest` is the newest run of that workflow that failed."""
-        return self.reader.find_failed(name, workflow)
-
-    def record(self, run_id: int) -> RunRecord:
-        """The row of a run: workflow, status, round, times, the runs above it."""
-        return self.reader.record(run_id)
-
-    def driver_of(self, record: RunRecord) -> WorkerRecord | None:
-        """The live worker that drives a run."""
-        return self.reader.driver_of(record)
-
-    def is_driven(self, run_id: int) -> bool:
-        """Whether a live process drives the run."""
-        return self.reader.is_driven(run_id)
-
-    def who_continues(self, run_id: int | None = None) -> WorkerRecord | None:
-        """The live process that continues a run: its driver, or a worker that takes up runs that nothing drives.
-
-        Without a run: such a worker. None also where a server continues it, and has not said with which worker.
-        """
-        driver = None if run_id is None else self.driver_of(self.record(run_id))
-        return driver or (None if self.home.is_remote else self.reader.serving_worker())
-
-    def show(self, run_id: int) -> dict[str, Any]:
-        """A run with its steps, as plain data."""
-        from mulligan.service.runs.views import overview
-
-        return overview.show_run(self.reader, run_id)
-
-    def overview(self, run_id: int, *, with_attempts: bool = False) -> dict[str, Any]:
-        """The same with its driver, costs, items, the runs that it called and, on request, every attempt."""
-        from mulligan.service.runs.views import overview
-
-        find = overview.overview_with_attempts if with_attempts else overview.overview
-        return find(self.reader, run_id)
-
-    def needs_force(self, run_id: int) -> bool:
-        """Whether another round of an ended run is refused without `force`, since an undo has failed."""
-        from mulligan.service.runs.views import overview
-
-        return overview.is_force_needed(self.reader, run_id)
-
-    def step_overview(self, run_id: int, step: str) -> dict[str, Any]:
-        """One step with every attempt at it, or a matrix with all its steps."""
-        from mulligan.service.runs.views import overview
-
-        return overview.step_overview(self.reader, run_id, step)
-
-    def attempts(self, run_id: int) -> dict[str, list[AttemptRecord]]:
-        """Every attempt at the steps of a run, by step."""
-        from mulligan.service.runs.views import overview
-
-        return overview.attempts_of_run(self.reader, run_id)
-
-    def attempt_progress(self, run_id: int, place: str, attempt: int) -> Progress | None:
-        """What an attempt reported last with `mulligan.progress`; None if it reported nothing, or ran elsewhere."""
-        from mulligan.service.runs.views import attempt_progress
-
-        return attempt_progress.attempt_progress(self.reader.home.folders, run_id, place, attempt)
-
-    def snapshot(self, run_id: int) -> RunSnapshot:
-        """A run at this moment, as typed data: its steps, its failures, its outputs."""
-        from mulligan.service.runs.views import run_snapshot
-
-        return run_snapshot.take_snapshot(self.reader, run_id)
-
-    def status(self, run_id: int) -> RunStatus:
-        """The status of a run; `waiting` if only a person, or time, can move it."""
-        from mulligan.service.runs.views import run_snapshot
-
-        return run_snapshot.find_status(self.reader, run_id)
-
-    def list_items(self, run_id: int, step: str, *, is_failed: bool = False) -> list[Item]:
-        """The items of a map step, or the steps of a matrix."""
-        from mulligan.service.runs.views import items
-
-        return items.list_items(self.reader, run_id, step, is_failed=is_failed)
-
-    def item_history(self, run_id: int, step: str, index: int) -> Item:
-        """One item with every attempt at it."""
-        from mulligan.service.runs.views import items
-
-        return items.item_histories(self.reader, run_id, step, [index])[0]
-
-    def output(self, run_id: int, place: str) -> StepOutput:
-        """The whole output of a step or of one item, also where it is kept in an artifact."""
-        return self.reader.output(run_id, place)
-
-    def fetch_value(self, value: Any) -> Any:
-        """A value of a run with what is kept in artifacts; a reference to a file stays."""
-        return self.reader.fetch_value(value)
-
-    def read_artifact(self, description: Mapping[str, Any]) -> bytes:
-        """The content of an artifact, given the description in its reference. `ArtifactGone`, `ArtifactDamaged`."""
-        return self.reader.read_artifact(description)
-
-    def artifact_path(self, description: Mapping[str, Any]) -> str:
-        """The path of an artifact, given the description in its reference; "" if the store does not use files."""
-        return self.reader.artifact_path(description)
-
-    def story(self, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
-        """The story of a run or of one step; with `is_tree` also of the runs that it called."""
-        from mulligan.service.runs.views import run_story
-
-        return run_story.run_story(self.reader, run_id, step, is_tree=is_tree)
-
-    def waits(self, run_id: int, step: str = "") -> list[LocatedWait]:
-        """What a run, or one of its steps, waits for now."""
-        from mulligan.service.runs.views import run_story
-
-        return run_story.run_waits(self.reader, run_id, step)
-
-    def foreign_events(self, run_id: int, system: str) -> Iterator[dict[str, Any]]:
-        """The events of a run as another system would have written them: one of `systems_with_logs()`."""
-        from mulligan import formats
-
-        return formats.log_writer(system)(self.reader.events(run_id))
-
-    def called_runs(self, run_id: int) -> dict[tuple[str, int], int]:
-        """The runs that a run called, by the place and the attempt that called them."""
-        return self.reader.called(run_id)
-
-    def report(self, run_id: int, now: datetime) -> Report:
-        """Everything about one run, bounded: failures, timeline, logs."""
-        from mulligan.service.runs.views import report
-
-        return report.build_report(self.reader, run_id, now)
-
-    def report_page(self, found: Report, *, folder: str | None, home_option: str) -> str:
-        """A report as one HTML page. `folder`: where it will be stored, for its links."""
-        from mulligan.service.rendering import page
-        from mulligan.service.runs.views import report
-
-        return page.render_page(found, report.draw_graph(self.reader, found), folder=folder, home_option=home_option)
-
-    def wait_for_runs(
-        self,
-        run_ids: Sequence[int],
-        *,
-        until: Until = "ended",
-        timeout_seconds: float | None = None,
-        is_forever: bool = False,
-    ) -> Iterator[WaitEvent]:
-        """What happens to runs that other processes drive, until all have ended or the time is up.
-
-        A run that nothing drives is given up after a moment, unless `is_forever`.
-        """
-        from mulligan.service.driving import waiting
-
-        return waiting.wait_for_runs(
-            self.reader, run_ids, until=until, timeout_seconds=timeout_seconds, is_forever=is_forever
-        )
-
-    def wait_for_driver(self, run_id: int) -> RunRecord:
-        """The row of a run, once it has ended or no live process drives it. Waits while one does."""
-        from mulligan.service.driving import waiting
-
-        return waiting.wait_for_driver(self.reader, run_id)
-
-    def wait_for_changes(self, seconds: float) -> bool:
-        """Whether another process writes to the store within so many seconds."""
-        from mulligan.service.driving import store_changes
-
-        return self.home.is_there and store_changes.StoreChanges(self.reader.store).wait(seconds)
-
-    # -- a run in parts, for faces that stay up ----------------------------------------------------------------------
-
-    def records(self, run_ids: Iterable[int]) -> list[RunRecord]:
-        """The rows of these runs, the newest first, in one query: `seq` says which of them have changed."""
-        return self.reader.store.lists.records([*run_ids]) if self.home.is_there else []
-
-    def store_version(self) -> int | str | None:
-        """Something that is another one when others have written; None where that takes a look at the runs."""
-        return self.reader.store_version()
-
-    def step_page(self, run_id: int, query: StepQuery) -> StepPage:
-        """A page of the steps of a run, with how many there are of each status."""
-        from mulligan.service.runs.views import run_pages
-
-        return run_pages.list_steps(self.cache, run_id, query)
-
-    def item_page(self, run_id: int, step: str, query: ItemQuery) -> ItemPage:
-        """A page of the items of a map step, or of the steps of a matrix."""
-        from mulligan.service.runs.views import run_pages
-
-        return run_pages.list_item_page(self.reader, self.cache, run_id, step, query)
-
-    def changes_since(self, run_id: int, after: int) -> RunChanges:
-        """What has changed in a run after the event `after`: the lines of these steps, or that all has to be read."""
-        from mulligan.service.runs.views import run_pages
-
-        return run_pages.changes_since(self.cache, run_id, after)
-
-    def pending_page(self, *, after: tuple[int, str] | None = None, limit: int = 100) -> PendingPage:
-        """A page of what waits for a person, oldest run first: what comes behind run and step `after`."""
-        from mulligan.service.decisions import pending
-
-        return pending.pending_page(self.reader, after=after, limit=limit)
-
-    # -- changing runs -----------------------------------------------------------------------------------------------
-
-    def cancel(self, run_id: int, *, now: bool = False, reason: str = "") -> None:
-        """Stop a run: cleanup, undo and `end` still run; with `now` only `end`."""
-        self.control.cancel(run_id, now=now, reason=reason)
-
-    def pause(self, run_id: int, reason: str = "") -> int:
-        """Start nothing more until `resume`. How many commands still run."""
-        return self.control.pause(run_id, reason)
-
-    def resume(self, run_id: int, reason: str = "", *, steps: int = 0) -> None:
-        """Let a paused run continue; with `steps`, let so many steps of a run continue, and pause it after them."""
-        self.control.lift_pause(run_id, reason, steps)
-
-    def pause_step(self, run_id: int, step: str, reason: str = "") -> list[str]:
-        """Hold a step, or all steps of a matrix. Which of them still run."""
-        return self.control.pause_step(run_id, step, reason)
-
-    def resume_step(self, run_id: int, step: str, reason: str = "") -> None:
-        """Let a paused step continue."""
-        self.control.resume_step(run_id, step, reason)
-
-    def resumable_run(self, run_id: int | None = None) -> int:
-        """The run that `mulligan resume` would drive: this one, or the newest that no process drives."""
-        return self.control.resumable(run_id)
-
-    def changed_file(self, run_id: int) -> str:
-        """The workflow file of a run, if it has changed since the run was started; otherwise ""."""
-        from mulligan.service.runs.changes import corrections
-
-        return corrections.changed_file(self.reader, run_id)
-
-    def plan_retry(self, run_id: int, **chosen: Unpack[RoundOptions]) -> RoundPlan:
-        """What `retry` would run again. Changes nothing."""
-        return self.control.plan_retry(run_id, **chosen)
-
-    def retry(self, run_id: int, *, reason: str = "", **chosen: Unpack[RoundOptions]) -> RoundPlan:
-        """Open another round: what did not complete runs again, and what depends on it."""
-        return self.control.retry(run_id, reason=reason, **chosen)
-
-    def refuse_matrix(self, run_id: int, step: str) -> None:
-        """Refuse a matrix where a map step is expected, and say what to do."""
-        from mulligan.service.runs.views import items
-
-        items.refuse_matrix(self.reader, run_id, step)
-
-    def matrices(self, run_id: int) -> Mapping[str, Sequence[str]]:
-        """The names of the steps of each matrix of a run."""
-        return self.reader.lazy_state(run_id).graph.matrices
-
-    # -- decisions ---------------------------------------------------------------------------------------------------
-
-    def list_pending(self) -> list[PendingEntry]:
-        """What waits for a person, over all runs: parked steps, approvals, pauses."""
-        from mulligan.service.decisions import pending
-
-        return pending.list_pending(self.reader)
-
-    def classify(
-        self,
-        run_id: int,
-        step: str,
-        verdict: Literal["retry", "fail"],
-        reason: str,
-        *,
-        memory: int | None = None,
-        timeout: float | None = None,
-        budgets: Mapping[str, Budget] | None = None,
-        attempt: int | None = None,
-    ) -> None:
-        """Decide about a parked step: retry it, or let it fail. Refused if another attempt than `attempt` is parked."""
-        more: Any = {"memory": memory, "timeout": timeout, "budgets": budgets, "attempt": attempt}
-        self.control.classify(run_id, step, verdict, reason, **more)
-
-    def preview_decision(self, one: Decision) -> DecisionPreview:
-        """What would follow from a decision about a parked step. Changes nothing."""
-        from mulligan.service.decisions import decisions
-
-        return decisions.preview_decision(self.control, one)
-
-    def preview_decisions(self, decided: Sequence[Decision]) -> list[DecisionPreview]:
-        """What would follow from decisions about parked steps. Changes nothing."""
-        from mulligan.service.decisions import decisions
-
-        return decisions.preview_decisions(self.control, decided)
-
-    def record_decisions(self, decided: Sequence[Decision]) -> Iterator[DecisionResult]:
-        """Record decisions one by one. One that comes too late is refused; the others count."""
-        from mulligan.service.decisions import decisions
-
-        return decisions.record_decisions(self.control, decided)
-
-    def find_approval(self, run_id: int, step: str) -> str:
-        """The place of a step that waits for an approval: the step, or one command below it."""
-        from mulligan.service.decisions import pending
-
-        return pending.find_approval(self.reader, run_id, step)
-
-    def approve(self, run_id: int, place: str, is_approved: bool, reason: str) -> None:
-        """Answer an approval that a run waits for."""
-        self.control.approve(run_id, place, is_approved, reason)
-
-    # -- workflows: what needs no store is in `WorkflowVerbs` ----------------------------------------------------------
-
-    def reading_of(self, run_id: int) -> dict[str, Any]:
-        """How `load_workflow` reads a corrected file of a run: with the inputs and the options of the run."""
-        state = self.reader.lazy_state(run_id)
-        from mulligan import formats
-
-        return {"given": state.run.inputs, "options": formats.options_of(state.workflow)}
-
-    def preview(
-        self, workflow: Workflow, inputs: dict[str, Any], cwd: Path, capacity: Capacity | None = None
-    ) -> Preview:
-        """What a run of the workflow would do, and what is missing for it. Starts nothing."""
-        from mulligan.service.runs.changes import preview
-
-        return preview.preview(self.reader, workflow, inputs, cwd, capacity)
-
-    def drawn_run(self, run_id: int) -> tuple[Workflow, dict[str, str]]:
-        """What a picture of a run shows: its workflow, and the status of each step."""
-        return self.reader.drawn(run_id)
-
-    def run_handler(
-        self,
-        trial: HandlerTrial,
-        prepared: Prepared,
-        failure: Failure,
-        kept: Sequence[Kept] = (),
-    ) -> HandlerResult:
-        """Run an isolated handler as if its step had just failed."""
-        from mulligan.service.authoring import handler_trial
-
-        return handler_trial.run_handler(self.control, trial, prepared, failure, kept)
-
-    # -- the store and this machine ----------------------------------------------------------------------------------
-
-    def list_workers(self) -> list[WorkerLine]:
-        """The workers of the store: what each can take, what is in use, what it runs now."""
-        from mulligan.service.driving import workers
-
-        return workers.list_workers(self.reader)
-
     def now(self) -> datetime:
         """The time by the clock of the store, if it has one; otherwise by that of this machine."""
         return (self.reader.store.now() if self.home.is_there else None) or datetime.now(UTC)
 
-    def list_breakers(self) -> list[Breaker]:
-        """The circuit breakers that tasks of the store have asked."""
-        from mulligan.service.host import breakers
+    # -- areas ---------------------------------------------------------------------------------------------------------
 
-        return breakers.list_breakers(self.reader)
+    @cached_property
+    def runs(self) -> Runs:
+        """What there is to know of runs."""
+        from mulligan.service.runs.area import Runs
 
-    def reset_breaker(self, name: str, *, is_dry: bool = False) -> Breaker:
-        """Close a circuit breaker; how it was before. With `is_dry` nothing is changed."""
-        from mulligan.service.host import breakers
+        return Runs(self.reader, lambda: self.cache, lambda: self.catalogue)
 
-        return breakers.reset_breaker(self.reader, name, is_dry=is_dry)
+    @cached_property
+    def logs(self) -> Logs:
+        """What attempts wrote."""
+        from mulligan.service.logs.area import Logs
 
-    def collect_garbage(
-        self, retention: RunRetention, *, unused_seconds: float | None = None, is_dry: bool = False
-    ) -> GarbageReport:
-        """Remove what no run refers to, and old runs as `retention` says; with `is_dry` only list it.
+        return Logs(self.reader, lambda: self.cache)
 
-        Environments of python steps are removed if they were not used for `unused_seconds`, by default 30 days.
-        """
-        from mulligan.service.host import gc
+    @cached_property
+    def workflows(self) -> Workflows:
+        """Workflow files and texts."""
+        from mulligan.service.authoring.area import Workflows
 
-        after = gc.UNUSED_SECONDS if unused_seconds is None else unused_seconds
-        return gc.collect_garbage(self.reader, retention, unused_seconds=after, is_dry=is_dry)
+        return Workflows(self.reader, lambda: self.catalogue, lambda: self.by)
 
-    def examine_machine(self) -> Diagnosis:
-        """Check this machine and the store."""
-        from mulligan.service.host import doctor
+    @cached_property
+    def starts(self) -> Starts:
+        """What comes before a run."""
+        from mulligan.service.runs.changes.area import Starts
 
-        return doctor.examine_machine(self.home)
+        return Starts(self.reader, lambda: self.control)
+
+    @cached_property
+    def driving(self) -> Driving:
+        """Workers in this process, and waiting for those elsewhere."""
+        from mulligan.service.driving.area import Driving
+
+        return Driving(self.reader, lambda: self.control)
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """What waits for a person, and decisions about it."""
+        from mulligan.service.decisions.area import Decisions
+
+        return Decisions(self.reader, lambda: self.control)
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The store and this machine."""
+        from mulligan.service.host.area import Machine
+
+        return Machine(self.reader)
+
+    @cached_property
+    def past(self) -> TimeTravel:
+        """Runs as they were at any of their events."""
+        from mulligan.service.runs.views import time_travel
+
+        return time_travel.TimeTravel(self.reader, self.cache)
+
+    @cached_property
+    def audit(self) -> AuditLog:
+        """Who changed what through a server."""
+        from mulligan.service.server import audit
+
+        return audit.AuditLog(self.reader)
+
+    @cached_property
+    def documentation(self) -> Documentation:
+        """Our own pages for users."""
+        from mulligan.service.rendering import documentation
+
+        return documentation.open_documentation()
+
+    @property
+    def failure_details(self) -> Failures:
+        """Single failures, with everything that helps to decide about them."""
+        from mulligan.service.runs.views import failure_details
+
+        return failure_details.Failures(self.reader, self.cache)
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """Single things that wait for a person, with what helps to decide."""
+        from mulligan.service.decisions import inbox
+
+        return inbox.Inbox(self.reader)
+
+    @cached_property
+    def logins(self) -> Logins:
+        """Links and sessions for browsers."""
+        from mulligan.service.server import logins
+
+        return logins.Logins(self.reader)
+
+    @cached_property
+    def recent_runs(self) -> RecentRuns:
+        """What fails now, and how the runs of the last days ended."""
+        from mulligan.service.runs.statistics import recent_runs
+
+        return recent_runs.RecentRuns(self.reader, self.now)
+
+    def count_in_background(self, call: Callable[[Callable[[Service], Any]], Future[Any]]) -> None:
+        """Have runs of a large store counted in the background: `call` runs a function with another service."""
+        self.reader.counts.count_in_background = lambda count: call(lambda other: count(other.reader.store))
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Who may do what with a server."""
+        from mulligan.service.server.tokens import tokens
+
+        kind = tokens.Tokens
+        if self.reader.home.is_remote:
+            from mulligan.service.server.server_changes import RemoteTokens
+
+            kind = RemoteTokens
+        return kind(self.reader, lambda: self.by, self.now)
+
+    @cached_property
+    def views(self) -> RunViews:
+        """Runs as pages show them: graph, grid, events in words, two runs beside each other."""
+        from mulligan.service.runs.views import run_views
+
+        return run_views.RunViews(self.reader, self.cache, lambda: self.catalogue)
+
+    @cached_property
+    def telemetry(self) -> Telemetry:
+        """Metrics and traces."""
+        from mulligan.service.server.telemetry import telemetry
+
+        return telemetry.Telemetry(self.reader)
+
+    @property
+    def step_histories(self) -> StepHistories:
+        """Single steps and items in detail: attempts, and the recovery ladder of each failed visit."""
+        from mulligan.service.runs.views import step_history
+
+        return step_history.StepHistories(self.reader, self.cache)
+
+    @cached_property
+    def trends(self) -> Trends:
+        """What many runs together say."""
+        from mulligan.service.runs.statistics import trends
+
+        return trends.Trends(self.reader)
+
+    @property
+    def unattended_runs(self) -> UnattendedRuns:
+        """Starting and changing runs for a caller that cannot drive them itself."""
+        from mulligan.service.runs.changes import unattended_runs
+
+        return unattended_runs.UnattendedRuns(self.control, lambda: self.catalogue, is_for_others=self.is_for_others)

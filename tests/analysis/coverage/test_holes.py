@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mulligan.analysis.coverage.finding_codes import FINDINGS
-from mulligan.service.service import Service
+from mulligan.service.authoring.area import Workflows
 
 HOLES = Path(__file__).parent / "holes"
 MENDED = ".mended.yaml"
@@ -23,7 +23,7 @@ def planted_in(path: Path) -> list[tuple[str, int]]:
 
 
 def found_in(path: Path) -> list[tuple[str, int]]:
-    return [(finding.code, finding.line) for finding in Service.coverage(path, pairs=False).findings]
+    return [(finding.code, finding.line) for finding in Workflows.coverage(path, pairs=False).findings]
 
 
 @pytest.mark.parametrize("path", PLANTED, ids=lambda path: path.stem)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.service.service import Service
+from mulligan.service.authoring.area import Workflows
 
 
 def codes_in(folder: Path, text: str) -> set[str]:
     path = folder / "flow.yaml"
     path.write_text(text, encoding="utf-8")
-    return {finding.code for finding in Service.coverage(path, pairs=False).findings}
+    return {finding.code for finding in Workflows.coverage(path, pairs=False).findings}
 
 
 FINE = {
@@ -150,7 +150,7 @@ steps:
 """
     path = tmp_path / "flow.yaml"
     path.write_text(text, encoding="utf-8")
-    coverage = Service.coverage(path, pairs=False)
+    coverage = Workflows.coverage(path, pairs=False)
     everybody = {"WORKER_LOST", "OUT_OF_MEMORY", "cancel", "kill"}
 
     played: dict[str, set[str]] = {}

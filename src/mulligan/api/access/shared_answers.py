@@ -60,7 +60,7 @@ class SharedAnswers:
         """The version of the store at this moment or later: one question serves all who have waited for it."""
         if self._version[0] < arrived:
             asked = self._clock()
-            self._version = asked, service.store_version()
+            self._version = asked, service.runs.store_version()
         return self._version[1]
 
     @staticmethod

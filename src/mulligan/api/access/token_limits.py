@@ -19,7 +19,7 @@ def _workflows(call: Call, route: Route) -> set[str]:
     """The workflows that a change is about: of the runs or the schedule that it names, or by name."""
     run_ids = [int(call.path["run_id"])] if "run_id" in call.path else []
     run_ids += [one.run_id for one in getattr(call.body, "decisions", ())]
-    found = {call.service.record(run_id).workflow for run_id in run_ids}
+    found = {call.service.runs.record(run_id).workflow for run_id in run_ids}
     name = call.path.get("name")
     if name is not None and route.path.startswith("schedules/"):
         # Its name says nothing: a schedule may have the name of another workflow.
@@ -57,8 +57,8 @@ def refuse_without(call: Call, scope: RouteScope, why: str) -> None:
 def changed_run(call: Call) -> int:
     """The run in the path, if the token may change it."""
     run_id = int(call.path["run_id"])
-    record = call.service.record(run_id)
+    record = call.service.runs.record(run_id)
     # A child run belongs to the workflow of the run at the top.
-    root = record if record.root_run_id in (0, run_id) else call.service.record(record.root_run_id)
+    root = record if record.root_run_id in (0, run_id) else call.service.runs.record(record.root_run_id)
     refuse_other_workflow(call, root.workflow)
     return run_id

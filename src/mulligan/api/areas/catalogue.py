@@ -288,7 +288,7 @@ def validate_text(call: Call) -> Any:
 
 
 def show_schema(call: Call) -> Answer:
-    text = call.service.schema_text().encode()
+    text = call.service.workflows.schema_text().encode()
     tag = {"ETag": f'"{hashlib.sha256(text).hexdigest()[:16]}"', "Cache-Control": "private, max-age=3600"}
     return Answer(text, headers=tag, media="application/schema+json")
 

@@ -44,20 +44,22 @@ class CoverageAnswer(msgspec.Struct, frozen=True):
 def show_coverage(call: Call) -> Any:
     name, asked = call.path["name"], call.query
     if _is_case(asked):
-        found = call.service.published_coverage_story(name, asked.version, asked.step, asked.failure, asked.times)
+        found = call.service.workflows.published_coverage_story(
+            name, asked.version, asked.step, asked.failure, asked.times
+        )
         return _story(found)
-    return _whole(call.service.published_coverage(name, asked.version))
+    return _whole(call.service.workflows.published_coverage(name, asked.version))
 
 
 def cover_text(call: Call) -> Any:
     body: CoveredText = call.body
     file = body.file or "workflow.yaml"
     if _is_case(body):
-        found = call.service.text_coverage_story(
+        found = call.service.workflows.text_coverage_story(
             body.text, body.step, body.failure, body.times, file=file, format=body.format
         )
         return _story(found)
-    return _whole(call.service.text_coverage(body.text, file=file, format=body.format))
+    return _whole(call.service.workflows.text_coverage(body.text, file=file, format=body.format))
 
 
 def _is_case(asked: CoverageQuery | CoveredText) -> bool:

@@ -29,7 +29,7 @@ class PendingQuery(Query, frozen=True):
 
 def list_pending(call: Call) -> dict[str, Any]:
     asked: PendingQuery = call.query
-    page = call.service.pending_page(after=decode_cursor(asked.cursor, tuple[Count, str]), limit=asked.limit)
+    page = call.service.decisions.pending_page(after=decode_cursor(asked.cursor, tuple[Count, str]), limit=asked.limit)
     return {"pending": to_json(page.entries), "next": encode_cursor(page.next), "total": page.total}
 
 
@@ -72,7 +72,7 @@ def decide(call: Call) -> DecisionsResult:
 def _refuse_other_workflow(call: Call, run_id: int) -> None:
     if call.token.limits.workflows:
         try:
-            refuse_other_workflow(call, call.service.record(run_id).workflow)
+            refuse_other_workflow(call, call.service.runs.record(run_id).workflow)
         except UnknownRun:
             pass  # the result of the decision says it
 

@@ -21,8 +21,8 @@ async def healthz(call: Call) -> Health:
 
 def readyz(call: Call) -> Health:
     # Errors of the store become 503.
-    call.service.check_store()
-    call.service.records((1,))
+    call.service.machine.check_store()
+    call.service.runs.records((1,))
     return Health("ready", __version__)
 
 

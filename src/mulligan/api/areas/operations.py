@@ -19,7 +19,7 @@ RunId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
 def list_breakers(call: Call) -> dict[str, Any]:
-    return {"breakers": to_json(call.service.list_breakers()), "next": None}
+    return {"breakers": to_json(call.service.machine.list_breakers()), "next": None}
 
 
 class ResetBody(Body, frozen=True):
@@ -31,7 +31,7 @@ class ResetBody(Body, frozen=True):
 
 def reset_breaker(call: Call) -> dict[str, Any]:
     asked: ResetBody = call.body
-    found = call.service.reset_breaker(call.path["name"], is_dry=asked.dry_run)
+    found = call.service.machine.reset_breaker(call.path["name"], is_dry=asked.dry_run)
     return {"dry_run": asked.dry_run, "breaker": to_json(found)}
 
 
@@ -49,8 +49,8 @@ def show_stats(call: Call) -> dict[str, Any]:
         hint = "leave out the run, or the others"
         raise InputInvalid("'workflow' and 'since' cannot be combined with 'run'", hint=hint, parameter="run")
     since = parse_time(asked.since, datetime.now(UTC)) if asked.since else None
-    found = call.service.stats(asked.run, workflow=asked.workflow or None, since=since)
-    agents = call.service.agent_stats(asked.run, workflow=asked.workflow or None, since=since)
+    found = call.service.runs.stats(asked.run, workflow=asked.workflow or None, since=since)
+    agents = call.service.runs.agent_stats(asked.run, workflow=asked.workflow or None, since=since)
     return {"stats": to_json(found), "agents": to_json(agents), "next": None}
 
 
@@ -74,7 +74,7 @@ class UsageQuery(Query, frozen=True):
 
 def show_usage(call: Call) -> dict[str, Any]:
     run_id = call.query.run
-    return {"run_id": run_id, "usage": to_json(call.service.usage(run_id)), "next": None}
+    return {"run_id": run_id, "usage": to_json(call.service.runs.usage(run_id)), "next": None}
 
 
 class WorkflowUsageQuery(Query, frozen=True):
@@ -106,11 +106,11 @@ def examine(call: Call) -> Any:
         raise ScopeMissing(
             "a token of one project may not examine the server", hint="use a token for all projects with scope admin"
         )
-    return to_json(call.service.examine_machine())
+    return to_json(call.service.machine.examine_machine())
 
 
 def list_workers(call: Call) -> dict[str, Any]:
-    return {"workers": to_json(call.service.list_workers()), "next": None}
+    return {"workers": to_json(call.service.machine.list_workers()), "next": None}
 
 
 ROUTES = (

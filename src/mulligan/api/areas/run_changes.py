@@ -203,7 +203,7 @@ def _other_definition(call: Call, run_id: int, asked: RetryBody | ForkBody) -> W
         return workflow
     if asked.version is None:
         return None
-    workflow = call.service.catalogue.load(call.service.record(run_id).workflow, asked.version)
+    workflow = call.service.catalogue.load(call.service.runs.record(run_id).workflow, asked.version)
     return workflow
 
 
@@ -276,7 +276,7 @@ class StepRetried(msgspec.Struct, frozen=True):
 def retry_step(call: Call) -> StepRetried:
     asked: StepRetryBody = call.body
     run_id = changed_run(call)
-    if call.service.record(run_id).status in RUN_ENDED:
+    if call.service.runs.record(run_id).status in RUN_ENDED:
         refuse_without(call, "run", "the run has ended, so its step runs again in another round")
     found = call.service.changes.retry_step(
         run_id,
@@ -298,7 +298,7 @@ class RemoveQuery(Query, frozen=True):
 
 
 def remove_run(call: Call) -> RemovedRuns:
-    return call.service.remove_run(changed_run(call), is_dry=call.query.dry_run)
+    return call.service.starts.remove_run(changed_run(call), is_dry=call.query.dry_run)
 
 
 _RUN = "runs/{run_id:int}"

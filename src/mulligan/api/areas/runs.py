@@ -61,10 +61,10 @@ def list_runs(call: Call) -> Answer:
     asked: RunsQuery = call.query
     before = decode_cursor(asked.cursor, Count)
     query = run_query(asked, with_children=asked.children, limit=asked.limit, before=before)
-    page = call.service.list_runs(query)
+    page = call.service.runs.page(query)
     found: dict[str, Any] = {"runs": to_json(page.runs), "next": encode_cursor(page.next)}
     if asked.counts:
-        found |= {"total": call.service.count_runs(query), "statuses": call.service.status_counts()}
+        found |= {"total": call.service.runs.count(query), "statuses": call.service.runs.status_counts()}
     # The time of an unfinished run passes, and its driver may die without a word.
     has_ended = all(run.status in RUN_ENDED for run in page.runs)
     return Answer(found, is_timeless=has_ended and not _is_relative(asked.since) and not _is_relative(asked.until))
@@ -114,11 +114,11 @@ class StepsQuery(Query, frozen=True):
 
 def list_steps(call: Call) -> Any:
     run_id, asked = _run_id(call), call.query
-    etag = f'"{call.service.record(run_id).seq}"'
+    etag = f'"{call.service.runs.record(run_id).seq}"'
     if is_known(call, etag):
         return Answer(headers={"ETag": etag})
     query = StepQuery(asked.status, asked.text, asked.limit, decode_cursor(asked.cursor, str) or "", asked.skip)
-    page = call.service.step_page(run_id, query)
+    page = call.service.runs.step_page(run_id, query)
     return Answer({**to_json(page), "next": encode_cursor(page.next)}, headers={"ETag": f'"{page.seq}"'})
 
 
@@ -130,7 +130,7 @@ def show_moment(call: Call) -> Answer:
 
 def show_mosaic(call: Call) -> Answer:
     run_id = _run_id(call)
-    etag = f'"{call.service.record(run_id).seq}"'
+    etag = f'"{call.service.runs.record(run_id).seq}"'
     if is_known(call, etag):
         return Answer(headers={"ETag": etag})
     found = call.service.details.mosaic(run_id)
@@ -175,12 +175,12 @@ def list_items(call: Call) -> Any:
     asked: ItemsQuery = call.query
     after = decode_cursor(asked.cursor, Count)
     query = ItemQuery(asked.status, -1 if after is None else after, asked.offset, asked.limit, asked.brief)
-    page = call.service.item_page(_run_id(call), call.path["step"], query)
+    page = call.service.runs.item_page(_run_id(call), call.path["step"], query)
     return Answer({**to_json(page), "next": encode_cursor(page.next)}, headers={"ETag": f'"{page.seq}"'})
 
 
 def show_item(call: Call) -> Any:
-    return to_json(call.service.item_history(_run_id(call), call.path["step"], int(call.path["index"])))
+    return to_json(call.service.runs.item_history(_run_id(call), call.path["step"], int(call.path["index"])))
 
 
 def show_failure_handlers(call: Call) -> Any:
@@ -243,7 +243,7 @@ def show_story(call: Call) -> Any:
 
 def show_output(call: Call) -> Any:
     """The value alone, as `mulligan show RUN --output STEP --json` prints it."""
-    found = call.service.output(_run_id(call), call.path["place"])
+    found = call.service.runs.output(_run_id(call), call.path["place"])
     return Answer(
         msgspec.json.encode(found.value),
         # The step failed because `validate` rejected this output.
@@ -283,12 +283,12 @@ def _file_pieces(path: Path, start: int, end: int) -> Iterator[bytes]:
 
 def list_data(call: Call) -> Any:
     run_id = _run_id(call)
-    return {"run_id": run_id, "data": to_json(call.service.run_data(run_id))}
+    return {"run_id": run_id, "data": to_json(call.service.runs.data(run_id))}
 
 
 def read_data(call: Call) -> Any:
-    values = {one.name: one.value for one in call.service.run_data(_run_id(call))}
-    return Answer(msgspec.json.encode(call.service.choose_data(values, call.path["name"])))
+    values = {one.name: one.value for one in call.service.runs.data(_run_id(call))}
+    return Answer(msgspec.json.encode(call.service.runs.choose_data(values, call.path["name"])))
 
 
 class PictureQuery(Query, frozen=True):
@@ -299,19 +299,19 @@ class PictureQuery(Query, frozen=True):
 
 
 def draw_run(call: Call) -> Answer:
-    workflow, statuses = call.service.drawn_run(_run_id(call))
-    drawing = call.service.draw(workflow, "svg", statuses, is_expanded=call.query.expand)
+    workflow, statuses = call.service.runs.drawn(_run_id(call))
+    drawing = call.service.workflows.draw(workflow, "svg", statuses, is_expanded=call.query.expand)
     return Answer(drawing.encode(), headers={"Content-Security-Policy": SVG_POLICY}, media=SVG)
 
 
 def show_report(call: Call) -> Answer:
-    found = call.service.report(_run_id(call), datetime.now(UTC))
-    page = call.service.report_page(found, folder=None, home_option="")
+    found = call.service.runs.report(_run_id(call), datetime.now(UTC))
+    page = call.service.runs.report_page(found, folder=None, home_option="")
     return Answer(page.encode("utf-8", "replace"), headers={"Content-Security-Policy": REPORT_POLICY}, media=HTML)
 
 
 def report_data(call: Call) -> Any:
-    return to_json(call.service.report(_run_id(call), datetime.now(UTC)))
+    return to_json(call.service.runs.report(_run_id(call), datetime.now(UTC)))
 
 
 # -- logs ------------------------------------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ class LogQuery(Query, frozen=True):
 
 async def _log_key(call: Call) -> LogKey:
     run_id = _run_id(call)
-    place = await call.read(lambda service: service.find_place(run_id, call.path["place"]))
+    place = await call.read(lambda service: service.runs.find_place(run_id, call.path["place"]))
     return LogKey(run_id, place, int(call.path["attempt"]), call.query.stream)
 
 
@@ -352,11 +352,11 @@ async def read_log(call: Call) -> Any:
 
 def _log_size(service: Service, key: LogKey) -> int:
     """How many bytes there are. `UnknownRun`, `UnknownAttempt`."""
-    service.record(key.run_id)
-    found = service.log_ranges.size(key)
+    service.runs.record(key.run_id)
+    found = service.logs.ranges.size(key)
     if found is None:
         # It wrote nothing yet, or there was no such attempt: then this refuses it.
-        service.follow_log(key)
+        service.logs.follow_log(key)
     return found.size if found is not None else 0
 
 
@@ -370,11 +370,11 @@ async def _log_pieces(call: Call, key: LogKey, start: int, end: int) -> AsyncIte
 
 
 def _read_piece(key: LogKey, start: int, end: int, service: Service) -> bytes:
-    return service.log_ranges.read(key, start, end)
+    return service.logs.ranges.read(key, start, end)
 
 
 async def _follow(call: Call, key: LogKey, start: int) -> AsyncIterator[bytes]:
-    follower = await call.read(lambda service: service.follow_log(key, start))
+    follower = await call.read(lambda service: service.logs.follow_log(key, start))
     while True:
         if data := await call.read(lambda _: follower.read()):
             yield data
@@ -392,7 +392,7 @@ class LogIndexQuery(Query, frozen=True):
 
 async def index_log(call: Call) -> LogIndex:
     key = await _counted(call)
-    found: LogIndex = await call.read(lambda service: service.log_lines.index(key))
+    found: LogIndex = await call.read(lambda service: service.logs.lines.index(key))
     return found
 
 
@@ -400,7 +400,7 @@ async def _counted(call: Call) -> LogKey:
     """The log that a call names, after its lines were counted, which may take many reads."""
     key = await _log_key(call)
     await call.read(lambda service: _log_size(service, key))
-    while not await call.read(lambda service: service.log_lines.count(key)):
+    while not await call.read(lambda service: service.logs.lines.count(key)):
         pass
     return key
 
@@ -418,7 +418,7 @@ class LogSearchQuery(Query, frozen=True):
 async def search_log(call: Call) -> LogMatches:
     asked: LogSearchQuery = call.query
     key = await _counted(call)
-    found: LogMatches = await call.read(lambda service: service.log_lines.search(key, asked.text, asked.start))
+    found: LogMatches = await call.read(lambda service: service.logs.lines.search(key, asked.text, asked.start))
     return found
 
 

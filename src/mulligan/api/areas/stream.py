@@ -24,7 +24,7 @@ async def stream(call: Call) -> Streamed:
     wanted = parse_watches(call.query.watch, call.token.project)
     run_ids = [watch.run_id for watch in wanted if watch.kind == "run"]
     # In the name of the token: a run of another project is unknown.
-    await call.read(lambda service: [service.record(run_id) for run_id in run_ids])
+    await call.read(lambda service: [service.runs.record(run_id) for run_id in run_ids])
     client = await call.hub.join(call.token, wanted, call.headers.get("last-event-id", ""))
     return Streamed(client, headers=HEADERS, media=MEDIA)
 

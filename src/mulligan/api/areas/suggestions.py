@@ -33,7 +33,7 @@ class DraftBody(Body, frozen=True):
 
 def show_suggestions(call: Call) -> Any:
     asked: SuggestQuery = call.query
-    return to_json(call.service.suggest(asked.workflow, since=moment_of(asked.since), step=asked.step))
+    return to_json(call.service.workflows.suggest(asked.workflow, since=moment_of(asked.since), step=asked.step))
 
 
 def draft_suggestions(call: Call) -> Any:
@@ -41,9 +41,9 @@ def draft_suggestions(call: Call) -> Any:
     name = call.path["name"]
     # Before the runs are read, which takes a while.
     call.service.catalogue.workflow(name)
-    found = call.service.suggest(name, since=moment_of(asked.since))
-    chosen = call.service.choose_suggestions(found, asked.ids)
-    return to_json(call.service.draft_suggestions(name, chosen, dry_run=asked.dry_run))
+    found = call.service.workflows.suggest(name, since=moment_of(asked.since))
+    chosen = call.service.workflows.choose_suggestions(found, asked.ids)
+    return to_json(call.service.workflows.draft_suggestions(name, chosen, dry_run=asked.dry_run))
 
 
 def moment_of(since: str) -> datetime | None:

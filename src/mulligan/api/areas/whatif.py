@@ -44,7 +44,7 @@ def try_text(call: Call) -> Any:
         runs_max=RUNS_MAX,
         seconds_max=SECONDS_MAX,
     )
-    return to_json(call.service.whatif_of_text(body.text, selection, file=body.file, format=body.format))
+    return to_json(call.service.workflows.whatif_of_text(body.text, selection, file=body.file, format=body.format))
 
 
 ROUTES = (

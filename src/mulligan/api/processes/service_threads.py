@@ -144,7 +144,7 @@ class _SchemaCheck:
     def check(self, service: Service) -> None:
         now = time.monotonic()
         if self.is_overtaken or now - self._checked_at >= CHECK_SECONDS:
-            service.check_store()
+            service.machine.check_store()
             self.is_overtaken, self._checked_at = False, now
 
 

@@ -15,11 +15,11 @@ from mulligan.cli.words.format_options import MapPatterns, MaxIterations
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import AsJson, Catalogue, System, TrustTemplates
 from mulligan.cli.words.parameters import Argument, Option
+from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.format_options import read_format_options
 from mulligan.service.authoring.named_files import write_file
 from mulligan.service.rendering.console.coverage_text import case_story_lines, coverage_lines
 from mulligan.service.rendering.json_output import to_json
-from mulligan.service.service import Service
 
 TIMES: tuple[Times, ...] = ("once", "twice", "always")
 # The width of what is written to a file or a pipe.
@@ -78,11 +78,11 @@ def coverage(
         _show_story(file, step, failure, times or "always", how, as_json=as_json)
         return 0
     if html is not None:
-        written = Service.coverage_page(file, seed=seed, pairs=pairs, **how)
+        written = Workflows.coverage_page(file, seed=seed, pairs=pairs, **how)
         _write(html, written.html)
         found = written.coverage
     else:
-        found = Service.coverage(file, step=step or "", failure=failure or "", seed=seed, pairs=pairs, **how)
+        found = Workflows.coverage(file, step=step or "", failure=failure or "", seed=seed, pairs=pairs, **how)
     figures = count_figures(found)
     if as_json:
         show_json(to_json(found))
@@ -119,7 +119,7 @@ def _check(step: str | None, failure: str | None, times: str | None, percent_min
 
 
 def _show_story(file: Path, step: str, failure: str, times: str, how: dict[str, Any], *, as_json: bool) -> None:
-    found = Service.coverage_story(file, step, failure, cast(Times, times), **how)
+    found = Workflows.coverage_story(file, step, failure, cast(Times, times), **how)
     if as_json:
         show_json(to_json(found))
         return

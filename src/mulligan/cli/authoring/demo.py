@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from mulligan.cli.words.options import service_at
 from mulligan.cli.words.parameters import Option
+from mulligan.service.authoring.area import Workflows
 from mulligan.service.driving.driver import machine
 from mulligan.service.driving.outcome import Outcome
 from mulligan.service.rendering.console.display import Display
@@ -55,14 +56,14 @@ def main(
 
 
 def _run(printer: Printer, folder: Path) -> Outcome:
-    workflow = Service.load_workflow(str(files("mulligan.cli.authoring") / "demo.yaml"))
+    workflow = Workflows.load_workflow(str(files("mulligan.cli.authoring") / "demo.yaml"))
     printer.say(f"{printer.tinted(workflow.name, 'bold')}: {workflow.description}\n")
     # Its steps write their files next to the home, not into the current folder.
     work = folder / "work"
     work.mkdir()
     with service_at(str(folder / "home")) as service:
-        found = _drive(service, service.prepare(workflow, {}, work), Display(printer))
-        *_, last = service.event_lines(found.run_id)
+        found = _drive(service, service.starts.prepare(workflow, {}, work), Display(printer))
+        *_, last = service.logs.event_lines(found.run_id)
         printer.say("\n".join(_summary(printer, found, json.loads(last)["fact"])))
     return found
 
@@ -70,10 +71,10 @@ def _run(printer: Printer, folder: Path) -> Outcome:
 def _drive(service: Service, prepared: Any, display: Display) -> Outcome:
     begun_at = time.monotonic()
     try:
-        with service.driver(machine(), display) as driver:
-            [run_id] = service.start(prepared, driver)
+        with service.driving.driver(machine(), display) as driver:
+            [run_id] = service.control.start(prepared, driver)
             ending = driver.drive(run_id, WAIT_SECONDS)
-            return service.outcome(driver, run_id, ending, display.progress, time.monotonic() - begun_at)
+            return service.driving.outcome(driver, run_id, ending, display.progress, time.monotonic() - begun_at)
     finally:
         display.close()
 

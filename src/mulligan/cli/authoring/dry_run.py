@@ -23,7 +23,7 @@ def show_preview(
 ) -> int:
     """Show what a run would do. The exit code is 2 if something that it needs is missing."""
     with service_at(home) as service:
-        found = service.preview(workflow, dict(given), Path.cwd(), capacity)
+        found = service.starts.preview(workflow, dict(given), Path.cwd(), capacity)
     if as_json:
         show_json(to_json(found))
     else:

@@ -13,9 +13,9 @@ from mulligan.cli.words.parameters import Argument, Option
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import MulliganError
 from mulligan.formats import FORMATS, OURS, is_system
+from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.named_files import write_file
 from mulligan.service.rendering.json_output import to_json
-from mulligan.service.service import Service
 
 PICTURES = ("mermaid", "svg", "png")
 # Mermaid's default for `maxEdges`, which a diagram cannot change.
@@ -72,14 +72,14 @@ def graph(
     picture, system = _split_formats(forms or [])
     workflow, statuses, name = _load(file, system, catalogue, run, home)
     if as_json:
-        show_json(to_json(Service.picture(workflow, statuses, is_expanded=expand)))
+        show_json(to_json(Workflows.picture(workflow, statuses, is_expanded=expand)))
         return
     form = _format(picture, out)
     if form == "png" and out is None and sys.stdout.isatty():
         raise UsageRefused("a PNG cannot be shown in a terminal", hint=f"write it to a file: -o {name}.png")
-    if form == "mermaid" and len(Service.picture(workflow, is_expanded=expand).links) > _MERMAID_EDGES_MAX:
+    if form == "mermaid" and len(Workflows.picture(workflow, is_expanded=expand).links) > _MERMAID_EDGES_MAX:
         complain(f"more than {_MERMAID_EDGES_MAX} edges: Mermaid may refuse to draw them; use --format svg")
-    drawing = Service.draw(workflow, "mermaid" if form == "mermaid" else "svg", statuses, is_expanded=expand)
+    drawing = Workflows.draw(workflow, "mermaid" if form == "mermaid" else "svg", statuses, is_expanded=expand)
     data = _png(drawing) if form == "png" else drawing.encode()
     if out is None:
         show_bytes(data)
@@ -93,11 +93,11 @@ def _load(
 ) -> tuple[Workflow, dict[str, str] | None, str]:
     """The workflow to draw, the statuses of its steps if it is a run, and a name for the picture."""
     if file is not None and run is None:
-        return Service.load_workflow(file, named=system, catalogue=catalogue), None, file.stem
+        return Workflows.load_workflow(file, named=system, catalogue=catalogue), None, file.stem
     if file is not None or run is None or system is not None or catalogue is not None:
         raise UsageRefused("name either a file or a run", hint="write mulligan graph FILE, or mulligan graph --run RUN")
     with service_at(home) as service:
-        workflow, statuses = service.drawn_run(service.find_run(run))
+        workflow, statuses = service.runs.drawn(service.runs.find(run))
     return workflow, statuses, workflow.name
 
 

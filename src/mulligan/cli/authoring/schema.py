@@ -7,8 +7,8 @@ from typing import Annotated
 
 from mulligan.cli.output.terminal import complain, show
 from mulligan.cli.words.parameters import Option
+from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.named_files import write_file
-from mulligan.service.service import Service
 
 
 def schema(
@@ -24,7 +24,7 @@ def schema(
     # yaml-language-server: $schema=mulligan.schema.json
     """
     if out is None:
-        show(Service.schema_text().rstrip("\n"))
+        show(Workflows.schema_text().rstrip("\n"))
         return
-    write_file(out, Service.schema_text().encode())
+    write_file(out, Workflows.schema_text().encode())
     complain(f"wrote {out}")

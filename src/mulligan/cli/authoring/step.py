@@ -23,6 +23,7 @@ from mulligan.cli.words.options import (
 )
 from mulligan.cli.words.parameters import Argument, Option
 from mulligan.core.model.workflow import Workflow
+from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.handler_trial import HandlerTrial, describe_result, parse_failure
 from mulligan.service.driving.driver import machine
 from mulligan.service.driving.outcome import exit_code
@@ -30,6 +31,7 @@ from mulligan.service.logs.logs import UnknownAttempt
 from mulligan.service.rendering.descriptions import summarize_failure
 from mulligan.service.rendering.formatting import quote_names
 from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.changes.area import Starts
 from mulligan.service.runs.changes.run_control import Prepared
 from mulligan.service.runs.stored.run_reader import AttemptLog
 from mulligan.service.service import Service
@@ -68,28 +70,28 @@ def step(
     if the failure is not handled.
     """
     given = given_inputs(inputs, inputs_file)
-    workflow = Service.load_workflow(
+    workflow = Workflows.load_workflow(
         file, named=system, trust_templates=trust_templates, catalogue=catalogue, given=given
     )
-    ends = Service.read_fakes(workflow, fake or (), fakes)
+    ends = Workflows.read_fakes(workflow, fake or (), fakes)
     own = {step: ends.pop(step)} if step in ends else {}
-    kept = Service.step_results(workflow, step, ends, fake or (), _results(results or ()))
+    kept = Workflows.step_results(workflow, step, ends, fake or (), _results(results or ()))
     if handler:
         trial = _handler_trial(workflow, step, item, command)
-        prepared = Service.prepare(trial.workflow, given, Path.cwd())
+        prepared = Starts.prepare(trial.workflow, given, Path.cwd())
         return _run_handler(trial, prepared, parse_failure(error or "{}"), kept, home, as_json=as_json)
     if error or item or command is not None:
         raise UsageRefused("--error, --item and --command need --handler", hint="add --handler")
-    prepared = Service.prepare(Service.apply_fakes(Service.isolate_step(workflow, step), own), given, Path.cwd())
+    prepared = Starts.prepare(Workflows.apply_fakes(Workflows.isolate_step(workflow, step), own), given, Path.cwd())
     return _run_step(step, prepared, kept, home, as_json=as_json)
 
 
 def _run_step(step: str, prepared: Prepared, kept: Sequence[Any], home: str | None, *, as_json: bool) -> int:
     with service_kept_or_not(home) as service:
-        with service.driver(machine()) as driver:
-            [run_id] = service.start(prepared, driver, kept=kept)
+        with service.driving.driver(machine()) as driver:
+            [run_id] = service.control.start(prepared, driver, kept=kept)
             ending = driver.drive(run_id)
-        found = service.show(run_id)
+        found = service.runs.show(run_id)
         _show(service, run_id, step, found, as_json=as_json)
         _explain_nulls(found["steps"][step]["failure"] or {}, kept)
         _show_where_kept(run_id, home)
@@ -112,10 +114,10 @@ def _show_where_kept(run_id: int, home: str | None) -> None:
 
 def _handler_trial(workflow: Workflow, step: str, item: str, command: int | None) -> HandlerTrial:
     if item:
-        return Service.isolate_item_handler(workflow, step, _json(item, "--item"), command)
+        return Workflows.isolate_item_handler(workflow, step, _json(item, "--item"), command)
     if command is not None:
         raise UsageRefused("--command needs --item", hint="name the item: --item JSON")
-    return Service.isolate_handler(workflow, step)
+    return Workflows.isolate_handler(workflow, step)
 
 
 def _json(word: str, option: str) -> Any:
@@ -129,7 +131,7 @@ def _run_handler(
     trial: HandlerTrial, prepared: Prepared, error: Any, kept: Sequence[Any], home: str | None, *, as_json: bool
 ) -> int:
     with service_kept_or_not(home) as service:
-        tried = service.run_handler(trial, prepared, error, kept)
+        tried = service.starts.run_handler(trial, prepared, error, kept)
         if as_json:
             show_json(to_json(tried))
         else:
@@ -170,7 +172,7 @@ def _show(service: Service, run_id: int, step: str, found: dict[str, Any], *, as
 def _show_logs(service: Service, run_id: int, step: str) -> bool:
     """Print the logs; return whether there was any standard output, which http and sql steps do not have."""
     try:
-        logs = service.step_logs(run_id, step)
+        logs = service.logs.step_logs(run_id, step)
     except UnknownAttempt:
         # Its expressions failed: nothing was run.
         return False

@@ -53,9 +53,9 @@ def suggest(
     _refuse_usage(workflow, path, write=write, draft=draft)
     begun = parse_time(since, datetime.now(UTC)) if since is not None else None
     with service_at(home) as service:
-        policy = service.load_workflow(path) if path is not None else None
-        found = service.suggest(workflow or "", policy=policy, since=begun, step=step)
-        chosen = service.choose_suggestions(found, pick or ())
+        policy = service.workflows.load_workflow(path) if path is not None else None
+        found = service.workflows.suggest(workflow or "", policy=policy, since=begun, step=step)
+        chosen = service.workflows.choose_suggestions(found, pick or ())
         done = _write(service, workflow or "", path, chosen, draft=draft) if write or draft else None
     if as_json:
         answer: dict[str, Any] = to_json(found)
@@ -90,9 +90,9 @@ def _write(
     service: Service, workflow: str, path: Path | None, chosen: list[SuggestedChange], *, draft: bool
 ) -> WrittenChanges | DraftedChanges | None:
     if draft:
-        return service.draft_suggestions(workflow, chosen)
+        return service.workflows.draft_suggestions(workflow, chosen)
     assert path is not None
-    return service.write_suggestions(path, chosen)
+    return service.workflows.write_suggestions(path, chosen)
 
 
 def _as_json(done: WrittenChanges | DraftedChanges) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from mulligan.cli.output.tables import show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_warnings
 from mulligan.cli.words.options import AsJson, Catalogue, HomeFolder, System, TrustTemplates, service_at
 from mulligan.cli.words.parameters import Argument, Option
+from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.authoring.whatif import WhatIfSelection
 from mulligan.service.authoring.whatif_text import describe_assumptions, describe_end, describe_estimate, whatif_summary
 from mulligan.service.rendering.json_output import to_json
-from mulligan.service.service import Service
 
 HEADS = ("RUN", "CREATED", "THEN", "WOULD BE", "BY", "STEP", "WHY")
 # There was nothing to decide again.
@@ -54,10 +54,10 @@ def whatif(
     begun = datetime.now(UTC) - timedelta(seconds=parse_duration(since)) if since is not None else None
     if seed < 0:
         raise UsageRefused("--seed must be at least 0")
-    examined = Service.examine_workflow(file, named=system, trust_templates=trust_templates, catalogue=catalogue)
+    examined = Workflows.examine_workflow(file, named=system, trust_templates=trust_templates, catalogue=catalogue)
     show_warnings(examined.warnings)
     with service_at(home) as service:
-        run_ids = tuple(service.find_run(run) for run in runs or ())
+        run_ids = tuple(service.runs.find(run) for run in runs or ())
         selection = WhatIfSelection(
             workflow=name,
             since=begun,
@@ -67,7 +67,7 @@ def whatif(
             listed_max=LISTED_MAX,
             env=os.environ,
         )
-        found = service.whatif(examined.workflow, selection)
+        found = service.workflows.whatif(examined.workflow, selection)
     if as_json:
         show_json(to_json(found))
     elif not found.runs:

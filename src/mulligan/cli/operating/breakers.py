@@ -31,7 +31,7 @@ def show_breakers(
     with service_at(home) as service:
         if name is not None:
             complain(_reset(service, name))
-        found = service.list_breakers()
+        found = service.machine.list_breakers()
     if as_json:
         show_json(to_json([one for one in found if name in (None, one.name)]))
     elif name is None:
@@ -62,7 +62,7 @@ def _note(one: Breaker, now: datetime) -> str:
 
 
 def _reset(service: Service, name: str) -> str:
-    was = service.reset_breaker(name)
+    was = service.machine.reset_breaker(name)
     if was.status == "closed" and not was.failures:
         return f"breaker '{name}' was already closed"
     before = f"it was {was.status.replace('_', ' ')} after {pluralize(was.failures, 'failure')} in a row"

@@ -15,7 +15,7 @@ def doctor(home: HomeFolder = None, as_json: AsJson = False) -> int:
     The exit code is 1 if there is a problem; a warning is not a problem.
     """
     with service_at(home) as service:
-        found = service.examine_machine()
+        found = service.machine.examine_machine()
     if as_json:
         show_json(to_json(found))
     else:

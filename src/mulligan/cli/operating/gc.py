@@ -43,7 +43,7 @@ def gc(
     retention = RunRetention(None if older_than is None else _age(older_than), keep)
     with service_at(home) as service:
         unused = None if environments is None else _age(environments)
-        found = service.collect_garbage(retention, unused_seconds=unused, is_dry=is_dry)
+        found = service.machine.collect_garbage(retention, unused_seconds=unused, is_dry=is_dry)
     if as_json:
         show_json(to_json(found))
         return

@@ -74,6 +74,6 @@ def _refuse_unusable(home: str | None) -> None:
     with open_service(home) as service:
         try:
             if service.home.is_there and service.home.is_remote:
-                service.ping()
+                service.machine.ping()
         except StoreUnavailable as error:
             complain(f"note: {error.message}; tools answer with an error until it does")

@@ -96,22 +96,22 @@ def slurm(
                 raise UsageRefused("'slurm auto' needs to know how many pilots there may be", hint=hint)
             _auto(service, most, profile or "", _profiles(service, file), every, is_once=is_once)
         elif word == "drain":
-            _show_drained(service.slurm_drain(profile or "", now=now), as_json=as_json)
+            _show_drained(service.machine.slurm_drain(profile or "", now=now), as_json=as_json)
         else:
-            _show_status(service.slurm_status(_profiles(service, file)), as_json=as_json)
+            _show_status(service.machine.slurm_status(_profiles(service, file)), as_json=as_json)
     return 0
 
 
 def _profiles(service: Service, file: Path | None) -> Profiles:
     if file is None:
-        return service.slurm_profiles(Path.cwd())
-    return service.slurm_profiles(Path.cwd(), service.load_workflow(file).slurm, str(file))
+        return service.machine.slurm_profiles(Path.cwd())
+    return service.machine.slurm_profiles(Path.cwd(), service.workflows.load_workflow(file).slurm, str(file))
 
 
 def _submit(
     service: Service, count: int, profile: str, profiles: Profiles, tasks: int | None, *, as_json: bool
 ) -> None:
-    found = service.slurm_submit(count, profile, profiles, tasks=tasks)
+    found = service.machine.slurm_submit(count, profile, profiles, tasks=tasks)
     _note_local(service)
     if as_json:
         show_json(to_json(found))
@@ -122,7 +122,7 @@ def _submit(
 
 
 def _note_local(service: Service) -> None:
-    if local := service.slurm_only_here():
+    if local := service.machine.slurm_only_here():
         complain(f"note: the store is at {local}, which pilots on other hosts cannot reach")
 
 
@@ -136,7 +136,7 @@ def _auto(service: Service, most: int, profile: str, profiles: Profiles, every: 
         if not is_once:
             complain(f"submitting pilots while tasks wait, at most {most} at a time; to end it: Ctrl-C, or slurm drain")
 
-    reason = service.slurm_auto(
+    reason = service.machine.slurm_auto(
         profiles,
         most,
         profile=profile,

@@ -46,7 +46,7 @@ def traces(
                         complain(f"{error.message}; trying again ({error.hint})")
                     due, reported = None, error.message
                 time.sleep(5.0 if due is None else max(0.0, (due - now).total_seconds()))
-        run_id = service.find_run(run)
+        run_id = service.runs.find(run)
         if as_json:
             show_json([to_json(span) for span in service.telemetry.spans(run_id)])
             return

@@ -82,7 +82,9 @@ def worker(
     log = Log(check_log_format(log_format))
     with ExitStack() as held:
         metered = _metered(log, metrics, metrics_file, held)
-        driver = held.enter_context(_service(home, server, token, token_file).open_worker(capacity, metered or log))
+        driver = held.enter_context(
+            _service(home, server, token, token_file).driving.open_worker(capacity, metered or log)
+        )
         if driver is None:
             log.say("the worker was stopped before the store answered")
             return 0

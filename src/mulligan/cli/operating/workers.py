@@ -23,7 +23,7 @@ def list_workers(home: HomeFolder = None, as_json: AsJson = False) -> None:
     its last heartbeat.
     """
     with service_at(home) as service:
-        found = service.list_workers()
+        found = service.machine.list_workers()
         if as_json:
             show_json(to_json(found))
             return

@@ -49,7 +49,7 @@ class Screen:
                 lines = picture()
                 self._draw(lines)
                 drawn_at = time.monotonic()
-                service.wait_for_changes(seconds)
+                service.driving.wait_for_changes(seconds)
                 time.sleep(max(0.0, drawn_at + seconds_min - time.monotonic()))
         except KeyboardInterrupt:
             pass

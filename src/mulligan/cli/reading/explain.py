@@ -36,8 +36,8 @@ def explain(
     """
     with service_at(home) as service:
         run_id, place = find_run_and_step(service, run, step)
-        story = service.story(run_id, place, is_tree=tree)
-        waits = service.waits(run_id, place)
+        story = service.runs.story(run_id, place, is_tree=tree)
+        waits = service.runs.waits(run_id, place)
         if as_json:
             show_json([*map(to_json, story), *map(to_json, waits)])
             return

@@ -113,7 +113,7 @@ def list_runs(
         if screen is not None:
             screen.repeat(service, lambda: _picture(service, query, home), WATCH_SECONDS, WATCH_SECONDS_MIN)
             return
-        found = service.list_runs(query)
+        found = service.runs.page(query)
         if as_json:
             show_json(to_json(found.runs))
             return
@@ -137,7 +137,7 @@ def _statuses(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _picture(service: Service, query: RunQuery, home: str | None) -> list[str]:
-    found = service.list_runs(query)
+    found = service.runs.page(query)
     return [*table_lines(HEADS, _rows(found, where(home))), *_below(service, query, found, home)]
 
 

@@ -57,8 +57,8 @@ def logs(
     part: Any = "handler" if handler else "script" if script else "own"
     with service_at(home) as service:
         run_id, named = find_run_and_step(service, run, step)
-        named = service.find_place(run_id, named)
-        index = service.find_items(run_id, named, [item])[0] if item is not None and named else None
+        named = service.runs.find_place(run_id, named)
+        index = service.runs.find_items(run_id, named, [item])[0] if item is not None and named else None
         if follow:
             wanted = LogSelection(named, index, attempt, part)
             if not named and (item is not None or wanted != LogSelection()):
@@ -68,9 +68,9 @@ def logs(
             raise UsageRefused(
                 "missing argument 'STEP'", hint=f"the steps of the run: mulligan show {run_id}{where(home)}"
             )
-        found = service.step_logs(run_id, named, item=index, attempt=attempt, part=part)
-        called = service.called_runs(run_id)
-        names = service.name_places(run_id, [log.place for log in found])
+        found = service.logs.step_logs(run_id, named, item=index, attempt=attempt, part=part)
+        called = service.runs.called(run_id)
+        names = service.runs.name_places(run_id, [log.place for log in found])
     if as_json:
         show_json([{"run_id": run_id, "step": named, **to_json(log)} for log in found])
         return 0
@@ -84,7 +84,7 @@ def logs(
 def _follow(service: Service, run_id: int, wanted: LogSelection, *, as_json: bool, place: str) -> int:
     """Print what is written while it is written. Ctrl-C stops only this command."""
     try:
-        for piece in service.follow_logs(run_id, wanted, by_line=as_json):
+        for piece in service.logs.follow_logs(run_id, wanted, by_line=as_json):
             if as_json:
                 for line in log_lines_to_json(piece):
                     show(json.dumps(line))
@@ -135,14 +135,14 @@ def events(
     if named_as is not None and named_as not in (systems := systems_with_logs()):
         raise UsageRefused(f"'{named_as}' has no names for events", hint=f"systems that have: {', '.join(systems)}")
     with service_at(home) as service:
-        run_id = service.find_run(run)
+        run_id = service.runs.find(run)
         if named_as is not None:
             lines: Iterator[str] = (
-                json.dumps(line, ensure_ascii=False) for line in service.foreign_events(run_id, named_as)
+                json.dumps(line, ensure_ascii=False) for line in service.runs.foreign_events(run_id, named_as)
             )
         else:
-            stored = (line.decode() for line in service.event_lines(run_id))
-            lines = stored if as_json else map(_describe, service.plain_events(run_id))
+            stored = (line.decode() for line in service.logs.event_lines(run_id))
+            lines = stored if as_json else map(_describe, service.logs.plain_events(run_id))
         while some := list(islice(lines, _LINES_AT_ONCE)):
             show("\n".join(some))
 

@@ -16,6 +16,7 @@ from mulligan.cli.running.continue_run import Continuation, Detach, Follow, read
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import AsJson, By, HomeFolder, Reason, RunName, pairs, service_at, where
 from mulligan.cli.words.parameters import Argument, Option
+from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.values import parse_time
 from mulligan.service.rendering.descriptions import describe_value, summarize_failure
 from mulligan.service.rendering.formatting import pluralize, single_line
@@ -93,7 +94,7 @@ def replay(
         dry_run=dry_run,
     )
     with service_at(home, by) as service:
-        run_id = service.find_run(run)
+        run_id = service.runs.find(run)
         if verify:
             return _verify(service, run_id, as_json=as_json)
         if diff is not None:
@@ -131,7 +132,7 @@ def _check_usage(
 
 
 def _verify(service: Service, run_id: int, *, as_json: bool) -> int:
-    found = service.replay(run_id)
+    found = service.runs.replay(run_id)
     if as_json:
         show_json(to_json(found))
     elif found.differing:
@@ -190,7 +191,7 @@ def _fork(
 ) -> int:
     given = dict(change.inputs)
     if change.file is not None:
-        workflow = Service.load_workflow(change.file, **service.reading_of(run_id))
+        workflow = Workflows.load_workflow(change.file, **service.starts.reading_of(run_id))
         planned = service.event_forks.plan_with_file(run_id, seq, given, workflow)
         said = f"run {run_id} is forked at event {seq} with '{change.file}': {len(planned.kept):,} steps keep their "
         said += f"results, {len(planned.steps):,} run"

@@ -30,14 +30,14 @@ def report(
     With --json its content is printed as one JSON object.
     """
     with service_at(home) as service:
-        run_id = service.find_run(run)
-        found = service.report(run_id, datetime.now(UTC))
+        run_id = service.runs.find(run)
+        found = service.runs.report(run_id, datetime.now(UTC))
         if as_json:
             show_json(to_json(found))
             return
         file = Path(out or f"mulligan-report-{run_id}.html")
         folder = None if out == "-" else str(file.absolute().parent)
-        html = service.report_page(found, folder=folder, home_option=where(home))
+        html = service.runs.report_page(found, folder=folder, home_option=where(home))
         data = html.encode("utf-8", "replace")
     if out == "-":
         show_bytes(data)

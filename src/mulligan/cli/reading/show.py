@@ -83,25 +83,25 @@ def show_run(
     with service_at(home) as service:
         run_id, name = find_run_and_step(service, run, step)
         if output:
-            given = service.output(run_id, output)
+            given = service.runs.output(run_id, output)
             _show_output(given.value, as_json=as_json)
             if given.is_refused:
                 complain(f"note: '{output}' failed because 'validate' rejected this output")
             return
         if name:
-            found = service.step_overview(run_id, name)
-            names = service.name_places(run_id, [one.place for one in found.get("tries", ())])
+            found = service.runs.step_overview(run_id, name)
+            names = service.runs.name_places(run_id, [one.place for one in found.get("tries", ())])
             _show_step(found, names, where(home), as_json=as_json)
             return
         if as_json:
-            show_json(to_json(service.overview(run_id, with_attempts=True)))
+            show_json(to_json(service.runs.overview(run_id, with_attempts=True)))
             return
-        brief = not whole and (brief or service.is_large(run_id))
-        found = service.brief_overview(run_id) if brief else service.overview(run_id)
-        tried = [one for step in service.attempts(run_id).values() for one in step] if attempts else []
+        brief = not whole and (brief or service.runs.is_large(run_id))
+        found = service.runs.brief_overview(run_id) if brief else service.runs.overview(run_id)
+        tried = [one for step in service.runs.attempts(run_id).values() for one in step] if attempts else []
         shown = [one.place for one in tried] + [one["place"] for one in found["artifacts"][-ARTIFACTS_MAX:]]
-        names = service.name_places(run_id, shown)
-        needs_force = found["status"] in ("failed", "cancelled") and service.needs_force(run_id)
+        names = service.runs.name_places(run_id, shown)
+        needs_force = found["status"] in ("failed", "cancelled") and service.runs.needs_force(run_id)
     show(_headline(found))
     if agents := agents_line(found):
         show(agents)

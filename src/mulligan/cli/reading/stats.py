@@ -43,9 +43,9 @@ def show_stats(
         )
     begun = datetime.now(UTC) - timedelta(seconds=parse_duration(since)) if since is not None else None
     with service_at(home) as service:
-        run_id = None if run is None else service.find_run(run)
-        found = [] if agents else service.stats(run_id, workflow=workflow, since=begun)
-        asked = [] if as_json and not agents else service.agent_stats(run_id, workflow=workflow, since=begun)
+        run_id = None if run is None else service.runs.find(run)
+        found = [] if agents else service.runs.stats(run_id, workflow=workflow, since=begun)
+        asked = [] if as_json and not agents else service.runs.agent_stats(run_id, workflow=workflow, since=begun)
     if as_json:
         show_json(to_json(asked if agents else found))
         return

@@ -23,8 +23,8 @@ def show_usage(run: NewestRun = LATEST, home: HomeFolder = None, as_json: AsJson
     of a map, and all steps of a matrix, share one line.
     """
     with service_at(home) as service:
-        run_id = service.find_run(run)
-        found = service.usage(run_id)
+        run_id = service.runs.find(run)
+        found = service.runs.usage(run_id)
     if as_json:
         show_json(to_json(found))
         return

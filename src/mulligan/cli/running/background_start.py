@@ -40,18 +40,18 @@ def start(
     key = check_key(key) if key else ""
     try:
         if is_detached:
-            found = service.start_detached(prepared, key=key, wait=wait)
+            found = service.starts.start_detached(prepared, key=key, wait=wait)
             return show_detached(found, as_json=as_json, home=home)
         return drive_run(
             service,
-            lambda driver: service.start(prepared, driver, key=key)[0],
+            lambda driver: service.control.start(prepared, driver, key=key)[0],
             capacity=capacity_for(asked),
             wait_seconds=wait_seconds,
             as_json=as_json,
             home=home,
         )
     except KeyUsed as used:
-        before = service.find_existing_run(prepared, key, used)
+        before = service.starts.find_existing_run(prepared, key, used)
     _show_existing(before, key)
     if is_detached:
         found = detach_run(service, before.run_id, asked, wait)
@@ -80,7 +80,7 @@ def start_published(
 
         begin = partial(start_published, service.home, name, version, inputs, labels, key=key, notify=rules)
         if is_detached:
-            return show_detached(service.detach(begin()), as_json=as_json, home=home)
+            return show_detached(service.starts.detach(begin()), as_json=as_json, home=home)
         return drive_run(service, lambda _: begin(), wait_seconds=wait_seconds, as_json=as_json, home=home)
 
 
@@ -94,9 +94,9 @@ def _follow(
     service: Service, run_id: int, *, asked: HostCapacity | None, wait_seconds: float, as_json: bool, home: str | None
 ) -> int:
     """Wait for a run that another process drives, or drive it if none does; print its result."""
-    has_waited = service.record(run_id).status not in RUN_ENDED
+    has_waited = service.runs.record(run_id).status not in RUN_ENDED
     try:
-        record = service.record(run_id) if service.home.is_remote else service.wait_for_driver(run_id)
+        record = service.runs.record(run_id) if service.home.is_remote else service.driving.wait_for_driver(run_id)
     except KeyboardInterrupt:
         complain(f"run {run_id} continues in the background; to stop it: mulligan cancel {run_id}{where(home)}")
         raise
@@ -107,12 +107,12 @@ def _follow(
         return drive_run(
             service,
             lambda _: run_id,
-            capacity=service.capacity_of(run_id, asked),
+            capacity=service.starts.capacity_of(run_id, asked),
             wait_seconds=wait_seconds,
             as_json=as_json,
             home=home,
         )
-    shown = service.show(run_id)
+    shown = service.runs.show(run_id)
     if has_waited:
         complain(f"run {run_id} {'was cancelled' if record.status == 'cancelled' else record.status}")
     if as_json or shown["outputs"]:

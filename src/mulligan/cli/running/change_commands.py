@@ -42,6 +42,7 @@ from mulligan.cli.words.parameters import Argument, Option
 from mulligan.core.deciding.rounds.child_rounds import PlannedChild
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.model.workflow import Workflow
+from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.values import read_budgets
 from mulligan.service.rendering.formatting import group_title, pluralize
 from mulligan.service.rendering.json_output import to_json
@@ -85,8 +86,8 @@ def cancel(
     """
     chosen = read_continuation(follows, detach)
     with service_at(home) as service:
-        run_id = service.find_run(run)
-        service.cancel(run_id, now=now, reason=reason)
+        run_id = service.runs.find(run)
+        service.control.cancel(run_id, now=now, reason=reason)
         return finish_run(service, run_id, chosen, as_json=as_json, home=home)
 
 
@@ -101,8 +102,8 @@ def remove(
     Its files are removed by the next 'mulligan gc', and by a server.
     """
     with service_at(home) as service:
-        run_id = service.find_run(run)
-        found = service.remove_run(run_id, is_dry=is_dry)
+        run_id = service.runs.find(run)
+        found = service.starts.remove_run(run_id, is_dry=is_dry)
     if as_json:
         show_json(to_json(found))
         return
@@ -126,13 +127,13 @@ def pause(
     With STEP only that step is paused: the rest of the run continues.
     """
     with service_at(home, by) as service:
-        run_id = service.find_run(run)
+        run_id = service.runs.find(run)
         if step is not None:
             _pause_step(service, run_id, step, reason, as_json=as_json, home=home)
             return
-        running = service.pause(run_id, reason)
+        running = service.control.pause(run_id, reason)
         if as_json:
-            show_json(service.show(run_id))
+            show_json(service.runs.show(run_id))
     still = (
         f"; {pluralize(running, 'command')} still {'runs' if running == 1 else 'run'} and may end" if running else ""
     )
@@ -140,9 +141,9 @@ def pause(
 
 
 def _pause_step(service: Service, run_id: int, step: str, reason: str, *, as_json: bool, home: str | None) -> None:
-    running = service.pause_step(run_id, step, reason)
+    running = service.control.pause_step(run_id, step, reason)
     if as_json:
-        show_json(service.show(run_id))
+        show_json(service.runs.show(run_id))
     still = "; its running attempts may end" if running else ""
     typed = command_for_request(run_id, "step_pause", step) + where(home)
     complain(f"step '{step}' of run {run_id} is paused{still}; to continue it: {typed}")
@@ -201,10 +202,10 @@ def retry(
         given = given_inputs(inputs, inputs_file)
         load = partial(_corrected, file, given, system=system, trust_templates=trust_templates, catalogue=catalogue)
         corrected = _correction(load(), file, given, force=force)
-        run_id = service.find_run(run) if corrected is None else service.find_failed_run(run, corrected.workflow.name)
+        run_id = service.runs.find(run) if corrected is None else service.runs.find_failed(run, corrected.workflow.name)
         if corrected is not None and corrected.workflow.origin:
             # Its inputs and options may decide how a file of another system is read.
-            workflow = load(reading=service.reading_of(run_id))
+            workflow = load(reading=service.starts.reading_of(run_id))
             corrected = _correction(workflow, file, given, force=force)
         chosen = RetryOptions(
             run_id,
@@ -270,13 +271,13 @@ def run_retry(
     if chosen.corrected is None:
         mention_changed_file(service, chosen.run_id, home, is_retry=chosen.items is None)
     if dry_run:
-        planned = service.plan_retry(chosen.run_id, **chosen.arguments)
-        _show_round_plan(planned, service.matrices(chosen.run_id), as_json=as_json)
+        planned = service.control.plan_retry(chosen.run_id, **chosen.arguments)
+        _show_round_plan(planned, service.runs.matrices(chosen.run_id), as_json=as_json)
         return 0
     if chosen.corrected is not None:
         # Show what the file changes before anything is done.
-        show_correction(service.plan_retry(chosen.run_id, **chosen.arguments))
-    _show_round(service.retry(chosen.run_id, reason=reason, **chosen.arguments), adjust=chosen.adjust)
+        show_correction(service.control.plan_retry(chosen.run_id, **chosen.arguments))
+    _show_round(service.control.retry(chosen.run_id, reason=reason, **chosen.arguments), adjust=chosen.adjust)
     return continue_run(service, chosen.run_id, continuation, as_json=as_json, home=home, asked=chosen.capacity)
 
 
@@ -419,7 +420,7 @@ def fork(
     """
     continuation = read_continuation(follows, detach)
     with service_at(home) as service:
-        run_id = service.find_run(run)
+        run_id = service.runs.find(run)
         given = given_inputs(inputs, inputs_file)
         workflow = _corrected(
             file,
@@ -427,14 +428,14 @@ def fork(
             system=system,
             trust_templates=trust_templates,
             catalogue=catalogue,
-            reading=service.reading_of(run_id),
+            reading=service.starts.reading_of(run_id),
         )
         if workflow is None:
             mention_changed_file(service, run_id, home)
         # Planned before anything is created, so that a refused fork leaves nothing behind.
-        planned = service.plan_fork(run_id, from_step, given, workflow, keep_completed=keep_completed)
+        planned = service.control.plan_fork(run_id, from_step, given, workflow, keep_completed=keep_completed)
         if dry_run:
-            _show_fork_plan(planned, service.matrices(run_id), as_json=as_json)
+            _show_fork_plan(planned, service.runs.matrices(run_id), as_json=as_json)
             return 0
 
         def describe(new: int | None) -> None:
@@ -443,7 +444,9 @@ def fork(
             _show_fork_changes(planned)
 
         named = str(file.absolute()) if file else ""
-        begin = partial(service.fork, run_id, from_step, given, workflow, file=named, keep_completed=keep_completed)
+        begin = partial(
+            service.control.fork, run_id, from_step, given, workflow, file=named, keep_completed=keep_completed
+        )
         return start_and_continue(
             service, begin, continuation, like_run=run_id, describe=describe, as_json=as_json, home=home
         )
@@ -466,7 +469,7 @@ def _corrected(
     if file is None:
         return None
     of_run = reading or {}
-    return Service.load_workflow(
+    return Workflows.load_workflow(
         file,
         named=system,
         trust_templates=trust_templates,

@@ -55,7 +55,7 @@ def read_continuation(follows: bool | None, is_detached: bool) -> Continuation:
 
 def mention_changed_file(service: Service, run_id: int, home: str | None, *, is_retry: bool = False) -> None:
     """Note that the file of the run has changed, since a run keeps the workflow that it was started with."""
-    file = service.changed_file(run_id)
+    file = service.starts.changed_file(run_id)
     if file:
         shown = os.path.relpath(file)
         complain(
@@ -77,13 +77,13 @@ def drives_here(service: Service, chosen: Continuation, run_id: int | None = Non
     """Whether this process drives the run on; without a run, one that is about to be started."""
     if chosen.is_detached or chosen.follows is False:
         return False
-    record = None if run_id is None else service.record(run_id)
+    record = None if run_id is None else service.runs.record(run_id)
     if record is not None and record.status in RUN_ENDED:
         # Its last turn was the change: there is nothing left but to show how it ended.
         return True
     if chosen.follows:
-        return record is None or service.home.is_remote or service.driver_of(record) is None
-    return not service.home.is_remote and service.who_continues(run_id) is None
+        return record is None or service.home.is_remote or service.runs.driver_of(record) is None
+    return not service.home.is_remote and service.driving.who_continues(run_id) is None
 
 
 def continue_run(
@@ -101,9 +101,9 @@ def continue_run(
     It has the capacity that it was started with, unless another is asked for. Without `prints`, as for one of
     several runs, stdout is left alone.
     """
-    root = service.record(run_id).root_run_id or run_id
+    root = service.runs.record(run_id).root_run_id or run_id
     if drives_here(service, chosen, root):
-        capacity = service.capacity_of(root, asked)
+        capacity = service.starts.capacity_of(root, asked)
         return drive_run(service, lambda _: root, capacity=capacity, as_json=as_json, home=home, prints=prints)
     if chosen.is_detached:
         found = detach_run(service, root, asked)
@@ -113,20 +113,20 @@ def continue_run(
         # A worker may have been faster than we are.
         return drive_run(service, lambda _: root, as_json=as_json, home=home, prints=prints, is_driven=True)
     if as_json and prints:
-        show_json(service.show(run_id))
+        show_json(service.runs.show(run_id))
     return 0
 
 
 def name_driver(service: Service, run_id: int, home: str | None, prefix: str = "") -> None:
     """Say what continues an unfinished run, or how to."""
-    record = service.record(run_id)
+    record = service.runs.record(run_id)
     if record.status in RUN_ENDED:
         return
-    if (driver := service.driver_of(record)) is not None:
+    if (driver := service.runs.driver_of(record)) is not None:
         complain(f"{prefix}process {driver.pid} on {driver.host} drives it")
     elif service.home.is_remote:
         complain(f"{prefix}the workers of the server continue it")
-    elif (worker := service.who_continues()) is not None:
+    elif (worker := service.driving.who_continues()) is not None:
         complain(f"{prefix}process {worker.pid} on {worker.host}, a worker of this store, takes it up")
     else:
         complain(f"{prefix}nothing is running it; to run it here: mulligan resume {run_id}{where(home)}")
@@ -145,7 +145,7 @@ def start_and_continue(
     """Start a run that continues `like_run`, by the same rule: driven here, it is never without a driver."""
     if drives_here(service, chosen):
         describe(None)
-        return drive_run(service, begin, capacity=service.capacity_of(like_run), as_json=as_json, home=home)
+        return drive_run(service, begin, capacity=service.starts.capacity_of(like_run), as_json=as_json, home=home)
     new = begin(None)
     describe(new)
     return continue_run(service, new, Continuation(False, chosen.is_detached), as_json=as_json, home=home)
@@ -156,15 +156,15 @@ def finish_run(service: Service, run_id: int, chosen: Continuation, *, as_json: 
 
     A child run stops when its parent continues, which may start steps: that is for `resume`.
     """
-    record = service.record(run_id)
+    record = service.runs.record(run_id)
     if record.status in RUN_ENDED:
         complain(f"run {run_id} is {record.status}")
-    elif record.parent_run_id is not None and service.driver_of(record) is None:
+    elif record.parent_run_id is not None and service.runs.driver_of(record) is None:
         complain(f"run {run_id} will stop when its parent continues: mulligan resume {record.root_run_id}{where(home)}")
     elif drives_here(service, chosen, run_id):
         runs_here = "" if service.home.is_remote else ": its cleanup and its end run here"
         complain(f"run {run_id} is stopping and nothing is running it{runs_here}")
-        capacity = service.capacity_of(run_id)
+        capacity = service.starts.capacity_of(run_id)
         code = drive_run(service, lambda _: run_id, capacity=capacity, as_json=as_json, home=home)
         return 0 if code == CANCELLED else code
     elif chosen.is_detached:
@@ -175,7 +175,7 @@ def finish_run(service: Service, run_id: int, chosen: Continuation, *, as_json: 
             code = drive_run(service, lambda _: run_id, as_json=as_json, home=home, is_driven=True)
             return 0 if code == CANCELLED else code
     if as_json:
-        show_json(service.show(run_id))
+        show_json(service.runs.show(run_id))
     return 0
 
 
@@ -186,12 +186,12 @@ def detach_run(
     service: Service, run_id: int, asked: HostCapacity | None = None, wait: str = f"{WAIT_SECONDS:g}s"
 ) -> DetachedRun:
     """See that a process in the background drives the run, unless it has ended, is paused, or is driven."""
-    record = service.record(run_id)
+    record = service.runs.record(run_id)
     if record.status in RUN_ENDED or record.status == "paused":
         return DetachedRun(run_id, record.status)
-    driver = service.driver_of(record)
+    driver = service.runs.driver_of(record)
     if driver is None:
-        return service.detach(run_id, asked=asked, wait=wait)
+        return service.starts.detach(run_id, asked=asked, wait=wait)
     return DetachedRun(run_id, record.status, driver.pid, driver.host)
 
 

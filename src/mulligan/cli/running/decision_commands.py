@@ -64,7 +64,7 @@ def list_pending(home: HomeFolder = None, as_json: AsJson = False) -> None:
     verdict and a reason.
     """
     with service_at(home) as service:
-        found, is_there = service.list_pending(), service.home.is_there
+        found, is_there = service.decisions.list_pending(), service.home.is_there
     for one in found:
         one.commands = [f"{command}{where(home)}" for command in commands_for_pending(one)]
     if as_json:
@@ -191,13 +191,13 @@ def classify(
     if run is None or not step or not verdict:
         raise UsageRefused("name a step and a decision", hint="write RUN STEP retry, RUN STEP fail, or --file FILE")
     with service_at(home, by) as service:
-        run_id = service.find_run(run)
+        run_id = service.runs.find(run)
         one = make_decision(run_id, step, verdict, reason, memory or None, timeout or None, budget, attempt)
         if dry_run:
-            _show_preview(service.preview_decision(one), as_json=as_json)
+            _show_preview(service.decisions.preview_decision(one), as_json=as_json)
             return 0
         more: Any = {name: getattr(one, name) for name in ("memory", "timeout", "budgets", "attempt")}
-        service.classify(one.run_id, one.step, one.verdict, one.reason, **more)
+        service.control.classify(one.run_id, one.step, one.verdict, one.reason, **more)
         complain(_recorded(one))
         return continue_run(service, one.run_id, chosen, as_json=as_json, home=home)
 
@@ -238,12 +238,12 @@ def _classify_many(
     decisions: list[Decision], chosen: Continuation, *, dry_run: bool, by: str, home: str | None, as_json: bool
 ) -> int:
     with service_at(home, by) as service:
-        previews = service.preview_decisions(decisions)
+        previews = service.decisions.preview_decisions(decisions)
         if dry_run:
             _show_previews(previews, as_json=as_json)
             return 0
         done = []
-        for one in service.record_decisions(decisions):
+        for one in service.decisions.record_decisions(decisions):
             complain(_result_line(one))
             done.append(one)
         refused = sum(one.error is not None for one in done)
@@ -272,7 +272,7 @@ def _result_line(decided: DecisionResult) -> str:
 
 def _roots(service: Service, done: list[DecisionResult]) -> list[int]:
     """The top-level runs of the decisions that were recorded."""
-    records = (service.record(one.decision.run_id) for one in done if one.error is None)
+    records = (service.runs.record(one.decision.run_id) for one in done if one.error is None)
     return sorted({record.root_run_id or record.run_id for record in records})
 
 
@@ -303,9 +303,9 @@ def approve(
     """
     chosen = read_continuation(follows, detach)
     with service_at(home, by) as service:
-        run_id = service.find_run(run)
-        place = service.find_approval(run_id, step)
-        service.approve(run_id, place, not no, reason)
-        name = service.name_places(run_id, [place])[place]
+        run_id = service.runs.find(run)
+        place = service.decisions.find_approval(run_id, step)
+        service.control.approve(run_id, place, not no, reason)
+        name = service.runs.name_places(run_id, [place])[place]
         complain(f"run {run_id}: '{name}' is {'refused' if no else 'approved'}")
         return continue_run(service, run_id, chosen, as_json=as_json, home=home)

@@ -37,17 +37,17 @@ def drive_run(
     """
     sheet = printer()
     capacity = capacity or machine()
-    forecast = service.forecast(capacity.cpus) if sheet.is_live else None
-    display = Display(sheet, where(home), forecast, read_progress=service.attempt_progress)
+    forecast = service.driving.forecast(capacity.cpus) if sheet.is_live else None
+    display = Display(sheet, where(home), forecast, read_progress=service.runs.attempt_progress)
     if is_driven:
-        found = service.follow_shown(begin, display, wait_seconds=wait_seconds).outcome
+        found = service.driving.follow_shown(begin, display, wait_seconds=wait_seconds).outcome
     else:
-        found = service.drive_shown(begin, display, capacity=capacity, wait_seconds=wait_seconds).outcome
+        found = service.driving.drive_shown(begin, display, capacity=capacity, wait_seconds=wait_seconds).outcome
     show_outcome(sheet, found, home, is_kept=is_kept)
     if not prints:
         return found.exit_code
     if as_json:
-        show_json_parts(service.show_in_parts(found.run_id, display.progress))
+        show_json_parts(service.runs.show_in_parts(found.run_id, display.progress))
     elif found.outputs:
         show_json(found.outputs)
     return found.exit_code

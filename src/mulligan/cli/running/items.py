@@ -70,10 +70,10 @@ def list_items(
             f"--after must be the number of an item, not {after}", hint="the last one of the page before"
         )
     with service_at(home) as service:
-        run_id = service.find_run(run)
-        indexes = service.find_items(run_id, step, item) if item else []
+        run_id = service.runs.find(run)
+        indexes = service.runs.find_items(run_id, step, item) if item else []
         if retry:
-            service.refuse_matrix(run_id, step)
+            service.runs.refuse_matrix(run_id, step)
             chosen = RetryOptions(run_id, step, indexes, adjust, keep_completed=keep_completed)
             continuation = read_continuation(follows, detach)
             return run_retry(service, chosen, reason, continuation, dry_run=dry_run, home=home, as_json=as_json)
@@ -83,7 +83,7 @@ def list_items(
             # A program gets all items, unless it asks for a page.
             most = None if whole or (as_json and after is None) else LIMIT
             start = -1 if after is None else after
-            page = service.some_items(run_id, step, is_failed=failed, after=start, limit=limit or most)
+            page = service.runs.some_items(run_id, step, is_failed=failed, after=start, limit=limit or most)
             if as_json:
                 show_json(to_json(page.items))
             else:
@@ -163,7 +163,7 @@ def _end(item: Item) -> str:
 
 
 def _show_some(service: Service, run_id: int, step: str, indexes: Sequence[int], as_json: bool) -> None:
-    found = service.item_histories(run_id, step, indexes)
+    found = service.runs.item_histories(run_id, step, indexes)
     if as_json:
         show_json(to_json(found))
         return
@@ -171,4 +171,4 @@ def _show_some(service: Service, run_id: int, step: str, indexes: Sequence[int],
         end = f", {_end(one)}" if _end(one) else ""
         show(f"item {one.index} of '{step}' ({cut(value_text(one.item), 200)}): {one.status}{end}")
         tried = one.history or ()
-        show_attempts(tried, service.name_places(run_id, [attempt.place for attempt in tried]))
+        show_attempts(tried, service.runs.name_places(run_id, [attempt.place for attempt in tried]))

@@ -53,16 +53,16 @@ def resume(
     asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
     with service_at(home, by) as service:
         if run is not None and step is not None:
-            run_id = service.find_run(run)
-            service.resume_step(run_id, step, reason)
+            run_id = service.runs.find(run)
+            service.control.resume_step(run_id, step, reason)
             complain(f"step '{step}' of run {run_id} continues")
-            chosen = Continuation(None if detach or service.is_driven(run_id) else True, detach)
+            chosen = Continuation(None if detach or service.runs.is_driven(run_id) else True, detach)
             return continue_run(service, run_id, chosen, as_json=as_json, home=home, asked=asked)
-        run_id = service.resumable_run(None if run is None else service.find_run(run))
+        run_id = service.control.resumable(None if run is None else service.runs.find(run))
         mention_changed_file(service, run_id, home)
-        if steps is not None or service.record(run_id).status == "paused":
-            service.resume(run_id, reason, steps=steps or 0)
-            if service.is_driven(run_id):
+        if steps is not None or service.runs.record(run_id).status == "paused":
+            service.control.lift_pause(run_id, reason, steps=steps or 0)
+            if service.runs.is_driven(run_id):
                 complain(f"run {run_id} continues in the process that drives it")
                 return 0
         if detach:
@@ -70,7 +70,7 @@ def resume(
         return drive_run(
             service,
             lambda driver: run_id,
-            capacity=service.capacity_of(run_id, asked),
+            capacity=service.starts.capacity_of(run_id, asked),
             wait_seconds=wait_seconds,
             as_json=as_json,
             home=home,

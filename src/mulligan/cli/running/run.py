@@ -27,10 +27,11 @@ from mulligan.cli.words.parameters import Argument, Option
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.errors import MulliganError
 from mulligan.language.readers.workspace_steps import with_default_workspace
+from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.format_options import read_format_options
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.driving.driver import capacity_for
-from mulligan.service.service import Service
+from mulligan.service.runs.changes.area import Starts
 
 Wait = Annotated[
     str, Option("--wait", metavar="TIME", help="How long to wait for a timer if everything else waits for a person.")
@@ -127,7 +128,7 @@ def run(
                 home=home,
             )
     if reference is None:
-        examined = Service.examine_workflow(
+        examined = Workflows.examine_workflow(
             file,
             named=system,
             trust_templates=trust_templates,
@@ -149,7 +150,7 @@ def run(
 
         code: int = show_preview(workflow, given, capacity=capacity_for(asked), as_json=as_json, home=home)
         return code
-    prepared = Service.prepare(
+    prepared = Starts.prepare(
         workflow,
         given,
         Path.cwd(),
@@ -164,14 +165,14 @@ def run(
     with service_at(home) as service:
         if service.home.is_remote:
             complain(f"note: the steps run on {service.home.place}, in the folders of its workers")
-        for text in service.capacity_notes(workflow, capacity_for(asked))[:NOTES_MAX]:
+        for text in service.starts.capacity_notes(workflow, capacity_for(asked))[:NOTES_MAX]:
             complain(f"note: {text}")
         if prepared.notify or workflow.notify:
             for name in service.notices.unknown_targets((*workflow.notify, *prepared.notify)):
                 from mulligan.service.server.notices.notices import unknown_target_note
 
                 complain(f"note: {unknown_target_note(name)}")
-        if permissions := service.permission_note(workflow):
+        if permissions := service.starts.permission_note(workflow):
             complain(f"note: {permissions}")
         return start(
             service,

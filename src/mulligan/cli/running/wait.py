@@ -45,14 +45,14 @@ def wait(
         raise UsageRefused(f"--until does not know '{until}'", hint=f"give {' or '.join(get_args(Until))}")
     seconds = None if timeout is None else parse_duration(timeout)
     with service_at(home) as service:
-        run_ids = list(dict.fromkeys(service.find_run(run) for run in runs or [LATEST]))
+        run_ids = list(dict.fromkeys(service.runs.find(run) for run in runs or [LATEST]))
         try:
             code = _watch(service, run_ids, until, seconds, where(home), is_forever=forever)
         except KeyboardInterrupt:
             complain("interrupted; the runs continue")
             code = INTERRUPTED
         if as_json:
-            show_json(to_json(service.summarize_runs(run_ids)))
+            show_json(to_json(service.runs.summarize(run_ids)))
     return code
 
 
@@ -62,7 +62,7 @@ def _watch(
     """Show what happens; return the exit code."""
     codes: list[int] = []
     waits: Until = "person" if until == "person" else "ended"
-    for event in service.wait_for_runs(run_ids, until=waits, timeout_seconds=seconds, is_forever=is_forever):
+    for event in service.driving.wait_for_runs(run_ids, until=waits, timeout_seconds=seconds, is_forever=is_forever):
         if event.kind == "timeout":
             verb = "has" if len(event.run_ids) == 1 else "have"
             complain(f"{_runs(event.run_ids)} {verb} not ended after {length(seconds or 0.0)}, and may continue")

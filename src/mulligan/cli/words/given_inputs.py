@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from mulligan.cli.output.terminal import UsageRefused
 from mulligan.cli.words.parameters import Option
 from mulligan.errors import InputInvalid
-from mulligan.service.service import Service
+from mulligan.service.authoring.area import Workflows
 
 Inputs = Annotated[list[str] | None, Option("--input", "-i", metavar="KEY=VALUE", help="An input; may be repeated.")]
 InputsFile = Annotated[
@@ -56,7 +56,7 @@ def _read_file(file: str) -> dict[str, Any]:
                 data = opened.read()
     except OSError as error:
         raise UsageRefused(f"--inputs: '{file}' cannot be read: {(error.strerror or str(error)).lower()}") from None
-    return Service.parse_inputs(data, _title(file))
+    return Workflows.parse_inputs(data, _title(file))
 
 
 def _title(file: str) -> str:

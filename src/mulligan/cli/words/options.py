@@ -101,8 +101,8 @@ def read_notify(words: Sequence[str] | None) -> tuple[NoticeRule, ...]:
 def find_run_and_step(service: Service, run: str, step: str | None) -> tuple[int, str]:
     """The run and the step that two words name. A single word that is not a run names a step of the newest run."""
     if step is None and run != LATEST and not run.isdecimal():
-        return service.find_run(LATEST), run
-    return service.find_run(run), step or ""
+        return service.runs.find(LATEST), run
+    return service.runs.find(run), step or ""
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def service_at(home: str | None, by: str = "") -> Iterator[Service]:
             except OSError:
                 raise
             except Exception as error:
-                damaged = service.explain_damage(None, error)
+                damaged = service.runs.explain_damage(None, error)
                 if damaged is None or damaged is error:
                     raise
                 raise damaged from error

@@ -51,7 +51,7 @@ def show_recovery(call: Call) -> Answer:
         "Recovery",
         heading("Recovery", _suggested(asked)),
         *_in_order(
-            call.service.list_breakers(),
+            call.service.machine.list_breakers(),
             lambda found: _breakers(call, found),
             panel(
                 "Which recovery works",

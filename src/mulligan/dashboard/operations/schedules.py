@@ -50,7 +50,7 @@ def show_schedules(call: Call) -> Answer:
             styles=_STYLES,
         )
     ids = {one.last.run_id for one in found if one.last is not None}
-    statuses = {record.run_id: record.status for record in call.service.records(ids)} if ids else {}
+    statuses = {record.run_id: record.status for record in call.service.runs.records(ids)} if ids else {}
     rows = [_row(call, one, statuses, with_strip=number < _STRIPS_MAX) for number, one in enumerate(found)]
     head = ("Schedule", "When", "Next", "Last", "Last instants", "")
     return page(
@@ -372,7 +372,7 @@ def _trouble(call: Call, past: Sequence[PastInstant], zone: ZoneInfo) -> Html | 
     if not found:
         return ""
     shown = found[:_TROUBLE_MAX]
-    lines = {line.run_id: line for line in call.service.summarize_runs(one.run_id for one in shown if one.run_id)}
+    lines = {line.run_id: line for line in call.service.runs.summarize(one.run_id for one in shown if one.run_id)}
     rows = [
         element(
             "tr",

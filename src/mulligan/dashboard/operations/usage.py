@@ -88,7 +88,7 @@ def _choose(names: list[str]) -> Html:
 
 
 def _of_run(call: Call, run_id: int) -> Answer:
-    found = call.service.usage(run_id)
+    found = call.service.runs.usage(run_id)
     over = join_html([element("a", "Usage", href="/usage"), " / ", run_link(run_id)])
     return page(
         call,

@@ -20,7 +20,7 @@ _TASK_HEAD = ("Run", "Step", *(figure(one) for one in ("Attempt", "CPUs", "Memor
 
 
 def show_workers(call: Call) -> Answer:
-    found = call.service.list_workers()
+    found = call.service.machine.list_workers()
     working = sorted((one for one in found if one.runs_tasks), key=lambda one: (one.is_alive, one.name))
     others = [one for one in found if not one.runs_tasks]
     doctor = element("a", "Examine the server", href="/workers/doctor", class_="button") if _may_examine(call) else ""
@@ -159,7 +159,7 @@ def show_doctor(call: Call) -> Answer:
         words = "A token of one project may not examine the server. Ask who runs it."
         top = heading("Doctor", over=element("a", "Workers", href="/workers"))
         return replace(page(call, "Doctor", top, empty(words), section=_SECTION, styles=_STYLES), status=403)
-    found: Diagnosis = call.service.examine_machine()
+    found: Diagnosis = call.service.machine.examine_machine()
     ordered = sorted(found.checks, key=lambda one: ("problem", "warning", "ok").index(one.health))
     problems = sum(one.health == "problem" for one in found.checks)
     warnings = sum(one.health == "warning" for one in found.checks)

@@ -60,8 +60,8 @@ def show_comparison(call: Call) -> Answer:
 
 
 def _choose(call: Call, a: int) -> Answer:
-    record = call.service.record(a)
-    found = call.service.list_runs(RunQuery(workflows=(record.workflow,), limit=OFFERED + 1))
+    record = call.service.runs.record(a)
+    found = call.service.runs.page(RunQuery(workflows=(record.workflow,), limit=OFFERED + 1))
     others = [one for one in found.runs if one.run_id != a][:OFFERED]
     rows = [
         element(

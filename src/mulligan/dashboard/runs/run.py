@@ -58,7 +58,7 @@ def _read(call: Call) -> RunView:
     run_id = int(call.path["run_id"])
     if call.query.tab != "overview" or call.service.details.is_quick(run_id):
         return RunView(call, call.service.details.head(run_id))
-    record = call.service.record(run_id)
+    record = call.service.runs.record(run_id)
     names = ("run_id", "workflow", "version", "round", "degraded", "reason", "parent_run_id", "started_by")
     known = {name: getattr(record, name) for name in names}
     return RunView(call, {**known, "status": "running" if record.status == "new" else record.status}, is_loading=True)

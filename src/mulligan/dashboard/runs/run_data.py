@@ -74,7 +74,7 @@ def _files_title(files: list[KeptFile]) -> str:
 def _files(run: RunView, files: list[KeptFile]) -> Html:
     if not files:
         return element("p", "No step has kept a file.", class_="muted")
-    names = run.call.service.name_places(run.run_id, [one.place for one in files[:FILES_MAX]])
+    names = run.call.service.runs.name_places(run.run_id, [one.place for one in files[:FILES_MAX]])
     rows = [
         element(
             "tr",

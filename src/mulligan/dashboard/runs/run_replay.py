@@ -35,7 +35,7 @@ _AT_RUNG = {"backing_off": "retry", "handling": "handle", "pending_failed": "tri
 def render_replay(run: RunView) -> Tab:
     """The run after the event in the address."""
     past = run.call.service.past
-    last = run.call.service.record(run.run_id).seq
+    last = run.call.service.runs.record(run.run_id).seq
     if not last:
         words = element("p", "The run has not started yet, so there is nothing to replay.", class_="note")
         return Tab(words, live=f"run:{run.run_id}")

@@ -54,7 +54,7 @@ class RunView:
     @cached_property
     def line(self) -> RunLine:
         """The run as the list of runs shows it."""
-        (found,) = self.call.service.summarize_runs([self.run_id])
+        (found,) = self.call.service.runs.summarize([self.run_id])
         return found
 
     @property

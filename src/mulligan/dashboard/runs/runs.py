@@ -56,7 +56,7 @@ def runs_path(**filters: object) -> str:
 def show_runs(call: Call) -> Answer:
     asked = _given(call.query)
     query = run_query(asked, limit=PER_PAGE, before=asked.before)
-    found = call.service.list_runs(query)
+    found = call.service.runs.page(query)
     can_change = may(call, "run")
     return page(
         call,
@@ -212,13 +212,13 @@ def _statuses(call: Call, asked: RunsQuery, query: RunQuery, found: RunPage) -> 
 
 def _counts(call: Call, asked: RunsQuery, query: RunQuery, found: RunPage) -> dict[str, int]:
     if _is_plain(asked):
-        return call.service.status_counts()
+        return call.service.runs.status_counts()
     if not asked.status and asked.before is None and found.next is None:
         # This page has all of them.
         return Counter(run.status for run in found.runs)
     everything = msgspec.structs.replace(query, before=None)
     return {
-        status: call.service.count_runs(
+        status: call.service.runs.count(
             msgspec.structs.replace(everything, statuses=parse_statuses([status])), limit=COUNTED_MAX
         )
         for status in STATUSES

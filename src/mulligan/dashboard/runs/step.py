@@ -222,7 +222,7 @@ def _items(found: StepHistory) -> Html:
 def _files(call: Call, found: StepHistory) -> Html:
     if not found.files:
         return Html("")
-    names = call.service.name_places(found.run_id, [one.place for one in found.files])
+    names = call.service.runs.name_places(found.run_id, [one.place for one in found.files])
     rows = [
         element(
             "tr",

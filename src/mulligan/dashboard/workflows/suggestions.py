@@ -58,7 +58,7 @@ def _find(call: Call, asked: SuggestionsQuery) -> Suggestions | None:
     """What is proposed; None if no run of the workflow is that young."""
     since = None if asked.since == "all" else parse_time(asked.since, datetime.now(UTC))
     try:
-        return call.service.suggest(asked.workflow, since=since)
+        return call.service.workflows.suggest(asked.workflow, since=since)
     except NotFound:
         return None
 

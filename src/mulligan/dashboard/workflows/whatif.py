@@ -28,7 +28,7 @@ def show_whatif(call: Call) -> Answer:
         listed_max=LISTED_MAX,
     )
     try:
-        content = _answer(call.service.whatif_of_text(draft.text, selection, file=draft.file))
+        content = _answer(call.service.workflows.whatif_of_text(draft.text, selection, file=draft.file))
     except LanguageError as refused:
         lines = join_html((one.render() for one in refused.problems[:20]), "\n")
         content = panel("The draft cannot be read", element("pre", lines, tabindex="0"), tone="bad")

@@ -237,7 +237,7 @@ def _load(call: Call, found: PublishedWorkflow) -> tuple[Workflow | None, Html |
 
 
 def _graph(call: Call, workflow: Workflow) -> Html:
-    svg = call.service.draw_for_page(workflow, nodes_max=_NODES_MAX)
+    svg = call.service.workflows.draw_for_page(workflow, nodes_max=_NODES_MAX)
     if not svg:
         count = len(workflow.steps)
         return element("p", f"{count:,} steps are too many to draw here.", class_="empty")
@@ -269,7 +269,7 @@ def _facts(call: Call, found: PublishedWorkflow, workflow: Workflow | None) -> H
 
 
 def _runs(call: Call, name: str) -> Html:
-    runs = call.service.list_runs(RunQuery(workflows=(name,), limit=_RUNS_SHOWN)).runs
+    runs = call.service.runs.page(RunQuery(workflows=(name,), limit=_RUNS_SHOWN)).runs
     if not runs:
         return panel("Runs", empty("It was never run."), name="runs")
     rows = [

@@ -39,7 +39,7 @@ JOBS: tuple[Job, ...] = (
     Job("schedules", lambda service, now: service.schedules.fire_due(now)),
     Job("workers", lambda service, now: service.notices.announce_workers(now)),
     Job("notices", lambda service, now: service.notices.send_due(now)),
-    Job("retention", lambda service, now: service.remove_old(now)),
+    Job("retention", lambda service, now: service.machine.remove_old(now)),
 )
 
 

@@ -134,7 +134,7 @@ class LiveFeed:
         """Whether a look may find something. Cheap: one number on SQLite, one small statement on PostgreSQL."""
         if not service.home.is_there:
             return False
-        version = service.store_version()
+        version = service.runs.store_version()
         known, self._version = self._version, (service, version)
         return version is None or known != self._version
 
@@ -147,7 +147,7 @@ class LiveFeed:
             changed = [watch for watch in watches if self._is_recheck_due(watch)]
         else:
             run_ids = [watch.run_id for watch in watches if watch.kind == "run"]
-            seqs = {record.run_id: str(record.seq) for record in service.records(run_ids)}
+            seqs = {record.run_id: str(record.seq) for record in service.runs.records(run_ids)}
             changed = [watch for watch in watches if watch.kind != "run" or self._is_behind(watch, seqs)]
         for watch in changed:
             self.undelivered += self._poll(service, watch)
@@ -226,14 +226,14 @@ class RunSource:
         if self._is_removed:
             return []
         try:
-            changes = service.changes_since(self._watch.run_id, self._seq or 0)
+            changes = service.runs.changes_since(self._watch.run_id, self._seq or 0)
         except UnknownRun:
             if self._seq is None:
                 raise
             return self._end()
         except Exception as error:
             # Those who watch other runs go on.
-            if (damaged := service.explain_damage([self._watch.run_id], error)) is None:
+            if (damaged := service.runs.explain_damage([self._watch.run_id], error)) is None:
                 raise
             if self._seq is None:
                 raise damaged from error
@@ -249,7 +249,7 @@ class RunSource:
     def missed(self, service: Service, position: str) -> list[LiveEvent] | None:
         if not _is_number(position):
             return [_reset(self._watch, "start", self.position)]
-        changes = service.changes_since(self._watch.run_id, int(position))
+        changes = service.runs.changes_since(self._watch.run_id, int(position))
         return self._events(changes) if changes.seq == self._seq else None
 
     def _events(self, changes: RunChanges) -> list[LiveEvent]:

@@ -8,7 +8,8 @@ from typing import Protocol
 
 import msgspec
 
-from mulligan.service.runs.views.run_list import RunLine, RunPage, RunQuery
+from mulligan.service.runs.area import Runs
+from mulligan.service.runs.views.run_list import RunLine, RunQuery
 from mulligan.service.server.catalogue.catalogue import Catalogue, Draft, PublishedWorkflow
 from mulligan.service.server.schedules.schedules import Schedules
 
@@ -42,7 +43,8 @@ class ListingService(Protocol):
     def catalogue(self) -> Catalogue: ...
     @property
     def schedules(self) -> Schedules: ...
-    def list_runs(self, query: RunQuery) -> RunPage: ...
+    @property
+    def runs(self) -> Runs: ...
 
 
 def list_workflow_lines(service: ListingService, *, after: str = "", limit: int = 100) -> WorkflowLines:
@@ -74,12 +76,12 @@ def last_runs(service: ListingService, names: Sequence[str]) -> dict[str, RunLin
     """The newest run of each workflow that has one."""
     if not names:
         return {}
-    page = service.list_runs(RunQuery(workflows=tuple(names), limit=_RUNS_AT_ONCE))
+    page = service.runs.page(RunQuery(workflows=tuple(names), limit=_RUNS_AT_ONCE))
     found: dict[str, RunLine] = {}
     for run in page.runs:
         found.setdefault(run.workflow, run)
     for name in names if page.next is not None else ():
-        if name not in found and (runs := service.list_runs(RunQuery(workflows=(name,), limit=1)).runs):
+        if name not in found and (runs := service.runs.page(RunQuery(workflows=(name,), limit=1)).runs):
             found[name] = runs[0]
     return found
 

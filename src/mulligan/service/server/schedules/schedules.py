@@ -42,10 +42,10 @@ from mulligan.errors import (
 )
 from mulligan.history.notice_text import NoticeBody
 from mulligan.language.text.suggestions import did_you_mean
-from mulligan.ports import RunRecord
 from mulligan.ports.fault_points import fault_point
 from mulligan.ports.server_records import Document, NoticeRecord, ServerRecords
-from mulligan.service.runs.changes.run_control import Prepared
+from mulligan.service.runs.area import Runs
+from mulligan.service.runs.changes.run_control import RunControl
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.catalogue.catalogue import Catalogue
 from mulligan.service.server.catalogue.texts import check_name, is_name
@@ -89,9 +89,10 @@ class ProjectService(Protocol):
 
     @property
     def catalogue(self) -> Catalogue: ...
-    def start_once(self, prepared: Prepared, key: str) -> int: ...
-    def cancel(self, run_id: int, *, now: bool = False, reason: str = "") -> None: ...
-    def records(self, run_ids: Iterable[int]) -> list[RunRecord]: ...
+    @property
+    def control(self) -> RunControl: ...
+    @property
+    def runs(self) -> Runs: ...
 
 
 class StoredSchedule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -436,14 +437,14 @@ class Schedules:
         inputs = inputs_at(document.name, schedule, instant)
         prepared = service.catalogue.prepare(schedule.workflow, schedule.version, inputs, labels)
         try:
-            return service.start_once(prepared, schedule_key(document.project, document.name, instant))
+            return service.control.start_once(prepared, schedule_key(document.project, document.name, instant))
         except KeyUsed as used:
             # Another server started it with another version of the workflow, or the schedule was changed since.
             return used.run_id
 
     def _cancel(self, service: ProjectService, run_id: int, name: str) -> None:
         try:
-            service.cancel(run_id, reason=f"schedule '{name}' starts the next run")
+            service.control.cancel(run_id, reason=f"schedule '{name}' starts the next run")
         except StoreUnavailable:
             raise
         except MulliganError:
@@ -454,7 +455,7 @@ class Schedules:
         if not state.active:
             return {}
         service = self._in_project(f"schedule {document.name}", document.project)
-        rows = {one.run_id: one.status for one in service.records(one.run_id for one in state.active)}
+        rows = {one.run_id: one.status for one in service.runs.records(one.run_id for one in state.active)}
         return {one.run_id: _RESULTS.get(rows.get(one.run_id, "cancelled"), "active") for one in state.active}
 
     def _look_again(self, schedule: Schedule, state: ScheduleState, now: datetime) -> datetime:

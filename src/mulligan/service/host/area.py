@@ -1,31 +1,74 @@
-"""The verbs of `Service` about a cluster: workers of the store as jobs of Slurm."""
+"""The store and this machine, as `Service.machine` gives them: workers, breakers, cleaning, checks, Slurm."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mulligan.errors import InputInvalid, SlurmRefused
-from mulligan.service.home import Home
-from mulligan.service.runs.stored.run_reader import RunReader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mulligan.core.model.clusters.slurm_profile import SlurmProfile
+    from mulligan.service.driving.workers import WorkerLine
+    from mulligan.service.host.breakers import Breaker
+    from mulligan.service.host.doctor import Diagnosis
+    from mulligan.service.host.gc import GarbageReport, RunRetention
     from mulligan.service.host.slurm.draining import Drained
     from mulligan.service.host.slurm.overview import SlurmStatus
     from mulligan.service.host.slurm.profiles import Profiles
     from mulligan.service.host.slurm.submission import Submitted
+    from mulligan.service.runs.stored.run_reader import RunReader
+    from mulligan.service.server.retention import Retention
 
 PILOTS_MAX = 10_000
 
 
-class ClusterVerbs:
-    """A part of `Service`."""
+class Machine:
+    """An area of `Service`, opened when it is first asked for."""
 
-    home: Home
-    reader: RunReader
+    def __init__(self, reader: RunReader) -> None:
+        self._reader = reader
+
+    def list_workers(self) -> list[WorkerLine]:
+        """The workers of the store: what each can take, what is in use, what it runs now."""
+        from mulligan.service.driving import workers
+
+        return workers.list_workers(self._reader)
+
+    def list_breakers(self) -> list[Breaker]:
+        """The circuit breakers that tasks of the store have asked."""
+        from mulligan.service.host import breakers
+
+        return breakers.list_breakers(self._reader)
+
+    def reset_breaker(self, name: str, *, is_dry: bool = False) -> Breaker:
+        """Close a circuit breaker; how it was before. With `is_dry` nothing is changed."""
+        from mulligan.service.host import breakers
+
+        return breakers.reset_breaker(self._reader, name, is_dry=is_dry)
+
+    def collect_garbage(
+        self, retention: RunRetention, *, unused_seconds: float | None = None, is_dry: bool = False
+    ) -> GarbageReport:
+        """Remove what no run refers to, and old runs as `retention` says; with `is_dry` only list it.
+
+        Environments of python steps are removed if they were not used for `unused_seconds`, by default 30 days.
+        """
+        from mulligan.service.host import gc
+
+        after = gc.UNUSED_SECONDS if unused_seconds is None else unused_seconds
+        return gc.collect_garbage(self._reader, retention, unused_seconds=after, is_dry=is_dry)
+
+    def examine_machine(self) -> Diagnosis:
+        """Check this machine and the store."""
+        from mulligan.service.host import doctor
+
+        return doctor.examine_machine(self._reader.home)
 
     def slurm_profiles(
         self, folder: Path, workflow: Mapping[str, SlurmProfile] | None = None, workflow_file: str = ""
@@ -44,11 +87,11 @@ class ClusterVerbs:
         chosen = known.get(profile)
         from mulligan.service.host.slurm import submission
 
-        cluster = submission.Cluster(self.home)
+        cluster = submission.Cluster(self._reader.home)
         cluster.client.require("sbatch", "squeue")
-        if not self.home.is_remote:
+        if not self._reader.home.is_remote:
             # Pilots of a database that does not answer would wait for it, and end without a task.
-            self.reader.store.now()
+            self._reader.store.now()
         with cluster.alone():
             from mulligan.service.host.slurm import pilots
 
@@ -67,22 +110,24 @@ class ClusterVerbs:
         """The pilots of the store, the workers in them, and what the queue asks for."""
         from mulligan.service.host.slurm import allocator, overview, planning, submission
 
-        cluster = submission.Cluster(self.home)
+        cluster = submission.Cluster(self._reader.home)
         cluster.client.require("squeue")
         found = cluster.pilots()
         from mulligan.service.host import breakers
 
-        opened = [one for one in breakers.list_breakers(self.reader) if one.name.startswith(allocator.breaker_name(""))]
-        demand = self.reader.store.queued_shapes()
+        opened = [
+            one for one in breakers.list_breakers(self._reader) if one.name.startswith(allocator.breaker_name(""))
+        ]
+        demand = self._reader.store.queued_shapes()
         from mulligan.service.driving import workers
 
         return overview.SlurmStatus(
             store=cluster.store,
-            pilots=overview.pilot_lines(found, workers.list_workers(self.reader), datetime.now(UTC)),
+            pilots=overview.pilot_lines(found, workers.list_workers(self._reader), datetime.now(UTC)),
             demand=demand,
             unmet=planning.unmet(known.by_name, demand),
             breakers=[one for one in opened if one.status != "closed"],
-            failed=overview.failed_pilots(found, self.home.folder),
+            failed=overview.failed_pilots(found, self._reader.home.folder),
         )
 
     def slurm_auto(
@@ -105,11 +150,11 @@ class ClusterVerbs:
             raise InputInvalid(f"--max {pilots_max} is not possible", hint=f"give a number from 1 to {PILOTS_MAX:,}")
         from mulligan.service.host.slurm import allocator, submission
 
-        cluster = submission.Cluster(self.home)
+        cluster = submission.Cluster(self._reader.home)
         cluster.client.require("sbatch", "squeue", "scancel")
         found = allocator.Allocator(
             cluster,
-            lambda: self.reader.store,
+            lambda: self._reader.store,
             {profile: known.get(profile)} if profile else known.by_name,
             pilots_max=pilots_max,
             say=say,
@@ -124,7 +169,7 @@ class ClusterVerbs:
         """Submit nothing more, cancel pilots that wait, and let those that run end after their tasks, or at once."""
         from mulligan.service.host.slurm import draining, submission
 
-        cluster = submission.Cluster(self.home)
+        cluster = submission.Cluster(self._reader.home)
         cluster.client.require("squeue", "scancel")
         return draining.drain(cluster, profile, now=now)
 
@@ -132,4 +177,23 @@ class ClusterVerbs:
         """The address of the store if pilots on other hosts cannot reach it under that name; "" if they may."""
         from mulligan.service.host.slurm import pilots
 
-        return pilots.only_for_this_host(self.home)
+        return pilots.only_for_this_host(self._reader.home)
+
+    def ping(self) -> None:
+        """Ask the store for something small: raises if it does not answer, or refuses."""
+        self._reader.store.now()
+
+    def check_store(self) -> None:
+        """`StoreOvertaken` if a newer Mulligan has migrated the store: this process must not use it any more."""
+        if self._reader.home.is_there:
+            self._reader.store.check_schema()
+
+    def remove_old(self, now: datetime) -> datetime:
+        """Remove a batch of old rows and abandoned files, as `[retention]` says; when to look again."""
+        return self._retention.remove_due(now)
+
+    @cached_property
+    def _retention(self) -> Retention:
+        from mulligan.service.server import retention
+
+        return retention.Retention(self._reader.home, self._reader.store)
