@@ -23,7 +23,10 @@ class Stage(NamedTuple):
 
 # Before the first task starts, and after the run has ended: everything else there is CREATING or ENDING.
 AROUND = (
-    Stage(READING, ("mulligan.service.authoring.area:Workflows.examine_workflow", "mulligan.service.runs.changes.area:Starts.prepare")),
+    Stage(
+        READING,
+        ("mulligan.service.authoring.area:Workflows.examine_workflow", "mulligan.service.runs.changes.area:Starts.prepare"),
+    ),
     Stage(SHOWING, ("mulligan.cli.running.drive_run:show_json_parts",)),
 )
 
