@@ -25,7 +25,10 @@ class Stage(NamedTuple):
 AROUND = (
     Stage(
         READING,
-        ("mulligan.service.authoring.area:Workflows.examine_workflow", "mulligan.service.runs.changes.area:Starts.prepare"),
+        (
+            "mulligan.service.authoring.area:Workflows.examine_workflow",
+            "mulligan.service.runs.changes.area:Starts.prepare",
+        ),
     ),
     Stage(SHOWING, ("mulligan.cli.running.drive_run:show_json_parts",)),
 )
