@@ -48,7 +48,7 @@ def _role(pid: int) -> str:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return "gone"
-    named = re.search(r"mulligan\.(?:api\.|worker\.)?(\w+)", " ".join(words))
+    named = re.search(r"mulligan\.(?:api\.processes\.|worker\.\w+\.)?(\w+)", " ".join(words))
     return named[1] if named else f"child {words[0][-20:]}"
 
 
