@@ -24,9 +24,10 @@ from mulligan.store.clock import ProcessClock
 from mulligan.store.memory import memory
 from mulligan.store.memory.memory import MemoryStore
 from mulligan.store.memory.memory_tables import MemoryTables
+from mulligan.store.sql.sql_store import SqlStore
 from mulligan.store.sqlite import sqlite_commit
 from mulligan.store.sqlite.sqlite import SqliteStore
-from mulligan.store.sqlite.sqlite_tickets import SQL
+from mulligan.store.sqlite.sqlite_file import SQL
 from mulligan.testing import simulated_worker
 
 Replacement = Callable[[Any], Any]
@@ -166,10 +167,10 @@ def _(real: Any) -> Any:
     return take_turn
 
 
-@defect(SqliteStore, "_count")
+@defect(SqlStore, "_count")
 def _(real: Any) -> Any:
     """on SQLite a breaker does not count"""
-    return lambda self, db, counted: None
+    return lambda self, counted: None
 
 
 @defect(MemoryStore, "_check")
