@@ -131,6 +131,10 @@ class PostgresStore(SqlStore):
         rows = self._client.query("new_run_ids", count) if count else []
         return [Turn(run_id, holder, 1 if holder else 0) for (run_id,) in rows]
 
+    def _loaded(self, run_ids: Collection[int]) -> Sequence[list[Any]]:
+        wanted = [Bigints(run_ids)]
+        return self._client.read_together([("runs_with_ids", wanted), ("workflows", wanted), ("rows", wanted)])
+
     def skip_run_ids(self, last: int) -> int:
         ((highest,),) = self._client.query("highest_run_id")
         if last > highest:

@@ -30,9 +30,6 @@ class SqlDatabase(Protocol):
     def execute_batch(self, asked: Sequence[Statement]) -> list[list[Any]]:
         """The rows of each statement, in one transaction."""
 
-    def read_together(self, asked: Sequence[Statement]) -> list[list[Any]]:
-        """The rows of each statement. All of them see the same state, and lock nothing."""
-
     def write(self, work: Callable[[], Result]) -> Result:
         """Run `work`, which executes statements, in one transaction."""
 

@@ -63,19 +63,15 @@ WHERE name = 'skew' AND value < max(?2, coalesce((SELECT max(created_at) FROM ru
 -- name: root
 SELECT root_run_id, project FROM runs WHERE run_id = ?
 
--- Those of the runs' own projects. One that an older version stored is there for all projects.
+-- Of the run's own project. One that an older version stored is there for all projects.
 -- name: workflows
-SELECT version, body FROM workflows WHERE version IN (
-    SELECT version FROM runs WHERE run_id IN (SELECT value FROM json_each(?1))
-    UNION ALL
-    SELECT '@' || project || '/' || version FROM runs WHERE run_id IN (SELECT value FROM json_each(?1))
-)
+SELECT w.version, w.body FROM runs r CROSS JOIN workflows w ON w.version IN (r.version, '@' || r.project || '/' || r.version)
+WHERE r.run_id = ?
 
 -- name: rows
-SELECT run_id, kind, key, tag, data FROM rows WHERE run_id IN (SELECT value FROM json_each(?1))
-UNION ALL SELECT run_id, 'run', '', '', state FROM runs
-WHERE run_id IN (SELECT value FROM json_each(?1)) AND state IS NOT NULL
-ORDER BY 1, 2, 3
+SELECT run_id, kind, key, tag, data FROM rows WHERE run_id = ?1
+UNION ALL SELECT run_id, 'run', '', '', state FROM runs WHERE run_id = ?1 AND state IS NOT NULL
+ORDER BY kind, key
 
 -- name: log
 SELECT entry FROM events WHERE id > (?1 << 32) + max(?2, 0) AND id < (?1 + 1) << 32 ORDER BY id LIMIT ?3

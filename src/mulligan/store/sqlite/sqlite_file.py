@@ -132,16 +132,18 @@ class SqliteFile:
 
     def query(self, name: str, /, *params: Any, **named: Any) -> list[Any]:
         """The rows of one statement, in its own transaction."""
-        return self.read(SQL[name], *map(_bound, params), **{key: _bound(value) for key, value in named.items()})
+        try:
+            return self._cursor.execute(SQL[name], _bound(named or params)).fetchall()
+        except apsw.Error as error:
+            self._translate(error)
 
     def execute(self, name: str, /, *params: Any, **named: Any) -> list[Any]:
         """The rows of one statement, inside the current transaction."""
-        given = {key: _bound(value) for key, value in named.items()} if named else [*map(_bound, params)]
-        return self._cursor.execute(SQL[name], given).fetchall()
+        return self._cursor.execute(SQL[name], _bound(named or params)).fetchall()
 
     def iterate(self, name: str, /, *params: Any) -> Iterator[Any]:
         """The rows of a statement, one by one, inside the current transaction."""
-        return iter(self._cursor.execute(SQL[name], [*map(_bound, params)]))
+        return iter(self._cursor.execute(SQL[name], _bound(params)))
 
     def execute_rows(self, name: str, /, columns: Columns, rows: Iterable[Sequence[Any]]) -> int:
         """Write these rows, inside the current transaction; how many were written, if the statement returns them."""
@@ -153,17 +155,12 @@ class SqliteFile:
 
     def execute_batch(self, asked: Sequence[Statement]) -> list[list[Any]]:
         """The rows of each statement, in one transaction."""
-        return self.write(lambda: self._all(asked))
-
-    def read_together(self, asked: Sequence[Statement]) -> list[list[Any]]:
-        """The rows of each statement. All of them see one snapshot."""
-        return self.read_snapshot(lambda: self._all(asked))
-
-    def _all(self, asked: Sequence[Statement]) -> list[list[Any]]:
-        return [
-            self.execute(name, **given) if isinstance(given, dict) else self.execute(name, *given)
-            for name, given in asked
-        ]
+        return self.write(
+            lambda: [
+                self.execute(name, **given) if isinstance(given, dict) else self.execute(name, *given)
+                for name, given in asked
+            ]
+        )
 
     def read_snapshot(self, work: Callable[[], Result]) -> Result:
         """Run `work` in a read transaction: it sees one snapshot."""
@@ -325,9 +322,18 @@ class SqliteFile:
         return None
 
 
-def _bound(param: Any) -> Any:
-    """A parameter as SQLite takes it: an array is a list in JSON."""
-    return encoded(param.values).decode() if isinstance(param, Array) else param
+def _bound(given: Any) -> Any:
+    """Parameters as SQLite takes them: an array is a list in JSON."""
+    if isinstance(given, dict):
+        return {name: _json(value) if isinstance(value, Array) else value for name, value in given.items()}
+    for value in given:
+        if isinstance(value, Array):
+            return [_json(value) if isinstance(value, Array) else value for value in given]
+    return given
+
+
+def _json(array: Array) -> str:
+    return encoded(array.values).decode()
 
 
 _LOOK = "check its disk: it may be full"

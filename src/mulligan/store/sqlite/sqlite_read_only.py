@@ -74,6 +74,9 @@ class ReadOnlyFile(SqliteFile):
     def read(self, sql: str, /, *params: Any, **named: Any) -> list[Any]:
         return self._of_one_state(lambda: SqliteFile.read(self, sql, *params, **named))
 
+    def query(self, name: str, /, *params: Any, **named: Any) -> list[Any]:
+        return self._of_one_state(lambda: SqliteFile.query(self, name, *params, **named))
+
     def read_snapshot(self, work: Callable[[], Result]) -> Result:
         return self._of_one_state(lambda: SqliteFile.read_snapshot(self, work))
 
