@@ -22,9 +22,10 @@ from mulligan.errors import StaleLease
 from mulligan.ports import Commit
 from mulligan.store import breaker_transaction
 from mulligan.store.clock import ProcessClock
+from mulligan.store.sql.sql_store import SqlStore
 from mulligan.store.sqlite import sqlite_commit
 from mulligan.store.sqlite.sqlite import SqliteStore
-from mulligan.store.sqlite.sqlite_tickets import SQL
+from mulligan.store.sqlite.sqlite_file import SQL
 from mulligan.testing.memory import memory_store
 from mulligan.testing.memory.memory_store import MemoryStore
 from mulligan.testing.memory.memory_tables import MemoryTables
@@ -167,10 +168,10 @@ def _(real: Any) -> Any:
     return take_turn
 
 
-@defect(SqliteStore, "_count")
+@defect(SqlStore, "_count")
 def _(real: Any) -> Any:
     """on SQLite a breaker does not count"""
-    return lambda self, db, counted: None
+    return lambda self, counted: None
 
 
 @defect(MemoryStore, "_check")

@@ -18,6 +18,7 @@ from mulligan.ports import Commit, CommitResult, Lease, Turn, WorkerRecord
 from mulligan.testing.clock import START, JumpingClock
 from mulligan.testing.history import step, workflow
 from proof.invariants.store_contents import BreakerRow
+from proof.invariants.timer_checks import CountedClock
 from proof.simulator.cluster.databases import DATABASES, LEASE_SECONDS
 from proof.simulator.cluster.execution_recorder import ExecutionRecorder, Outage, WorkerSearch
 from proof.simulator.cluster.fake_tasks import FakeTasks

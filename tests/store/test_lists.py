@@ -42,7 +42,7 @@ from mulligan.core.model.workflow import Breaker
 from mulligan.core.state.state import FailureRecord
 from mulligan.ports import NewRun, Store
 from mulligan.store.sqlite.sqlite import SqliteStore
-from mulligan.store.sqlite.sqlite_tickets import SQL
+from mulligan.store.sqlite.sqlite_file import SQL
 from mulligan.store.statements import Dialect, migrations
 
 pytestmark = pytest.mark.postgres
@@ -178,8 +178,8 @@ def test_runs_are_found_by_the_beginnings_of_their_words(store: Store) -> None:
 def test_words_of_old_runs_are_found_where_the_newest_runs_have_too_few(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("postgres.postgres_lists", "sqlite.sqlite_lists"):
-        monkeypatch.setattr(f"mulligan.store.{module}.NEAR_RUNS", 1)
+    for database in ("postgres", "sqlite"):
+        monkeypatch.setattr(f"mulligan.store.{database}.{database}_lists.NEAR_RUNS", 1)
     oldest = failed(store, "TIMEOUT", words="route")
     newest = [failed(store, "TIMEOUT", words="route") for _ in range(3)]
 

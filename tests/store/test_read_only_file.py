@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 def add_counter(path: Path, name: str) -> None:
     file = SqliteFile(path, 5.0)
-    file.write(lambda db: db.execute("INSERT INTO counters VALUES (?, 1)", (name,)).fetchall())
+    file.write(lambda: file.read("INSERT INTO counters VALUES (?, 1)", name))
     file.close()
 
 
@@ -44,26 +44,26 @@ def test_what_another_process_writes_is_seen_and_the_version_is_another_one(path
     add_counter(path, "more")
 
     assert file.version() != before
-    assert file.read_together(lambda db: db.execute(COUNT).fetchall()) == [(1,)]
+    assert file.read_snapshot(lambda: file.cursor.execute(COUNT).fetchall()) == [(1,)]
     file.close()
 
 
 def test_a_read_during_which_another_process_writes_is_repeated(path: Path):
     file, seen = ReadOnlyFile(path, 5.0), []
 
-    def work(db: object) -> int:
-        seen.append(db)
+    def work() -> int:
+        seen.append(True)
         if len(seen) == 1:
             add_counter(path, "more")
         return len(seen)
 
-    assert file.read_together(work) == 2
+    assert file.read_snapshot(work) == 2
     file.close()
 
 
 def test_beside_an_open_writer_it_is_read_as_always(path: Path):
     writer = SqliteFile(path, 5.0)
-    writer.write(lambda db: db.execute("INSERT INTO counters VALUES ('more', 1)").fetchall())
+    writer.write(lambda: writer.read("INSERT INTO counters VALUES ('more', 1)"))
 
     db, is_guarded = connect_to_read(str(path))
 
@@ -75,7 +75,7 @@ def test_beside_an_open_writer_it_is_read_as_always(path: Path):
 
 def test_what_is_left_in_the_log_counts_without_the_index_of_the_log(path: Path, tmp_path: Path):
     writer = SqliteFile(path, 5.0)
-    writer.write(lambda db: db.execute("INSERT INTO counters VALUES ('more', 1)").fetchall())
+    writer.write(lambda: writer.read("INSERT INTO counters VALUES ('more', 1)"))
     copy = tmp_path / "copy"
     copy.mkdir()
     for name in ("mulligan.db", "mulligan.db-wal"):
@@ -93,11 +93,11 @@ def test_a_change_is_refused_whichever_way_it_comes(path: Path):
     file = ReadOnlyFile(path, 5.0)
 
     with pytest.raises(HomeReadOnly):
-        file.write(lambda db: None)
+        file.write(lambda: None)
     with pytest.raises(HomeReadOnly):
         file.read("INSERT INTO counters VALUES ('more', 1)")
     with pytest.raises(HomeReadOnly):
-        file.read_together(lambda db: db.execute("DELETE FROM counters").fetchall())
+        file.read_snapshot(lambda: file.cursor.execute("DELETE FROM counters").fetchall())
     file.close()
 
 

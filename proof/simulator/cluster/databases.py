@@ -147,7 +147,7 @@ class _PooledStore(SqliteStore):
         if self._file.connection.in_transaction:
             raise AssertionError("promise 8: a connection is closed in the middle of a transaction")
         self._free.append(self._file)
-        del self._file
+        del self._file, self._db
 
 
 @cache

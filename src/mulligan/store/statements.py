@@ -13,9 +13,24 @@ from mulligan.errors import StoreOvertaken
 Dialect = Literal["sqlite", "postgres"]
 
 _HERE = Path(__file__).parent
-_FILES: dict[Dialect, tuple[str, ...]] = {
-    "sqlite": ("sqlite.sql", "sqlite_server.sql"),
-    "postgres": ("postgres.sql", "postgres_server.sql"),
+_SHARED = "shared"
+# How a database says what the shared statements, written for PostgreSQL, say in another way: patterns and templates.
+_WORDS: dict[Dialect, tuple[tuple[str, str], ...]] = {
+    "postgres": ((r" INDEXED BY \w+", ""),),
+    "sqlite": (
+        # An array is a list in JSON; the rows of a batch are given one by one.
+        (r"= ANY ?\((%s|%\(\w+\)s)::\w+\[\]\)", r"IN (SELECT value FROM json_each(\1))"),
+        (r"cardinality\((%\(\w+\)s)::\w+\[\]\) = 0", r"\1 = '[]'"),
+        (r"SELECT \* FROM unnest(\([^)]*\))", r"VALUES \1"),
+        (r"''::bytea", "x''"),
+        (r"::\w+(\[\])?", ""),
+        # One transaction writes at a time.
+        (r" FOR UPDATE( OF \w+)?( SKIP LOCKED)?", ""),
+        (r' COLLATE "C"', ""),
+        (r"now_micros\(\)", ":now"),
+        (r"%\((\w+)\)s", r":\1"),
+        (r"%s", "?"),
+    ),
 }
 
 
@@ -35,10 +50,21 @@ class Migration(NamedTuple):
 
 def statements(dialect: Dialect) -> dict[str, str]:
     """The statements of the dialect, by the name in the line `-- name: …` above each."""
-    text = "".join((_HERE / "sql" / name).read_text(encoding="utf-8") for name in _FILES[dialect])
-    without_notes = re.sub(r"^--(?! name: ).*\n", "", text, flags=re.MULTILINE)
-    _, *parts = re.split(r"^-- name: (\w+)\n", without_notes, flags=re.MULTILINE)
-    return {name: sql.strip() for name, sql in zip(parts[::2], parts[1::2], strict=True)}
+    shared, own = ((_HERE / "sql" / f"{name}.sql").read_text(encoding="utf-8") for name in (_SHARED, dialect))
+    for pattern, template in _WORDS[dialect]:
+        shared = re.sub(pattern, template, shared)
+    # Without regular expressions: a command reads more than a thousand lines before it does anything.
+    _, *parts = f"{shared}\n{own}".split("-- name: ")
+    named = (part.partition("\n") for part in parts)
+    return {name: _without_notes(sql) for name, _, sql in named}
+
+
+def _without_notes(sql: str) -> str:
+    return (
+        "\n".join(line for line in sql.split("\n") if not line.startswith("--")).strip()
+        if "\n--" in sql
+        else sql.strip()
+    )
 
 
 @cache

@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache
+from inspect import signature
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -254,3 +255,25 @@ def answer_decoder(name: str) -> Callable[[bytes], Any]:
     """Made at the first use: a command makes a few of the calls. Bytes are sent as they are."""
     answer = CALLS[name].answer
     return bytes if answer is bytes else msgspec.json.Decoder(answer).decode
+
+
+class AskedByName:
+    """The methods of a protocol that are calls of the table, with the same arguments; `group` is before their names."""
+
+    def __init__(self, ask: Ask, group: str, protocol: type) -> None:
+        self._ask, self._group, self._protocol = ask, group, protocol
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = f"{self._group}.{name}"
+        if call not in CALLS:
+            raise AttributeError(name)
+        method, sent = signature(getattr(self._protocol, name)), CALLS[call].arguments
+
+        def ask(*args: Any, **named: Any) -> Any:
+            given = method.bind(self, *args, **named)
+            if not given.arguments.keys() <= {"self", *sent}:
+                raise TypeError(f"the call '{call}' has no other arguments than {', '.join(sent)}")
+            given.apply_defaults()
+            return self._ask(call, **{argument: given.arguments[argument] for argument in sent})
+
+        return ask

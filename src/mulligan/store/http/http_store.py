@@ -17,13 +17,7 @@ import msgspec
 
 from mulligan.core.deciding.workers.breaker import Guard, Verdict
 from mulligan.core.effects.run_lists import (
-    Attribute,
-    LeasedTask,
-    OpenTasks,
-    OpenTimer,
-    OutcomeCount,
     QueuedShape,
-    RunFilter,
 )
 from mulligan.core.model.clusters.scheduler_job import JobEnd
 from mulligan.core.model.events import Entry
@@ -45,6 +39,7 @@ from mulligan.ports import (
     Message,
     NewRun,
     Offer,
+    RunLists,
     RunRecord,
     ServerRecords,
     StopRequest,
@@ -54,7 +49,7 @@ from mulligan.ports import (
 )
 from mulligan.store.encoding import entries_containing
 from mulligan.store.http.http_artifacts import HttpArtifacts
-from mulligan.store.http.http_calls import Ask, EndedTask, Found, Sent, WorkDone, answer_decoder
+from mulligan.store.http.http_calls import AskedByName, EndedTask, Found, Sent, WorkDone, answer_decoder
 from mulligan.store.http.http_connection import HttpTransport, Transport
 from mulligan.store.http.http_records import HttpRecords
 from mulligan.store.http.server_login import find_ca_file, find_token
@@ -65,7 +60,8 @@ LOG_PAGE = 5_000
 # A worker that has talked to the server within this time has its requests to stop.
 STOPS_SECONDS = 0.2
 
-_encode = msgspec.json.Encoder().encode
+# Any other collection is sent as a list.
+_encode = msgspec.json.Encoder(enc_hook=list).encode
 
 
 class HttpStore:
@@ -96,7 +92,7 @@ class HttpStore:
         self._lease_seconds = lease_seconds
         self._monotonic = monotonic
         self.artifacts = HttpArtifacts(self._transport, self._ask, is_worker=is_worker)
-        self.lists = HttpLists(self._ask)
+        self.lists = cast(RunLists, AskedByName(self._ask, "lists", RunLists))
         shipping = (self._gather_logs, self._watched_runs) if is_worker else ()
         self.server_records = cast(ServerRecords, HttpRecords(self._ask, *shipping))
         # Answers that came with the report itself, by the id of the message.
@@ -484,49 +480,6 @@ class _Work:
             self.ended.pop(one.token, None)
         self.log_bytes -= sum(len(chunk.data) for chunk in logs)
         del self.logs[: len(logs)]
-
-
-class HttpLists:
-    """`RunLists` over HTTP."""
-
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
-
-    def find(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[RunRecord]:
-        return self._ask("lists.find", wanted=wanted, limit=limit, before=before)
-
-    def count(self, wanted: RunFilter, *, limit: int) -> int:
-        return self._ask("lists.count", wanted=wanted, limit=limit)
-
-    def status_counts(self) -> dict[str, int]:
-        return self._ask("lists.status_counts")
-
-    def outcome_counts(self, since: datetime, until: datetime) -> list[OutcomeCount]:
-        return self._ask("lists.outcome_counts", since=since, until=until)
-
-    def records(self, run_ids: Collection[int]) -> list[RunRecord]:
-        return self._ask("lists.records", run_ids=[*run_ids])
-
-    def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
-        return self._ask("lists.attributes", run_ids=[*run_ids])
-
-    def rows(self, run_ids: Collection[int], kind: str, limit: int) -> list[tuple[int, str, bytes]]:
-        return self._ask("lists.rows", run_ids=[*run_ids], kind=kind, limit=limit)
-
-    def places(self, keys: Collection[tuple[int, str]]) -> list[tuple[int, str, bytes]]:
-        return self._ask("lists.places", keys=[*keys])
-
-    def open_tasks(self, root_run_ids: Collection[int]) -> list[OpenTasks]:
-        return self._ask("lists.open_tasks", root_run_ids=[*root_run_ids])
-
-    def open_timers(self, root_run_ids: Collection[int]) -> list[OpenTimer]:
-        return self._ask("lists.open_timers", root_run_ids=[*root_run_ids])
-
-    def leased_tasks(self) -> list[LeasedTask]:
-        return self._ask("lists.leased_tasks")
-
-    def holders(self) -> list[tuple[str, int, int]]:
-        return self._ask("lists.holders")
 
 
 def _no_turns() -> StoreRefused:

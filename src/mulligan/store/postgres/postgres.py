@@ -3,150 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
-from msgspec.structs import replace
-
 from mulligan.core.deciding.workers.breaker import (
-    OUTSIDE,
     Guard,
     GuardedOutcome,
-    Verdict,
     breaker_verdict,
-    no_capacity_outcome,
 )
 from mulligan.core.effects.lease_rules import has_time_for, is_run_due
-from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.clusters.scheduler_job import JobEnd
-from mulligan.core.model.codec import decode
-from mulligan.core.model.events import Entry
-from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskStarted, TimerFired
-from mulligan.core.model.workflow import Breaker
-from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.errors import CodecError
+from mulligan.core.model.reports import Report, TaskStarted, TimerFired
 from mulligan.ports import (
     NONE_AHEAD,
-    Answer,
     AuditRecord,
-    BreakerRecord,
     Commit,
     CommitResult,
     IdleRuns,
     Lease,
-    LoadedRun,
     Look,
-    Message,
     NewRun,
     Offer,
-    RunLists,
-    RunRecord,
     ServerRecords,
-    StopRequest,
     Turn,
-    WaitingPlace,
     WorkerRecord,
 )
 from mulligan.store import refusals
-from mulligan.store.audit_rows import audit_row
-from mulligan.store.breaker_transaction import BreakerTransaction, breaker_row
-from mulligan.store.columns import breaker_from, circuit_from, queued_shape_from, run_from, waiting_from, whole_run_from
-from mulligan.store.encoding import answer_from, encoded, micros, moment_from, report_from, task_from, worker_from
-from mulligan.store.postgres.postgres_arrays import Bigints, Blobs, Floats, Texts
+from mulligan.store.breaker_transaction import BreakerTransaction
+from mulligan.store.columns import circuit_from, message_from, stopped_from
+from mulligan.store.encoding import encoded, moment_from, task_from
+from mulligan.store.postgres.postgres_arrays import arrays, without_nul
 from mulligan.store.postgres.postgres_artifacts import ArtifactRows
 from mulligan.store.postgres.postgres_client import PostgresClient, Unexpected
 from mulligan.store.postgres.postgres_commit import (
-    AUDIT,
-    MESSAGE,
-    TASK_KEY,
-    arrays,
     commit_notices,
     commit_results,
     commit_statements,
     insert_run_statements,
 )
 from mulligan.store.postgres.postgres_lists import PostgresRunLists
-from mulligan.store.postgres.postgres_pipeline import Statement
 from mulligan.store.remaining_capacity import RemainingCapacity
+from mulligan.store.sql.sql_arrays import Bigints, Blobs, Floats, Texts
+from mulligan.store.sql.sql_database import Statement
+from mulligan.store.sql.sql_rows import AUDIT, MESSAGE, TASK_KEY, audit_row
+from mulligan.store.sql.sql_store import SqlStore, TaskReport
 
 _NO_LIMIT = 2**63 - 1
 # For transactions without breakers, which never need the time.
 _ANY_TIME = moment_from(0)
 
 
-class PostgresStore:
+class PostgresStore(SqlStore):
     """Runs on a server, in the first schema of the URL's search path. Heartbeats count by the server's clock."""
 
     is_shared = True
     is_in_place = True
 
     def __init__(self, url: str, *, lease_seconds: float = 30.0) -> None:
-        self._lease = int(lease_seconds * 1_000_000)
         self._client = PostgresClient(url, lease_seconds)
+        super().__init__(self._client, PostgresRunLists(self._client), lease_seconds)
         self.artifacts = ArtifactRows(self._client)
-        self.lists: RunLists = PostgresRunLists(self._client)
 
     @cached_property
     def server_records(self) -> ServerRecords:
         # Imported on first use: a run without a server needs none of it.
-        from mulligan.store.postgres import postgres_server_records
+        from mulligan.store.sql.sql_server_records import SqlServerRecords
 
-        module = postgres_server_records
-        records: ServerRecords = module.PostgresServerRecords(self._client)
+        records: ServerRecords = SqlServerRecords(_WithoutNul(self._client))
         return records
 
-    def close(self) -> None:
-        self._client.close()
+    def _time(self) -> dict[str, int]:
+        return {}
+
+    def _now(self) -> datetime:
+        return moment_from(self._client.execute("now")[0][0])
 
     # -- workers
 
     def register(self, worker: WorkerRecord) -> None:
-        self._client.query("register", worker.name, worker.host, encoded(worker))
+        super().register(worker)
         self._client.listen_as(worker.name)
-
-    def record_heartbeat(self, name: str) -> datetime | None:
-        rows = self._client.query("record_heartbeat", name)
-        return moment_from(rows[0][0]) if rows else None
-
-    def set_trouble(self, name: str, trouble: str) -> None:
-        def work() -> None:
-            for (record,) in self._client.execute("worker_record", name):
-                self._client.execute("update_worker", encoded(replace(worker_from(record), trouble=trouble)), name)
-
-        self._client.write(work)
 
     def retire(self, name: str) -> None:
         self._client.stop_listening_as(name)
-        self.expire(name, is_dead=True)
+        super().retire(name)
 
-    def workers(self) -> list[WorkerRecord]:
-        rows = self._client.query("workers", self._lease)
-        return [
-            replace(worker_from(record), is_expired=is_expired, beat_at=moment_from(beat_at))
-            for record, is_expired, beat_at in rows
-        ]
-
-    def expire(self, name: str, *, is_dead: bool = False, job: JobEnd | None = None) -> bool:
-        def work() -> bool:
-            gone = self._client.execute("remove_worker", name, is_dead, self._lease)
-            if not gone:
-                return False
-            at = moment_from(gone[0][0])
-            self._client.execute("void_turns", name)
-            lost = self._client.execute("void_leases", name)
-            self._add_messages(
-                [(run, place, number, LeaseExpired(at, place, number, name, job)) for run, place, number in lost]
-            )
-            return True
-
-        return self._client.write(work)
-
-    def _message_statement(self, messages: Sequence[tuple[int, str, int, Report]], sender: str = "") -> Statement:
+    def _message_statement(self, messages: Sequence[TaskReport], sender: str = "") -> Statement:
         """Put reports about tasks into the inboxes of their runs, and then notify the holders, except the sender."""
         rows = [(run_id, encoded(report), place, attempt) for run_id, place, attempt, report in messages]
         self._client.notify(self._notify_holders({row[0] for row in rows}, sender))
@@ -155,7 +99,7 @@ class PostgresStore:
     def _notify_holders(self, run_ids: Collection[int], sender: str = "") -> Statement:
         return "notify_holders", [*self._client.channels, Bigints(run_ids), sender]
 
-    def _add_messages(self, messages: Sequence[tuple[int, str, int, Report]]) -> None:
+    def _add_messages(self, messages: Sequence[TaskReport]) -> None:
         if messages:
             self._client.execute_in_pipeline([self._message_statement(messages)])
 
@@ -187,78 +131,9 @@ class PostgresStore:
         rows = self._client.query("new_run_ids", count) if count else []
         return [Turn(run_id, holder, 1 if holder else 0) for (run_id,) in rows]
 
-    def run(self, run_id: int) -> RunRecord:
-        rows = self._client.query("run", run_id)
-        if not rows:
-            raise refusals.unknown_run(run_id)
-        return run_from(rows[0])
-
-    def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
-        behind = _NO_LIMIT if before is None else before
-        wanted = Texts(statuses)
-        if statuses and RUN_ENDED.isdisjoint(statuses):
-            return [run_from(row) for row in self._client.query("unfinished_runs", behind, wanted, limit)]
-        return [run_from(row) for row in self._client.query("runs", behind, wanted, wanted, limit)]
-
-    def children(self, run_id: int) -> list[RunRecord]:
-        return [run_from(row) for row in self._client.query("children", run_id)]
-
-    def load(self, run_id: int) -> LoadedRun:
-        records, bodies, rows = self._loaded([run_id])
-        if not records:
-            raise refusals.unknown_run(run_id)
-        run = whole_run_from(records[0])
-        body = _body(run, dict(bodies))
-        if body is None:
-            raise refusals.no_workflow(run_id)
-        return LoadedRun(run, body, [(*row[1:],) for row in rows])
-
-    def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
-        records, bodies, rows = self._loaded(run_ids)
-        body_of = dict(bodies)
-        rows_of = {run_id: [(*row[1:],) for row in found] for run_id, found in groupby(rows, itemgetter(0))}
-        loaded = []
-        for record in records:
-            with suppress(CodecError):
-                run = whole_run_from(record)
-                if (body := _body(run, body_of)) is not None:
-                    loaded.append(LoadedRun(run, body, rows_of.get(run.run_id, [])))
-        return loaded
-
-    def _loaded(self, run_ids: Collection[int]) -> list[list[Any]]:
-        """The rows of these runs, the definitions that they use, and their tables."""
+    def _loaded(self, run_ids: Collection[int]) -> Sequence[list[Any]]:
         wanted = [Bigints(run_ids)]
         return self._client.read_together([("runs_with_ids", wanted), ("workflows", wanted), ("rows", wanted)])
-
-    def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
-        rows = self._client.query("log", run_id, after, _NO_LIMIT if limit is None else limit)
-        return [decode(data) for (data,) in rows]
-
-    def search_log(self, run_id: int, any_of: tuple[str, ...], after: int = 0, *, also: str = "{") -> list[Entry]:
-        texts = any_of[0].encode(), any_of[-1].encode(), also.encode()
-        return [decode(data) for (data,) in self._client.query("search_log", run_id, after, *texts)]
-
-    def waiting_places(self) -> list[WaitingPlace]:
-        return [waiting_from(row) for row in self._client.query("waiting_places")]
-
-    def tallies(
-        self, workflow: str | None = None, since: datetime | None = None, project: str | None = None
-    ) -> list[tuple[int, str, str, str, bytes]]:
-        begin = None if since is None else micros(since)
-        return self._client.query("tallies", workflow=workflow, since=begin, project=project)
-
-    def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
-        return self._client.query("recent_rows", kind, key, workflow, limit)
-
-    def tagged_rows(self, tag: str, limit: int, beside: int | None = None) -> list[tuple[int, str, str, bytes]]:
-        return self._client.query("tagged_rows", tag=tag, limit=limit, beside=beside)
-
-    def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
-        for run_id, data in self._client.query("records_containing", text=text.encode()):
-            yield run_id, bytes(data)
-
-    def check_schema(self) -> None:
-        self._client.query("check_schema")
 
     def skip_run_ids(self, last: int) -> int:
         ((highest,),) = self._client.query("highest_run_id")
@@ -268,27 +143,9 @@ class PostgresStore:
         return int(highest)
 
     def remove(self, root_run_ids: Collection[int], *, is_forced: bool = False) -> list[int]:
-        wanted = Bigints(root_run_ids)
-
         def work() -> list[tuple[int, str, str]]:
-            self._client.execute("lock_trees", wanted)
-            found: list[tuple[int, str, str]] = self._client.execute("removable", wanted=wanted, is_forced=is_forced)
-            gone = [run_id for run_id, _, _ in found]
-            for name in (
-                "remove_events",
-                "remove_rows",
-                "remove_tasks",
-                "remove_timers",
-                "remove_starts",
-                "remove_attributes",
-                "remove_words",
-                "remove_messages",
-                "remove_notices_of_runs",
-                "remove_log_chunks",
-                "remove_runs",
-            ):
-                self._client.execute(name, Bigints(gone))
-            return found
+            self._client.execute("lock_trees", Bigints(root_run_ids))
+            return self._remove_runs(root_run_ids, is_forced=is_forced)
 
         def forget_workflows() -> None:
             self._client.execute("lock_workflows")
@@ -309,17 +166,6 @@ class PostgresStore:
         message_id: int = rows[0][0]
         return message_id
 
-    def answer(self, message_id: int) -> Answer | None:
-        rows = self._client.query("answer", message_id)
-        return answer_from(rows[0][0]) if rows else None
-
-    def inbox(self, run_ids: Collection[int]) -> list[Message]:
-        rows = self._client.query("inbox", Bigints(run_ids))
-        return [_message(row) for row in rows]
-
-    def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
-        return [run_id for (run_id,) in self._client.query("runs_with_messages", holder=holder, root=root_run_id)]
-
     def look(
         self,
         worker: str,
@@ -338,8 +184,8 @@ class PostgresStore:
         )
         return Look(
             [run_id for (run_id,) in called],
-            [_message(row) for row in messages],
-            [StopRequest(*row) for row in stops],
+            [message_from(row) for row in messages],
+            [stopped_from(row) for row in stops],
             moment_from(due[0][0]) if due else None,
         )
 
@@ -389,42 +235,6 @@ class PostgresStore:
         return found
 
     # -- tasks
-
-    def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
-        return self._client.query("queued_tasks", run_id)
-
-    def queued_shapes(self, project: str | None = None) -> list[QueuedShape]:
-        return [queued_shape_from(row) for row in self._client.query("queued_shapes", project=project)]
-
-    def refuse_queued(self, shape: QueuedShape, message: str, project: str | None = None) -> int:
-        outcome = no_capacity_outcome(message)
-
-        def work() -> int:
-            found = self._client.execute(
-                "tasks_of_shape",
-                cpus=shape.cpus,
-                memory=shape.memory,
-                gpus=shape.gpus,
-                labels=encoded(shape.labels).decode(),
-                nodes=shape.nodes,
-                timeout=shape.timeout,
-                project=project,
-            )
-            if found:
-                ((now,),) = self._client.execute("now")
-                self._client.execute("delete_queued", *arrays(TASK_KEY, found))
-                self._add_messages(
-                    [(*key, TaskEnded(moment_from(now), key[1], key[2], outcome)) for key in map(tuple, found)]
-                )
-            return len(found)
-
-        return self._client.write(work)
-
-    def leases_of(self, worker: str) -> list[Lease]:
-        return [Lease(task_from(data), worker, token) for data, token in self._client.query("leases_of", worker)]
-
-    def has_leases(self, run_id: int) -> bool:
-        return bool(self._client.query("has_leases", run_id))
 
     def lease(
         self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
@@ -570,21 +380,7 @@ class PostgresStore:
 
         return self._client.write(work)
 
-    def stop_requests(self, worker: str) -> list[StopRequest]:
-        return [StopRequest(token, grace) for token, grace in self._client.query("stop_requests", worker)]
-
     # -- breakers
-
-    def breakers(self) -> list[BreakerRecord]:
-        return [breaker_from(row) for row in self._client.query("breakers")]
-
-    def count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
-        def work() -> None:
-            breakers = self._load_breakers({name})
-            breakers.count_from_outside(GuardedOutcome(OUTSIDE, Guard(name, rules), verdict))
-            self._write_breakers(breakers)
-
-        self._client.write(work)
 
     def reset_breaker(self, name: str) -> bool:
         return bool(self._client.query("reset_breaker", name, self._client.channel))
@@ -597,24 +393,12 @@ class PostgresStore:
         self._client.execute("ensure_breakers", wanted)
         circuits = dict(circuit_from(row) for row in self._client.execute("lock_breakers", wanted))
         behind = self._client.execute("behind_breakers", wanted)
-        ((now,),) = self._client.execute("now")
+        now = self._now()
         probing = [name for name, is_probing, _ in behind if is_probing]
-        return BreakerTransaction(moment_from(now), circuits, probing, {name: tasks for name, _, tasks in behind})
-
-    def _count(self, counted: Sequence[GuardedOutcome]) -> None:
-        breakers = self._load_breakers({one.guard.name for one in counted})
-        breakers.count_outcomes(counted)
-        self._write_breakers(breakers)
+        return BreakerTransaction(now, circuits, probing, {name: tasks for name, _, tasks in behind})
 
     def _write_breakers(self, breakers: BreakerTransaction) -> None:
-        """Write the changed breakers, end the tasks that they refused, and notify waiting workers."""
-        refused = [(task.run_id, task.place, task.attempt) for task, _ in breakers.refused]
-        if refused:
-            self._client.execute("delete_queued", *arrays(TASK_KEY, refused))
-            self._add_messages([(*key, ended) for key, (_, ended) in zip(refused, breakers.refused, strict=True)])
-        changed = [breaker_row(*one) for one in breakers.changed.items()]
-        if changed:
-            self._client.execute("put_breakers", *arrays((Texts, Texts, Bigints, Bigints, Bigints, Bigints), changed))
+        super()._write_breakers(breakers)
         if breakers.may_admit_others:
             self._client.notify(("notify", [self._client.channel, Texts(["breakers"])]))
 
@@ -639,11 +423,10 @@ class PostgresStore:
     def next_due(
         self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
     ) -> datetime | None:
-        rows = self._client.query("next_due", root=root_run_id)
-        return moment_from(rows[0][0]) if rows else None
+        return self._first("next_due", root=root_run_id)
 
     def now(self) -> datetime | None:
-        return moment_from(self._client.query("now")[0][0])
+        return self._first("now")
 
     def queue_mark(self) -> Hashable:
         # Each change may be about the queue.
@@ -664,18 +447,34 @@ class PostgresStore:
         self._client.watch_run_ends()
 
 
-def _body(run: RunRecord, bodies: dict[str, bytes]) -> bytes | None:
-    """The definition of the run's own project; or the one for all projects, which an older version stored."""
-    return bodies.get(f"@{run.project}/{run.version}", bodies.get(run.version))
+class _WithoutNul:
+    """A client that replaces NUL in texts, which the server refuses."""
+
+    def __init__(self, client: PostgresClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def query(self, name: str, /, *params: Any, **named: Any) -> list[Any]:
+        return self.execute_batch([(name, named or params)])[0]
+
+    def execute(self, name: str, /, *params: Any, **named: Any) -> list[Any]:
+        return self._client.execute_in_pipeline([_accepted((name, named or params))])[0]
+
+    def execute_batch(self, asked: Sequence[Statement]) -> list[list[Any]]:
+        return self._client.execute_batch([*map(_accepted, asked)])
+
+
+def _accepted(asked: Statement) -> Statement:
+    name, given = asked
+    if isinstance(given, dict):
+        return name, {key: without_nul(value) if isinstance(value, str) else value for key, value in given.items()}
+    return name, [without_nul(value) if isinstance(value, str) else value for value in given]
 
 
 def _report_statement(ended: Sequence[tuple[int, Report, Guard | None]]) -> Statement:
     return "report", arrays((Bigints, Blobs), [(token, encoded(report)) for token, report, _ in ended])
-
-
-def _message(row: Sequence[Any]) -> Message:
-    id_, run_id, data, is_asking = row
-    return Message(id_, run_id, report_from(data), is_asking)
 
 
 @contextmanager

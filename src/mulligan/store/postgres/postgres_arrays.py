@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
+
+from mulligan.store.sql.sql_arrays import Array, Bigints, Blobs, Columns, Floats, Texts
 
 _PREFIX = struct.Struct("!i")
 _HEAD = struct.Struct("!iiIii")
@@ -31,75 +33,65 @@ def _head(element: int, count: int, has_null: bool = False) -> bytes:
     return _HEAD.pack(1, has_null, element, count, 1)
 
 
-class Array:
-    """Values of one column. Subclasses have `of`, the oid of its elements."""
+# The elements with their lengths. One call for all of them: a commit has a hundred.
 
-    of: ClassVar[int]
+
+def _bigints(values: Sequence[int | None]) -> list[bytes]:
+    return [_NULL if value is None else _BIGINT.pack(8, value) for value in values]
+
+
+def _floats(values: Sequence[float | None]) -> list[bytes]:
+    return [_NULL if value is None else _FLOAT.pack(8, value) for value in values]
+
+
+def _texts(values: Sequence[str | None]) -> list[bytes]:
+    return [
+        _NULL if value is None else _PREFIX.pack(len(data := value.replace("\0", "\ufffd").encode())) + data
+        for value in values
+    ]
+
+
+def _blobs(values: Sequence[bytes | None]) -> list[bytes]:
+    return [_NULL if value is None else _PREFIX.pack(len(value)) + value for value in values]
+
+
+class _Encoding(NamedTuple):
+    """How the server reads a column: the oid of its elements, and these."""
+
+    of: int
+    elements: Callable[[Sequence[Any]], list[bytes]]
     # Makes bytes of one value alone, not as an array; not of None.
-    single: ClassVar[Callable[[Any], bytes]]
+    single: Callable[[Any], bytes]
     # The beginning of an array with one element: most commits have one turn.
-    _head_of_one: ClassVar[bytes]
-
-    def __init__(self, values: Iterable[Any]) -> None:
-        self.values: Sequence[Any] = values if isinstance(values, list) else list(values)
-
-    def __init_subclass__(cls) -> None:
-        cls._head_of_one = _head(cls.of, 1)
-
-    def encoded(self) -> bytes:
-        return self.encode(self.values)
-
-    @classmethod
-    def encode(cls, values: Sequence[Any]) -> bytes:
-        """The array of these values as the server reads it."""
-        if not values:
-            return struct.pack("!iiI", 0, 0, cls.of)
-        if len(values) == 1 and values[0] is not None:
-            head = cls._head_of_one
-        else:
-            head = _head(cls.of, len(values), None in values)
-        return head + b"".join(cls.elements(values))
-
-    @staticmethod
-    def elements(values: Sequence[Any]) -> list[bytes]:
-        """The elements with their lengths. One call for all of them: a commit has a hundred."""
-        raise NotImplementedError
+    head_of_one: bytes
 
 
-class Bigints(Array):
-    of = 20
-    single = _SINGLE_BIGINT.pack
-
-    @staticmethod
-    def elements(values: Sequence[int | None]) -> list[bytes]:
-        return [_NULL if value is None else _BIGINT.pack(8, value) for value in values]
-
-
-class Floats(Array):
-    of = 701
-    single = _SINGLE_FLOAT.pack
-
-    @staticmethod
-    def elements(values: Sequence[float | None]) -> list[bytes]:
-        return [_NULL if value is None else _FLOAT.pack(8, value) for value in values]
+_ENCODINGS: dict[type[Array], _Encoding] = {
+    Bigints: _Encoding(20, _bigints, _SINGLE_BIGINT.pack, _head(20, 1)),
+    Floats: _Encoding(701, _floats, _SINGLE_FLOAT.pack, _head(701, 1)),
+    Texts: _Encoding(25, _texts, _text, _head(25, 1)),
+    Blobs: _Encoding(17, _blobs, bytes, _head(17, 1)),
+}
 
 
-class Texts(Array):
-    of = 25
-    single = _text
-
-    @staticmethod
-    def elements(values: Sequence[str | None]) -> list[bytes]:
-        return [
-            _NULL if value is None else _PREFIX.pack(len(data := value.replace("\0", "\ufffd").encode())) + data
-            for value in values
-        ]
+def encode(column: type[Array], values: Sequence[Any]) -> bytes:
+    """The array of these values as the server reads it."""
+    of, elements, _, head_of_one = _ENCODINGS[column]
+    if not values:
+        return struct.pack("!iiI", 0, 0, of)
+    if len(values) == 1 and values[0] is not None:
+        return head_of_one + elements(values)[0]
+    return _head(of, len(values), None in values) + b"".join(elements(values))
 
 
-class Blobs(Array):
-    of = 17
-    single = bytes
+def arrays(columns: Columns, rows: Iterable[Sequence[Any]]) -> list[Any]:
+    """The rows as one array for each column, encoded."""
+    values = list(zip(*rows, strict=True)) or [()] * len(columns)
+    return [encode(column, cells) for column, cells in zip(columns, values, strict=True)]
 
-    @staticmethod
-    def elements(values: Sequence[bytes | None]) -> list[bytes]:
-        return [_NULL if value is None else _PREFIX.pack(len(value)) + value for value in values]
+
+def singles(columns: Columns, row: Sequence[Any]) -> list[Any]:
+    """Each cell of a row alone, encoded."""
+    return [
+        None if cell is None else _ENCODINGS[column].single(cell) for column, cell in zip(columns, row, strict=True)
+    ]

@@ -12,8 +12,8 @@ from mulligan.errors import ArtifactGone
 from mulligan.ports import ArtifactRecord
 from mulligan.store.artifact_names import names_like
 from mulligan.store.encoding import moment_from
-from mulligan.store.postgres.postgres_arrays import Texts
 from mulligan.store.postgres.postgres_client import PostgresClient
+from mulligan.store.sql.sql_arrays import Texts
 
 
 class ArtifactRows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -25,8 +25,12 @@ from mulligan.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from mulligan.ports import TableSize
+from mulligan.store.postgres.postgres_arrays import arrays
 from mulligan.store.postgres.postgres_connection import TimeoutConnection
-from mulligan.store.postgres.postgres_pipeline import Statement, pipeline
+from mulligan.store.postgres.postgres_pipeline import pipeline
+from mulligan.store.sql.sql_arrays import Columns
+from mulligan.store.sql.sql_database import Statement
 from mulligan.store.statements import SEARCH, missing, newest
 
 Result = TypeVar("Result")
@@ -154,11 +158,11 @@ class PostgresClient:
             self._prepared = set()
         return self._connection
 
-    def execute(self, name: str, *params: Any, **named: Any) -> list[Any]:
+    def execute(self, name: str, /, *params: Any, **named: Any) -> list[Any]:
         """The rows of one statement, inside the current transaction if there is one."""
         return self.execute_in_pipeline([(name, named or params)])[0]
 
-    def query(self, name: str, *params: Any, **named: Any) -> list[Any]:
+    def query(self, name: str, /, *params: Any, **named: Any) -> list[Any]:
         """The rows of one statement, in its own transaction."""
         with self._translated():
             return self.execute(name, *params, **named)
@@ -177,6 +181,21 @@ class PostgresClient:
         found = pipeline(self.connection(), self._prepared, [_BEGIN, *asked], notices)
         self._must_begin = False
         return found[1:]
+
+    def execute_rows(self, name: str, /, columns: Columns, rows: Iterable[Sequence[Any]]) -> int:
+        """Write these rows, inside the current transaction; how many were written, if the statement returns them."""
+        return len(self.execute(name, *arrays(columns, rows)))
+
+    def write_rows(self, name: str, columns: Columns, rows: Iterable[Sequence[Any]]) -> int:
+        """Write these rows in a transaction of their own; how many were written, if the statement returns them."""
+        return len(self.query(name, *arrays(columns, rows)))
+
+    def lock(self, what: str) -> None:
+        """Wait until no other transaction has locked the same, and lock it until the end of the current one."""
+        self.execute("lock", what)
+
+    def table_sizes(self) -> list[TableSize]:
+        return [TableSize(*row) for row in self.query("table_sizes")]
 
     def notify(self, notice: Statement) -> None:
         """Send a notification when the current transaction has committed.
@@ -349,9 +368,9 @@ class PostgresClient:
             for number, sql in self._missing():
                 self.connection().execute(sql, prepare=False)
                 if number == SEARCH:
-                    from mulligan.store.postgres.postgres_backfill import backfill
+                    from mulligan.store.sql.sql_backfill import backfill_search
 
-                    backfill(self.execute)
+                    backfill_search(self)
                 self.execute("create_schema_version")
                 self.execute("delete_schema_version")
                 self.execute("insert_schema_version", number)

@@ -14,37 +14,24 @@ from mulligan.core.model.events import AttemptScheduled
 from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
 from mulligan.store.breaker_transaction import breaker_columns
 from mulligan.store.encoding import encoded, micros
-from mulligan.store.notice_rows import notice_row
-from mulligan.store.postgres.postgres_arrays import Array, Bigints, Blobs, Floats, Texts
-from mulligan.store.postgres.postgres_pipeline import OF_ONE, Statement
+from mulligan.store.postgres.postgres_arrays import arrays, encode, singles
+from mulligan.store.postgres.postgres_pipeline import OF_ONE
 from mulligan.store.run_search import creation_skew, new_entries
-
-# The types of the columns of a row.
-Columns = Sequence[type[Array]]
-
-
-def arrays(columns: Columns, rows: Iterable[Sequence[Any]]) -> list[Any]:
-    """The rows as one array for each column, encoded."""
-    values = list(zip(*rows, strict=True)) or [()] * len(columns)
-    return [column.encode(cells) for column, cells in zip(columns, values, strict=True)]
+from mulligan.store.sql.sql_arrays import Bigints, Blobs, Columns, Floats, Texts
+from mulligan.store.sql.sql_database import Statement
+from mulligan.store.sql.sql_rows import ATTRIBUTE, MESSAGE, NOTICE, TASK_KEY, notice_row
 
 
 def of_rows(name: str, columns: Columns, rows: Sequence[Sequence[Any]], *rest: Any) -> Statement:
     """A statement with these rows and further parameters. Most commits have one turn with one task."""
     if len(rows) == 1:
-        cells = zip(columns, rows[0], strict=True)
-        return name + OF_ONE, [*[None if cell is None else column.single(cell) for column, cell in cells], *rest]
+        return name + OF_ONE, [*singles(columns, rows[0]), *rest]
     return name, [*arrays(columns, rows), *rest]
 
 
 _RUN = (Bigints, Bigints, Texts, Bigints, Bigints, Texts, Bigints, Bigints, Bigints, Texts, Bigints)
 _NEW_RUN = (Bigints, Texts, Texts, Bigints, Bigints, Texts, Bigints, Texts, Texts, Texts)
-_ATTRIBUTE = (Bigints, Texts, Texts, Texts)
 _TASK = (Bigints, Texts, Bigints, Texts, Floats, Bigints, Bigints, Texts, Texts, Blobs, Texts, Texts, Bigints, Floats)
-TASK_KEY = (Bigints, Texts, Bigints)
-AUDIT = (Bigints, Texts, Texts, Texts, Bigints, Texts, Texts, Texts, Texts)
-MESSAGE = (Bigints, Blobs, Texts, Bigints)
-NOTICE = (Texts, Texts, Bigints, Bigints, Texts, Texts, Bigints, Bigints, Texts, Blobs)
 
 
 def commit_statements(commits: Sequence[Commit], children: Sequence[Turn], channel: str) -> Iterator[Statement]:
@@ -87,7 +74,7 @@ def _state(commits: Sequence[Commit]) -> Iterator[Statement]:
         seqs += [entry.seq for entry in commit.entries]
         lines += encode_all(commit.entries)
     if lines:
-        yield "insert_events", [Bigints.encode(run_ids), Bigints.encode(seqs), Blobs.encode(lines)]
+        yield "insert_events", [encode(Bigints, run_ids), encode(Bigints, seqs), encode(Blobs, lines)]
     # A statement may write a row only once: the last one wins.
     rows = {(commit.turn.run_id, *row[:2]): row[2:] for commit in commits for row in commit.rows}
     kept = [(*key, tag, data) for key, (tag, data) in rows.items() if data is not None]
@@ -102,7 +89,7 @@ def _state(commits: Sequence[Commit]) -> Iterator[Statement]:
     if corrected:
         yield "remove_inputs", [Bigints(corrected)]
         inputs = [(run_id, *one) for run_id, found in corrected.items() for one in attributes(found, {})]
-        yield "insert_attributes", arrays(_ATTRIBUTE, inputs)
+        yield "insert_attributes", arrays(ATTRIBUTE, inputs)
         words = [(run_id, input_words(found)) for run_id, found in corrected.items()]
         yield "set_input_words", arrays((Bigints, Texts), words)
     yield from _failures({commit.turn.run_id: commit.failures for commit in commits if commit.failures is not None})
@@ -126,7 +113,7 @@ def _failures(failures: Mapping[int, RunFailures]) -> Iterator[Statement]:
     yield "remove_failures", [Bigints(failures)]
     codes = [(run_id, "failure", code, "") for run_id, found in failures.items() for code in found.codes]
     if codes:
-        yield "insert_attributes", arrays(_ATTRIBUTE, codes)
+        yield "insert_attributes", arrays(ATTRIBUTE, codes)
     yield "set_failure_words", arrays((Bigints, Texts), [(run_id, found.words) for run_id, found in failures.items()])
 
 
@@ -217,7 +204,7 @@ def insert_run_statements(
     listed = [(turn.run_id, new_entries(run)) for run, turn, parent in both if parent is None]
     found = [(run_id, *one) for run_id, entries in listed for one in entries.attributes]
     if found:
-        yield "insert_attributes", arrays(_ATTRIBUTE, found)
+        yield "insert_attributes", arrays(ATTRIBUTE, found)
     if listed:
         words = [(run_id, entries.words, entries.input_words) for run_id, entries in listed]
         yield "insert_words", arrays((Bigints, Texts, Texts), words)

@@ -1,130 +1,29 @@
-"""Lists of runs and of work, from a PostgreSQL server."""
+"""How a PostgreSQL server finds runs by words."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from datetime import datetime
+from collections.abc import Collection
 from typing import Any
 
-from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, OutcomeCount, RunFilter
-from mulligan.ports import RunRecord
-from mulligan.store.columns import attribute_from, leased_task_from, open_tasks_from, open_timer_from, run_from
-from mulligan.store.encoding import micros
-from mulligan.store.postgres.postgres_arrays import Bigints, Texts
-from mulligan.store.postgres.postgres_client import PostgresClient
-from mulligan.store.run_search import NEAR_RUNS, NO_LIMIT, search
-
-# The names of what each list of candidates is asked by.
-_PARAMETERS = {
-    "candidates_of_all": ("with_children",),
-    "candidates_by_status": ("project", "value"),
-    "candidates_by_workflow": ("value",),
-    "candidates_by_starter": ("value",),
-    "candidates_by_attribute": ("kind", "named", "value"),
-}
+from mulligan.store.run_search import NEAR_RUNS, NO_LIMIT
+from mulligan.store.sql.sql_arrays import Bigints, Texts
+from mulligan.store.sql.sql_lists import SqlRunLists
 
 
-class PostgresRunLists:
-    def __init__(self, client: PostgresClient) -> None:
-        self._client = client
-
-    def find(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[RunRecord]:
-        return self.records(search(self, wanted, limit=limit, before=before))
-
-    def records(self, run_ids: Collection[int]) -> list[RunRecord]:
-        return [run_from(row) for row in self._client.query("runs_with_ids", Bigints(run_ids))] if run_ids else []
-
-    def count(self, wanted: RunFilter, *, limit: int) -> int:
-        return len(search(self, wanted, limit=limit))
-
-    def status_counts(self, project: str | None = None) -> dict[str, int]:
-        if project is None:
-            return dict(self._client.query("status_counts"))
-        return dict(self._client.query("status_counts_of_project", project))
-
-    def outcome_counts(self, since: datetime, until: datetime, project: str | None = None) -> list[OutcomeCount]:
-        rows = self._client.query("outcome_counts", since=micros(since), until=micros(until), project=project)
-        return [OutcomeCount(*row) for row in rows]
-
-    def projects(self) -> list[str]:
-        return [project for (project,) in self._client.query("projects")]
-
-    def candidates(self, source: str, value: tuple[Any, ...], before: int, after: int, limit: int) -> list[int]:
-        if source == "candidates_by_words":
-            return self._candidates_by_words(value, before, after, limit)
-        params = dict(zip(_PARAMETERS[source], value, strict=True))
-        rows = self._client.query(source, **params, before=before, after=after, limit=limit)
-        return [run_id for (run_id,) in rows]
-
+class PostgresRunLists(SqlRunLists):
     def _candidates_by_words(self, words: tuple[str, ...], before: int, after: int, limit: int) -> list[int]:
         """First a look at the newest runs: the index has no order, so a word that many runs have takes it long."""
-        newest = before if before < NO_LIMIT else (self._client.query("last_run_id")[0][0] or 0) + 1
+        newest = before if before < NO_LIMIT else (self._db.query("last_run_id")[0][0] or 0) + 1
         near = max(after, newest - NEAR_RUNS)
-        query: dict[str, Any] = {"words": _tsquery(words), "before": before, "limit": limit}
-        rows = self._client.query("candidates_by_words_near", **query, after=near)
+        query: dict[str, Any] = {"words": self._words(words), "before": before, "limit": limit}
+        rows = self._db.query("candidates_by_words_near", **query, after=near)
         if len(rows) < limit and near > after:
-            rows = self._client.query("candidates_by_words", **query, after=after)
+            rows = self._db.query("candidates_by_words", **query, after=after)
         return [run_id for (run_id,) in rows]
 
-    def matching(self, wanted: RunFilter, run_ids: Collection[int]) -> list[int]:
-        found, name = list(run_ids), "runs_with_attribute" if wanted.with_children else "top_runs_with_attribute"
-        for attribute in wanted.attributes:
-            found = self._ids(name, found, *attribute)
-        if wanted.failure_codes:
-            found = self._ids("runs_with_failure", found, Texts(wanted.failure_codes))
-        if not found:
-            return []
-        rows = self._client.query(
-            "matching_runs",
-            run_ids=Bigints(found),
-            statuses=Texts(wanted.statuses),
-            workflows=Texts(wanted.workflows),
-            since=None if wanted.since is None else micros(wanted.since),
-            until=None if wanted.until is None else micros(wanted.until),
-            with_children=wanted.with_children,
-            starters=Texts(wanted.starters),
-            project=wanted.project,
-        )
-        found = [run_id for (run_id,) in rows]
-        return self._ids("runs_with_words", found, _tsquery(wanted.words)) if wanted.words else found
+    def _words(self, words: tuple[str, ...]) -> str:
+        """The query for runs that have a word beginning with each of these."""
+        return " & ".join(f"'{word}':*" for word in words)
 
-    def _ids(self, statement: str, run_ids: Collection[int], *params: Any) -> list[int]:
-        """Those of these runs that the statement finds, the newest first."""
-        if not run_ids:
-            return []
-        return [run_id for (run_id,) in self._client.query(statement, Bigints(run_ids), *params)]
-
-    def time_bounds(self, since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
-        ((highest, lowest),) = self._client.query(
-            "time_bounds",
-            since=None if since is None else micros(since),
-            until=None if until is None else micros(until),
-        )
-        return highest, lowest
-
-    def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
-        return [attribute_from(row) for row in self._client.query("attributes", Bigints(run_ids))]
-
-    def rows(self, run_ids: Collection[int], kind: str, limit: int) -> list[tuple[int, str, bytes]]:
-        return self._client.query("rows_of_kind", Bigints(run_ids), kind, limit)
-
-    def places(self, keys: Collection[tuple[int, str]]) -> list[tuple[int, str, bytes]]:
-        run_ids, names = Bigints(run_id for run_id, _ in keys), Texts(key for _, key in keys)
-        return self._client.query("places_at", run_ids, names)
-
-    def open_tasks(self, root_run_ids: Collection[int]) -> list[OpenTasks]:
-        return [open_tasks_from(row) for row in self._client.query("open_tasks", Bigints(root_run_ids))]
-
-    def open_timers(self, root_run_ids: Collection[int]) -> list[OpenTimer]:
-        return [open_timer_from(row) for row in self._client.query("open_timers", Bigints(root_run_ids))]
-
-    def leased_tasks(self) -> list[LeasedTask]:
-        return [leased_task_from(row) for row in self._client.query("leased_tasks")]
-
-    def holders(self) -> list[tuple[str, int, int]]:
-        return [(name, count, run_id) for name, count, run_id in self._client.query("holders")]
-
-
-def _tsquery(words: Iterable[str]) -> str:
-    """The query for runs that have a word beginning with each of these."""
-    return " & ".join(f"'{word}':*" for word in words)
+    def _places(self, keys: Collection[tuple[int, str]]) -> list[Any]:
+        return self._db.query("places_at", Bigints(run_id for run_id, _ in keys), Texts(key for _, key in keys))

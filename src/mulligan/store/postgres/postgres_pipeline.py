@@ -14,11 +14,11 @@ from typing import Any
 import psycopg
 from psycopg import errors, pq
 
-from mulligan.store.postgres.postgres_arrays import Array
+from mulligan.store.postgres.postgres_arrays import encode
 from mulligan.store.postgres.postgres_connection import TimeoutConnection
+from mulligan.store.sql.sql_arrays import Array
+from mulligan.store.sql.sql_database import Statement
 from mulligan.store.statements import statements
-
-Statement = tuple[str, Any]
 
 SQL = statements("postgres")
 
@@ -90,7 +90,7 @@ def _values(name: str, params: Sequence[Any] | dict[str, Any]) -> tuple[list[byt
             values.append(param)
             formats.append(_BINARY)
         elif isinstance(param, Array):
-            values.append(param.encoded())
+            values.append(encode(type(param), param.values))
             formats.append(_BINARY)
         else:
             values.append(None if param is None else _text(param))

@@ -35,32 +35,10 @@ BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY
 -- name: commit
 COMMIT
 
+-- name: lock
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || %s::text, 0))
+
 -- workers ------------------------------------------------------------------------------------------------------------
-
--- name: register
-INSERT INTO workers (name, host, record, beat_at) VALUES (%s, %s, %s, now_micros())
-ON CONFLICT (name) DO UPDATE SET host = excluded.host, record = excluded.record, beat_at = excluded.beat_at
-
--- name: worker_record
-SELECT record FROM workers WHERE name = %s FOR UPDATE
-
--- name: update_worker
-UPDATE workers SET record = %s WHERE name = %s
-
--- name: record_heartbeat
-UPDATE workers SET beat_at = now_micros() WHERE name = %s RETURNING beat_at
-
--- name: workers
-SELECT record, beat_at < now_micros() - %s::bigint, beat_at FROM workers ORDER BY name
-
--- name: remove_worker
-DELETE FROM workers WHERE name = %s AND (%s OR beat_at < now_micros() - %s::bigint) RETURNING now_micros()
-
--- name: void_turns
-UPDATE runs SET holder = '' WHERE holder = %s AND holder <> ''
-
--- name: void_leases
-DELETE FROM tasks WHERE worker = %s AND worker <> '' RETURNING run_id, place, attempt
 
 -- runs ---------------------------------------------------------------------------------------------------------------
 
@@ -110,9 +88,6 @@ FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s
      AS n (run_id, workflow, version, at, parent, place, attempt, holder, starter, project)
 LEFT JOIN runs p ON p.run_id = n.parent
 
--- name: insert_attributes
-INSERT INTO attributes SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[])
-
 -- Words as one text each, with a space between two: an array of arrays would have to be of one length.
 -- name: insert_words
 INSERT INTO run_words (run_id, started, inputs)
@@ -132,30 +107,6 @@ FROM unnest(%s::bigint[], %s::text[]) AS n (run_id, words) WHERE t.run_id = n.ru
 -- name: widen_skew
 UPDATE skew SET micros = greatest(%(among)s::bigint, (SELECT max(created_at) FROM runs) - %(at)s::bigint)
 WHERE micros < greatest(%(among)s::bigint, (SELECT max(created_at) FROM runs) - %(at)s::bigint)
-
--- name: run
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs WHERE run_id = %s
-
--- name: runs
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs WHERE run_id < %s::bigint AND (cardinality(%s::text[]) = 0 OR status = ANY (%s::text[]))
-ORDER BY run_id DESC LIMIT %s::bigint
-
--- Uses the index of unfinished runs: there may be a hundred thousand others.
--- name: unfinished_runs
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs
-WHERE status NOT IN ('completed', 'failed', 'cancelled') AND run_id < %s::bigint AND status = ANY (%s::text[])
-ORDER BY run_id DESC LIMIT %s::bigint
-
--- name: children
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs WHERE parent_run_id = %s ORDER BY run_id
 
 -- Those of the runs' own projects. One that an older version stored is there for all projects.
 -- name: workflows
@@ -232,20 +183,8 @@ WHERE %(is_forced)s OR root_run_id NOT IN (
 )
 ORDER BY run_id
 
--- name: remove_messages
-DELETE FROM messages WHERE run_id = ANY(%s::bigint[])
-
 -- name: remove_events
 DELETE FROM events WHERE run_id = ANY(%s::bigint[])
-
--- name: remove_rows
-DELETE FROM rows WHERE run_id = ANY(%s::bigint[])
-
--- name: remove_tasks
-DELETE FROM tasks WHERE run_id = ANY(%s::bigint[])
-
--- name: remove_timers
-DELETE FROM timers WHERE run_id = ANY(%s::bigint[])
 
 -- name: remove_inputs
 DELETE FROM attributes WHERE run_id = ANY (%s::bigint[]) AND kind = 'input'
@@ -255,15 +194,6 @@ DELETE FROM attributes WHERE run_id = ANY (%s::bigint[]) AND kind = 'failure'
 
 -- name: remove_words
 DELETE FROM run_words WHERE run_id = ANY (%s::bigint[])
-
--- name: remove_attributes
-DELETE FROM attributes WHERE run_id = ANY (%s::bigint[])
-
--- name: remove_starts
-DELETE FROM starts WHERE run_id = ANY(%s::bigint[])
-
--- name: remove_runs
-DELETE FROM runs WHERE run_id = ANY(%s::bigint[])
 
 -- Creating a run writes its workflow first: this waits for such transactions, and then sees their runs.
 -- name: lock_workflows
@@ -325,20 +255,6 @@ SELECT pg_notify(
 ), set_config('synchronous_commit', 'off', true)
 FROM runs, (SELECT %s::bigint[] AS run_ids, %s::text AS sender) AS given
 WHERE run_id = ANY (run_ids) AND (sender = '' OR holder <> sender)
-
--- name: answer
-DELETE FROM answers WHERE message_id = %s RETURNING answer
-
--- name: inbox
-SELECT id, run_id, report, is_asking FROM messages WHERE run_id = ANY (%s::bigint[]) ORDER BY id
-
--- name: inboxes_of
-SELECT id, run_id, report, is_asking FROM messages JOIN runs USING (run_id) WHERE holder = %s ORDER BY id
-
--- name: runs_with_messages
-SELECT DISTINCT run_id FROM messages JOIN runs USING (run_id)
-WHERE holder IN ('', %(holder)s) AND (%(root)s::bigint IS NULL OR root_run_id = %(root)s::bigint)
-ORDER BY run_id
 
 -- turns --------------------------------------------------------------------------------------------------------------
 
@@ -460,18 +376,6 @@ WITH stopped AS (
 )
 SELECT pg_notify(%s, run_id::text) FROM stopped
 
--- name: queued_tasks
-SELECT place, attempt FROM tasks WHERE run_id = %s AND worker = '' ORDER BY ticket
-
--- name: leases_of
-SELECT task, ticket FROM tasks WHERE worker = %s AND worker <> '' ORDER BY ticket
-
--- name: has_leases
-SELECT 1 FROM tasks WHERE run_id = %s AND worker <> '' LIMIT 1
-
--- name: stop_requests
-SELECT ticket, grace_seconds FROM tasks WHERE worker = %s AND worker <> '' AND is_stopping ORDER BY ticket
-
 -- Until the end of the transaction. Tasks come and go faster than statistics: the planner believes that few wait, reads
 -- all of them and sorts them, for each lease. This leaves it the index by ticket, and the plan of the first time.
 -- name: read_by_index
@@ -520,29 +424,6 @@ WHERE EXISTS (SELECT 1 FROM known)
 ORDER BY t.ticket LIMIT %(tasks_max)s::bigint + (
     SELECT greatest(0, least(%(ahead)s::bigint, (queued - %(tasks_max)s::bigint) / 4)) FROM waiting
 )
-FOR UPDATE OF t SKIP LOCKED
-
--- What the tasks ask for that any new worker may take, and how many ask for the same; those of the oldest task first.
--- name: queued_shapes
-SELECT t.cpus, t.memory, t.gpus, t.labels::text, t.nodes, t.timeout, count(*)
-FROM tasks t JOIN runs r USING (run_id)
-WHERE t.worker = '' AND (t.host = '' OR t.host NOT IN (SELECT host FROM workers))
-      AND r.status <> 'paused' AND (%(project)s::text IS NULL OR r.project = %(project)s::text)
-      AND t.breaker NOT IN (SELECT name FROM admitting_nobody)
-      AND (t.when_open = 'fail' OR t.breaker NOT IN (
-          SELECT name FROM breakers WHERE status = 'open' AND retry_at > now_micros()
-      ))
-GROUP BY t.cpus, t.memory, t.gpus, t.labels, t.nodes, t.timeout
-ORDER BY min(t.ticket)
-
--- name: tasks_of_shape
-SELECT t.run_id, t.place, t.attempt
-FROM tasks t JOIN runs r USING (run_id)
-WHERE t.worker = '' AND (t.host = '' OR t.host NOT IN (SELECT host FROM workers))
-      AND r.status <> 'paused' AND (%(project)s::text IS NULL OR r.project = %(project)s::text)
-      AND t.cpus = %(cpus)s AND t.memory = %(memory)s AND t.gpus = %(gpus)s AND t.labels = %(labels)s::jsonb
-      AND t.nodes = %(nodes)s AND t.timeout IS NOT DISTINCT FROM %(timeout)s::double precision
-ORDER BY t.ticket
 FOR UPDATE OF t SKIP LOCKED
 
 -- The runs whose timer is due later than it was when a task was queued: a pause has moved it.
@@ -626,18 +507,6 @@ SELECT (SELECT run_id FROM runs WHERE created_at >= %(until)s::bigint + (SELECT 
        (SELECT run_id FROM runs WHERE created_at < %(since)s::bigint - (SELECT micros FROM skew)
         ORDER BY created_at DESC LIMIT 1)
 
--- name: matching_runs
-SELECT run_id FROM runs
-WHERE run_id = ANY (%(run_ids)s::bigint[])
-      AND (cardinality(%(statuses)s::text[]) = 0 OR status = ANY (%(statuses)s::text[]))
-      AND (cardinality(%(workflows)s::text[]) = 0 OR workflow = ANY (%(workflows)s::text[]))
-      AND (%(since)s::bigint IS NULL OR created_at >= %(since)s::bigint)
-      AND (%(until)s::bigint IS NULL OR created_at < %(until)s::bigint)
-      AND (%(with_children)s::boolean OR parent_run_id IS NULL)
-      AND (cardinality(%(starters)s::text[]) = 0 OR started_by = ANY (%(starters)s::text[]))
-      AND (%(project)s::text IS NULL OR project = %(project)s::text)
-ORDER BY run_id DESC
-
 -- A child run has the attributes and the words of its root, and its own failures. The subqueries give one value each, so
 -- that they are looked up for each run: joins would be turned into a search for all runs with the attribute.
 -- name: runs_with_attribute
@@ -663,25 +532,11 @@ WHERE (SELECT t.words FROM run_words t
        WHERE t.run_id = (SELECT root_run_id FROM runs WHERE runs.run_id = r.run_id)) @@ %s::tsquery
 ORDER BY r.run_id DESC
 
--- name: runs_with_ids
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs WHERE run_id = ANY (%s::bigint[]) ORDER BY run_id DESC
-
 -- name: last_run_id
 SELECT max(run_id) FROM runs
 
 -- name: status_counts
 SELECT status, count(*) FROM runs WHERE parent_run_id IS NULL GROUP BY status
-
--- name: status_counts_of_project
-SELECT status, count(*) FROM runs WHERE parent_run_id IS NULL AND project = %s GROUP BY status
-
--- name: outcome_counts
-SELECT workflow, status, degraded, count(*) FROM runs
-WHERE created_at >= %(since)s::bigint AND created_at < %(until)s::bigint AND parent_run_id IS NULL
-      AND (%(project)s::text IS NULL OR project = %(project)s::text)
-GROUP BY workflow, status, degraded ORDER BY workflow COLLATE "C", status COLLATE "C", degraded
 
 -- From one to the next, whatever number of runs each has.
 -- name: projects
@@ -694,10 +549,6 @@ WITH RECURSIVE projects (project) AS (
     ) FROM projects WHERE project IS NOT NULL
 )
 SELECT project FROM projects WHERE project IS NOT NULL
-
--- name: attributes
-SELECT run_id, kind, name, value FROM attributes WHERE run_id = ANY (%s::bigint[]) AND kind IN ('input', 'label')
-ORDER BY run_id, kind, name
 
 -- name: rows_of_kind
 SELECT wanted.run_id, s.key, s.data
@@ -734,13 +585,6 @@ WHERE r.root_run_id = ANY (%s::bigint[]) AND r.status NOT IN ('completed', 'fail
       ))
 ORDER BY r.root_run_id, t.kind, t.due
 
--- name: leased_tasks
-SELECT t.worker, t.run_id, r.workflow, t.place, t.attempt, t.cpus, t.memory, t.gpus, t.leased_at
-FROM tasks t JOIN runs r USING (run_id) WHERE t.worker <> '' ORDER BY t.worker, t.ticket
-
--- name: holders
-SELECT holder, count(*), min(run_id) FROM runs WHERE holder <> '' GROUP BY holder ORDER BY holder
-
 -- for a migration ----------------------------------------------------------------------------------------------------
 
 -- Not the first message by `LIMIT 1`: for that, the server would read all messages in order, for every run.
@@ -752,15 +596,15 @@ SELECT r.run_id, r.workflow, r.status = 'failed', r.parent_run_id IS NOT NULL,
        )
 FROM runs r WHERE r.run_id > %s::bigint ORDER BY r.run_id LIMIT %s::bigint
 
--- name: stored_attributes
-SELECT run_id, kind, name, value FROM attributes WHERE run_id = ANY (%s::bigint[])
-
--- name: stored_failures
-SELECT run_id, data FROM rows WHERE run_id = ANY (%s::bigint[]) AND kind = 'failures'
-
 -- name: fill_starters
 UPDATE runs SET started_by = n.starter
 FROM unnest(%s::bigint[], %s::text[]) AS n (run_id, starter) WHERE runs.run_id = n.run_id
+
+-- name: fill_words
+INSERT INTO run_words (run_id, started, inputs, failed)
+SELECT n.run_id, array_to_tsvector(string_to_array(n.started, ' ')), array_to_tsvector(string_to_array(n.inputs, ' ')),
+       array_to_tsvector(string_to_array(n.failed, ' '))
+FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[]) AS n (run_id, started, inputs, failed)
 
 -- breakers -----------------------------------------------------------------------------------------------------------
 
@@ -789,12 +633,6 @@ UPDATE breakers SET status = t.status, failures = t.failures, retry_at = t.retry
 FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
      AS t (name, status, failures, retry_at, probe, max_running)
 WHERE breakers.name = t.name
-
--- name: breakers
-SELECT b.name, b.status, b.failures, b.retry_at,
-       (SELECT count(*) FROM tasks t WHERE t.breaker <> '' AND t.breaker = b.name AND t.worker = ''),
-       coalesce(behind.tasks, 0), b.max_running
-FROM breakers b LEFT JOIN running_behind behind USING (name) ORDER BY b.name
 
 -- name: reset_breaker
 WITH closed AS (
@@ -835,3 +673,75 @@ WHERE b.status = 'open' AND b.retry_at > now_micros() AND EXISTS (
           AND r.status <> 'paused' AND (%(root)s::bigint IS NULL OR r.root_run_id = %(root)s::bigint)
 )
 ORDER BY 1 LIMIT 1
+
+-- workflows ----------------------------------------------------------------------------------------------------------
+
+-- From name to name: older versions are skipped.
+-- name: newest_versions
+WITH RECURSIVE names (name, place) AS (
+    (SELECT name, 1 FROM workflow_versions WHERE project = %(project)s AND name > %(after)s ORDER BY name LIMIT 1)
+    UNION ALL
+    SELECT (SELECT v.name FROM workflow_versions v WHERE v.project = %(project)s AND v.name > names.name
+            ORDER BY v.name LIMIT 1), place + 1
+    FROM names WHERE name IS NOT NULL AND place < %(limit)s
+)
+SELECT v.project, v.name, v.number, digest, published_at, published_by, format, note, labels, ''::bytea
+FROM names CROSS JOIN LATERAL (
+    SELECT * FROM workflow_versions n WHERE n.project = %(project)s AND n.name = names.name ORDER BY number DESC LIMIT 1
+) v
+ORDER BY v.name
+
+-- retention ----------------------------------------------------------------------------------------------------------
+
+-- name: table_sizes
+SELECT c.relname::text, greatest(c.reltuples, coalesce(s.n_live_tup, 0), 0)::bigint, pg_total_relation_size(c.oid)
+FROM pg_class c LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid
+WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace ORDER BY 1
+
+-- notices ------------------------------------------------------------------------------------------------------------
+
+-- A sender that was late must not send again what another one has sent.
+-- name: settle_notices
+UPDATE notices n SET status = s.status, attempts = s.attempts, due_at = s.due_at, reason = s.reason, claimed_until = 0
+FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::bigint[], %s::text[]) AS s (id, status, attempts, due_at, reason)
+WHERE n.id = s.id AND n.status <> 'sent'
+
+-- Each target for which something waits, found by jumping from one to the next in the index.
+-- name: waiting_targets
+WITH RECURSIVE found (target) AS (
+    (SELECT target FROM notices WHERE status = 'waiting' ORDER BY target LIMIT 1)
+    UNION ALL
+    SELECT (SELECT n.target FROM notices n WHERE n.status = 'waiting' AND n.target > found.target
+            ORDER BY n.target LIMIT 1)
+    FROM found WHERE found.target IS NOT NULL
+)
+SELECT found.target,
+       coalesce(
+           (SELECT n.due_at FROM notices n
+            WHERE n.status = 'waiting' AND n.target = found.target AND n.claimed_until <= %(now)s
+            ORDER BY n.due_at LIMIT 1),
+           (SELECT min(n.claimed_until) FROM notices n WHERE n.status = 'waiting' AND n.target = found.target)
+       ),
+       t.failures, t.since, t.retry_at, t.reason
+FROM found LEFT JOIN notice_targets t ON t.target = found.target WHERE found.target IS NOT NULL
+
+-- logs ---------------------------------------------------------------------------------------------------------------
+
+-- What is stored is never replaced: of a piece that begins within it, what goes beyond its end is appended. `first` is
+-- where the pieces of a log begin that are written together, each of which begins where the one before ends.
+-- name: append_log
+INSERT INTO log_chunks
+SELECT n.run_id, n.place, n.attempt, n.stream, greatest(n.start, known.size),
+       n.start + n.size - greatest(n.start, known.size), n.is_last <> 0,
+       substring(n.data FROM (greatest(n.start, known.size) - n.start + 1)::integer)
+FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[],
+            %s::bigint[]) AS n (run_id, place, attempt, stream, start, size, is_last, data, first)
+CROSS JOIN LATERAL (
+    SELECT coalesce(max(c.start + c.size), 0) AS size, coalesce(bool_or(c.is_last), false) AS is_whole
+    FROM log_chunks c
+    WHERE (c.run_id, c.place, c.attempt, c.stream) = (n.run_id, n.place, n.attempt, n.stream)
+) known
+WHERE NOT known.is_whole AND n.first <= known.size
+      AND (n.start + n.size > known.size OR (n.is_last <> 0 AND n.start + n.size = known.size))
+ORDER BY n.run_id, n.place, n.attempt, n.stream, n.start
+ON CONFLICT DO NOTHING

@@ -11,33 +11,8 @@ UPDATE counters SET value = max(value, ?2) WHERE name = ?1
 
 -- workers ------------------------------------------------------------------------------------------------------------
 
--- name: register
-INSERT INTO workers (name, host, record, beat_at) VALUES (?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET host = excluded.host, record = excluded.record, beat_at = excluded.beat_at
-
--- name: worker_record
-SELECT record FROM workers WHERE name = ?
-
--- name: update_worker
-UPDATE workers SET record = ? WHERE name = ?
-
--- name: record_heartbeat
-UPDATE workers SET beat_at = ? WHERE name = ? RETURNING beat_at
-
 -- name: is_registered
 SELECT 1 FROM workers WHERE name = ?
-
--- name: workers
-SELECT record, beat_at < ?, beat_at FROM workers ORDER BY name
-
--- name: remove_worker
-DELETE FROM workers WHERE name = ? AND (? OR beat_at < ?) RETURNING 1
-
--- name: void_turns
-UPDATE runs SET holder = '' WHERE holder = ? AND holder <> ''
-
--- name: void_leases
-DELETE FROM tasks WHERE worker = ? RETURNING run_id, place, attempt
 
 -- runs ---------------------------------------------------------------------------------------------------------------
 
@@ -56,9 +31,6 @@ SELECT checked FROM schema_needed
 
 -- name: insert_run
 INSERT INTO runs VALUES (?, ?, ?, 'running', 1, 0, ?, ?, 0, '', ?, ?, ?, ?, ?, ?, NULL, ?, ?)
-
--- name: insert_attribute
-INSERT INTO attributes VALUES (?, ?, ?, ?)
 
 -- The words of a run are in `new_words`, until they are moved to the full-text index `run_words`.
 -- name: insert_words
@@ -88,41 +60,17 @@ UPDATE run_words SET failed = ?2 WHERE rowid = ?1
 UPDATE counters SET value = max(?2, coalesce((SELECT max(created_at) FROM runs) - ?1, 0))
 WHERE name = 'skew' AND value < max(?2, coalesce((SELECT max(created_at) FROM runs) - ?1, 0))
 
--- name: run
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs WHERE run_id = ?
-
--- name: runs
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs WHERE run_id < ?1 AND (?2 = '[]' OR status IN (SELECT value FROM json_each(?2)))
-ORDER BY run_id DESC LIMIT ?3
-
--- Uses the index of unfinished runs: there may be a hundred thousand others.
--- name: unfinished_runs
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs INDEXED BY runs_unfinished
-WHERE status NOT IN ('completed', 'failed', 'cancelled')
-      AND run_id < ?1 AND status IN (SELECT value FROM json_each(?2))
-ORDER BY run_id DESC LIMIT ?3
-
--- name: children
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs WHERE parent_run_id = ? ORDER BY run_id
-
 -- name: root
 SELECT root_run_id, project FROM runs WHERE run_id = ?
 
--- The definition of the run's own project. One that an older version stored is there for all projects.
--- name: workflow
-SELECT body FROM workflows WHERE version IN (?1, '@' || ?2 || '/' || ?1) ORDER BY length(version) DESC LIMIT 1
+-- Of the run's own project. One that an older version stored is there for all projects.
+-- name: workflows
+SELECT w.version, w.body FROM runs r CROSS JOIN workflows w ON w.version IN (r.version, '@' || r.project || '/' || r.version)
+WHERE r.run_id = ?
 
 -- name: rows
-SELECT kind, key, tag, data FROM rows WHERE run_id = ?1
-UNION ALL SELECT 'run', '', '', state FROM runs WHERE run_id = ?1 AND state IS NOT NULL
+SELECT run_id, kind, key, tag, data FROM rows WHERE run_id = ?1
+UNION ALL SELECT run_id, 'run', '', '', state FROM runs WHERE run_id = ?1 AND state IS NOT NULL
 ORDER BY kind, key
 
 -- name: log
@@ -143,50 +91,46 @@ ORDER BY run_id, key
 -- name: tallies
 SELECT r.run_id, r.workflow, r.version, s.key, s.data
 FROM runs r CROSS JOIN rows s ON s.run_id = r.run_id AND s.kind = 'tallies'
-WHERE (?1 IS NULL OR r.workflow = ?1) AND (?2 IS NULL OR r.created_at >= ?2) AND (?3 IS NULL OR r.project = ?3)
+WHERE (:workflow IS NULL OR r.workflow = :workflow) AND (:since IS NULL OR r.created_at >= :since)
+      AND (:project IS NULL OR r.project = :project)
 ORDER BY r.run_id DESC, s.key
 
 -- From the newest run back; stops as soon as there are enough.
 -- name: recent_rows
 SELECT r.run_id, s.data
-FROM runs r CROSS JOIN rows s ON s.run_id = r.run_id AND s.kind = ?2 AND s.key = ?3 AND s.tag NOT IN ('parked', 'approval', 'paused')
-WHERE r.workflow = ?1 ORDER BY r.run_id DESC LIMIT ?4
+FROM runs r CROSS JOIN rows s ON s.run_id = r.run_id AND s.kind = ?1 AND s.key = ?2
+                         AND s.tag NOT IN ('parked', 'approval', 'paused')
+WHERE r.workflow = ?3 ORDER BY r.run_id DESC LIMIT ?4
 
 -- name: tagged_rows
 SELECT run_id, status, key, data FROM rows INDEXED BY rows_by_tag CROSS JOIN runs USING (run_id)
-WHERE tag <> '' AND tag = ?1 AND (?3 IS NULL OR project = (SELECT b.project FROM runs b WHERE b.run_id = ?3))
-ORDER BY run_id DESC, key LIMIT ?2
+WHERE tag <> '' AND tag = :tag AND (:beside IS NULL OR project = (SELECT b.project FROM runs b WHERE b.run_id = :beside))
+ORDER BY run_id DESC, key LIMIT :limit
 
 -- name: records_containing
-SELECT id >> 32, entry FROM events WHERE instr(entry, ?1)
-UNION ALL SELECT run_id, report FROM messages WHERE instr(report, ?1)
-UNION ALL SELECT run_id, task FROM tasks WHERE instr(task, ?1)
+SELECT id >> 32, entry FROM events WHERE instr(entry, :text)
+UNION ALL SELECT run_id, report FROM messages WHERE instr(report, :text)
+UNION ALL SELECT run_id, task FROM tasks WHERE instr(task, :text)
 
 -- Complete trees in which every run has ended, none has a holder, and no inbox has a message; by force all of them.
 -- name: removable
 WITH RECURSIVE trees (run_id) AS (
-    SELECT run_id FROM runs WHERE run_id IN (SELECT value FROM json_each(?1)) AND (?2 OR run_id = root_run_id)
+    SELECT run_id FROM runs WHERE run_id IN (SELECT value FROM json_each(:wanted))
+          AND (:is_forced OR run_id = root_run_id)
     UNION SELECT r.run_id FROM trees t CROSS JOIN runs r ON r.parent_run_id = t.run_id
 )
 SELECT run_id, version, project FROM trees CROSS JOIN runs USING (run_id)
-WHERE ?2 OR root_run_id NOT IN (
+WHERE :is_forced OR root_run_id NOT IN (
     SELECT root_run_id FROM runs WHERE status NOT IN ('completed', 'failed', 'cancelled')
     UNION ALL SELECT root_run_id FROM runs WHERE holder <> ''
     UNION ALL SELECT root_run_id FROM messages JOIN runs USING (run_id)
 )
 ORDER BY run_id
 
--- name: remove_messages
-DELETE FROM messages WHERE run_id = ?
-
 -- name: remove_events
-DELETE FROM events WHERE id >= ?1 << 32 AND id < (?1 + 1) << 32
-
--- name: remove_rows
-DELETE FROM rows WHERE run_id = ?
-
--- name: remove_starts
-DELETE FROM starts WHERE run_id = ?
+DELETE FROM events WHERE id IN (
+    SELECT e.id FROM json_each(?) gone CROSS JOIN events e ON e.id >= gone.value << 32 AND e.id < (gone.value + 1) << 32
+)
 
 -- name: remove_inputs
 DELETE FROM attributes WHERE run_id = ? AND kind = 'input'
@@ -194,17 +138,11 @@ DELETE FROM attributes WHERE run_id = ? AND kind = 'input'
 -- name: remove_failures
 DELETE FROM attributes WHERE run_id = ? AND kind = 'failure'
 
--- name: remove_attributes
-DELETE FROM attributes WHERE run_id = ?
-
 -- name: remove_words
-DELETE FROM run_words WHERE rowid = ?
+DELETE FROM run_words WHERE rowid IN (SELECT value FROM json_each(?))
 
 -- name: remove_new_words
-DELETE FROM new_words WHERE run_id = ?
-
--- name: remove_run
-DELETE FROM runs WHERE run_id = ?
+DELETE FROM new_words WHERE run_id IN (SELECT value FROM json_each(?))
 
 -- Stops at the first run that uses the workflow.
 -- name: remove_workflow
@@ -228,21 +166,6 @@ INSERT INTO messages (run_id, report, is_asking, place, attempt)
 SELECT run_id, ?2, 0, '', 0 FROM runs
 WHERE parent_run_id = ?1 AND status NOT IN ('completed', 'failed', 'cancelled')
       AND (?3 = '' OR (parent_place = ?3 AND parent_attempt = ?4))
-
--- name: answer
-DELETE FROM answers WHERE message_id = ? RETURNING answer
-
--- name: inbox
-SELECT id, run_id, report, is_asking FROM messages
-WHERE run_id IN (SELECT value FROM json_each(?)) ORDER BY id
-
--- name: inboxes_of
-SELECT id, run_id, report, is_asking FROM messages JOIN runs USING (run_id) WHERE holder = ?1 ORDER BY id
-
--- name: runs_with_messages
-SELECT DISTINCT run_id FROM messages JOIN runs USING (run_id)
-WHERE holder IN ('', ?1) AND (?2 IS NULL OR root_run_id = ?2)
-ORDER BY run_id
 
 -- turns --------------------------------------------------------------------------------------------------------------
 
@@ -317,9 +240,6 @@ INSERT INTO timers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET due = exclud
 -- name: delete_timers
 DELETE FROM timers WHERE run_id = ?
 
--- name: delete_tasks
-DELETE FROM tasks WHERE run_id = ?
-
 -- Keeps a task that was leased while the turn was decided: its worker is asked to stop it, and reports.
 -- name: delete_tasks_of_round
 DELETE FROM tasks WHERE run_id = ? AND NOT is_stopping
@@ -352,18 +272,6 @@ DELETE FROM tasks WHERE run_id = ? AND place = ? AND attempt = ? AND worker = ''
 
 -- name: stop_leased
 UPDATE tasks SET is_stopping = 1, grace_seconds = ? WHERE run_id = ? AND place = ? AND attempt = ?
-
--- name: queued_tasks
-SELECT place, attempt FROM tasks WHERE run_id = ? AND worker = '' ORDER BY ticket
-
--- name: leases_of
-SELECT task, ticket FROM tasks WHERE worker = ? ORDER BY ticket
-
--- name: has_leases
-SELECT 1 FROM tasks WHERE run_id = ? AND worker <> '' LIMIT 1
-
--- name: stop_requests
-SELECT ticket, grace_seconds FROM tasks WHERE worker = ? AND is_stopping ORDER BY ticket
 
 -- The newest free task, and the newest that is asked to stop.
 -- name: queue_mark
@@ -401,27 +309,6 @@ WHERE t.breaker <> '' AND r.holder = ?8 AND t.worker = '' AND t.cpus <= ?1 AND t
       ))
 ORDER BY t.ticket
 
--- What the tasks ask for that any new worker may take, and how many ask for the same; those of the oldest task first.
--- name: queued_shapes
-SELECT t.cpus, t.memory, t.gpus, t.labels, t.nodes, t.timeout, count(*)
-FROM tasks t INDEXED BY tasks_free JOIN runs r USING (run_id)
-WHERE t.worker = '' AND (t.host = '' OR t.host NOT IN (SELECT host FROM workers))
-      AND r.status <> 'paused' AND (?2 IS NULL OR r.project = ?2)
-      AND t.breaker NOT IN (SELECT name FROM admitting_nobody)
-      AND (t.when_open = 'fail' OR t.breaker NOT IN (
-          SELECT name FROM breakers WHERE status = 'open' AND retry_at > ?1
-      ))
-GROUP BY t.cpus, t.memory, t.gpus, t.labels, t.nodes, t.timeout
-ORDER BY min(t.ticket)
-
--- name: tasks_of_shape
-SELECT t.run_id, t.place, t.attempt
-FROM tasks t INDEXED BY tasks_free JOIN runs r USING (run_id)
-WHERE t.worker = '' AND (t.host = '' OR t.host NOT IN (SELECT host FROM workers))
-      AND r.status <> 'paused' AND (?7 IS NULL OR r.project = ?7)
-      AND t.cpus = ?1 AND t.memory = ?2 AND t.gpus = ?3 AND t.labels = ?4 AND t.nodes = ?5 AND t.timeout IS ?6
-ORDER BY t.ticket
-
 -- Whether the timer of a run is due later than it was when a task was queued: a pause has moved it.
 -- name: run_has_time_left
 SELECT 1 FROM timers WHERE run_id = ? AND kind = 'run' AND due > ?
@@ -431,26 +318,30 @@ UPDATE tasks SET worker = ?, ticket = ?, leased_at = ? WHERE run_id = ? AND plac
 
 -- lists --------------------------------------------------------------------------------------------------------------
 
--- Candidates, the newest first, with ids below ?1 and above ?2. `run_search` chooses the shortest list.
+-- Candidates, the newest first, with ids below :before and above :after. `run_search` chooses the shortest list.
 -- name: candidates_of_all
-SELECT run_id FROM runs WHERE run_id < ?1 AND run_id > ?2 AND (?4 OR parent_run_id IS NULL)
-ORDER BY run_id DESC LIMIT ?3
+SELECT run_id FROM runs WHERE run_id < :before AND run_id > :after AND (:with_children OR parent_run_id IS NULL)
+ORDER BY run_id DESC LIMIT :limit
 
 -- name: candidates_by_status
 SELECT run_id FROM runs INDEXED BY runs_by_status
-WHERE parent_run_id IS NULL AND project = ?4 AND status = ?5 AND run_id < ?1 AND run_id > ?2 ORDER BY run_id DESC LIMIT ?3
+WHERE parent_run_id IS NULL AND project = :project AND status = :value AND run_id < :before AND run_id > :after
+ORDER BY run_id DESC LIMIT :limit
 
 -- name: candidates_by_workflow
 SELECT run_id FROM runs INDEXED BY runs_by_workflow
-WHERE parent_run_id IS NULL AND workflow = ?4 AND run_id < ?1 AND run_id > ?2 ORDER BY run_id DESC LIMIT ?3
+WHERE parent_run_id IS NULL AND workflow = :value AND run_id < :before AND run_id > :after
+ORDER BY run_id DESC LIMIT :limit
 
 -- name: candidates_by_starter
 SELECT run_id FROM runs INDEXED BY runs_by_starter
-WHERE parent_run_id IS NULL AND started_by = ?4 AND run_id < ?1 AND run_id > ?2 ORDER BY run_id DESC LIMIT ?3
+WHERE parent_run_id IS NULL AND started_by = :value AND run_id < :before AND run_id > :after
+ORDER BY run_id DESC LIMIT :limit
 
 -- name: candidates_by_attribute
 SELECT run_id FROM attributes INDEXED BY attributes_by_value
-WHERE kind = ?4 AND name = ?5 AND value = ?6 AND run_id < ?1 AND run_id > ?2 ORDER BY run_id DESC LIMIT ?3
+WHERE kind = :kind AND name = :named AND value = :value AND run_id < :before AND run_id > :after
+ORDER BY run_id DESC LIMIT :limit
 
 -- Of the newest runs: those with the words ?4.
 -- name: candidates_by_new_words
@@ -475,18 +366,8 @@ WHERE NOT EXISTS (SELECT 1 FROM json_each(?6) asked WHERE NOT instr(words, ' ' |
 -- Between these runs are all that were created in a time, since the order of ids and of times differ by the skew.
 -- name: time_bounds
 WITH skew (micros) AS MATERIALIZED (SELECT value FROM counters WHERE name = 'skew')
-SELECT (SELECT run_id FROM runs WHERE created_at >= ?2 + (SELECT micros FROM skew) ORDER BY created_at LIMIT 1),
-       (SELECT run_id FROM runs WHERE created_at < ?1 - (SELECT micros FROM skew) ORDER BY created_at DESC LIMIT 1)
-
--- name: matching_runs
-SELECT run_id FROM json_each(?1) wanted CROSS JOIN runs ON run_id = wanted.value
-WHERE (?2 = '[]' OR status IN (SELECT value FROM json_each(?2)))
-      AND (?3 = '[]' OR workflow IN (SELECT value FROM json_each(?3)))
-      AND (?4 IS NULL OR created_at >= ?4) AND (?5 IS NULL OR created_at < ?5)
-      AND (?6 OR parent_run_id IS NULL)
-      AND (?7 = '[]' OR started_by IN (SELECT value FROM json_each(?7)))
-      AND (?8 IS NULL OR project = ?8)
-ORDER BY run_id DESC
+SELECT (SELECT run_id FROM runs WHERE created_at >= :until + (SELECT micros FROM skew) ORDER BY created_at LIMIT 1),
+       (SELECT run_id FROM runs WHERE created_at < :since - (SELECT micros FROM skew) ORDER BY created_at DESC LIMIT 1)
 
 -- A child run has the attributes and the words of its root, and its own failures.
 -- name: runs_with_attribute
@@ -519,26 +400,11 @@ WHERE NOT EXISTS (
 )
 ORDER BY r.run_id DESC
 
--- name: runs_with_ids
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM json_each(?1) wanted CROSS JOIN runs ON run_id = wanted.value
-ORDER BY run_id DESC
-
 -- name: status_counts
 SELECT status, sum(counted) FROM (
     SELECT status, count(*) AS counted FROM runs INDEXED BY runs_by_status
     WHERE parent_run_id IS NULL GROUP BY project, status
 ) GROUP BY status
-
--- name: status_counts_of_project
-SELECT status, count(*) FROM runs INDEXED BY runs_by_status
-WHERE parent_run_id IS NULL AND project = ?1 GROUP BY status
-
--- name: outcome_counts
-SELECT workflow, status, degraded, count(*) FROM runs INDEXED BY runs_by_creation
-WHERE created_at >= ?1 AND created_at < ?2 AND parent_run_id IS NULL AND (?3 IS NULL OR project = ?3)
-GROUP BY workflow, status, degraded ORDER BY workflow, status, degraded
 
 -- From one to the next, whatever number of runs each has.
 -- name: projects
@@ -551,10 +417,6 @@ WITH RECURSIVE projects (project) AS (
     ) FROM projects WHERE project IS NOT NULL
 )
 SELECT project FROM projects WHERE project IS NOT NULL
-
--- name: attributes
-SELECT a.run_id, a.kind, a.name, a.value FROM json_each(?) wanted CROSS JOIN attributes a ON a.run_id = wanted.value
-WHERE a.kind IN ('input', 'label') ORDER BY a.run_id, a.kind, a.name
 
 -- name: rows_of_kind
 SELECT s.run_id, s.key, s.data FROM json_each(?1) wanted CROSS JOIN rows s ON s.run_id = wanted.value AND s.kind = ?2
@@ -591,13 +453,6 @@ WHERE t.kind IN ('retry', 'until', 'loop') OR (
 )
 GROUP BY r.root_run_id, t.kind
 
--- name: leased_tasks
-SELECT t.worker, t.run_id, r.workflow, t.place, t.attempt, t.cpus, t.memory, t.gpus, t.leased_at
-FROM tasks t CROSS JOIN runs r USING (run_id) WHERE t.worker <> '' ORDER BY t.worker, t.ticket
-
--- name: holders
-SELECT holder, count(*), min(run_id) FROM runs WHERE holder <> '' GROUP BY holder ORDER BY holder
-
 -- for a migration ----------------------------------------------------------------------------------------------------
 
 -- name: stored_runs
@@ -608,14 +463,7 @@ SELECT r.run_id, r.workflow, r.status = 'failed', r.parent_run_id IS NOT NULL,
        )
 FROM runs r WHERE r.run_id > ?1 ORDER BY r.run_id LIMIT ?2
 
--- name: stored_attributes
-SELECT a.run_id, a.kind, a.name, a.value FROM json_each(?) wanted CROSS JOIN attributes a ON a.run_id = wanted.value
-
--- name: stored_failures
-SELECT s.run_id, s.data FROM json_each(?) wanted
-CROSS JOIN rows s ON s.run_id = wanted.value AND s.kind = 'failures'
-
--- name: fill_starter
+-- name: fill_starters
 UPDATE runs SET started_by = ?2 WHERE run_id = ?1
 
 -- name: fill_words
@@ -628,16 +476,10 @@ SELECT name, status, failures, retry_at, probe, max_running, name IN (SELECT nam
        coalesce(behind.tasks, 0)
 FROM breakers LEFT JOIN running_behind behind USING (name)
 
--- name: put_breaker
+-- name: put_breakers
 INSERT INTO breakers (name, status, failures, retry_at, probe, max_running) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET status = excluded.status, failures = excluded.failures, retry_at = excluded.retry_at,
                           probe = excluded.probe, max_running = excluded.max_running
-
--- name: breakers
-SELECT b.name, b.status, b.failures, b.retry_at,
-       (SELECT count(*) FROM tasks t WHERE t.breaker <> '' AND t.breaker = b.name AND t.worker = ''),
-       coalesce(behind.tasks, 0), b.max_running
-FROM breakers b LEFT JOIN running_behind behind USING (name) ORDER BY b.name
 
 -- name: reset_breaker
 UPDATE breakers SET status = 'closed', failures = 0, retry_at = NULL, probe = NULL, max_running = NULL
@@ -688,3 +530,70 @@ WHERE b.status = 'open' AND b.retry_at > ?2 AND EXISTS (
           AND r.status <> 'paused' AND (?1 IS NULL OR r.root_run_id = ?1)
 )
 ORDER BY b.retry_at LIMIT 1
+
+-- workflows ----------------------------------------------------------------------------------------------------------
+
+-- From name to name: older versions are skipped.
+-- name: newest_versions
+WITH RECURSIVE names (name) AS (
+    SELECT min(name) FROM workflow_versions WHERE project = :project AND name > :after
+    UNION ALL
+    SELECT (SELECT min(v.name) FROM workflow_versions v WHERE v.project = :project AND v.name > names.name)
+    FROM names WHERE name IS NOT NULL
+    LIMIT :limit
+)
+SELECT v.project, v.name, v.number, digest, published_at, published_by, format, note, labels, x''
+FROM names CROSS JOIN workflow_versions v ON v.project = :project AND v.name = names.name AND v.number = (
+    SELECT max(number) FROM workflow_versions n WHERE n.project = :project AND n.name = names.name
+)
+ORDER BY v.name
+
+-- retention ----------------------------------------------------------------------------------------------------------
+
+-- name: tables
+SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name
+
+-- name: table_bytes
+SELECT coalesce(s.tbl_name, d.name), sum(d.pgsize) FROM dbstat d LEFT JOIN sqlite_schema s ON s.name = d.name
+WHERE d.aggregate GROUP BY 1
+
+-- notices ------------------------------------------------------------------------------------------------------------
+
+-- A sender that was late must not send again what another one has sent.
+-- name: settle_notices
+UPDATE notices SET status = ?2, attempts = ?3, due_at = ?4, reason = ?5, claimed_until = 0
+WHERE id = ?1 AND status <> 'sent'
+
+-- Each target for which something waits, found by jumping from one to the next in the index.
+-- name: waiting_targets
+WITH RECURSIVE found (target) AS (
+    SELECT min(target) FROM notices INDEXED BY notices_waiting WHERE status = 'waiting'
+    UNION ALL
+    SELECT (SELECT min(target) FROM notices INDEXED BY notices_waiting
+            WHERE status = 'waiting' AND target > found.target)
+    FROM found WHERE found.target IS NOT NULL
+)
+SELECT found.target,
+       coalesce(
+           (SELECT due_at FROM notices INDEXED BY notices_waiting
+            WHERE status = 'waiting' AND target = found.target AND claimed_until <= :now ORDER BY due_at LIMIT 1),
+           (SELECT min(claimed_until) FROM notices INDEXED BY notices_waiting
+            WHERE status = 'waiting' AND target = found.target)
+       ),
+       failures, since, retry_at, reason
+FROM found LEFT JOIN notice_targets t ON t.target = found.target WHERE found.target IS NOT NULL
+
+-- logs ---------------------------------------------------------------------------------------------------------------
+
+-- What is stored is never replaced: of a piece that begins within it, what goes beyond its end is appended. Each piece
+-- finds the one before, so that ?9, where the first of them begins, matters only to a statement with all of them.
+-- name: append_log
+INSERT INTO log_chunks
+SELECT ?1, ?2, ?3, ?4, max(?5, known.size), ?5 + ?6 - max(?5, known.size), ?7,
+       coalesce(substr(?8, max(?5, known.size) - ?5 + 1), x'')
+FROM (
+    SELECT coalesce(max(start + size), 0) AS size, coalesce(max(is_last), 0) AS is_whole FROM log_chunks
+    WHERE run_id = ?1 AND place = ?2 AND attempt = ?3 AND stream = ?4
+) known
+WHERE NOT is_whole AND ?9 <= ?5 AND ?5 <= known.size AND (?5 + ?6 > known.size OR (?7 AND ?5 + ?6 = known.size))
+ON CONFLICT DO NOTHING

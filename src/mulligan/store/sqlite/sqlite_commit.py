@@ -15,10 +15,10 @@ from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewR
 from mulligan.store import refusals
 from mulligan.store.breaker_transaction import breaker_columns
 from mulligan.store.encoding import encoded, micros
-from mulligan.store.notice_rows import notice_row
 from mulligan.store.run_search import NewEntries, creation_skew, new_entries
-from mulligan.store.sqlite.sqlite_file import fetch_all, iterate
-from mulligan.store.sqlite.sqlite_tickets import SQL, TicketSequence, next_numbers
+from mulligan.store.sql.sql_rows import notice_row
+from mulligan.store.sqlite.sqlite_file import SQL, fetch_all, iterate
+from mulligan.store.sqlite.sqlite_tickets import TicketSequence, next_numbers
 
 TaskKey = tuple[int, str, int]
 
@@ -84,7 +84,7 @@ def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases
         timers = [(run_id, timer.kind, timer.place, timer.number, micros(timer.due)) for timer in commit.timers]
         db.executemany(SQL["set_timer"], timers)
     if commit.notices:
-        db.executemany(SQL["insert_notice"], map(notice_row, commit.notices))
+        db.executemany(SQL["insert_notices"], map(notice_row, commit.notices)).fetchall()
     children = _start_children(db, commit) if commit.children else ()
     if commit.outgoing or commit.child_reports:
         _add_messages(db, commit)
@@ -142,14 +142,14 @@ def _write_rows(db: apsw.Cursor, commit: Commit) -> None:
 def _write_inputs(db: apsw.Cursor, run_id: int, inputs: dict[str, Any]) -> None:
     """Replace the searchable inputs: a corrected file has other ones."""
     db.execute(SQL["remove_inputs"], (run_id,))
-    db.executemany(SQL["insert_attribute"], [(run_id, *one) for one in attributes(inputs, {})])
+    db.executemany(SQL["insert_attributes"], [(run_id, *one) for one in attributes(inputs, {})])
     _set_words(db, ("set_new_input_words", "set_input_words"), run_id, input_words(inputs))
 
 
 def _write_failures(db: apsw.Cursor, run_id: int, failures: RunFailures) -> None:
     """Replace the failures that the run is found by."""
     db.execute(SQL["remove_failures"], (run_id,))
-    db.executemany(SQL["insert_attribute"], [(run_id, "failure", code, "") for code in failures.codes])
+    db.executemany(SQL["insert_attributes"], [(run_id, "failure", code, "") for code in failures.codes])
     _set_words(db, ("set_new_failure_words", "set_failure_words"), run_id, failures.words)
 
 
@@ -233,7 +233,7 @@ def insert_runs(
 
 def _insert_entries(db: apsw.Cursor, entries: Sequence[tuple[int, NewEntries]]) -> None:
     """Insert what new runs are found by. Their words go to the index together with those of many other runs."""
-    db.executemany(SQL["insert_attribute"], [(run_id, *one) for run_id, found in entries for one in found.attributes])
+    db.executemany(SQL["insert_attributes"], [(run_id, *one) for run_id, found in entries for one in found.attributes])
     db.executemany(SQL["insert_words"], [(run_id, found.words, found.input_words) for run_id, found in entries])
     ids = [run_id for run_id, _ in entries]
     if ids and ids[-1] // _NEW_WORDS_MAX > (ids[0] - 1) // _NEW_WORDS_MAX:

@@ -8,7 +8,7 @@ import time
 
 # Not from `threading`, which takes a command a millisecond to import.
 from _thread import RLock
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,16 @@ from typing import Any, NoReturn, TypeVar
 import apsw
 
 from mulligan.errors import MulliganError, StoreRefused, StoreUnavailable
+from mulligan.ports import TableSize
+from mulligan.store.encoding import encoded
 from mulligan.store.read_only import read_only
-from mulligan.store.statements import SEARCH, SQLITE_NEEDED, missing
+from mulligan.store.sql.sql_arrays import Array, Columns
+from mulligan.store.sql.sql_database import Statement
+from mulligan.store.statements import SEARCH, SQLITE_NEEDED, missing, statements
 
 Result = TypeVar("Result")
+
+SQL = statements("sqlite")
 
 # "MULL": identifies our files to `file` and to us.
 _APPLICATION_ID = 0x4D554C4C
@@ -112,18 +118,54 @@ class SqliteFile:
         except apsw.Error as error:
             self._translate(error)
 
-    def read(self, sql: str, *params: Any) -> list[Any]:
+    @property
+    def cursor(self) -> apsw.Cursor:
+        return self._cursor
+
+    def read(self, sql: str, /, *params: Any, **named: Any) -> list[Any]:
         """The rows of one statement, in its own transaction."""
         try:
-            return fetch_all(self._cursor, sql, *params)
+            return self._cursor.execute(sql, named or params).fetchall()
         except apsw.Error as error:
             self._translate(error)
 
-    def read_together(self, work: Callable[[apsw.Cursor], Result]) -> Result:
+    def query(self, name: str, /, *params: Any, **named: Any) -> list[Any]:
+        """The rows of one statement, in its own transaction."""
+        try:
+            return self._cursor.execute(SQL[name], _bound(named or params)).fetchall()
+        except apsw.Error as error:
+            self._translate(error)
+
+    def execute(self, name: str, /, *params: Any, **named: Any) -> list[Any]:
+        """The rows of one statement, inside the current transaction."""
+        return self._cursor.execute(SQL[name], _bound(named or params)).fetchall()
+
+    def iterate(self, name: str, /, *params: Any) -> Iterator[Any]:
+        """The rows of a statement, one by one, inside the current transaction."""
+        return iter(self._cursor.execute(SQL[name], _bound(params)))
+
+    def execute_rows(self, name: str, /, columns: Columns, rows: Iterable[Sequence[Any]]) -> int:
+        """Write these rows, inside the current transaction; how many were written, if the statement returns them."""
+        return len(self.execute_each(name, rows))
+
+    def execute_each(self, name: str, rows: Iterable[Sequence[Any]]) -> list[Any]:
+        """Execute a statement for each of these rows, inside the current transaction; what it returns."""
+        return self._cursor.executemany(SQL[name], rows).fetchall()
+
+    def execute_batch(self, asked: Sequence[Statement]) -> list[list[Any]]:
+        """The rows of each statement, in one transaction."""
+        return self.write(
+            lambda: [
+                self.execute(name, **given) if isinstance(given, dict) else self.execute(name, *given)
+                for name, given in asked
+            ]
+        )
+
+    def read_snapshot(self, work: Callable[[], Result]) -> Result:
         """Run `work` in a read transaction: it sees one snapshot."""
         return self._transact("BEGIN", work)
 
-    def write(self, work: Callable[[apsw.Cursor], Result]) -> Result:
+    def write(self, work: Callable[[], Result]) -> Result:
         """Run `work` in a write transaction: all of it is durable afterwards, or nothing."""
         # Threads of one process wait for each other here: SQLite would let them sleep, and try again too late.
         if not self._turn.acquire(timeout=self._busy_seconds):
@@ -133,11 +175,24 @@ class SqliteFile:
         finally:
             self._turn.release()
 
-    def _transact(self, begin: str, work: Callable[[apsw.Cursor], Result]) -> Result:
+    def write_rows(self, name: str, columns: Columns, rows: Iterable[Sequence[Any]]) -> int:
+        """Write these rows in a transaction of their own; how many were written, if the statement returns them."""
+        return self.write(lambda: self.execute_rows(name, columns, rows))
+
+    def lock(self, what: str) -> None:
+        """Nothing to do: only one transaction writes at a time."""
+
+    def table_sizes(self) -> list[TableSize]:
+        sizes = dict(self.query("table_bytes"))
+        names = [name for (name,) in self.query("tables")]
+        counts = {name: self.read(f'SELECT count(*) FROM "{name}"')[0][0] for name in names}
+        return [TableSize(name, counts[name], sizes.get(name, 0)) for name in names]
+
+    def _transact(self, begin: str, work: Callable[[], Result]) -> Result:
         cursor = self._cursor
         try:
             cursor.execute(begin)
-            found = work(cursor)
+            found = work()
             cursor.execute("COMMIT")
             return found
         except BaseException as error:
@@ -206,14 +261,14 @@ class SqliteFile:
                     raise
                 time.sleep(_AGAIN_SECONDS)
 
-    def _migrate(self, db: apsw.Cursor) -> None:
+    def _migrate(self) -> None:
         """Apply missing migrations. Checked again under the lock: another process may have been first."""
         for migration in missing("sqlite", self._db.pragma("user_version"), f"'{self.path}'"):
-            db.execute(migration.sql)
+            self._cursor.execute(migration.sql)
             if migration.number == SEARCH:
-                from mulligan.store.sqlite.sqlite_backfill import backfill
+                from mulligan.store.sql.sql_backfill import backfill_search
 
-                backfill(db)
+                backfill_search(self)
             self._db.pragma("user_version", migration.number)
         self._db.pragma("application_id", _APPLICATION_ID)
 
@@ -266,6 +321,20 @@ class SqliteFile:
         except apsw.Error:
             pass
         return None
+
+
+def _bound(given: Any) -> Any:
+    """Parameters as SQLite takes them: an array is a list in JSON."""
+    if isinstance(given, dict):
+        return {name: _json(value) if isinstance(value, Array) else value for name, value in given.items()}
+    for value in given:
+        if isinstance(value, Array):
+            return [_json(value) if isinstance(value, Array) else value for value in given]
+    return given
+
+
+def _json(array: Array) -> str:
+    return encoded(array.values).decode()
 
 
 _LOOK = "check its disk: it may be full"

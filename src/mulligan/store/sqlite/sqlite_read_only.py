@@ -71,13 +71,16 @@ class ReadOnlyFile(SqliteFile):
         self._reopen_if_changed()
         return super().version() + self._openings * _OPENINGS
 
-    def read(self, sql: str, *params: Any) -> list[Any]:
-        return self._of_one_state(lambda: SqliteFile.read(self, sql, *params))
+    def read(self, sql: str, /, *params: Any, **named: Any) -> list[Any]:
+        return self._of_one_state(lambda: SqliteFile.read(self, sql, *params, **named))
 
-    def read_together(self, work: Callable[[apsw.Cursor], Result]) -> Result:
-        return self._of_one_state(lambda: SqliteFile.read_together(self, work))
+    def query(self, name: str, /, *params: Any, **named: Any) -> list[Any]:
+        return self._of_one_state(lambda: SqliteFile.query(self, name, *params, **named))
 
-    def write(self, work: Callable[[apsw.Cursor], Result]) -> Result:
+    def read_snapshot(self, work: Callable[[], Result]) -> Result:
+        return self._of_one_state(lambda: SqliteFile.read_snapshot(self, work))
+
+    def write(self, work: Callable[[], Result]) -> Result:
         raise read_only(self.path.parent)
 
     def _of_one_state(self, read: Callable[[], Result]) -> Result:

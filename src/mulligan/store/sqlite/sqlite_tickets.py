@@ -7,10 +7,7 @@ from itertools import islice
 
 import apsw
 
-from mulligan.store.sqlite.sqlite_file import fetch_all
-from mulligan.store.statements import statements
-
-SQL = statements("sqlite")
+from mulligan.store.sqlite.sqlite_file import SQL, fetch_all
 
 # Tickets are reserved in blocks: writing the page of the counter would cost a tenth of a small commit.
 _BLOCK = 1000

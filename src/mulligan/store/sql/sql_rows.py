@@ -1,12 +1,28 @@
-"""Notices as rows of the outbox. Apart from the other server columns, since commits of runs write notices too."""
+"""The rows that commits of runs write besides those of the runs, with the types of their columns."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from mulligan.ports import NoticeRecord, SettledNotice, TargetPause
+from mulligan.ports import AuditRecord, NoticeRecord, SettledNotice, TargetPause
 from mulligan.store.encoding import micros
+from mulligan.store.sql.sql_arrays import Bigints, Blobs, Texts
+
+TASK_KEY = (Bigints, Texts, Bigints)
+BREAKER = (Texts, Texts, Bigints, Bigints, Bigints, Bigints)
+ATTRIBUTE = (Bigints, Texts, Texts, Texts)
+MESSAGE = (Bigints, Blobs, Texts, Bigints)
+AUDIT = (Bigints, Texts, Texts, Texts, Bigints, Texts, Texts, Texts, Texts)
+NOTICE = (Texts, Texts, Bigints, Bigints, Texts, Texts, Bigints, Bigints, Texts, Blobs)
+SETTLED = (Bigints, Texts, Bigints, Bigints, Texts)
+
+
+def audit_row(record: AuditRecord) -> tuple[Any, ...]:
+    return (
+        *(micros(record.at), record.who, record.action, record.target, record.status),
+        *(record.project, record.token_id, record.why, record.source),
+    )
 
 
 def notice_row(notice: NoticeRecord) -> tuple[Any, ...]:
