@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -23,52 +23,32 @@ from mulligan.ports import (
 from mulligan.store.columns import Columns
 from mulligan.store.encoding import encoded, micros, moment_from
 
+Record = TypeVar("Record", bound=msgspec.Struct)
 _Flag = bool | Literal[0, 1]
 
-_VERSION = Columns(
-    "a published workflow",
-    project=str,
-    name=str,
-    number=int,
-    digest=str,
-    published_at=int,
-    published_by=str,
-    format=str,
-    note=str,
-    labels=bytes,
-    text=bytes,
-)
-_DOCUMENT = Columns(
-    "a document", kind=str, project=str, name=str, data=bytes, updated_at=int, updated_by=str, revision=int
-)
+
+class _Records(Generic[Record]):
+    """Rows that are records: a column has the name and the type of a field, and a time is a number.
+
+    `texts` are the columns that are bytes in the store, each with what reads them.
+    """
+
+    def __init__(self, what: str, of: type[Record], columns: str, **texts: Callable[[bytes], Any]) -> None:
+        types = {field.name: field.type for field in msgspec.structs.fields(of)}
+        self._of, self._names = of, columns.split()
+        times = {datetime: moment_from, datetime | None: due_from}
+        self._readers = {name: times[types[name]] for name in self._names if types[name] in times} | texts
+        stored = dict.fromkeys(self._readers, int) | dict.fromkeys(texts, bytes)
+        self._columns = Columns(what, **{name: stored.get(name, types[name]) for name in self._names})
+
+    def read(self, row: Sequence[Any]) -> Record:
+        found = dict(zip(self._names, self._columns.read(row), strict=True))
+        for name, read in self._readers.items():
+            found[name] = read(found[name])
+        return self._of(**found)
+
+
 _TOKEN = Columns("a token", record=bytes, revoked_at=int | None)
-_AUDIT = Columns(
-    "a row of the audit",
-    id=int,
-    at=int,
-    who=str,
-    action=str,
-    target=str,
-    status=int,
-    project=str,
-    token_id=str,
-    why=str,
-    source=str,
-)
-_NOTICE = Columns(
-    "a notice",
-    id=int,
-    key=str,
-    target=str,
-    created_at=int,
-    run_id=int,
-    project=str,
-    status=Literal["waiting", "sent", "given_up"],
-    attempts=int,
-    due_at=int,
-    reason=str,
-    body=bytes,
-)
 _WAITING_TARGET = Columns(
     "a target of notices",
     target=str,
@@ -91,32 +71,11 @@ def version_row(version: WorkflowVersion) -> tuple[Any, ...]:
     )
 
 
-def version_from(row: Sequence[Any]) -> WorkflowVersion:
-    project, name, number, digest, published_at, published_by, format_, note, labels, text = _VERSION.read(row)
-    return WorkflowVersion(
-        name=name,
-        digest=digest,
-        published_at=moment_from(published_at),
-        published_by=published_by,
-        number=number,
-        text=_text(text, "a published workflow"),
-        format=format_,
-        note=note,
-        labels=_decoded(_LABELS, labels, "a published workflow"),
-        project=project,
-    )
-
-
 def document_row(document: Document) -> tuple[Any, ...]:
     return (
         *(document.kind, document.project, document.name, document.data),
         *(micros(document.updated_at), document.updated_by),
     )
-
-
-def document_from(row: Sequence[Any]) -> Document:
-    kind, project, name, data, updated_at, updated_by, revision = _DOCUMENT.read(row)
-    return Document(kind, name, data, moment_from(updated_at), updated_by, revision, project)
 
 
 def token_row(token: TokenRecord) -> tuple[Any, ...]:
@@ -127,28 +86,6 @@ def token_from(row: Sequence[Any]) -> TokenRecord:
     record, revoked_at = _TOKEN.read(row)
     token: TokenRecord = _decoded(_TOKEN_RECORD, record, "a token")
     return msgspec.structs.replace(token, revoked_at=None if revoked_at is None else moment_from(revoked_at))
-
-
-def audit_from(row: Sequence[Any]) -> AuditRecord:
-    id_, at, who, action, target, status, project, token_id, why, source = _AUDIT.read(row)
-    return AuditRecord(moment_from(at), who, action, target, status, project, token_id, why, source, id_)
-
-
-def notice_from(row: Sequence[Any]) -> NoticeRecord:
-    id_, key, target, created_at, run_id, project, status, attempts, due_at, reason, body = _NOTICE.read(row)
-    return NoticeRecord(
-        key=key,
-        target=target,
-        body=body,
-        created_at=moment_from(created_at),
-        run_id=run_id,
-        project=project,
-        status=status,
-        attempts=attempts,
-        due_at=due_from(due_at),
-        reason=reason,
-        id=id_,
-    )
 
 
 def due_from(due_at: int | None) -> datetime | None:
@@ -220,6 +157,23 @@ def extent(rows: Iterable[Sequence[Any]]) -> tuple[int, bool] | None:
         size, is_whole = max(size, start + length), is_whole or bool(is_last)
     return (size, is_whole) if is_any else None
 
+
+# -- records ---------------------------------------------------------------------------------------------------------
+
+version_from = _Records(
+    "a published workflow",
+    WorkflowVersion,
+    "project name number digest published_at published_by format note labels text",
+    labels=lambda data: _decoded(_LABELS, data, "a published workflow"),
+    text=lambda data: _text(data, "a published workflow"),
+).read
+document_from = _Records("a document", Document, "kind project name data updated_at updated_by revision").read
+audit_from = _Records(
+    "a row of the audit", AuditRecord, "id at who action target status project token_id why source"
+).read
+notice_from = _Records(
+    "a notice", NoticeRecord, "id key target created_at run_id project status attempts due_at reason body"
+).read
 
 # -- trouble ---------------------------------------------------------------------------------------------------------
 

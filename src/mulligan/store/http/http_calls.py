@@ -258,13 +258,13 @@ def answer_decoder(name: str) -> Callable[[bytes], Any]:
 
 
 class AskedByName:
-    """The methods of a protocol that are calls of the table, with the same arguments; `group` is before their names."""
+    """The methods of a protocol that are calls of the table, with the same arguments; `group` begins their names."""
 
     def __init__(self, ask: Ask, group: str, protocol: type) -> None:
         self._ask, self._group, self._protocol = ask, group, protocol
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        call = f"{self._group}.{name}"
+        call = self._group + name
         if call not in CALLS:
             raise AttributeError(name)
         method, sent = signature(getattr(self._protocol, name)), CALLS[call].arguments

@@ -36,7 +36,7 @@ class HttpRecords(AskedByName):
         gather_logs: Callable[[Iterable[LogChunk]], None] | None = None,
         watched_runs: Callable[[], list[int]] | None = None,
     ) -> None:
-        super().__init__(ask, "server_records", ServerRecords)
+        super().__init__(ask, "server_records.", ServerRecords)
         self._gather_logs = gather_logs
         self._watched_runs = watched_runs
 

@@ -15,20 +15,15 @@ from typing import Any, cast
 
 import msgspec
 
-from mulligan.core.deciding.workers.breaker import Guard, Verdict
-from mulligan.core.effects.run_lists import (
-    QueuedShape,
-)
+from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.model.clusters.scheduler_job import JobEnd
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import ApprovalGiven, Classified, Report
-from mulligan.core.model.workflow import Breaker
 from mulligan.errors import InputInvalid, KeyUsed, MulliganError, StoreRefused, StoreUnavailable
 from mulligan.ports import (
     NONE_AHEAD,
     Answer,
     AuditRecord,
-    BreakerRecord,
     Commit,
     CommitResult,
     IdleRuns,
@@ -40,11 +35,10 @@ from mulligan.ports import (
     NewRun,
     Offer,
     RunLists,
-    RunRecord,
     ServerRecords,
     StopRequest,
+    Store,
     Turn,
-    WaitingPlace,
     WorkerRecord,
 )
 from mulligan.store.encoding import entries_containing
@@ -64,8 +58,10 @@ STOPS_SECONDS = 0.2
 _encode = msgspec.json.Encoder(enc_hook=list).encode
 
 
-class HttpStore:
+class HttpStore(AskedByName):
     """The store behind the server at `url`; or, with `transport`, whatever answers its calls.
+
+    What has no method here is asked for by its name.
 
     `is_worker`: for a process that runs tasks, with a token for workers. It is shared: heartbeats count, and tasks are
     leased.
@@ -84,6 +80,7 @@ class HttpStore:
         transport: Transport | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(self._call, "", Store)
         scope = "worker" if is_worker else "read"
         self._transport = transport or HttpTransport(
             url, token=token or find_token(url), ca_file=find_ca_file(), scope=scope, monotonic=monotonic
@@ -92,7 +89,7 @@ class HttpStore:
         self._lease_seconds = lease_seconds
         self._monotonic = monotonic
         self.artifacts = HttpArtifacts(self._transport, self._ask, is_worker=is_worker)
-        self.lists = cast(RunLists, AskedByName(self._ask, "lists", RunLists))
+        self.lists = cast(RunLists, AskedByName(self._ask, "lists.", RunLists))
         shipping = (self._gather_logs, self._watched_runs) if is_worker else ()
         self.server_records = cast(ServerRecords, HttpRecords(self._ask, *shipping))
         # Answers that came with the report itself, by the id of the message.
@@ -105,7 +102,7 @@ class HttpStore:
     def close(self) -> None:
         self._transport.close()
 
-    def _ask(self, call: str, /, **arguments: Any) -> Found:  # type: ignore[type-var]
+    def _call(self, call: str, /, **arguments: Any) -> Found:  # type: ignore[type-var]
         answer = self._transport.call(call, _encode(arguments))
         try:
             found: Found = answer_decoder(call)(answer)
@@ -120,24 +117,9 @@ class HttpStore:
 
     # -- readers -----------------------------------------------------------------------------------------------------
 
-    def run(self, run_id: int) -> RunRecord:
-        return self._ask("run", run_id=run_id)
-
-    def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
-        return self._ask("runs", limit=limit, before=before, statuses=[*statuses])
-
-    def children(self, run_id: int) -> list[RunRecord]:
-        return self._ask("children", run_id=run_id)
-
-    def load(self, run_id: int) -> LoadedRun:
-        return self._ask("load", run_id=run_id)
-
     def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
         # Over HTTP nobody drives runs.
         return [self.load(run_id) for run_id in run_ids]
-
-    def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
-        return self._ask("log", run_id=run_id, after=after, limit=limit)
 
     def search_log(self, run_id: int, any_of: tuple[str, ...], after: int = 0, *, also: str = "{") -> list[Entry]:
         # A server of an earlier version could not search. It is asked for single steps by a person, seldom.
@@ -147,17 +129,11 @@ class HttpStore:
             after = page[-1].seq
         return found
 
-    def waiting_places(self) -> list[WaitingPlace]:
-        return self._ask("waiting_places")
-
     def tallies(
         self, workflow: str | None = None, since: datetime | None = None, project: str | None = None
     ) -> list[tuple[int, str, str, str, bytes]]:
         """Of the project of the token."""
         return self._ask("tallies", workflow=workflow, since=since)
-
-    def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
-        return self._ask("recent_rows", workflow=workflow, kind=kind, key=key, limit=limit)
 
     def tagged_rows(self, tag: str, limit: int, beside: int | None = None) -> list[tuple[int, str, str, bytes]]:
         if not self._is_worker:
@@ -167,13 +143,6 @@ class HttpStore:
         except InputInvalid:
             # A server of an earlier version does not know the project of a run: nothing is reused.
             return []
-
-    def breakers(self) -> list[BreakerRecord]:
-        return self._ask("breakers")
-
-    def workers(self) -> list[WorkerRecord]:
-        """The workers. The server says whether each is alive: only there can their locks be seen."""
-        return self._ask("workers")
 
     def now(self) -> datetime | None:
         """The time of the server, by which all its workers go."""
@@ -254,18 +223,6 @@ class HttpStore:
 
     def answer(self, message_id: int) -> Answer | None:
         return self._answers.pop(message_id, None)
-
-    def queued_shapes(self, project: str | None = None) -> list[QueuedShape]:
-        return self._ask("queued_shapes", project=project)
-
-    def refuse_queued(self, shape: QueuedShape, message: str, project: str | None = None) -> int:
-        return self._ask("refuse_queued", shape=shape, message=message, project=project)
-
-    def count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
-        self._ask("count_outcome", name=name, rules=rules, verdict=verdict)
-
-    def reset_breaker(self, name: str) -> bool:
-        return self._ask("reset_breaker", name=name)
 
     def remove(self, root_run_ids: Collection[int], *, is_forced: bool = False) -> list[int]:
         if is_forced:

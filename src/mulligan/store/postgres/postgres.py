@@ -50,7 +50,6 @@ from mulligan.store.sql.sql_database import Statement
 from mulligan.store.sql.sql_rows import AUDIT, MESSAGE, TASK_KEY, audit_row
 from mulligan.store.sql.sql_store import SqlStore, TaskReport
 
-_NO_LIMIT = 2**63 - 1
 # For transactions without breakers, which never need the time.
 _ANY_TIME = moment_from(0)
 

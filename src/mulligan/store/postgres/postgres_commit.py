@@ -12,14 +12,13 @@ from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import encode_all
 from mulligan.core.model.events import AttemptScheduled
 from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
-from mulligan.store.breaker_transaction import breaker_columns
 from mulligan.store.encoding import encoded, micros
 from mulligan.store.postgres.postgres_arrays import arrays, encode, singles
 from mulligan.store.postgres.postgres_pipeline import OF_ONE
 from mulligan.store.run_search import creation_skew, new_entries
 from mulligan.store.sql.sql_arrays import Bigints, Blobs, Columns, Floats, Texts
 from mulligan.store.sql.sql_database import Statement
-from mulligan.store.sql.sql_rows import ATTRIBUTE, MESSAGE, NOTICE, TASK_KEY, notice_row
+from mulligan.store.sql.sql_rows import ATTRIBUTE, MESSAGE, NOTICE, TASK_KEY, notice_row, task_columns
 
 
 def of_rows(name: str, columns: Columns, rows: Sequence[Sequence[Any]], *rest: Any) -> Statement:
@@ -152,13 +151,7 @@ def _queued_before(commit: Commit) -> Iterator[Task]:
 
 
 def _task_row(task: Task, worker: str) -> tuple[Any, ...]:
-    labels = encoded(task.labels).decode() if task.labels else "[]"
-    return (
-        *(task.run_id, task.place, task.attempt, worker),
-        *(task.cpus, task.memory or 0, task.gpus, labels, task.host, encoded(task)),
-        *breaker_columns(task),
-        *(task.nodes, task.seconds_needed or None),
-    )
+    return task.run_id, task.place, task.attempt, worker, *task_columns(task)
 
 
 # -- others ----------------------------------------------------------------------------------------------------------

@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from mulligan.core.effects.tasks import Task
 from mulligan.ports import AuditRecord, NoticeRecord, SettledNotice, TargetPause
-from mulligan.store.encoding import micros
+from mulligan.store.breaker_transaction import breaker_columns
+from mulligan.store.encoding import encoded, micros
 from mulligan.store.sql.sql_arrays import Bigints, Blobs, Texts
 
 TASK_KEY = (Bigints, Texts, Bigints)
@@ -43,3 +45,13 @@ def pause_row(pause: TargetPause) -> tuple[Any, ...]:
 def due_column(due_at: datetime | None) -> int:
     """0 is in the past: what has no time is due at once."""
     return 0 if due_at is None else micros(due_at)
+
+
+def task_columns(task: Task) -> tuple[Any, ...]:
+    """The columns of a task behind those that say who has it."""
+    labels = encoded(task.labels).decode() if task.labels else "[]"
+    return (
+        *(task.cpus, task.memory or 0, task.gpus, labels, task.host, encoded(task)),
+        *breaker_columns(task),
+        *(task.nodes, task.seconds_needed or None),
+    )

@@ -54,7 +54,6 @@ from mulligan.store.sqlite.sqlite_tickets import TicketSequence
 
 Result = TypeVar("Result")
 
-_NO_LIMIT = 2**63 - 1
 _NONE = timedelta(0)
 
 

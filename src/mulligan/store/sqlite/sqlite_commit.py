@@ -13,10 +13,9 @@ from mulligan.core.effects.tasks import Task
 from mulligan.core.model.codec import encode_all
 from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
 from mulligan.store import refusals
-from mulligan.store.breaker_transaction import breaker_columns
 from mulligan.store.encoding import encoded, micros
 from mulligan.store.run_search import NewEntries, creation_skew, new_entries
-from mulligan.store.sql.sql_rows import notice_row
+from mulligan.store.sql.sql_rows import notice_row, task_columns
 from mulligan.store.sqlite.sqlite_file import SQL, fetch_all, iterate
 from mulligan.store.sqlite.sqlite_tickets import TicketSequence, next_numbers
 
@@ -185,13 +184,7 @@ def _take(db: apsw.Cursor, commit: Commit, tickets: Iterator[int]) -> Sequence[L
 
 
 def _task_row(task: Task, ticket: int, worker: str) -> tuple[object, ...]:
-    labels = encoded(task.labels).decode() if task.labels else "[]"
-    return (
-        *(task.run_id, task.place, task.attempt, ticket, worker),
-        *(task.cpus, task.memory or 0, task.gpus, labels, task.host, encoded(task)),
-        *breaker_columns(task),
-        *(task.nodes, task.seconds_needed or None),
-    )
+    return task.run_id, task.place, task.attempt, ticket, worker, *task_columns(task)
 
 
 def _stop(db: apsw.Cursor, commit: Commit) -> None:
