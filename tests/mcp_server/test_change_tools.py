@@ -39,7 +39,7 @@ def served(home: Home) -> Iterator[Agent]:
     """An agent of a server: its runs are left to workers, of which there is none here."""
 
     def service() -> Service:
-        return Service(home).in_the_name_of("robot")
+        return Service(home).as_user("robot")
 
     access = LocalAccess(service, ("read", "run", "decide", "write"))
     yield Agent(access)

@@ -38,7 +38,7 @@ def schedules(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[
     clock = [T0]
     with Service(Home(tmp_path / "home", url), "ada") as service:
         service.catalogue.publish("hello", HELLO)
-        yield Schedules(service.reader, "ada", "", lambda: clock[0], lambda by, _: service.in_the_name_of(by)), clock
+        yield Schedules(service.reader, "ada", "", lambda: clock[0], lambda by, _: service.as_user(by)), clock
 
 
 def test_each_instant_has_its_run_or_the_reason_why_it_has_none(schedules: tuple[Schedules, list[datetime]]) -> None:
