@@ -30,7 +30,7 @@ def visits_of(state: State, log: list[Entry], first: Workflow) -> list[FailedVis
 
 
 def told(run: History) -> list[tuple[str, int, str, str]]:
-    return [(one.unit, one.visit, one.answer, one.fate) for one in visits(run)]
+    return [(one.unit, one.visit, one.answer, one.outcome) for one in visits(run)]
 
 
 def rungs(visit: FailedVisit) -> dict[str, tuple[str, str]]:
@@ -42,7 +42,7 @@ def test_retries_that_are_used_up_are_told_as_tried_and_the_end_has_the_last_wor
 
     [visit] = visits(run)
 
-    assert (visit.answer, visit.fate, visit.failures) == ("not handled: the run fails", "open", 2)
+    assert (visit.answer, visit.outcome, visit.failures) == ("not handled: the run fails", "open", 2)
     assert rungs(visit) == {
         "retry": (
             "tried",
@@ -65,7 +65,7 @@ def test_a_rule_that_does_not_match_is_a_rung_that_was_passed():
     assert rungs(visit)["retry"] == ("passed", "no retry: the rule for any failure allows none")
     assert rungs(visit)["triage"] == ("tried", "parked for a decision")
     assert rungs(visit)["route"] == ("unasked", "")
-    assert (visit.answer, visit.fate) == ("parked for a decision", "open")
+    assert (visit.answer, visit.outcome) == ("parked for a decision", "open")
 
 
 def test_what_a_person_decided_stands_at_triage():
@@ -74,7 +74,7 @@ def test_what_a_person_decided_stands_at_triage():
     [visit] = visits(run)
 
     assert rungs(visit)["triage"] == ("dealt", "parked for a decision; someone decided: retry: seen before")
-    assert (visit.answer, visit.fate) == ("parked, then completed", "mended")
+    assert (visit.answer, visit.outcome) == ("parked, then completed", "mended")
 
 
 def test_a_handler_that_fails_too_is_told_and_the_climb_goes_on():
@@ -88,7 +88,7 @@ def test_a_handler_that_fails_too_is_told_and_the_climb_goes_on():
         "recovery handler started; handler also failed with EXIT_NONZERO 4",
     )
     assert rungs(visit)["route"] == ("dealt", "routed to 'b'")
-    assert (visit.answer, visit.fate) == ("routed to 'b', which completed", "mended")
+    assert (visit.answer, visit.outcome) == ("routed to 'b', which completed", "mended")
 
 
 def test_a_worker_that_was_lost_is_a_trouble_that_a_rerun_mended():
@@ -183,7 +183,7 @@ def test_whoever_is_open_when_a_run_has_ended_is_whom_the_verdict_counts(seed: i
     found = visits_of(state, history.log, history.workflow)
 
     is_passed_by_end = state.run.status == "completed"
-    named = {(one.unit, one.visit) for one in found if one.fate == "open" and not one.is_item and one.unit != END}
+    named = {(one.unit, one.visit) for one in found if one.outcome == "open" and not one.is_item and one.unit != END}
     undone = {(one.unit, one.visit) for one in found if "undo failed" in one.answer}
     counted = {(record.step, record.visit) for record in unhandled(state)}
     assert state.run.status in RUN_ENDED

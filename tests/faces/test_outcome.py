@@ -128,5 +128,5 @@ def test_of_a_large_run_whoever_looks_sees_all_that_happened_though_nothing_ordi
     look()
 
     assert next(one.line.place for one in progress.take_announcements()) == names[30]
-    assert [one.place for one in progress.failures.outcomes(run.state)] == [names[30]]
+    assert [one.place for one in progress.failures.lines(run.state)] == [names[30]]
     assert progress.counts == count_steps(run.state)

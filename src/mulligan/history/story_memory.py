@@ -158,7 +158,7 @@ class StoryMemory:
         return list(dict.fromkeys(visit[0] for visit in (*self._open, *self._went) if not self._is_handled(visit)))
 
     def _is_handled(self, visit: _Visit) -> bool:
-        """As `core.state.verdict.is_handled` after the run has ended: a failure in a loop has the fate of the last."""
+        """As `core.state.verdict.is_handled` after the run has ended: a failure in a loop counts as the last one."""
         while visit not in self._open:
             followed = self._routed.get(self._went.get(visit, visit))
             if followed is None or not followed.targets:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mulligan.dask_executor.address import read_cluster_address
     from mulligan.engine.timings import Histogram
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
-    from mulligan.history.route_outcomes import Fate
+    from mulligan.history.route_outcomes import FailureOutcome
     from mulligan.language.readers.workspace_steps import with_default_workspace
     from mulligan.language.text.suggestions import did_you_mean
     from mulligan.lazy_modules import import_lazy_modules
@@ -206,7 +206,7 @@ if TYPE_CHECKING:
     from mulligan.service.runs.views.attempt_progress import describe_progress
     from mulligan.service.runs.views.brief_overview import unlisted_counts
     from mulligan.service.runs.views.failure_details import FailureDetails
-    from mulligan.service.runs.views.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
+    from mulligan.service.runs.views.failure_summary import FailureGroup, FailureLine, group_failures, spent_budget
     from mulligan.service.runs.views.items import Item, SomeItems
     from mulligan.service.runs.views.report import Report
     from mulligan.service.runs.views.run_comparison import ComparedRun, ComparedStep, RunComparison, ValuePair
@@ -344,7 +344,7 @@ _NAMES = {
     "mulligan.dask_executor.address": "read_cluster_address",
     "mulligan.engine.timings": "Histogram",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
-    "mulligan.history.route_outcomes": "Fate",
+    "mulligan.history.route_outcomes": "FailureOutcome",
     "mulligan.language.text.suggestions": "did_you_mean",
     "mulligan.language.readers.workspace_steps": "with_default_workspace",
     "mulligan.lazy_modules": "import_lazy_modules",
@@ -430,7 +430,7 @@ _NAMES = {
     "mulligan.service.runs.views.attempt_progress": "describe_progress",
     "mulligan.service.runs.views.brief_overview": "unlisted_counts",
     "mulligan.service.runs.views.failure_details": "FailureDetails",
-    "mulligan.service.runs.views.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
+    "mulligan.service.runs.views.failure_summary": "FailureLine FailureGroup group_failures spent_budget",
     "mulligan.service.runs.views.items": "Item SomeItems",
     "mulligan.service.runs.views.report": "Report",
     "mulligan.service.runs.views.run_comparison": "ComparedRun ComparedStep RunComparison ValuePair",

@@ -99,7 +99,7 @@ if TYPE_CHECKING:
         run_snapshot,
         run_story,
     )
-    from mulligan.service.runs.views.failure_summary import FailureOutcome
+    from mulligan.service.runs.views.failure_summary import FailureLine
     from mulligan.service.runs.views.items import Item
     from mulligan.service.runs.views.report import Report
     from mulligan.service.runs.views.run_details import RunDetails
@@ -463,7 +463,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
             self.reader, driver.states, run_id, ending, progress, seconds, is_taken_up=is_taken_up
         )
 
-    def failure_outcomes(self, run_id: int) -> list[FailureOutcome]:
+    def failure_outcomes(self, run_id: int) -> list[FailureLine]:
         """Every step and item of a run that ever failed, and how its failure was handled: open ones first."""
         return outcome.failure_outcomes(self.reader, run_id)
 

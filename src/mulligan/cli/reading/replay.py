@@ -369,9 +369,9 @@ def _show_difference(found: RunDifference) -> None:
     show_table(("STEP", "BEFORE", "AFTER", ""), rows[:ROWS_MAX])
     _show_left_out(len(rows) - ROWS_MAX, "step")
     for failure in found.failures[:LINES_MAX]:
-        fate = f", recovered by {failure.recovered_by}" if failure.recovered_by else ""
-        fate = ", handled" if failure.is_handled else fate
-        show(f"failed at event {failure.seq}: {failure.step}: {visible(single_line(failure.text))}{fate}")
+        answered = f", recovered by {failure.recovered_by}" if failure.recovered_by else ""
+        answered = ", handled" if failure.is_handled else answered
+        show(f"failed at event {failure.seq}: {failure.step}: {visible(single_line(failure.text))}{answered}")
     _show_left_out(len(found.failures) - LINES_MAX, "failure")
     if not (found.run or found.steps or found.failures):
         show("nothing changed")

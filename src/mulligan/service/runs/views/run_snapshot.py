@@ -58,8 +58,8 @@ class FailedVisit(msgspec.Struct, frozen=True):
         return self.failure.exit_code
 
     def __repr__(self) -> str:
-        fate = f", recovered by {self.recovered_by}" if self.recovered_by else ", handled" if self.is_handled else ""
-        return f"<FailedVisit of {self.step!r}: {describe_failure(self.failure)}{fate}>"
+        answered = f", recovered by {self.recovered_by}" if self.recovered_by else ", handled" if self.is_handled else ""
+        return f"<FailedVisit of {self.step!r}: {describe_failure(self.failure)}{answered}>"
 
 
 class StepSnapshot(msgspec.Struct, frozen=True):
