@@ -98,7 +98,7 @@ def test_a_worker_reports_tasks_of_the_run_of_another_and_gets_the_next_ones_at_
     calls, second = list(store.calls), _tokens(working)
     for _ in range(30):
         world.settle(working)
-        driving.request_look()
+        driving.request_poll()
         world.settle(driving)
 
     assert calls == ["report_and_lease"]
@@ -142,7 +142,7 @@ def test_ended_tasks_of_the_run_of_another_worker_are_reported_together_and_an_e
     with pytest.raises(StoreUnavailable):
         working.tick(0.0)
     world.settle(working)
-    driving.request_look()
+    driving.request_poll()
     world.settle(driving)
 
     assert store.reported == [2]

@@ -217,7 +217,7 @@ class SimulatedWorker:
             may_expire_others=engine.heartbeats.may_expire_others or not self.store.is_shared,
             ask_jobs=_ask_jobs,
         ):
-            engine.request_look()
+            engine.request_poll()
         around.recorder.note_search(search)
         if self.store.is_shared:
             others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)

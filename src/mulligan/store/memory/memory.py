@@ -43,10 +43,10 @@ from mulligan.ports import (
     IdleRuns,
     Lease,
     LoadedRun,
-    Look,
     Message,
     NewRun,
     Offer,
+    Poll,
     RunLists,
     RunRecord,
     ServerRecords,
@@ -632,18 +632,18 @@ class MemoryStore:
         timers = self._dues(root_run_id, holder, ahead).values()
         return min([*timers, *self._retries(root_run_id)], default=None)
 
-    def look(
+    def poll(
         self,
         worker: str,
         root_run_id: int | None = None,
         *,
         holder: str = "",
         ahead: Mapping[int, timedelta] = NONE_AHEAD,
-    ) -> Look:
+    ) -> Poll:
         held = [run.run_id for run in self.tables.runs.values() if run.holder == worker]
         due = self.next_due(root_run_id, holder=holder, ahead=ahead)
         called = self.runs_with_messages(worker, root_run_id)
-        return Look(called, self.inbox(held), self.stop_requests(worker), due)
+        return Poll(called, self.inbox(held), self.stop_requests(worker), due)
 
     def now(self) -> datetime | None:
         return self._clock.now() if self.is_shared else None

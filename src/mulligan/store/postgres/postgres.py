@@ -41,10 +41,10 @@ from mulligan.ports import (
     IdleRuns,
     Lease,
     LoadedRun,
-    Look,
     Message,
     NewRun,
     Offer,
+    Poll,
     RunLists,
     RunRecord,
     ServerRecords,
@@ -319,14 +319,14 @@ class PostgresStore:
     def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
         return [run_id for (run_id,) in self._client.query("runs_with_messages", holder=holder, root=root_run_id)]
 
-    def look(
+    def poll(
         self,
         worker: str,
         root_run_id: int | None = None,
         *,
         holder: str = "",
         ahead: Mapping[int, timedelta] = NONE_AHEAD,
-    ) -> Look:
+    ) -> Poll:
         called, messages, stops, due = self._client.execute_batch(
             [
                 ("runs_with_messages", {"holder": worker, "root": root_run_id}),
@@ -335,7 +335,7 @@ class PostgresStore:
                 ("next_due", {"root": root_run_id}),
             ]
         )
-        return Look(
+        return Poll(
             [run_id for (run_id,) in called],
             [_message(row) for row in messages],
             [StopRequest(*row) for row in stops],

@@ -43,10 +43,10 @@ from mulligan.ports import (
     IdleRuns,
     Lease,
     LoadedRun,
-    Look,
     Message,
     NewRun,
     Offer,
+    Poll,
     RunLists,
     RunRecord,
     ServerRecords,
@@ -309,18 +309,18 @@ class SqliteStore:
     def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
         return [run_id for (run_id,) in self._file.read(SQL["runs_with_messages"], holder, root_run_id)]
 
-    def look(
+    def poll(
         self,
         worker: str,
         root_run_id: int | None = None,
         *,
         holder: str = "",
         ahead: Mapping[int, timedelta] = NONE_AHEAD,
-    ) -> Look:
+    ) -> Poll:
         called = self.runs_with_messages(worker, root_run_id)
         messages = [message_from(row) for row in self._file.read(SQL["inboxes_of"], worker)]
         due = self.next_due(root_run_id, holder=holder, ahead=ahead)
-        return Look(called, messages, self.stop_requests(worker), due)
+        return Poll(called, messages, self.stop_requests(worker), due)
 
     # -- turns
 

@@ -58,7 +58,9 @@ class FailedVisit(msgspec.Struct, frozen=True):
         return self.failure.exit_code
 
     def __repr__(self) -> str:
-        answered = f", recovered by {self.recovered_by}" if self.recovered_by else ", handled" if self.is_handled else ""
+        answered = (
+            f", recovered by {self.recovered_by}" if self.recovered_by else ", handled" if self.is_handled else ""
+        )
         return f"<FailedVisit of {self.step!r}: {describe_failure(self.failure)}{answered}>"
 
 
