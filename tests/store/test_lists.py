@@ -42,7 +42,7 @@ from mulligan.core.model.workflow import Breaker
 from mulligan.core.state.state import FailureRecord
 from mulligan.ports import NewRun, Store
 from mulligan.store.sqlite.sqlite import SqliteStore
-from mulligan.store.sqlite.sqlite_tickets import SQL
+from mulligan.store.sqlite.sqlite_sequence import SQL
 from mulligan.store.statements import Dialect, migrations
 
 pytestmark = pytest.mark.postgres

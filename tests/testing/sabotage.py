@@ -26,7 +26,7 @@ from mulligan.store.memory.memory import MemoryStore
 from mulligan.store.memory.memory_tables import MemoryTables
 from mulligan.store.sqlite import sqlite_commit
 from mulligan.store.sqlite.sqlite import SqliteStore
-from mulligan.store.sqlite.sqlite_tickets import SQL
+from mulligan.store.sqlite.sqlite_sequence import SQL
 from mulligan.testing import simulated_worker
 
 Replacement = Callable[[Any], Any]
@@ -139,14 +139,14 @@ def _(real: str) -> str:
     return "SELECT ?"
 
 
-@defect(MemoryTables, "next_ticket")
+@defect(MemoryTables, "next_number")
 def _(real: Any) -> Any:
     """every second token is that of the lease before"""
 
-    def next_ticket(self: MemoryTables) -> int:
+    def next_number(self: MemoryTables) -> int:
         return (real(self) + 1) // 2 + 1
 
-    return next_ticket
+    return next_number
 
 
 @defect(MemoryStore, "_free")

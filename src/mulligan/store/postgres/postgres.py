@@ -372,10 +372,10 @@ class PostgresStore:
                 if counted
                 else self._client.execute_batch(asked, notices)
             )
-        tickets = [
+        numbers = [
             row for (name, _), rows in zip(asked, found, strict=True) if name.startswith("take_tasks") for row in rows
         ]
-        return commit_results(commits, tickets, children)
+        return commit_results(commits, numbers, children)
 
     def _ask_and_count(
         self, asked: Sequence[Statement], counted: Sequence[GuardedOutcome], notices: Sequence[Statement]

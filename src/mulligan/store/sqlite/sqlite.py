@@ -82,7 +82,7 @@ from mulligan.store.remaining_capacity import RemainingCapacity
 from mulligan.store.sqlite.sqlite_commit import Leases, insert_runs, write_batch
 from mulligan.store.sqlite.sqlite_file import SqliteFile, fetch_all, iterate
 from mulligan.store.sqlite.sqlite_lists import SqliteRunLists
-from mulligan.store.sqlite.sqlite_tickets import SQL, TicketSequence
+from mulligan.store.sqlite.sqlite_sequence import SQL, TaskSequence
 
 Result = TypeVar("Result")
 
@@ -112,7 +112,7 @@ class SqliteStore:
         self._file = self._open(Path(path), busy_seconds, vfs)
         self.artifacts: Artifacts = ArtifactFiles(self._file.path.parent / "artifacts")
         self.lists: RunLists = SqliteRunLists(self._file)
-        self._tickets, self._leases = TicketSequence(), Leases()
+        self._sequence, self._leases = TaskSequence(), Leases()
         self._seen_version = self._file.version()
         self._queued_max = 0
 
@@ -355,7 +355,7 @@ class SqliteStore:
         return done
 
     def _write_commits(self, commits: Sequence[Commit], db: apsw.Cursor) -> list[CommitResult]:
-        done = write_batch(db, commits, self._tickets, self._leases)
+        done = write_batch(db, commits, self._sequence, self._leases)
         counted: list[GuardedOutcome] = []
         for commit in commits:
             counted += commit.counted
@@ -364,13 +364,13 @@ class SqliteStore:
         return done
 
     def _write(self, work: Callable[[apsw.Cursor], Result]) -> Result:
-        """Run a transaction that takes tickets."""
+        """Run a transaction that takes sequence numbers."""
         try:
             found = self._file.write(work)
         except BaseException:
-            self._tickets.forget()
+            self._sequence.forget()
             raise
-        self._tickets.written(self._file.connection)
+        self._sequence.written(self._file.connection)
         return found
 
     # -- tasks
@@ -419,7 +419,7 @@ class SqliteStore:
             return []
         breakers = self._load_breakers(db)
         tasks = self._fitting(db, offer, root_run_id, breakers, worker if is_guarded else "")
-        tokens = self._tickets.take(db, len(tasks))
+        tokens = self._sequence.take(db, len(tasks))
         leases = [Lease(task, worker, token) for task, token in zip(tasks, tokens, strict=True)]
         self._hand_out(db, leases, offer.host)
         breakers.note_leases(leases)

@@ -11,7 +11,7 @@ from mulligan.store.backfill import FilledRun, StoredRun, backfill_search
 from mulligan.store.encoding import encoded
 from mulligan.store.statements import statements
 
-# Not those of `sqlite_tickets`, which imports the file that calls this module.
+# Not those of `sqlite_sequence`, which imports the file that calls this module.
 SQL = statements("sqlite")
 
 

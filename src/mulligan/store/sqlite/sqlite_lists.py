@@ -19,7 +19,7 @@ from mulligan.store.columns import (
 from mulligan.store.encoding import encoded, micros
 from mulligan.store.run_search import NEAR_RUNS, search
 from mulligan.store.sqlite.sqlite_file import SqliteFile
-from mulligan.store.sqlite.sqlite_tickets import SQL
+from mulligan.store.sqlite.sqlite_sequence import SQL
 
 # The longest beginning of a word that the full-text index has as such: `prefix` of its table.
 _BEGINNING_CHARS_MAX = 4

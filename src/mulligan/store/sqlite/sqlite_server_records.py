@@ -45,7 +45,7 @@ from mulligan.store.server_columns import (
     waiting_target_from,
 )
 from mulligan.store.sqlite.sqlite_file import SqliteFile, fetch_all
-from mulligan.store.sqlite.sqlite_tickets import SQL
+from mulligan.store.sqlite.sqlite_sequence import SQL
 
 
 class SqliteServerRecords:
