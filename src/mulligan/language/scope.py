@@ -12,7 +12,7 @@ from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import END, Breaker, Expression, Input, Secret, StepTool, Template, Workflow
 from mulligan.language import expressions
 from mulligan.language.expressions import ExpressionRefused, Placeholder
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, ProblemCollector, Refusal, Scalar, Source, describe, shorten
 from mulligan.language.text.suggestions import did_you_mean, quote_list
 

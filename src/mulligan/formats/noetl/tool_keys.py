@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 import msgspec
 
-from mulligan.formats.shapes import LenientRecord
-from mulligan.language.keys.shapes import (
+from mulligan.formats.value_schemas import LenientRecord
+from mulligan.language.keys.value_schemas import (
     FLAG,
     TEXT,
     Choice,

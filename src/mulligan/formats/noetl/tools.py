@@ -13,7 +13,7 @@ from mulligan.formats.noetl.retries import Retries, policy_for_rules, read_retry
 from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.translation import Translation, made, scalar
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, describe, plain, shorten
 from mulligan.language.text.suggestions import did_you_mean, quote_list
 

@@ -12,7 +12,7 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.workflow import Step
 from mulligan.errors import ExpressionFailed
 from mulligan.language import expressions
-from mulligan.language.keys.shapes import LIMIT
+from mulligan.language.keys.value_schemas import LIMIT
 from mulligan.language.keys.workflow_keys import RESOURCES
 from mulligan.language.matrices.matrix_binding import Values
 from mulligan.language.readers.settings import read_resources
