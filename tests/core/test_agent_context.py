@@ -246,7 +246,7 @@ def test_what_stands_in_for_a_step_is_told_in_its_name():
     run.fail("prices").ok("old", output=17)
 
     [one] = told(run, "judge").outputs
-    assert (one.step, one.output, one.output_seq) == ("prices", 17, seq_of(run, e.StepStoodIn))
+    assert (one.step, one.output, one.output_seq) == ("prices", 17, seq_of(run, e.StepReplaced))
 
 
 def test_who_is_sent_back_by_a_loop_is_told_why():

@@ -82,9 +82,9 @@ def test_the_last_remediation_of_a_chain_handles_all_the_failures_that_led_to_it
 
     assert told(run) == [
         "a: failed with EXIT_NONZERO 1; routed to 'b'",
-        "b: failed with EXIT_NONZERO 1; routed to 'c', which will stand in for 'b'",
+        "b: failed with EXIT_NONZERO 1; routed to 'c', which will replace 'b'",
         "c: completed; handled the failures of 'b', 'a'",
-        "b: 'c' stood in for it",
+        "b: replaced by 'c'",
         "end: the run completed (degraded: 2 handled) (3 steps)",
     ]
 

@@ -53,7 +53,7 @@ FACTS: dict[type[e.Fact], e.Fact] = {
         e.StepClassified("a", 1, "retry", "why", "someone"),
         e.TriageSuggested("a", 1, "claude", "below_confidence"),
         e.StepPutBack("a", "rerun"),
-        e.StepStoodIn("a", "fix"),
+        e.StepReplaced("a", "fix"),
         e.StepSettled("a", "failed"),
         e.LoopTaken("a", 0, "a", 1, T0),
         e.LoopFired("a", 0, "a"),

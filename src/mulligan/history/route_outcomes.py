@@ -61,4 +61,4 @@ def _target_status(state: State, record: FailureRecord) -> str:
     return past.status if past is not None else state.places[record.target].status
 
 
-_THEN = {"continue": " and stood in for it", "rerun": "; then it ran again"}
+_THEN = {"continue": " and replaced it", "rerun": "; then it ran again"}

@@ -633,9 +633,9 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.StepPutBack: lambda t, f, at: (
         (f.step, f"will run again: '{f.by}' completed", "try") if f.cause == "rerun" else None
     ),
-    e.StepStoodIn: lambda t, f, at: (f.step, f"'{f.by}' stood in for it", "good"),
+    e.StepReplaced: lambda t, f, at: (f.step, f"replaced by '{f.by}'", "good"),
     e.StepSettled: lambda t, f, at: (
-        (f.step, f"no step could stand in for it: {describe_failure(f.failure)}", "bad") if f.failure else None
+        (f.step, f"no step could replace it: {describe_failure(f.failure)}", "bad") if f.failure else None
     ),
     e.LoopTaken: lambda t, f, at: (f.step, f"loop {f.number}: back to '{f.to}' {format_time_until(f.due, at)}", "try"),
     e.AttemptScheduled: _scheduled,

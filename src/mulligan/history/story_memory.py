@@ -301,7 +301,7 @@ class StoryMemory:
         if fact.failure is not None:
             self._open[fact.step, 0] = None
 
-    def _stood_in(self, fact: e.StepStoodIn) -> None:
+    def _replaced(self, fact: e.StepReplaced) -> None:
         self._undone.pop(fact.step, None)
 
     def _revised(self, fact: e.RunRevised) -> None:
@@ -336,7 +336,7 @@ _RULES: dict[type[e.Fact], Callable[[StoryMemory, Any], None]] = {
     e.StepCompleted: StoryMemory._step_completed,
     e.StepFailed: StoryMemory._step_failed,
     e.StepSettled: StoryMemory._settled,
-    e.StepStoodIn: StoryMemory._stood_in,
+    e.StepReplaced: StoryMemory._replaced,
     e.RunRevised: StoryMemory._revised,
     e.RunReopened: StoryMemory._reopened,
 }

@@ -129,7 +129,7 @@ def _edges(handlers: FailureHandlers) -> list[str]:
     found = []
     for edge in handlers.edges:
         when = f" for {edge.looks_for}" if edge.looks_for else ""
-        then = {"rerun": ", then runs again", "continue": ", which stands in for it"}.get(edge.then or "", "")
+        then = {"rerun": ", then runs again", "continue": ", which replaces it"}.get(edge.then or "", "")
         found.append(f"to '{edge.to}'{when}{then}")
     return found
 

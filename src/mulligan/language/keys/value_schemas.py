@@ -1,7 +1,7 @@
 """Describes the values that a file may contain: reading, error messages and the JSON Schema are made from one schema.
 
-A value schema reads a node into a plain value, or raises a `Refusal`. A `Record` notes the refusals of its keys and continues
-without them, so that one reading finds all problems of a file.
+A value schema reads a node into a plain value, or raises a `Refusal`. A `Record` notes the refusals of its keys and
+continues without them, so that one reading finds all problems of a file.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def kept_results(
 ) -> tuple[Kept, ...]:
     """The results that a fork of `old` from `from_step` takes over into the workflow of `graph`.
 
-    Steps are matched by name. A result is kept if the step completed (or a remediation stood in for it) or was skipped,
+    Steps are matched by name. A result is kept if the step completed (or a remediation replaced it) or was skipped,
     and depends on no step that runs. `again`: steps that must run because their files have changed. With
     `keep_completed` a completed step is kept unless it depends on `from_step`, on one of these or on an undone step.
     The step that opens a worktree always runs again: a fork has its own.
