@@ -377,7 +377,7 @@ def test_a_map_with_a_lost_worker_a_failed_item_and_an_undo_is_told():
         "m: failed with ITEMS_FAILED: 1 of 2 items failed",
         "a: undo started",
         "a.undo@1: attempt 1 failed with EXIT_NONZERO 1",
-        "a: undo failed with UNDO_FAILED: exit code 1; what it did may still stand",
+        "a: undo failed with UNDO_FAILED: exit code 1; what it did may still be in effect",
         "end: the run failed: failure of 'm' not handled (2 steps, 1 failed)",
     ]
 

@@ -110,7 +110,7 @@ def test_completed_steps_behind_one_that_runs_again_are_kept_if_asked(served: Ag
     kept = served.call("retry_run", run_id=1, keep_completed=True, dry_run=True)
     fork = served.call("fork_run", run_id=1, from_step="other", keep_completed=True, dry_run=True)
 
-    assert (planned["steps"], planned["why"]["report"]) == (["load", "report"], "it is behind 'load'")
+    assert (planned["steps"], planned["why"]["report"]) == (["load", "report"], "it comes after 'load'")
     assert (kept["steps"], fork["steps"]) == (["load"], ["load", "other"])
 
 

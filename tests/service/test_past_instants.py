@@ -112,7 +112,7 @@ def test_what_is_known_of_an_instant_without_a_run() -> None:
 @pytest.mark.parametrize("state", [ScheduleState(), ScheduleState(decided_until=hour(1))])
 def test_an_instant_about_which_nothing_was_decided_asks_for_a_server(state: ScheduleState) -> None:
     assert judge_instants([hour(2)], {}, state) == [
-        PastInstant(hour(2), "waiting", reason="nothing was decided about it yet: is a server running?")
+        PastInstant(hour(2), "waiting", reason="no server has handled it yet: is one running?")
     ]
 
 

@@ -264,7 +264,9 @@ def _to_cel(source: str) -> str:
 def require_no_secrets(expression: Expression, node: Node, scope: Scope) -> Expression:
     secret = next((name for name in expression.reads if name.startswith("secrets.")), None)
     if secret:
-        raise scope.source.refuse("secret", f"'{secret}' is known only to workers, and the engine evaluates this", node)
+        raise scope.source.refuse(
+            "secret", f"'{secret}' can only be read by workers, and this expression is evaluated by the engine", node
+        )
     return expression
 
 

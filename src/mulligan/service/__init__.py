@@ -209,6 +209,7 @@ if TYPE_CHECKING:
     from mulligan.service.runs.views.failure_summary import FailureGroup, FailureLine, group_failures, spent_budget
     from mulligan.service.runs.views.items import Item, SomeItems
     from mulligan.service.runs.views.report import Report
+    from mulligan.service.runs.views.report.visits import Rung
     from mulligan.service.runs.views.run_comparison import ComparedRun, ComparedStep, RunComparison, ValuePair
     from mulligan.service.runs.views.run_details import (
         ArtifactContent,
@@ -433,6 +434,7 @@ _NAMES = {
     "mulligan.service.runs.views.failure_summary": "FailureLine FailureGroup group_failures spent_budget",
     "mulligan.service.runs.views.items": "Item SomeItems",
     "mulligan.service.runs.views.report": "Report",
+    "mulligan.service.runs.views.report.visits": "Rung",
     "mulligan.service.runs.views.run_comparison": "ComparedRun ComparedStep RunComparison ValuePair",
     "mulligan.service.runs.views.run_details": "ArtifactContent EventPage FailureHandlers RunDetails StoryPage",
     "mulligan.service.runs.views.run_events": "EventFeed EventLine",

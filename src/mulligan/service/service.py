@@ -671,7 +671,7 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         self.control.resume_step(run_id, step, reason)
 
     def resumable_run(self, run_id: int | None = None) -> int:
-        """The run that `mulligan resume` would drive: this one, or the newest that no process drives."""
+        """The run that `mulligan resume` would drive: this one, or the newest that nothing is running."""
         return self.control.resumable(run_id)
 
     def changed_file(self, run_id: int) -> str:

@@ -265,7 +265,7 @@ def _show_moment(moment: RunMoment, home: str) -> None:
     show(f"run {moment.run_id} of '{moment.workflow}' at event {moment.seq} of {moment.last_seq}: {_standing(moment)}")
     show(f"event {moment.seq}: {_sentence(moment.event)}")
     if not moment.is_at_rest:
-        complain("note: more follows from this event at once; what that is comes next, below")
+        complain("note: further events follow from this one at once; they are listed below")
     rows = [(row[0], row[1], row[2], row[6]) for row in step_rows({**run, "children": []}, 0, home)]
     show_table(("STEP", "STATUS", "TRIES", ""), rows[:ROWS_MAX])
     _show_left_out(len(rows) - ROWS_MAX, "step")

@@ -192,7 +192,7 @@ def asks_after_failed_undo(state: State, place: Place) -> bool:
 def _park_after_failed_undo(now: DecisionContext, place: Place) -> e.StepParked:
     policy = now.state.step(place.key).triage
     assert policy is not None
-    message = "it would run again, but its undo failed: what it did may still stand"
+    message = "it would run again, but its undo failed: what it did may still be in effect"
     found = add_location(now, place, failure("UNDO_FAILED", message))
     return e.StepParked(place.key, place.visit, place.attempt, found, "undo_failed", due=default_due(now, policy))
 

@@ -646,7 +646,7 @@ class UndoCompleted(Fact):
 
 
 class UndoFailed(Fact):
-    """The visit is not undone: what it did may still stand."""
+    """The visit is not undone: what it did may still be in effect."""
 
     step: str
     visit: int

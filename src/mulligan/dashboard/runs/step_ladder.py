@@ -9,13 +9,13 @@ from mulligan.service import (
     FailureOutcome,
     Html,
     RuleLine,
+    Rung,
     VisitLadder,
     element,
     join_html,
     time_element,
 )
 from mulligan.service.rendering.formatting import pluralize
-from mulligan.service.runs.views.report.visits import Rung
 
 _NAMES = {"retry": "Retry", "handle": "Handle", "triage": "Triage", "route": "Route", "end": "Converge"}
 _OUTCOMES = {"tried": "tried", "passed": "did not apply", "absent": "none"}
@@ -71,7 +71,7 @@ def _outcome(rung: Rung, outcome: FailureOutcome) -> str:
         return "not reached yet" if outcome == FailureOutcome.IN_PROGRESS else "not needed"
     if rung.outcome == "dealt":
         helped = "helped" if outcome == FailureOutcome.REPAIRED else "took it"
-        return "stands" if rung.name == "end" else helped
+        return "not handled" if rung.name == "end" else helped
     return _OUTCOMES[rung.outcome]
 
 

@@ -97,7 +97,7 @@ def _evaluate(node: Scalar, values: Values, scope: Scope) -> Any:
     written = read_template(node, scope)
     strange = next((read for read in written.reads if read != "matrix"), None)
     if strange:
-        message = f"'{strange}' is not known before the run starts, and this value must be"
+        message = f"'{strange}' is not known before the run starts, but this value has to be"
         raise scope.source.refuse("expression", message, node, hint="only values of the matrix can be used here")
     try:
         return expressions.render(written, {"matrix": values})

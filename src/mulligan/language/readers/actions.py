@@ -71,7 +71,7 @@ def _refuse_secrets(action: Action, node: Node, scope: Scope) -> None:
     """Refuse secrets in engine actions: their parameters are recorded."""
     for bound in action.bindings.values():
         if secret := next((name for name in bound.reads if name.startswith("secrets.")), None):
-            message = f"'{secret}' is known only to workers, and the engine runs '{action.kind}'"
+            message = f"'{secret}' can only be read by workers, and '{action.kind}' is run by the engine"
             raise scope.source.refuse("secret", message, node)
 
 
@@ -424,7 +424,7 @@ def _find_plugin(kind: str, key: Scalar, scope: Scope) -> Plugin:
         plugin = find(kind)
     except PluginError as problem:
         raise scope.source.refuse("plugin", str(problem), key) from None
-    assert plugin is not None, f"'{kind}' was there a moment ago"
+    assert plugin is not None, f"the plugin of '{kind}' was removed while the file was read"
     return plugin
 
 

@@ -40,7 +40,7 @@ def _headline(printer: Printer, outcome: Outcome) -> str:
     if outcome.ending == "waiting":
         return printer.tinted(f"{printer.mark('wait')} {run} waits for a person", "wait")
     if outcome.ending == "detached":
-        return printer.tinted(f"{printer.mark('wait')} {run} goes on without this terminal", "wait")
+        return printer.tinted(f"{printer.mark('wait')} {run} continues without this terminal", "wait")
     if outcome.ending == "interrupted":
         return printer.tinted(f"{printer.mark('wait')} {run} was interrupted after {took}; it can be resumed", "wait")
     tone = "good" if outcome.status == "completed" else "bad"

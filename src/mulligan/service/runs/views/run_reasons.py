@@ -333,7 +333,7 @@ def _running(head: Mapping[str, Any], open_: list[FailedVisit], failures: RunFai
             "bad", f"No worker can take '{step}'", stuck["text"], more=progress, step=step, action="workers"
         )
     if head["driver"] is None and not head["parent_run_id"] and not counts.get("running"):
-        text = "No process drives this run now. It goes on as soon as a worker or a server takes it."
+        text = "Nothing is running this run now. The next free worker or server continues it."
         return RunReason("ask", "Nobody drives this run", text, more=progress, action="workers")
     if open_:
         first = open_[0]

@@ -81,7 +81,7 @@ class StepSnapshot(msgspec.Struct, frozen=True):
     # The run whose result was taken over; None if the step ran itself.
     up_to_date_since: int | None = None
     is_undone: bool = False
-    # A visit could not be undone: what it did may still stand.
+    # A visit could not be undone: what it did may still be in effect.
     undo_failed: bool = False
     # The function that it calls, as `module:name`; "" if it does something else.
     call: str = ""

@@ -81,7 +81,7 @@ class StepLine(msgspec.Struct, frozen=True):
     # The name of its matrix, and its values, if it belongs to one.
     matrix: str = ""
     values: dict[str, Any] = {}
-    # A visit could not be undone: what it did may still stand.
+    # A visit could not be undone: what it did may still be in effect.
     undo_failed: bool = False
     # What its agents have spent, as text; "" if it has none.
     agents: str = ""
