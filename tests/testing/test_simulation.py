@@ -49,7 +49,7 @@ EXPECTED: list[tuple[str, set[str]]] = [
     ("command", {"do", "handler", "script", "success", "validator", "lister", "undo"}),
     ("stopping", {"cancelled", "cancelled now", "timed_out", "failed_fast"}),
     ("attempt", {"entered", "retry", "rerun", "lost", "interrupted", "classified"}),
-    ("passed over", {"when", "need_unmet", "no_arrival"}),
+    ("skipped", {"when", "need_unmet", "no_arrival"}),
     ("refused", {"already_ended", "already_started", "run_ended", "stale_attempt", "unknown_place"}),
     (
         "rung passed",

@@ -84,7 +84,7 @@ class LogFacts:
         self.visits: dict[str, int] = {}
         self.open_visits: set[str] = set()
         self.visits_in_round: Counter[str] = Counter()
-        # Steps that ended or were passed over in this round; and whether it keeps old results.
+        # Steps that ended or were skipped in this round; and whether it keeps old results.
         self.decided_in_round: set[str] = set()
         self.keeps_completed = False
         self.completed: dict[tuple[str, int], int] = {}

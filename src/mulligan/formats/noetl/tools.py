@@ -233,7 +233,7 @@ class Workbook:
                 self._translation.warn("noetl", f"'{key}' of a policy is not honoured", policy.key(key))
         for rule in policy.get("rules", ()) if policy is not None else ():
             if "else" in rule and "do" in rule["else"]:
-                message = "'else' without 'then' is taken as it is meant; NoETL passes over it"
+                message = "'else' without 'then' is taken as it is meant; NoETL skips it"
                 self._translation.warn("noetl", message, rule["else"].key("do"), hint="write 'else: {then: {do: …}}'")
 
     def _from_workbook(self, fields: Fields, at: Node, label: str) -> Tool:
