@@ -368,7 +368,7 @@ def test_what_a_dead_engine_ran_runs_again_and_spends_no_retry(world: World) -> 
     assert started(world, run_id) == ["a", "a", "b", "c"]
 
 
-def test_what_a_buried_engine_reports_late_is_refused_and_changes_nothing(world: World) -> None:
+def test_what_an_expired_engine_reports_late_is_refused_and_changes_nothing(world: World) -> None:
     engine = world.engine(ends=lambda task: None)
     run_id = world.start(CHAIN, engine)
     engine.tick(0.0)

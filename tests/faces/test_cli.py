@@ -207,7 +207,7 @@ def test_an_error_of_ours_is_rendered_and_gives_its_exit_code(capsys: pytest.Cap
     assert (code, *capsys.readouterr()) == (2, "", "error[language.x]: a.yaml: it is odd\n")
 
 
-def test_an_unlawful_turn_is_exit_code_1(capsys: pytest.CaptureFixture[str]):
+def test_a_forbidden_turn_is_exit_code_1(capsys: pytest.CaptureFixture[str]):
     code = raising(IllegalTransition("a completed step cannot fail"))
 
     assert (code, *capsys.readouterr()) == (1, "", "error[internal.unlawful]: a completed step cannot fail\n")
@@ -223,7 +223,7 @@ def test_an_unforeseen_exception_names_the_place_and_shows_no_traceback(
     out, err = capsys.readouterr()
     assert (code, out) == (1, "")
     assert re.fullmatch(
-        r"error\[internal\.bug\]: KeyError: 'x' \(mulligan/cli/terminal\.py:\d+\)\n"
+        r"error\[internal\.bug\]: KeyError: 'x' \(mulligan/cli/output/terminal\.py:\d+\)\n"
         r"  this is a bug in Mulligan; MULLIGAN_DEBUG=1 shows the traceback\n",
         err,
     )

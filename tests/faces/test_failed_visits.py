@@ -29,7 +29,7 @@ def visits_of(state: State, log: list[Entry], first: Workflow) -> list[FailedVis
     return found.failed_visits(state)
 
 
-def told(run: History) -> list[tuple[str, int, str, str]]:
+def outcomes_of(run: History) -> list[tuple[str, int, str, str]]:
     return [(one.unit, one.visit, one.answer, one.outcome) for one in visits(run)]
 
 
@@ -103,7 +103,7 @@ def test_a_worker_that_was_lost_is_a_trouble_that_a_rerun_mended():
 def test_a_step_that_waits_for_its_retry_is_under_way():
     run = History(workflow(step("a", rules=retry(3, delay=60)))).start().fail("a")
 
-    assert told(run) == [("a", 1, "its next attempt is scheduled", "under_way")]
+    assert outcomes_of(run) == [("a", 1, "its next attempt is scheduled", "under_way")]
 
 
 def test_each_visit_is_told_apart():
@@ -111,19 +111,19 @@ def test_each_visit_is_told_apart():
     run = History(flow).start().fail("a").ok("fix").fail("a").ok("fix").ok("a")
 
     mended = "routed to 'fix', which completed; then it ran again"
-    assert told(run) == [("a", 1, mended, "mended"), ("a", 2, mended, "mended")]
+    assert outcomes_of(run) == [("a", 1, mended, "mended"), ("a", 2, mended, "mended")]
 
 
 def test_an_item_that_failed_in_an_earlier_round_has_had_a_new_chance():
     flow = workflow(step("m", map=Map(over=expression("list")), do=(command("one"),)))
     run = History(flow, answers={"list": [1, 2]}).start().ok("m[0].0").fail("m[1].0")
 
-    before = told(run)
+    before = outcomes_of(run)
     run.retry().ok("m[1].0")
 
     again = "completed in round 2"
     assert before == [("m", 1, "not handled: the run fails", "open"), ("m[1]", 1, "its step fails", "open")]
-    assert told(run) == [("m", 1, again, "mended"), ("m[1]", 1, again, "mended")]
+    assert outcomes_of(run) == [("m", 1, again, "mended"), ("m[1]", 1, again, "mended")]
 
 
 def test_an_item_climbs_two_rungs_and_the_rest_is_its_steps():
@@ -143,7 +143,7 @@ def test_an_undo_that_failed_is_open():
     flow = workflow(step("a", undo=command("undo")), step("b", needs=["a"]))
     run = History(flow).start().ok("a").fail("b").fail("a.undo@1", exit_code=5)
 
-    assert ("a", 1, UNDO_FAILED, "open") in told(run)
+    assert ("a", 1, UNDO_FAILED, "open") in outcomes_of(run)
 
 
 def test_an_undo_that_failed_is_closed_when_a_later_round_has_undone_the_visit():
@@ -152,13 +152,13 @@ def test_an_undo_that_failed_is_closed_when_a_later_round_has_undone_the_visit()
 
     run.retry().fail("b").ok("a.undo@1")
 
-    assert ("a", 1, "undone in a later round", "mended") in told(run)
+    assert ("a", 1, "undone in a later round", "mended") in outcomes_of(run)
 
 
 def test_what_a_stopped_run_cancelled_is_left():
     run = History(workflow(step("a", rules=retry(3, delay=60)), step("b"))).start().fail("a").started("b").cancel()
 
-    [(unit, _, _, _), *_] = told(run)
+    [(unit, _, _, _), *_] = outcomes_of(run)
 
     assert unit == "a"
 
@@ -169,7 +169,7 @@ def test_a_remediation_that_was_of_no_use_is_let_pass_by_the_end_as_any_failure(
     run.ok(END, output={"status": "completed", "reason": "so"})
 
     assert run.status == "completed"
-    assert told(run) == [
+    assert outcomes_of(run) == [
         ("a", 1, "routed to 'b', which failed: not handled, but end returned completed", "left"),
         ("b", 1, "not handled, but end returned completed", "left"),
     ]
