@@ -45,7 +45,7 @@ def test_an_engine_leaves_most_tasks_of_its_own_run_to_others(world: World) -> N
 
     world.start(WIDE, engine)
     engine._turns.take()
-    engine._look()
+    engine._poll()
     engine._turns.take()
 
     # One has the slot, and a quarter of the other nineteen is held.

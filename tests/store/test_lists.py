@@ -178,7 +178,7 @@ def test_runs_are_found_by_the_beginnings_of_their_words(store: Store) -> None:
 def test_words_of_old_runs_are_found_where_the_newest_runs_have_too_few(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("postgres_lists", "sqlite_lists"):
+    for module in ("postgres.postgres_lists", "sqlite.sqlite_lists"):
         monkeypatch.setattr(f"mulligan.store.{module}.NEAR_RUNS", 1)
     oldest = failed(store, "TIMEOUT", words="route")
     newest = [failed(store, "TIMEOUT", words="route") for _ in range(3)]
