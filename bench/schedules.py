@@ -38,7 +38,7 @@ def year(cron: str, zone: str) -> list[datetime]:
 
 
 def schedules_at(service: Service, now: datetime) -> Schedules:
-    return Schedules(service.reader, "bench", "", lambda: now, lambda by, _: service.in_the_name_of(by))
+    return Schedules(service.reader, "bench", "", lambda: now, lambda by, _: service.as_user(by))
 
 
 def walk(home: Home, cron: str, zone: str) -> None:

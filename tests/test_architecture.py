@@ -495,7 +495,7 @@ def test_a_circle_is_found(there: str, back: str) -> None:
     assert sorted(set(a_circle_among(modules))) == ["mulligan.core.state.state", "mulligan.core.turn"]
 
 
-def test_the_arrows_of_the_design_are_lawful() -> None:
+def test_the_arrows_of_the_design_are_allowed() -> None:
     assert known_parts("core") == {"core", "errors"}
     above_the_language = {"plugins", "analysis", "history", "core", "errors"}
     assert known_parts("language") == {"language", *above_the_language}

@@ -30,10 +30,20 @@ RETIRED = {
     r"crew": "worker_capacity, simulation_pool",
     r"holdings": "store_contents",
     r"tell(?:er|ing)?|told": "say, show, report, announce",
+    r"fates?": "FailureOutcome, outcome",
+    r"stood_in(?!_front)|stands?_in_for": "StepReplaced, replaced",
+    r"may_still_stand": "may still be in effect",
+    r"pass(?:es|ed)_over": "skip",
+    r"fact_parts": "event_types",
+    r"known_rest": "shortcut",
+    r"ticket_sequence|next_ticket|sqlite_tickets": "sequence number",
+    r"request_look|begin_look": "poll",
+    r"action_shapes|duration_shape|describe_shape": "ValueSchema",
 }
 # Left out: stored names (an error code, names in converted Alphred files), names of tests, and words that people type.
 EXEMPT = re.compile(
-    r"worker\.buried|:told\"|`(?:packages/\w+/)?tests/[^`]+`|slack\|inform\|tell\|warn|on_error catch rescue"
+    r"worker\.buried|:told\"|[\".`]stood_in\b|name=\"fate\"|failure_code fate"
+    r"|`(?:packages/\w+/)?tests/[^`]+`|slack\|inform\|tell\|warn|on_error catch rescue"
     r"|\"tell me\"|\"lives\""
 )
 # How a name is cut into words: at underscores, and where a capital follows a small letter.

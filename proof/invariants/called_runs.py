@@ -80,7 +80,7 @@ class CalledRuns:
                 self.is_completed[asked_for] = True
         elif isinstance(fact, e.AttemptFailed | e.AttemptCancelled):
             self._record_failure(fact, entry.seq, visit)
-        elif isinstance(fact, e.StepCompleted | e.StepStoodIn):
+        elif isinstance(fact, e.StepCompleted | e.StepReplaced):
             self._completed_at[fact.step] = entry.seq
             if isinstance(fact, e.StepCompleted):
                 self.failed.pop(fact.step, None)

@@ -99,7 +99,7 @@ def _sources(facts: LogFacts, name: str) -> Iterator[str]:
     if node.step.join != "first":
         yield from (arc.source for arc in node.arrivals)
     if facts.outcomes.get(name) == "stood_in":
-        yield facts.stood_in_by[name]
+        yield facts.replaced_by[name]
 
 
 def promise_1_what_is_unhandled_fails_the_run(facts: LogFacts, entry: e.Entry) -> None:

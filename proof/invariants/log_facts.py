@@ -84,7 +84,7 @@ class LogFacts:
         self.visits: dict[str, int] = {}
         self.open_visits: set[str] = set()
         self.visits_in_round: Counter[str] = Counter()
-        # Steps that ended or were passed over in this round; and whether it keeps old results.
+        # Steps that ended or were skipped in this round; and whether it keeps old results.
         self.decided_in_round: set[str] = set()
         self.keeps_completed = False
         self.completed: dict[tuple[str, int], int] = {}
@@ -103,7 +103,7 @@ class LogFacts:
         self.looped_to: set[str] = set()
         # Steps that their remediation brought back, or substituted, with the visit that had failed.
         self.repaired: set[tuple[str, int]] = set()
-        self.stood_in_by: dict[str, str] = {}
+        self.replaced_by: dict[str, str] = {}
         # Agents.
         self.spending = AgentSpending(workflow)
         # Undo.
@@ -293,9 +293,9 @@ def _skipped(facts: LogFacts, fact: e.StepSkipped | e.StepRestored, entry: e.Ent
     facts.without_output.discard(fact.step)
 
 
-def _stood_in(facts: LogFacts, fact: e.StepStoodIn, entry: e.Entry) -> None:
+def _replaced(facts: LogFacts, fact: e.StepReplaced, entry: e.Entry) -> None:
     facts.decided_in_round.add(fact.step)
-    facts.stood_in_by[fact.step] = fact.by
+    facts.replaced_by[fact.step] = fact.by
     facts.outcomes[fact.step] = "stood_in"
     facts.done.add(fact.step)
     facts.repaired.add((fact.step, facts.visits.get(fact.step, 0)))
@@ -501,7 +501,7 @@ _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {
     **dict.fromkeys(STEP_ENDS, _step_ended),
     e.StepSkipped: _skipped,
     e.StepRestored: _skipped,
-    e.StepStoodIn: _stood_in,
+    e.StepReplaced: _replaced,
     e.StepSettled: _settled,
     e.StepPutBack: _put_back,
     e.StepParked: _parked,

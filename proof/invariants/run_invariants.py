@@ -621,7 +621,7 @@ _STARTS = (
     e.ItemEntered,
     e.StepParked,
     e.StepPutBack,
-    e.StepStoodIn,
+    e.StepReplaced,
     e.LoopTaken,
     e.LoopFired,
 )

@@ -40,12 +40,12 @@ class RunRow(msgspec.Struct, frozen=True):
 
 
 class TaskRow(msgspec.Struct, frozen=True):
-    """A task that is queued or, with a worker, leased: then the ticket is the lease's token."""
+    """A task that is queued or, with a worker, leased: then the number is the token of the lease."""
 
     run_id: int
     place: str
     attempt: int
-    ticket: int
+    number: int
     worker: str
     # The breaker that guards it, or "".
     breaker: str
@@ -199,7 +199,7 @@ def read_memory(tables: MemoryTables) -> StoreContents:
     """Read the tables that memory stores share."""
     return StoreContents(
         {run.run_id: _run_row(run) for run in tables.runs.values()},
-        sorted((_task_row(row) for row in tables.tasks.values()), key=lambda task: task.ticket),
+        sorted((_task_row(row) for row in tables.tasks.values()), key=lambda task: task.number),
         {(*key,): due for key, due in tables.timers.items()},
         messages=[MessageRow(id_, row.message.run_id, row.message.is_asking) for id_, row in tables.messages.items()],
         answers=frozenset(tables.answers),
@@ -218,7 +218,7 @@ def _run_row(run: StoredRun) -> RunRow:
 
 def _task_row(row: StoredTask) -> TaskRow:
     breaker = "" if row.task.guard is None else row.task.guard.name
-    return TaskRow(*row.task_key, row.ticket, row.worker, breaker, row.is_stopping)
+    return TaskRow(*row.task_key, row.number, row.worker, breaker, row.is_stopping)
 
 
 def memory_values(tables: MemoryTables) -> Iterator[bytes]:

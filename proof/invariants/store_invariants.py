@@ -45,8 +45,8 @@ class StoreHistory:
     def record(self, contents: StoreContents) -> None:
         """Record the contents after they were checked."""
         for lease in contents.leases:
-            self.leases[lease.ticket] = lease.key, lease.worker
-            self.tokens[lease.key] = lease.ticket
+            self.leases[lease.number] = lease.key, lease.worker
+            self.tokens[lease.key] = lease.number
         self.turns.update(contents.runs)
         self.lost_probes.update(breaker.probe for breaker in contents.breakers if is_probe_over(breaker, contents))
         self.asked.update(message.id for message in contents.messages if message.is_asking)
@@ -78,11 +78,11 @@ def promise_2_a_new_holder_has_a_new_fence(history: StoreHistory, contents: Stor
 def promise_2_no_token_is_used_twice(history: StoreHistory, contents: StoreContents) -> None:
     seen: dict[int, TaskRow] = {}
     for lease in contents.leases:
-        if history.leases.get(lease.ticket, (lease.key, lease.worker)) != (lease.key, lease.worker):
-            raise AssertionError(f"promise 2: the token {lease.ticket} of {lease} was another lease's before")
-        if lease.ticket in seen:
-            raise AssertionError(f"promise 2: the token {lease.ticket} is that of {seen[lease.ticket]} and of {lease}")
-        seen[lease.ticket] = lease
+        if history.leases.get(lease.number, (lease.key, lease.worker)) != (lease.key, lease.worker):
+            raise AssertionError(f"promise 2: the token {lease.number} of {lease} was another lease's before")
+        if lease.number in seen:
+            raise AssertionError(f"promise 2: the token {lease.number} is that of {seen[lease.number]} and of {lease}")
+        seen[lease.number] = lease
 
 
 def promise_2_a_round_belongs_to_one_call(above: CalledRuns, run_id: int, below: CalledRuns) -> None:
@@ -101,9 +101,9 @@ def promise_2_a_round_belongs_to_one_call(above: CalledRuns, run_id: int, below:
 def promise_4_no_attempt_is_leased_twice(history: StoreHistory, contents: StoreContents) -> None:
     """A lost or interrupted task is leased again only as another attempt, after the log says so."""
     for lease in contents.leases:
-        before = history.tokens.get(lease.key, lease.ticket)
-        if before != lease.ticket:
-            raise AssertionError(f"promise 4: {lease} was leased with token {before}, and again with {lease.ticket}")
+        before = history.tokens.get(lease.key, lease.number)
+        if before != lease.number:
+            raise AssertionError(f"promise 4: {lease} was leased with token {before}, and again with {lease.number}")
 
 
 # -- 6: a run that is stopped stops what it has called ---------------------------------------------------------------
@@ -157,7 +157,7 @@ def promise_7_nothing_is_left_of_a_round_that_is_over(history: StoreHistory, con
 
 def promise_7_one_lease_is_the_probe(history: StoreHistory, contents: StoreContents) -> None:
     """While the probe of a half-open breaker runs, no other task has passed it."""
-    leases = {lease.ticket: lease for lease in contents.leases}
+    leases = {lease.number: lease for lease in contents.leases}
     for breaker in contents.breakers:
         if breaker.status != "half_open" or breaker.probe not in leases:
             continue
@@ -165,13 +165,13 @@ def promise_7_one_lease_is_the_probe(history: StoreHistory, contents: StoreConte
             raise AssertionError(
                 f"promise 7: the probe of '{breaker.name}' is {leases[breaker.probe]}, which is not its"
             )
-        behind = [lease for lease in contents.leases if lease.breaker == breaker.name and lease.ticket > breaker.probe]
+        behind = [lease for lease in contents.leases if lease.breaker == breaker.name and lease.number > breaker.probe]
         if behind:
             raise AssertionError(f"promise 7: {behind[0]} has passed '{breaker.name}' while its probe is under way")
 
 
 def is_probe_over(breaker: BreakerRow, contents: StoreContents) -> bool:
-    return breaker.probe is not None and all(lease.ticket != breaker.probe for lease in contents.leases)
+    return breaker.probe is not None and all(lease.number != breaker.probe for lease in contents.leases)
 
 
 def promise_7_a_breaker_counts_its_probe(history: StoreHistory, contents: StoreContents) -> None:

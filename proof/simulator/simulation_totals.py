@@ -103,7 +103,7 @@ def _labels(fact: e.Fact) -> Iterator[tuple[str, str]]:
     elif isinstance(fact, e.CommandEntered):
         yield "command", fact.role
     elif isinstance(fact, e.StepSkipped | e.StepRestored):
-        yield "passed over", fact.reason
+        yield "skipped", fact.reason
     elif isinstance(fact, e.RunStopping):
         yield "stopping", fact.cause + (" now" if fact.now else "")
     elif isinstance(fact, e.ReportRefused):

@@ -169,7 +169,7 @@ class NothingToRetry(Refused):
 
 
 class UndoFailed(Refused):
-    """A step would run again whose undo has failed, so that what it did may still stand."""
+    """A step would run again whose undo has failed, so that what it did may still be in effect."""
 
     code = "step.undo_failed"
 

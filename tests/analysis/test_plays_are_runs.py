@@ -142,7 +142,7 @@ class RealRun:
     def _settle(self) -> None:
         quiet = 0
         for _ in range(TICKS_MAX):
-            self.engine.request_look()
+            self.engine.request_poll()
             is_busy = self.engine.tick(0.0)
             quiet = 0 if is_busy else quiet + 1
             if quiet == 2:

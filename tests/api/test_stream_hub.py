@@ -109,7 +109,7 @@ def test_all_clients_of_the_same_things_get_the_same_bytes(bench: Bench) -> None
         await sent(two)
 
         run_id = bench.start()
-        await hub.look()
+        await hub.poll()
         a, b = await anext(one), await anext(two)
 
         assert a is b
@@ -144,8 +144,8 @@ def test_runs_whose_watchers_left_during_a_look_are_not_looked_at_for_ever(bench
         for _ in range(3):
             run_id = bench.start()
             leaving[:] = [partial(hub.leave, await hub.join(TOKEN, {Watch("run", run_id): ""}))]
-            await hub.look()
-        await hub.look()
+            await hub.poll()
+        await hub.poll()
 
         assert hub.clients == [stays]
         assert hub.followed_runs == []
@@ -166,7 +166,7 @@ def test_a_client_comes_back_with_its_cursor_and_gets_what_it_has_missed_once(be
 
         bench.start()
         bench.writing.pause(run_id)
-        await hub.look()
+        await hub.poll()
         seen = await sent(stays)
         back = await sent(await hub.join(TOKEN, wanted, cursor))
         again = await sent(await hub.join(TOKEN, wanted, back.cursors[-1]))
@@ -192,12 +192,12 @@ def test_a_client_that_does_not_read_is_told_to_read_everything_again(
         monkeypatch.setattr(stream_hub, "WAITING_BYTES_MAX", 2_000)
         for _ in range(8):
             bench.start()
-            await hub.look()
+            await hub.poll()
             assert sum(map(len, slow._queue)) <= 2_000
         told = await sent(slow)
 
         bench.start()
-        await hub.look()
+        await hub.poll()
         on = await sent(slow)
 
         assert told.events == [("reset", {"watch": ["runs"], "reason": "too_slow"})]
@@ -213,7 +213,7 @@ def test_a_client_that_does_not_read_is_told_to_read_everything_again(
 def test_a_stream_ends_when_its_token_counts_no_more(bench: Bench, change: str) -> None:
     async def scene(hub: StreamHub) -> None:
         client = await hub.join(TOKEN, RUNS)
-        await hub.look()
+        await hub.poll()
         await sent(client)
 
         bench.tokens[TOKEN.digest] = {
@@ -222,7 +222,7 @@ def test_a_stream_ends_when_its_token_counts_no_more(bench: Bench, change: str) 
             "removed": None,
         }[change]
         bench.moment += stream_hub.TOKEN_SECONDS
-        await hub.look()
+        await hub.poll()
 
         assert (await sent(client)).events == [("end", {"reason": "token_ended"})]
         with pytest.raises(StopAsyncIteration):

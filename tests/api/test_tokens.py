@@ -106,7 +106,7 @@ def test_a_token_that_cannot_be_is_refused_in_words(service: Service, wrong: Tok
 
 
 def test_a_token_of_a_project_makes_and_sees_tokens_of_this_project_only(service: Service) -> None:
-    blue = service.in_the_name_of("ada", project="blue")
+    blue = service.as_user("ada", project="blue")
     service.tokens.create(form("of all", "worker", all_projects=True))
     other = service.tokens.create(form("of the first"))
     ours = blue.tokens.create(form("ours", "admin"))

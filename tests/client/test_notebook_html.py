@@ -40,7 +40,7 @@ def shown(run: History, **fields: Any) -> dict[str, Any]:
 def rendered(run: History, graph: str = "", **fields: Any) -> str:
     summary = FailureSummary()
     summary.update(run.log)
-    return render_run(shown(run, **fields), summary.outcomes(run.state), graph, now=NOW)
+    return render_run(shown(run, **fields), summary.lines(run.state), graph, now=NOW)
 
 
 class Text(HTMLParser):
@@ -94,7 +94,7 @@ def test_what_a_step_is_called_and_what_it_writes_is_never_markup() -> None:
     summary = FailureSummary()
     summary.update(run.log)
 
-    html = render_run(data, summary.outcomes(run.state), now=NOW)
+    html = render_run(data, summary.lines(run.state), now=NOW)
 
     found = Text(html)
     assert found.elements["script"] == found.elements["img"] == 0

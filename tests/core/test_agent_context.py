@@ -33,14 +33,14 @@ from proof.simulator.simulation import Simulation
 from .writing import run_of
 
 
-def told(run: History, key: str) -> AgentContext:
+def context_of(run: History, key: str) -> AgentContext:
     found = make_task(run.state, key).agent_context
     assert found is not None
     return found
 
 
 def heard(run: History, key: str) -> list[tuple[str, Any]]:
-    return [(one.step, one.output) for one in told(run, key).outputs]
+    return [(one.step, one.output) for one in context_of(run, key).outputs]
 
 
 def headers(text: str) -> list[str]:
@@ -63,8 +63,8 @@ def seq_of(run: History, kind: type[e.Fact], **fields: Any) -> int:
 def test_an_agent_that_comes_first_is_told_nothing():
     run = run_of("{name: w, steps: [{step: a, agent: look around}]}")
 
-    assert told(run, "a") == AgentContext("a")
-    assert told(run, "a").text(1) == ""
+    assert context_of(run, "a") == AgentContext("a")
+    assert context_of(run, "a").text(1) == ""
 
 
 def test_an_empty_answer_is_not_handed_on_and_takes_no_place_of_another():
@@ -121,7 +121,7 @@ def test_an_agent_in_a_handler_is_told_the_failure_that_it_is_to_mend():
     run.fail("build", stderr_tail="first").fail("build", exit_code=7, stderr_tail="no space")
 
     key = "build.on_failure@2.0"
-    [failed] = told(run, key).failed
+    [failed] = context_of(run, key).failed
     assert (failed.step, failed.visit, failed.attempt) == ("build", 1, 2)
     assert (failed.max_retries, failed.retries_used, failed.reason) == (1, 1, "retries_exhausted")
     assert (failed.failure.message, failed.failure.exit_code, failed.summary) == ("no space", 7, None)
@@ -140,7 +140,7 @@ def test_an_agent_in_the_handler_of_an_item_is_told_how_that_item_failed():
     """)
     run.ok("check[0].0").fail("check[1].0", stderr_tail="b is broken")
 
-    [failed] = told(run, "check[1].0.on_failure@1.0").failed
+    [failed] = context_of(run, "check[1].0.on_failure@1.0").failed
     assert (failed.step, failed.failure.item, failed.failure.message) == ("check[1].0", 1, "b is broken")
 
 
@@ -164,7 +164,7 @@ def test_an_agent_that_cleans_up_after_a_cancel_is_told_that_there_was_one():
     """)
     run.started("a").cancel().fail("a", exit_code=143)
 
-    [failed] = told(run, "a.on_failure@1.0").failed
+    [failed] = context_of(run, "a.on_failure@1.0").failed
     assert (failed.failure.code, failed.failure.message) == ("CANCELLED", "the run was cancelled")
 
 
@@ -245,8 +245,8 @@ def test_what_stands_in_for_a_step_is_told_in_its_name():
     """)
     run.fail("prices").ok("old", output=17)
 
-    [one] = told(run, "judge").outputs
-    assert (one.step, one.output, one.output_seq) == ("prices", 17, seq_of(run, e.StepStoodIn))
+    [one] = context_of(run, "judge").outputs
+    assert (one.step, one.output, one.output_seq) == ("prices", 17, seq_of(run, e.StepReplaced))
 
 
 def test_who_is_sent_back_by_a_loop_is_told_why():
@@ -269,7 +269,7 @@ def test_the_numbers_of_an_output_are_those_of_its_events():
     run = run_of("{name: w, steps: [{step: a, shell: a}, {step: j, agent: judge, needs: [a]}]}").ok("a", output="x")
 
     entered, completed = seq_of(run, e.StepEntered, step="a"), seq_of(run, e.StepCompleted, step="a")
-    assert told(run, "j").outputs == (PriorOutput("a", 1, 1, entered, completed, T0, "x"),)
+    assert context_of(run, "j").outputs == (PriorOutput("a", 1, 1, entered, completed, T0, "x"),)
 
 
 def test_a_result_that_a_fork_kept_is_told():
@@ -298,7 +298,7 @@ def test_an_end_that_is_an_agent_is_told_nothing_but_its_own_failures():
     run = run_of("{name: w, steps: [{step: a, shell: a}], end: {agent: sum it up, retry: 1}}").ok("a", output="x")
     run.fail("end", stderr_tail="overloaded")
 
-    found = told(run, "end")
+    found = context_of(run, "end")
     assert (found.failed, found.outputs) == ((), ())
     assert found.summary is not None
 
@@ -332,7 +332,7 @@ TWICE = "{name: w, steps: [{step: a, agent: try, retry: 3}]}"
 def test_a_retry_is_told_how_the_attempt_before_it_failed():
     run = run_of(TWICE).fail("a", exit_code=3, stderr_tail="rate limit")
 
-    assert told(run, "a").summary == RetrySummary(
+    assert context_of(run, "a").summary == RetrySummary(
         seq=seq_of(run, e.AttemptScheduled, attempt=2),
         source_attempt=1,
         target_attempt=2,
@@ -340,13 +340,13 @@ def test_a_retry_is_told_how_the_attempt_before_it_failed():
         created_at=T0,
         content="attempt 1 ended with EXIT_NONZERO, exit code 3; its last message:\nrate limit",
     )
-    assert headers(told(run, "a").text(1)) == [SUMMARY_HEADER]
+    assert headers(context_of(run, "a").text(1)) == [SUMMARY_HEADER]
 
 
 def test_each_attempt_is_told_of_the_last_one_only():
     run = run_of(TWICE).fail("a", stderr_tail="first").fail("a", stderr_tail="second")
 
-    text = told(run, "a").text(1)
+    text = context_of(run, "a").text(1)
     assert "\nsource_attempt: 2\ntarget_attempt: 3\n" in text
     assert ("second" in text, "first" in text) == (True, False)
 
@@ -355,7 +355,7 @@ SUMMED_UP = """{name: w, steps: [{step: a, agent: try, retry: {max_retries: 2, r
 
 
 def summary_of(run: History) -> str:
-    summary = told(run, "a").summary
+    summary = context_of(run, "a").summary
     assert summary is not None
     return summary.content
 
@@ -371,7 +371,7 @@ def test_what_an_agent_says_of_the_failure_before_the_retry_is_what_the_retry_is
 def test_the_agent_that_is_to_sum_up_is_told_the_failure():
     run = run_of(SUMMED_UP).fail("a", stderr_tail="rate limit")
 
-    text = told(run, "a.script@1").text(1)
+    text = context_of(run, "a.script@1").text(1)
     assert headers(text) == [FAILURE_HEADER]
     assert "\nrate limit\ncode: EXIT_NONZERO\n" in text
 
@@ -389,7 +389,7 @@ REJECTED = """
 def test_the_agent_that_is_to_sum_up_is_told_the_answer_that_was_not_accepted():
     run = run_of(REJECTED).ok("a", output={"content": "Well done.", "decision": None, "tokens": None})
 
-    text = told(run, "a.script@1").text(1)
+    text = context_of(run, "a.script@1").text(1)
 
     assert headers(text) == [FAILURE_HEADER, UPSTREAM_HEADER]
     assert f"\nartifact_id: {seq_of(run, e.ResultRejected, place='a')}\n" in text
@@ -401,7 +401,7 @@ def test_an_answer_that_was_not_accepted_is_told_of_no_later_failure():
 
     run = run_of(REJECTED).ok("a", output=answer).ok("a.script@1", output="Decide.").fail("a")
 
-    assert told(run, "a.script@2").outputs == ()
+    assert context_of(run, "a.script@2").outputs == ()
 
 
 @pytest.mark.parametrize("answer", [{"content": " \n"}, {"content": 7}, {}, None, "text"])
@@ -439,7 +439,7 @@ def test_a_summary_survives_that_the_run_is_loaded_from_its_tables():
 
     found = restore(run.state.workflow, changes(state))
 
-    assert make_task(found, "a").agent_context == told(run, "a")
+    assert make_task(found, "a").agent_context == context_of(run, "a")
 
 
 def test_a_shell_script_says_nothing_to_the_retry():
@@ -467,7 +467,7 @@ def test_no_other_action_is_summed_up():
 def test_an_attempt_after_a_lost_worker_is_still_told_of_the_last_failure():
     run = run_of(TWICE).fail("a", stderr_tail="rate limit").lose("a")
 
-    summary = told(run, "a").summary
+    summary = context_of(run, "a").summary
     assert summary is not None
     assert (summary.source_attempt, summary.target_attempt) == (1, 3)
 
@@ -475,14 +475,14 @@ def test_an_attempt_after_a_lost_worker_is_still_told_of_the_last_failure():
 def test_a_lost_worker_is_no_failure_to_be_told_of():
     run = run_of(TWICE).lose("a")
 
-    assert told(run, "a").summary is None
+    assert context_of(run, "a").summary is None
 
 
 def test_a_rerun_after_a_handler_is_told_too():
     run = run_of("{name: w, steps: [{step: a, agent: try, on_failure: {shell: tidy, rerun: 1}}]}")
     run.fail("a", stderr_tail="dirty").ok("a.on_failure@1.0")
 
-    summary = told(run, "a").summary
+    summary = context_of(run, "a").summary
     assert summary is not None
     assert summary.content.endswith("\ndirty")
 
@@ -491,7 +491,7 @@ def test_so_is_a_retry_that_somebody_has_decided():
     run = run_of("{name: w, steps: [{step: a, agent: try, triage: true}]}")
     run.fail("a", stderr_tail="odd").classify("a", "retry")
 
-    summary = told(run, "a").summary
+    summary = context_of(run, "a").summary
     assert summary is not None
     assert summary.failure_seq == seq_of(run, e.AttemptFailed)
 
@@ -500,7 +500,7 @@ def test_an_answer_that_was_found_wanting_is_told_as_such():
     run = run_of("{name: w, steps: [{step: a, agent: try, retry: 1, validate: 'output.content != \"\"'}]}")
     run.ok("a", output={"content": ""})
 
-    summary = told(run, "a").summary
+    summary = context_of(run, "a").summary
     assert summary is not None
     assert summary.content.startswith("attempt 1 ended with VALIDATION_FAILED; its last message:\n")
     assert summary.failure_seq == seq_of(run, e.ResultRejected)
@@ -515,7 +515,7 @@ def test_a_new_visit_starts_without_what_the_last_one_was_told():
     """)
     run.fail("a").fail("a").ok("b")
 
-    assert (run["a"].visit, told(run, "a").summary) == (2, None)
+    assert (run["a"].visit, context_of(run, "a").summary) == (2, None)
 
 
 def test_a_remediation_sees_what_the_last_attempt_of_an_agent_was_told():
@@ -563,7 +563,7 @@ def test_the_tables_tell_the_same():
 def test_what_the_workflow_says_follows_the_failures_and_is_framed_as_what_it_is():
     run = run_of(REMEDY).ok("build", output="built").fail("tests").fail("fix")
 
-    text = told(run, "fix").text(1, {"branch": "main"})
+    text = context_of(run, "fix").text(1, {"branch": "main"})
 
     assert headers(text) == [FAILURE_HEADER, OWN_HEADER, UPSTREAM_HEADER, SUMMARY_HEADER]
     own = own_context(1, "fix", '{"branch":"main"}', "json")

@@ -24,7 +24,7 @@ def run_of(*steps: Step, answers: dict[str, Any] | None = None, **fields: Any) -
     return History(workflow(*steps, **fields), answers).start()
 
 
-def told(run: History, key: str) -> AgentContext:
+def context_of(run: History, key: str) -> AgentContext:
     return agent_context(run.state, run[key])
 
 
@@ -32,7 +32,7 @@ def test_an_agent_that_mends_is_told_whose_failure_it_is_and_what_the_rules_said
     rules = (Rule(exit_codes=(9,), max_retries=2),)
     run = run_of(step("a", rules=rules, on_failure=Handler((agent(),)))).wait(5).fail("a", 9).fail("a", 7)
 
-    [failed] = told(run, "a.on_failure@2.0").failed
+    [failed] = context_of(run, "a.on_failure@2.0").failed
 
     assert (failed.step, failed.visit, failed.attempt, failed.reason) == ("a", 1, 2, "no_rule")
     assert (failed.max_retries, failed.retries_used, failed.failure.exit_code) == (2, 1, 7)
@@ -46,7 +46,7 @@ def test_since_when_a_failure_is_there_does_not_change_with_what_is_reported_lat
 
     run.wait(10).ok("b")
 
-    found, since = told(run, "a.on_failure@1.0"), T0 + timedelta(seconds=5)
+    found, since = context_of(run, "a.on_failure@1.0"), T0 + timedelta(seconds=5)
     assert (found.failed[0].failed_at, found.outputs[0].given_at) == (since, since)
 
 
@@ -54,7 +54,7 @@ def test_an_agent_that_is_a_recovery_script_is_told_that_a_retry_comes() -> None
     rules = (Rule(any=True, max_retries=2, recovery_script=agent()),)
     run = run_of(step("a", rules=rules)).fail("a")
 
-    [failed] = told(run, "a.script@1").failed
+    [failed] = context_of(run, "a.script@1").failed
 
     assert failed.reason == "retry_scheduled"
 
@@ -65,7 +65,7 @@ def test_an_agent_in_a_handler_that_no_rung_has_passed_to_is_told_no_reason() ->
 
     run.cancel().wait(2).fail("a", None, signal=15)
 
-    [failed] = told(run, "a.on_failure@1.0").failed
+    [failed] = context_of(run, "a.on_failure@1.0").failed
     assert (failed.reason, failed.failure.code) == ("", "CANCELLED")
 
 
@@ -75,13 +75,13 @@ def test_what_belongs_to_a_handler_is_told_of_the_same_failure() -> None:
 
     run.ok("a.on_failure@1.0")
 
-    assert [one.step for one in told(run, "a.on_failure@1.0.validator@1").failed] == ["a"]
+    assert [one.step for one in context_of(run, "a.on_failure@1.0.validator@1").failed] == ["a"]
 
 
 def test_a_step_of_its_own_is_told_of_no_failure_but_those_that_led_to_it() -> None:
     run = run_of(thinking("a", rules=(Rule(any=True),))).fail("a")
 
-    assert told(run, "a").failed == ()
+    assert context_of(run, "a").failed == ()
 
 
 def test_the_summary_of_the_attempt_before_is_told_with_the_failure_that_is_to_be_mended() -> None:
@@ -90,7 +90,7 @@ def test_the_summary_of_the_attempt_before_is_told_with_the_failure_that_is_to_b
 
     run.fail("a", 7, stderr_tail="second")
 
-    [failed] = told(run, "a.on_failure@2.0").failed
+    [failed] = context_of(run, "a.on_failure@2.0").failed
     assert failed.summary is not None
     assert failed.summary == run["a"].climb.summary
 
@@ -102,7 +102,7 @@ def test_what_was_not_accepted_is_told_to_who_mends_it_before_all_else() -> None
     mended = step("b", needs=["a"], validate=expression("good", "output"), on_failure=Handler((agent(),)))
     run = run_of(step("a"), mended, answers={"good": False}).ok("a", output="from a").wait(5).ok("b", output="bad")
 
-    heard = told(run, "b.on_failure@1.0").outputs
+    heard = context_of(run, "b.on_failure@1.0").outputs
 
     assert [(one.step, one.output) for one in heard] == [("b", "bad"), ("a", "from a")]
     place = run["b"]
@@ -114,14 +114,14 @@ def test_what_was_not_accepted_is_told_to_who_mends_it_before_all_else() -> None
 def test_where_nothing_was_given_there_is_nothing_that_was_not_accepted() -> None:
     run = run_of(step("b", on_failure=Handler((agent(),)))).fail("b")
 
-    assert told(run, "b.on_failure@1.0").outputs == ()
+    assert context_of(run, "b.on_failure@1.0").outputs == ()
 
 
 def test_nothing_was_given_and_that_was_not_accepted() -> None:
     mended = step("b", validate=expression("good", "output"), on_failure=Handler((agent(),)))
     run = run_of(mended, answers={"good": False}).ok("b")
 
-    assert told(run, "b.on_failure@1.0").outputs == ()
+    assert context_of(run, "b.on_failure@1.0").outputs == ()
 
 
 # -- what came before ------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def test_those_whose_edges_led_here_are_heard_in_the_order_of_the_file() -> None
 
     run.ok("a", output=1).ok("b", output=2).ok("c", output=3)
 
-    assert [one.step for one in told(run, "z").outputs] == ["c", "b", "a"]
+    assert [one.step for one in context_of(run, "z").outputs] == ["c", "b", "a"]
 
 
 def test_an_edge_that_is_still_waited_for_is_not_heard_and_one_that_has_arrived_is() -> None:
@@ -157,7 +157,7 @@ def test_an_edge_that_is_still_waited_for_is_not_heard_and_one_that_has_arrived_
 
     run.ok("b", output="early")
 
-    assert [(one.step, one.output) for one in told(run, "z").outputs] == [("b", "early")]
+    assert [(one.step, one.output) for one in context_of(run, "z").outputs] == [("b", "early")]
 
 
 def test_an_arrival_that_came_while_another_visit_was_under_way_is_heard_in_its_own() -> None:
@@ -166,15 +166,15 @@ def test_an_arrival_that_came_while_another_visit_was_under_way_is_heard_in_its_
 
     run.ok("z")
 
-    assert {one.step for one in told(run, "z").outputs} <= {"a", "b"}
-    assert "b" in {one.step for one in told(run, "z").outputs}
+    assert {one.step for one in context_of(run, "z").outputs} <= {"a", "b"}
+    assert "b" in {one.step for one in context_of(run, "z").outputs}
 
 
 def test_a_loop_that_led_back_is_heard_beside_who_led_there_first() -> None:
     steps = (step("s", next=["a"]), thinking("a", next=["b"]), step("b", next=[edge("a", when="more")]))
     run = run_of(*steps, answers={"more": True}).ok("s", output="first").ok("a", output="x").ok("b", output="again")
 
-    assert [(one.step, one.output) for one in told(run, "a").outputs] == [("s", "first"), ("b", "again")]
+    assert [(one.step, one.output) for one in context_of(run, "a").outputs] == [("s", "first"), ("b", "again")]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def weather(city: str) -> tuple[str, dict[str, Any]]:
     return "weather", {"city": city}
 
 
-def told(run: History) -> list[tuple[str, Any, str]]:
+def tool_answers(run: History) -> list[tuple[str, Any, str]]:
     return [(fact.tool, fact.output, fact.error) for fact in run.facts(e.ToolAnswered)]
 
 
@@ -76,7 +76,7 @@ def test_a_model_is_asked_its_tools_are_called_and_its_answer_is_the_output() ->
     run.ok("ask.model@1.1", output=answers("Rome"))
 
     assert (run.status, run["ask"].output) == ("completed", answers("Rome"))
-    assert told(run) == [("weather", "3 degrees", ""), ("weather", "20 degrees", "")]
+    assert tool_answers(run) == [("weather", "3 degrees", ""), ("weather", "20 degrees", "")]
     assert run["ask"].spent == Spent(calls=2, tool_calls=2)
 
 
@@ -144,7 +144,7 @@ def test_each_question_has_the_prompt_of_the_attempt_whatever_the_run_has_become
 def test_a_call_that_cannot_be_made_is_told_to_the_model_and_costs_nothing(call: Any, why: str) -> None:
     run = begin().ok("ask.model@1.0", output=asks(call))
 
-    ((_, output, error),) = told(run)
+    ((_, output, error),) = tool_answers(run)
 
     assert output is None
     assert error.startswith(why)
@@ -158,7 +158,7 @@ def test_a_tool_that_fails_is_told_to_the_model_after_its_own_retries() -> None:
 
     run.fail("ask.tool@1.0", stderr_tail="no route").fail("ask.tool@1.0", stderr_tail="no route")
 
-    assert told(run) == [("weather", None, "EXIT_NONZERO: no route")]
+    assert tool_answers(run) == [("weather", None, "EXIT_NONZERO: no route")]
     assert run.ok("ask.model@1.1", output=answers()).status == "completed"
 
 
@@ -200,7 +200,7 @@ def test_beyond_the_most_calls_the_model_is_told_to_answer() -> None:
 
     run.ok("ask.model@1.0", output=asks(weather("a"), weather("b"))).ok("ask.tool@1.0", output="fine")
 
-    assert [error[:33] for _, _, error in told(run)] == ["", "no further tool can be called: th"]
+    assert [error[:33] for _, _, error in tool_answers(run)] == ["", "no further tool can be called: th"]
     assert run.queued == ["ask.model@1.1"]
 
 
@@ -337,7 +337,7 @@ def test_an_approval_may_be_a_tool() -> None:
 
     run.approve("ask.tool@1.0")
 
-    assert told(run)[0][1]["approved"] is True
+    assert tool_answers(run)[0][1]["approved"] is True
 
 
 def test_a_paused_run_goes_on_with_the_next_tool_when_it_is_resumed() -> None:
@@ -396,7 +396,7 @@ def test_a_tool_that_is_not_allowed_does_not_exist_for_the_model() -> None:
 
     run.ok("ask.model@1.0", output=asks(("push", {})))
 
-    assert told(run) == [("push", None, "there is no tool 'push'; the tools are: weather, git_log")]
+    assert tool_answers(run) == [("push", None, "there is no tool 'push'; the tools are: weather, git_log")]
 
 
 def test_an_allowed_tool_that_the_server_lacks_fails_the_attempt_before_the_model_is_asked() -> None:

@@ -76,6 +76,12 @@ INNER = failure("EXIT_NONZERO", "loading\nerror: no such table\n", step="fetch",
             "",
             "child run 2 failed at 'fetch': EXIT_NONZERO 3",
         ),
+        # The exit code of a program that succeeded is no part of why its output was refused.
+        (
+            (failure("OUTPUT_INVALID", "the output is not JSON", step="fetch", exit_code=0),),
+            "",
+            "child run 2 failed at 'fetch': OUTPUT_INVALID: the output is not JSON",
+        ),
         (
             (failure("EXCEPTION", "KeyError: 'x'\nsecond line", step="fetch"),),
             "",

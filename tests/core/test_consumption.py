@@ -36,7 +36,7 @@ def killed(place: str, **usage: Any) -> e.Fact:
     return e.AttemptFailed(place, 1, failure("SIGNALED", "", exit_code=137, signal=9), usage)
 
 
-def told(*steps: Step, facts: list[e.Fact]) -> tuple[Consumption, ...]:
+def consumption_of(*steps: Step, facts: list[e.Fact]) -> tuple[Consumption, ...]:
     return consumption(workflow(*steps), [e.Entry(seq, T0, 0, fact) for seq, fact in enumerate(facts, 1)])
 
 
@@ -50,7 +50,7 @@ def pieces(found: tuple[Advice, ...]) -> list[tuple[str, str, str, str]]:
 def test_attempts_are_added_up_and_the_most_that_one_had_is_kept() -> None:
     asked = step("solve", resources=Resources(cpus=2, memory=GIB, gpus=1, labels=("big",)), timeout=600)
 
-    [found] = told(
+    [found] = consumption_of(
         asked,
         facts=[
             bad("solve", "EXIT_NONZERO", wall_seconds=2.0, cpu_seconds=3.0, peak_memory=700 * MIB, tokens=10),
@@ -75,7 +75,7 @@ def test_attempts_are_added_up_and_the_most_that_one_had_is_kept() -> None:
 def test_all_items_of_a_map_are_one_and_their_commands_ask_for_it() -> None:
     checked = step("check", do=(command(resources=Resources(memory=256 * MIB), timeout=5), command(timeout=9)))
 
-    [found] = told(
+    [found] = consumption_of(
         checked,
         facts=[
             well("check[0].0", peak_memory=100 * MIB),
@@ -91,13 +91,13 @@ def test_all_items_of_a_map_are_one_and_their_commands_ask_for_it() -> None:
 def test_all_steps_of_a_matrix_are_one() -> None:
     sweep = [step(f"sim_{i}", matrix={"i": i}, sweep="sim") for i in (1, 2)]
 
-    [found] = told(*sweep, facts=[well("sim_1", peak_memory=MIB), well("sim_2", peak_memory=3 * MIB)])
+    [found] = consumption_of(*sweep, facts=[well("sim_1", peak_memory=MIB), well("sim_2", peak_memory=3 * MIB)])
 
     assert (found.name, found.parts, found.used.memory) == ("sim", 2, 3 * MIB)
 
 
 def test_handlers_scripts_and_what_nobody_measured_count_for_nothing() -> None:
-    found = told(
+    found = consumption_of(
         step("a"),
         step("b"),
         facts=[well("a.on_failure@1.0", peak_memory=GIB), well("a.script@1", peak_memory=GIB), well("b")],
@@ -109,7 +109,7 @@ def test_handlers_scripts_and_what_nobody_measured_count_for_nothing() -> None:
 def test_steps_are_told_in_the_order_of_the_file() -> None:
     facts = [well("b", peak_memory=1), well("a", peak_memory=1), well("end", peak_memory=1)]
 
-    assert [one.name for one in told(step("a"), step("b"), facts=facts)] == ["a", "b", "end"]
+    assert [one.name for one in consumption_of(step("a"), step("b"), facts=facts)] == ["a", "b", "end"]
 
 
 def test_the_time_that_every_end_has_was_asked_for_by_nobody() -> None:
@@ -122,7 +122,9 @@ def test_the_time_that_every_end_has_was_asked_for_by_nobody() -> None:
 
 @pytest.mark.parametrize("said", [None, "much", float("nan"), [1]])
 def test_a_figure_that_is_none_counts_for_nothing(said: Any) -> None:
-    [found] = told(step("a"), facts=[well("a", peak_memory=said, wall_seconds=said, cpu_seconds=said, other=1)])
+    [found] = consumption_of(
+        step("a"), facts=[well("a", peak_memory=said, wall_seconds=said, cpu_seconds=said, other=1)]
+    )
 
     assert (found.used.memory, found.used.wall_seconds, found.advice) == (0, 0.0, ())
 
@@ -135,7 +137,7 @@ LARGE = step("a", resources=Resources(cpus=4, memory=8 * GIB), timeout=60)
 def test_nothing_is_proposed_from_an_attempt_that_hung_until_its_timeout() -> None:
     hung = bad("a", "TIMEOUT", {"timeout": 60}, wall_seconds=60.0, cpu_seconds=0.4, peak_memory=20 * MIB)
 
-    [found] = told(LARGE, facts=[hung])
+    [found] = consumption_of(LARGE, facts=[hung])
 
     assert (found.used.hung, found.used.timed_out, found.used.memory, found.used.cpus) == (1, 0, 0, 0.0)
     assert found.advice == ()
@@ -144,13 +146,13 @@ def test_nothing_is_proposed_from_an_attempt_that_hung_until_its_timeout() -> No
 def test_one_that_worked_until_its_timeout_asks_for_more_time_and_for_nothing_less() -> None:
     slow = bad("a", "TIMEOUT", {"timeout": 60}, wall_seconds=60.0, cpu_seconds=59.0, peak_memory=20 * MIB)
 
-    [found] = told(LARGE, facts=[slow])
+    [found] = consumption_of(LARGE, facts=[slow])
 
     assert [(one.what, one.why) for one in found.advice] == [("timeout", "ran_out")]
 
 
 def test_nothing_is_proposed_from_an_attempt_that_was_killed() -> None:
-    [found] = told(LARGE, facts=[killed("a", wall_seconds=30.0, cpu_seconds=0.1, peak_memory=20 * MIB)])
+    [found] = consumption_of(LARGE, facts=[killed("a", wall_seconds=30.0, cpu_seconds=0.1, peak_memory=20 * MIB)])
 
     assert (found.used.killed, found.used.memory, found.advice) == (1, 0, ())
 
@@ -158,13 +160,15 @@ def test_nothing_is_proposed_from_an_attempt_that_was_killed() -> None:
 def test_one_that_ran_out_of_memory_says_how_much_is_too_little_and_nothing_else() -> None:
     short = bad("a", "OUT_OF_MEMORY", wall_seconds=30.0, cpu_seconds=0.1, peak_memory=8 * GIB)
 
-    [found] = told(LARGE, facts=[short])
+    [found] = consumption_of(LARGE, facts=[short])
 
     assert [(one.what, one.written) for one in found.advice] == [("memory", "12GiB")]
 
 
 def test_a_failed_attempt_alone_is_no_reason_to_ask_for_less() -> None:
-    [found] = told(LARGE, facts=[bad("a", "EXIT_NONZERO", wall_seconds=2.0, cpu_seconds=0.1, peak_memory=MIB)])
+    [found] = consumption_of(
+        LARGE, facts=[bad("a", "EXIT_NONZERO", wall_seconds=2.0, cpu_seconds=0.1, peak_memory=MIB)]
+    )
 
     assert found.advice == ()
 
@@ -173,7 +177,7 @@ def test_those_that_ended_well_are_advised_from_beside_one_that_hung() -> None:
     hung = bad("a", "TIMEOUT", {"timeout": 60}, wall_seconds=60.0, cpu_seconds=0.4, peak_memory=GIB)
     done = well("a", 2, wall_seconds=5.0, cpu_seconds=10.0, peak_memory=7 * GIB)
 
-    [found] = told(LARGE, facts=[hung, done])
+    [found] = consumption_of(LARGE, facts=[hung, done])
 
     assert (found.used.memory, found.used.cpus, found.advice) == (7 * GIB, 2.0, ())
 
@@ -222,7 +226,7 @@ def test_memory_is_proposed_by_what_was_used(asked: int | None, used: Usage, exp
 
 
 def test_the_failure_says_what_was_too_little_where_the_attempt_had_more_than_the_workflow_says() -> None:
-    [found] = told(
+    [found] = consumption_of(
         step("solve", resources=Resources(memory=512 * MIB)),
         facts=[bad("solve", "OUT_OF_MEMORY", {"memory": 768 * MIB}, wall_seconds=1.0, peak_memory=760 * MIB)],
     )
@@ -252,7 +256,9 @@ def test_cpus_are_proposed_by_how_many_were_busy(asked: float | None, used: Usag
 
 
 def test_a_moment_says_nothing_of_cpus() -> None:
-    [found] = told(step("a", resources=Resources(cpus=8)), facts=[well("a", wall_seconds=0.9, cpu_seconds=0.1)])
+    [found] = consumption_of(
+        step("a", resources=Resources(cpus=8)), facts=[well("a", wall_seconds=0.9, cpu_seconds=0.1)]
+    )
 
     assert found.advice == ()
 
@@ -285,7 +291,7 @@ def test_a_timeout_is_proposed_by_how_long_it_took(asked: float | None, used: Us
 
 
 def test_an_attempt_that_was_not_done_says_how_much_time_was_too_little() -> None:
-    [found] = told(
+    [found] = consumption_of(
         step("a", timeout=10),
         facts=[
             bad("a", "TIMEOUT", {"timeout": 10}, wall_seconds=10.0),

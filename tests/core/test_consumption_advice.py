@@ -22,7 +22,7 @@ def bad(place: str, code: str, details: dict[str, Any], **usage: Any) -> e.Fact:
     return e.AttemptFailed(place, 1, failure(code, "", details=details), usage)
 
 
-def told(*steps: Step, facts: list[e.Fact]) -> tuple[Consumption, ...]:
+def consumption_of(*steps: Step, facts: list[e.Fact]) -> tuple[Consumption, ...]:
     return consumption(workflow(*steps), [e.Entry(seq, T0, 0, fact) for seq, fact in enumerate(facts, 1)])
 
 
@@ -90,10 +90,10 @@ def test_after_running_out_what_ended_well_with_more_is_the_measure(well_with: i
 def test_what_ran_out_is_the_most_of_what_was_given_what_is_written_and_what_was_seen() -> None:
     solve = step("solve", resources=Resources(memory=512 * MIB))
 
-    given = told(solve, facts=[bad("solve", "OUT_OF_MEMORY", {"memory": 256 * MIB}, peak_memory=100 * MIB)])
-    as_written = told(solve, facts=[bad("solve", "OUT_OF_MEMORY", {}, peak_memory=100 * MIB)])
-    seen = told(solve, facts=[bad("solve", "OUT_OF_MEMORY", {}, peak_memory=600 * MIB)])
-    unknown = told(step("solve"), facts=[bad("solve", "OUT_OF_MEMORY", {}, wall_seconds=1.0)])
+    given = consumption_of(solve, facts=[bad("solve", "OUT_OF_MEMORY", {"memory": 256 * MIB}, peak_memory=100 * MIB)])
+    as_written = consumption_of(solve, facts=[bad("solve", "OUT_OF_MEMORY", {}, peak_memory=100 * MIB)])
+    seen = consumption_of(solve, facts=[bad("solve", "OUT_OF_MEMORY", {}, peak_memory=600 * MIB)])
+    unknown = consumption_of(step("solve"), facts=[bad("solve", "OUT_OF_MEMORY", {}, wall_seconds=1.0)])
 
     found = [one[0].used.too_little_memory for one in (given, as_written, seen, unknown)]
     assert found == [256 * MIB, 512 * MIB, 600 * MIB, 0]
@@ -140,10 +140,10 @@ def test_an_attempt_of_a_second_says_how_many_cpus_it_kept_busy_and_the_busiest_
         well("a", wall_seconds=0.99, cpu_seconds=9.0),
     ]
 
-    [found] = told(step("a"), facts=facts)
+    [found] = consumption_of(step("a"), facts=facts)
 
     assert (found.used.cpus, found.used.attempts) == (1.5, 3)
-    [rounded] = told(step("a"), facts=[well("a", wall_seconds=3.0, cpu_seconds=1.0)])
+    [rounded] = consumption_of(step("a"), facts=[well("a", wall_seconds=3.0, cpu_seconds=1.0)])
     assert rounded.used.cpus == 0.333
 
 
@@ -193,9 +193,9 @@ def test_time_is_rounded_up_to_figures_that_people_write(too_little: float, expe
 def test_time_that_was_too_little_is_what_was_given_or_else_what_is_written() -> None:
     late = step("a", timeout=10)
 
-    given = told(late, facts=[bad("a", "TIMEOUT", {"timeout": 5}, wall_seconds=5.0)])
-    as_written = told(late, facts=[bad("a", "TIMEOUT", {}, wall_seconds=10.0)])
-    unknown = told(step("a"), facts=[bad("a", "TIMEOUT", {}, wall_seconds=10.0)])
+    given = consumption_of(late, facts=[bad("a", "TIMEOUT", {"timeout": 5}, wall_seconds=5.0)])
+    as_written = consumption_of(late, facts=[bad("a", "TIMEOUT", {}, wall_seconds=10.0)])
+    unknown = consumption_of(step("a"), facts=[bad("a", "TIMEOUT", {}, wall_seconds=10.0)])
 
     found = [(one[0].used.timed_out, one[0].used.too_little_seconds) for one in (given, as_written, unknown)]
     assert found == [(1, 5.0), (1, 10.0), (1, 0.0)]
@@ -204,7 +204,7 @@ def test_time_that_was_too_little_is_what_was_given_or_else_what_is_written() ->
 def test_a_failure_for_another_reason_ran_out_of_nothing() -> None:
     details = {"memory": GIB, "timeout": 5}
 
-    [found] = told(step("a"), facts=[bad("a", "EXIT_NONZERO", details, wall_seconds=2.5, peak_memory=MIB)])
+    [found] = consumption_of(step("a"), facts=[bad("a", "EXIT_NONZERO", details, wall_seconds=2.5, peak_memory=MIB)])
 
     assert found.used == Usage(attempts=1, wall_seconds=2.5, memory=MIB)
 
@@ -219,14 +219,14 @@ def test_the_most_that_any_step_of_a_matrix_asks_for_is_asked_for() -> None:
         step("s3", sweep="s", timeout=7, resources=Resources(cpus=0.5, memory=3 * MIB, gpus=1, labels=("other",))),
     ]
 
-    [found] = told(*steps, facts=[well("s2", wall_seconds=0.1)])
+    [found] = consumption_of(*steps, facts=[well("s2", wall_seconds=0.1)])
 
     assert found.asked == Requested(3 * MIB, 0.5, 2, ("big",), 9)
     assert (found.name, found.parts) == ("s", 1)
 
 
 def test_no_cpus_at_all_are_asked_for_too() -> None:
-    [found] = told(step("a", resources=Resources(cpus=0)), facts=[well("a", wall_seconds=0.1)])
+    [found] = consumption_of(step("a", resources=Resources(cpus=0)), facts=[well("a", wall_seconds=0.1)])
 
     assert found.asked == Requested(cpus=0)
 
@@ -245,7 +245,7 @@ def test_only_the_time_that_every_end_has_is_nobodys_wish() -> None:
 def test_a_command_of_an_item_that_has_just_the_time_of_an_end_has_asked_for_it() -> None:
     checked = step("m", do=(command(timeout=END_TIMEOUT_SECONDS),))
 
-    [found] = told(checked, facts=[well("m[0].0", wall_seconds=0.1)])
+    [found] = consumption_of(checked, facts=[well("m[0].0", wall_seconds=0.1)])
 
     assert found.asked.timeout == END_TIMEOUT_SECONDS
 
@@ -256,7 +256,7 @@ def test_a_command_of_an_item_that_has_just_the_time_of_an_end_has_asked_for_it(
 def test_what_is_not_measured_hides_nothing_that_is() -> None:
     facts = [well("a"), e.AttemptStarted("a", 1), well("a.script@1", wall_seconds=9.0), well("b", wall_seconds=1.5)]
 
-    found = told(step("a"), step("b"), facts=facts)
+    found = consumption_of(step("a"), step("b"), facts=facts)
 
     assert [(one.name, one.used.wall_seconds) for one in found] == [("b", 1.5)]
 
@@ -264,23 +264,23 @@ def test_what_is_not_measured_hides_nothing_that_is() -> None:
 def test_tokens_are_counted_where_somebody_counted_them() -> None:
     facts = [well("a", tokens=0), well("b", wall_seconds=0.5), well("c", tokens="many"), well("c", tokens=7)]
 
-    found = told(step("a"), step("b"), step("c"), facts=facts)
+    found = consumption_of(step("a"), step("b"), step("c"), facts=facts)
 
     assert [one.used.tokens for one in found] == [0, None, 7]
 
 
 def test_times_add_up_without_the_dust_of_floats() -> None:
-    [found] = told(step("a"), facts=[well("a", wall_seconds=0.1, cpu_seconds=0.1) for _ in range(3)])
+    [found] = consumption_of(step("a"), facts=[well("a", wall_seconds=0.1, cpu_seconds=0.1) for _ in range(3)])
 
     assert (found.used.wall_seconds, found.used.cpu_seconds) == (0.3, 0.3)
-    [fine] = told(step("a"), facts=[well("a", wall_seconds=0.1234567, cpu_seconds=0.7654321)])
+    [fine] = consumption_of(step("a"), facts=[well("a", wall_seconds=0.1234567, cpu_seconds=0.7654321)])
     assert (fine.used.wall_seconds, fine.used.cpu_seconds) == (0.123457, 0.765432)
 
 
 def test_the_longest_that_ended_well_counts_not_the_last() -> None:
     facts = [well("a", wall_seconds=9.0, peak_memory=9), well("a", wall_seconds=1.0, peak_memory=1)]
 
-    [found] = told(step("a"), facts=facts)
+    [found] = consumption_of(step("a"), facts=facts)
 
     assert (found.used.seconds_well, found.used.memory_well, found.used.memory) == (9.0, 9, 9)
 

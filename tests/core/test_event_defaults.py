@@ -36,7 +36,7 @@ LEAST: dict[type[msgspec.Struct], str] = {
     e.StepClassified: "step attempt verdict reason by",
     e.TriageSuggested: "step attempt agent why_not",
     e.StepPutBack: "step cause",
-    e.StepStoodIn: "step by",
+    e.StepReplaced: "step by",
     e.StepSettled: "step outcome",
     e.LoopTaken: "step edge to number due",
     e.LoopFired: "step edge to",

@@ -99,7 +99,7 @@ def test_what_comes_of_a_remediation_is_decided_by_the_last_failure_and_not_by_o
 
     run.retry().fail("a", 1).ok("fix")
 
-    assert (brought_back(run), run.facts(e.StepStoodIn)) == (["a"], [])
+    assert (brought_back(run), run.facts(e.StepReplaced)) == (["a"], [])
     assert run.queued == ["a"]
 
 

@@ -130,7 +130,7 @@ class Checked(History):
         return self
 
 
-def told(run: History, choose: Random, end_of) -> History:
+def played(run: History, choose: Random, end_of) -> History:
     """Report the tasks in any order until the run has ended."""
     run.start()
     for _ in range(TURNS_MAX):
@@ -247,7 +247,7 @@ def test_a_run_ends_as_the_rules_say_whatever_the_order_of_the_reports(case, cho
     definition, ends = case
     expected = Reference(definition, ends)
 
-    run = told(History(definition, ANSWERS), choose, given_end(ends))
+    run = played(History(definition, ANSWERS), choose, given_end(ends))
 
     assert run.statuses == expected.status
     assert run.status == expected.run_status
@@ -260,8 +260,8 @@ def test_the_order_of_steps_in_the_file_does_not_change_how_they_end(case, choos
     shuffled = list(definition.steps)
     choose.shuffle(shuffled)
 
-    one = told(History(definition, ANSWERS), choose, given_end(ends))
-    other = told(History(workflow(*shuffled, fail_fast="never"), ANSWERS), choose, given_end(ends))
+    one = played(History(definition, ANSWERS), choose, given_end(ends))
+    other = played(History(workflow(*shuffled, fail_fast="never"), ANSWERS), choose, given_end(ends))
 
     assert other.statuses == one.statuses
     assert other.status == one.status
@@ -271,7 +271,7 @@ def test_the_order_of_steps_in_the_file_does_not_change_how_they_end(case, choos
 @given(acyclic(), st.randoms(use_true_random=False))
 def test_no_step_is_entered_before_its_needs_are_met_or_while_an_edge_that_its_join_waits_for_is_open(case, choose):
     definition, ends = case
-    run = told(History(definition, ANSWERS), choose, given_end(ends))
+    run = played(History(definition, ANSWERS), choose, given_end(ends))
     state = State(definition, run.state.graph)
 
     for entry in run.log:
@@ -288,7 +288,7 @@ def test_no_step_is_entered_before_its_needs_are_met_or_while_an_edge_that_its_j
 def test_without_loops_every_step_is_visited_at_most_once(case, choose):
     definition, ends = case
 
-    run = told(History(definition, ANSWERS), choose, given_end(ends))
+    run = played(History(definition, ANSWERS), choose, given_end(ends))
 
     entered = [fact.step for fact in run.facts(e.StepEntered)]
     assert len(entered) == len(set(entered))
@@ -301,7 +301,7 @@ def test_without_loops_every_step_is_visited_at_most_once(case, choose):
 @bounded
 @given(tangled(), st.randoms(use_true_random=False))
 def test_every_run_ends_once_with_every_step_at_rest(definition, choose):
-    run = told(History(definition, ANSWERS), choose, any_end(choose))
+    run = played(History(definition, ANSWERS), choose, any_end(choose))
 
     assert set(run.statuses.values()) <= ENDED
     assert len(run.facts(e.RunCompleted, e.RunFailed, e.RunCancelled)) == 1
@@ -313,7 +313,7 @@ def test_every_run_ends_once_with_every_step_at_rest(definition, choose):
 @bounded
 @given(tangled(), st.randoms(use_true_random=False))
 def test_a_run_that_was_not_stopped_leaves_nothing_open(definition, choose):
-    run = told(History(msgspec.structs.replace(definition, fail_fast="never"), ANSWERS), choose, any_end(choose))
+    run = played(History(msgspec.structs.replace(definition, fail_fast="never"), ANSWERS), choose, any_end(choose))
 
     assert all(place.settled and not place.queue for place in run.state.steps())
     assert all(is_handled(run.state, record) is not None for record in run.state.failures)
@@ -323,7 +323,7 @@ def test_a_run_that_was_not_stopped_leaves_nothing_open(definition, choose):
 @bounded
 @given(tangled(), st.randoms(use_true_random=False))
 def test_after_every_turn_the_log_folds_to_the_state_and_a_turn_can_be_taken_back(definition, choose):
-    run = told(Checked(definition), choose, any_end(choose))
+    run = played(Checked(definition), choose, any_end(choose))
 
     assert fold(definition, run.log) == run.state
 
@@ -331,7 +331,7 @@ def test_after_every_turn_the_log_folds_to_the_state_and_a_turn_can_be_taken_bac
 @bounded
 @given(tangled(), st.randoms(use_true_random=False))
 def test_the_log_is_numbered_without_gaps_never_goes_back_in_time_and_names_earlier_causes(definition, choose):
-    run = told(History(definition, ANSWERS), choose, any_end(choose))
+    run = played(History(definition, ANSWERS), choose, any_end(choose))
 
     assert [entry.seq for entry in run.log] == list(range(1, len(run.log) + 1))
     assert all(before.at <= after.at for before, after in pairwise(run.log))
@@ -341,7 +341,7 @@ def test_the_log_is_numbered_without_gaps_never_goes_back_in_time_and_names_earl
 @bounded
 @given(tangled(), st.randoms(use_true_random=False))
 def test_visits_are_numbered_never_overlap_and_exceed_max_visits_by_one_at_most(definition, choose):
-    run = told(History(definition, ANSWERS), choose, any_end(choose))
+    run = played(History(definition, ANSWERS), choose, any_end(choose))
     steps = {one.name: one for one in definition.steps}
     visits = dict.fromkeys(steps, 0)
     is_open = dict.fromkeys(steps, False)
@@ -361,7 +361,7 @@ def test_visits_are_numbered_never_overlap_and_exceed_max_visits_by_one_at_most(
 @bounded
 @given(tangled(), st.randoms(use_true_random=False))
 def test_every_loop_that_fires_was_taken_and_found_its_region_at_rest(definition, choose):
-    run = told(History(definition, ANSWERS), choose, any_end(choose))
+    run = played(History(definition, ANSWERS), choose, any_end(choose))
     state = State(definition, run.state.graph)
 
     for entry in run.log:
@@ -388,4 +388,4 @@ def test_what_a_waiting_step_has_counted_is_what_a_recount_would_find(definition
                 assert place.open_needs == len(unsettled) + len(closed), place.key
                 assert place.open_arrivals == sum(arc in (None, "arrived") for arc in arcs), place.key
 
-    told(run, choose, end)
+    played(run, choose, end)

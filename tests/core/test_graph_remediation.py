@@ -143,7 +143,7 @@ def test_continue_stands_in_for_the_source_with_the_remediations_output():
     assert entered == ["b", "c"]
     assert run["a"].status == "failed"
     assert run["a"].output == {"x": 1}
-    assert run.facts(e.StepStoodIn) == [e.StepStoodIn("a", "fix", {"x": 1}, (0,))]
+    assert run.facts(e.StepReplaced) == [e.StepReplaced("a", "fix", {"x": 1}, (0,))]
     assert (run.status, run.ended.degraded, run.ended.handled_steps_count) == ("completed", True, 1)
 
 
@@ -362,7 +362,7 @@ def test_who_stands_in_takes_the_success_edges_and_no_edge_that_was_taken_before
 
     run.ok("fix")
 
-    assert run.facts(e.StepStoodIn) == [e.StepStoodIn("a", "fix", None, (2,))]
+    assert run.facts(e.StepReplaced) == [e.StepReplaced("a", "fix", None, (2,))]
     assert run.queued == ["b", "log"]
 
 

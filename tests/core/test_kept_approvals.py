@@ -59,11 +59,11 @@ def test_an_approval_is_asked_again_if_a_step_far_behind_it_reads_an_input_with_
 
     found = forked(old, "deploy", target="production")
 
-    assert found.asked_again == {"ask": "'deploy' is behind it and reads the input 'target', with another value"}
+    assert found.asked_again == {"ask": "'deploy' comes after it and reads the input 'target', with another value"}
     assert found.runs == ("ask", "prepare", "deploy")
     why = run_reasons(old.state, Graph(old.state.workflow), "deploy", found)
     assert why["ask"] == f"a person is asked again: {found.asked_again['ask']}"
-    assert why["prepare"] == "it is behind 'deploy'" or why["prepare"] == "it is behind 'ask'"
+    assert why["prepare"] == "it comes after 'deploy'" or why["prepare"] == "it comes after 'ask'"
 
 
 def test_an_approval_is_asked_again_if_its_question_reads_an_input_with_another_value() -> None:
@@ -116,7 +116,7 @@ def test_an_approval_is_asked_again_if_a_step_behind_it_reads_a_result_that_is_m
 
     found = forked(old, "image")
 
-    assert found.asked_again == {"ask": "'deploy' is behind it and reads the result of 'image', which runs again"}
+    assert found.asked_again == {"ask": "'deploy' comes after it and reads the result of 'image', which runs again"}
     # What follows from the approval is no reason to ask for it.
     assert forked(old, "deploy").asked_again == {}
 

@@ -22,7 +22,7 @@ def run_of(*steps: Any, notify: tuple[NoticeRule, ...] = (OPS,), **fields: Any) 
     return History(workflow(*steps, notify=notify, **fields)).start(uid="u1")
 
 
-def told(run: History) -> list[tuple[str, str]]:
+def kinds_and_targets(run: History) -> list[tuple[str, str]]:
     return [(notice.kind, notice.target) for notice in due_notices(run.state, run.log)]
 
 
@@ -59,7 +59,7 @@ def asking() -> Any:
 def test_a_target_that_wants_all_gets_one_notice_of_each_fact_under_its_most_telling_kind(
     run: History, kinds: list[str]
 ) -> None:
-    assert told(run) == [(kind, "ops") for kind in kinds]
+    assert kinds_and_targets(run) == [(kind, "ops") for kind in kinds]
 
 
 def test_a_target_gets_what_its_rules_name_and_a_fact_once() -> None:
@@ -71,7 +71,7 @@ def test_a_target_gets_what_its_rules_name_and_a_fact_once() -> None:
 
     run = run_of(step("a", rules=retry(1)), notify=rules).fail("a").ok("a")
 
-    assert told(run) == [("completed", "all"), ("recovered", "twice")]
+    assert kinds_and_targets(run) == [("completed", "all"), ("recovered", "twice")]
 
 
 def test_the_rules_that_a_run_is_started_with_are_added_to_those_of_its_workflow() -> None:
@@ -79,14 +79,14 @@ def test_the_rules_that_a_run_is_started_with_are_added_to_those_of_its_workflow
 
     run = History(workflow(step("a"), notify=(OPS,))).start(notify=(mine,)).ok("a")
 
-    assert told(run) == [("completed", "ops"), ("completed", "me")]
+    assert kinds_and_targets(run) == [("completed", "ops"), ("completed", "me")]
 
 
 def test_a_map_asks_nobody() -> None:
     mapped = step("m", map=Map(over=expression("items")), do=(Command(action=Action("shell", {"text": "x"})),))
     run = History(workflow(mapped, notify=(OPS,)), {"items": [1]}).start().ok("m[0].0")
 
-    assert told(run) == [("completed", "ops")]
+    assert kinds_and_targets(run) == [("completed", "ops")]
 
 
 def test_an_item_that_was_allowed_to_fail_is_a_failure_that_the_run_got_over() -> None:
@@ -94,7 +94,7 @@ def test_an_item_that_was_allowed_to_fail_is_a_failure_that_the_run_got_over() -
     rule = NoticeRule(on=("recovered",), to=("ops",))
     run = History(workflow(mapped, notify=(rule,)), {"items": [1, 2]}).start().fail("m[0].0").ok("m[1].0")
 
-    assert told(run) == [("recovered", "ops")]
+    assert kinds_and_targets(run) == [("recovered", "ops")]
 
 
 def test_a_task_that_starts_asks_nobody_also_if_it_is_forgotten_since() -> None:
@@ -102,11 +102,11 @@ def test_a_task_that_starts_asks_nobody_also_if_it_is_forgotten_since() -> None:
     run.started("a.on_failure@1.0").ok("a.on_failure@1.0")
 
     assert "a.on_failure@1.0" not in run.state.places
-    assert told(run) == [("degraded", "ops")]
+    assert kinds_and_targets(run) == [("degraded", "ops")]
 
 
 def test_a_run_without_rules_tells_nobody() -> None:
-    assert told(run_of(step("a"), notify=()).fail("a")) == []
+    assert kinds_and_targets(run_of(step("a"), notify=()).fail("a")) == []
 
 
 def test_a_run_that_the_engine_pauses_because_of_a_bug_needs_a_person() -> None:
@@ -129,7 +129,7 @@ def test_a_child_run_tells_that_it_needs_a_person_to_the_targets_of_its_caller_a
     child = History(workflow(step("a", triage=Triage()), notify=(OPS,)))
     child.start(parent_run_id=7, notify=handed_on).fail("a").classify("a", "fail")
 
-    assert told(child) == [("needs_person", "ops")]
+    assert kinds_and_targets(child) == [("needs_person", "ops")]
     assert rules_for_child(child.state) == handed_on
 
 
@@ -146,11 +146,11 @@ def test_a_run_is_late_once_for_each_duration_that_its_rules_name() -> None:
     run.wait(9)
     assert run.facts(e.RunLate) == []
     run.wait(2)
-    assert told(run) == [("late", "ops"), ("late", "dev")]
+    assert kinds_and_targets(run) == [("late", "ops"), ("late", "dev")]
     run.wait(100)
 
     assert run.facts(e.RunLate) == [e.RunLate(10), e.RunLate(60)]
-    assert told(run)[2:] == [("late", "boss")]
+    assert kinds_and_targets(run)[2:] == [("late", "boss")]
 
 
 def test_a_paused_run_is_late_too_and_an_ended_one_never() -> None:

@@ -72,8 +72,8 @@ def test_the_story_says_which_hosts_are_avoided_and_for_how_long():
     lines = [line.text for line in story(run.log, run.state.workflow) if line.text.startswith("retry")]
 
     assert lines == [
-        "retry 1 of 3 at once, not on host 'n1' unless no other takes it within 60s (rule for any failure)",
-        "retry 2 of 3 at once, not on hosts 'n1', 'n2' unless no other takes it within 60s (rule for any failure)",
+        "retry 1 of 3 at once, not on host 'n1' unless no other host takes it within 60s (rule for any failure)",
+        "retry 2 of 3 at once, not on hosts 'n1', 'n2' unless no other host takes it within 60s (rule for any failure)",
     ]
 
 

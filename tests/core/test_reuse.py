@@ -255,4 +255,4 @@ def test_a_round_runs_steps_whose_files_are_stale_and_says_nothing_of_those_that
     plan = plan_round(run.state, r.RetryRequested(run.clock, "me", stale=stale))
 
     assert (plan.steps, plan.stale) == (("a", "b", "d"), stale[:1])
-    assert rerun_reasons(run.state, plan) == {"a": "f is gone", "b": "it is behind 'a'", "d": "it failed"}
+    assert rerun_reasons(run.state, plan) == {"a": "f is gone", "b": "it comes after 'a'", "d": "it failed"}

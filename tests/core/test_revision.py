@@ -516,7 +516,7 @@ def test_the_remediation_of_a_step_that_is_gone_ends_like_any_other_step(then: A
     getattr(run, end)("fix")
 
     assert (run["fix"].visit, run.status) == (2, {"ok": "completed", "fail": "failed"}[end])
-    assert run.facts(e.StepSettled, e.StepPutBack, e.StepStoodIn) == []
+    assert run.facts(e.StepSettled, e.StepPutBack, e.StepReplaced) == []
     assert is_sound(run, first)
 
 

@@ -225,7 +225,7 @@ def test_a_failed_undo_in_a_log_of_an_earlier_release_counts_as_undone() -> None
     state = fold(run.state.workflow, old)
 
     assert (state.places["b"].is_undone, state.undoables) == (True, [])
-    # What it did may still stand all the same.
+    # What it did may still be in effect all the same.
     assert state.places["b"].undo_failed
     with pytest.raises(UndoFailed):
         turn(state, r.RetryRequested(T0, "someone"), run.evaluator)
@@ -906,7 +906,7 @@ def test_only_items_of_a_map_behind_a_step_that_runs_again_are_refused_unless_re
     with pytest.raises(MulliganError) as refused:
         run.retry("m", items=())
     assert refused.value.render() == (
-        "error[refused]: step 'm' of run 1 is behind 'a', which runs again: none of its items can be kept\n"
+        "error[refused]: step 'm' of run 1 comes after 'a', which runs again: none of its items can be kept\n"
         "  to run the whole step again: mulligan retry 1; to keep its other items: --keep-completed"
     )
 

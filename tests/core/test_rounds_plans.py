@@ -61,8 +61,8 @@ def test_what_lies_behind_what_was_undone_runs_again() -> None:
     steps = [step("a", undo=command("undo")), step("mid", needs=["a"]), step("bad", needs=["mid"])]
     run = run_of(*steps, step("leaf", needs=["a"])).ok("a").ok("mid", "leaf").fail("bad").ok("a.undo@1")
 
-    found = {"a": "it was undone", "mid": "it is behind 'a'", "bad": "it failed"}
-    assert reasons(run) == {**found, "leaf": "it is behind 'a'"}
+    found = {"a": "it was undone", "mid": "it comes after 'a'", "bad": "it failed"}
+    assert reasons(run) == {**found, "leaf": "it comes after 'a'"}
     # What the failed step depends on is gone, also if the rest is kept.
     assert reasons(run, keep_completed=True) == found
 
@@ -73,7 +73,7 @@ def test_what_was_built_on_what_was_undone_says_so_also_where_the_round_starts_e
 
     assert reasons(run, "other") == {
         "a": "it was undone",
-        "mid": "it is behind 'a'",
+        "mid": "it comes after 'a'",
         "bad": "it failed",
         "other": "the round starts here",
     }
@@ -93,8 +93,8 @@ def test_from_a_step_on_each_says_whether_it_would_have_run_anyway() -> None:
 
     assert reasons(run, "a") == {
         "a": "the round starts here",
-        "b": "it is behind 'a'",
-        "c": "it is behind 'a'",
+        "b": "it comes after 'a'",
+        "c": "it comes after 'a'",
         "bad": "it failed",
     }
 

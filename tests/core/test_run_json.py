@@ -453,7 +453,7 @@ def test_a_step_that_lists_its_items_waits_for_that():
 
 
 @pytest.mark.parametrize(
-    ("then", "text"), [("rerun", "'fix' to complete, before it runs again"), ("continue", "'fix' to stand in for it")]
+    ("then", "text"), [("rerun", "'fix' to complete, before it runs again"), ("continue", "'fix' to replace it")]
 )
 def test_a_failed_step_that_may_come_back_waits_for_its_remediation(then: Any, text: str):
     run = History(workflow(step("a", next=[edge("fix", "failure", then=then)]), step("fix"))).start()

@@ -14,7 +14,7 @@ from mulligan.history.story import _DETAILS, _SENTENCES, story
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
 
-def told(run: History) -> list[str]:
+def story_lines(run: History) -> list[str]:
     called = {("child", 1): 2}
     lines = story(run.log, run.state.workflow, called)
     return [f"{line.place}: {line.text}" if line.place else line.text for line in lines]
@@ -30,7 +30,7 @@ def test_a_retry_with_its_script_and_delay_is_told():
 
     run.fail("fetch", exit_code=11, stderr_tail="lock is held\n").ok("fetch.script@1").wait(2).ok("fetch")
 
-    assert told(run) == [
+    assert story_lines(run) == [
         "fetch: attempt 1 failed with EXIT_NONZERO 11: lock is held",
         "fetch: retry 1 of 3 in 2.0s after its recovery script (rule for exit code 11)",
         "fetch.script@1: completed: clean",
@@ -44,7 +44,7 @@ def test_a_script_that_fails_is_told_and_that_the_retry_comes():
 
     run.fail("fetch", exit_code=11).fail("fetch.script@1", exit_code=3).wait(2).ok("fetch")
 
-    assert told(run)[2:4] == [
+    assert story_lines(run)[2:4] == [
         "fetch.script@1: attempt 1 failed with EXIT_NONZERO 3",
         "fetch.script@1: failed; the retry runs anyway",
     ]
@@ -61,7 +61,7 @@ def test_each_rule_is_told_by_what_it_is_for_and_what_it_gives():
     run.fail("a", is_timed_out=True).fail("a", exit_code=10)
     run.fail("a", stderr_tail="connection reset by peer").fail("a", exit_code=11)
 
-    assert told(run) == [
+    assert story_lines(run) == [
         "a: attempt 1 failed with TIMEOUT after 5s",
         "a: retry 1 of 1 at once with a timeout of 10s (rule for TIMEOUT)",
         "a: attempt 2 failed with EXIT_NONZERO 10",
@@ -129,7 +129,7 @@ def test_why_there_is_no_retry_is_told(fields: dict, outcome: dict, said: str):
 
     run.fail("a", **outcome)
 
-    assert told(run)[1] == said
+    assert story_lines(run)[1] == said
 
 
 def test_a_step_without_rules_has_nothing_to_say_of_them():
@@ -137,7 +137,7 @@ def test_a_step_without_rules_has_nothing_to_say_of_them():
 
     run.fail("a")
 
-    assert told(run) == [
+    assert story_lines(run) == [
         "a: failed with EXIT_NONZERO 1",
         "end: the run failed: failure of 'a' not handled (1 step, 1 failed)",
     ]
@@ -149,11 +149,11 @@ def test_a_worker_that_is_lost_again_and_again_is_told_until_it_is_a_failure():
     for _ in range(4):
         run.lose("a")
 
-    assert told(run)[:2] == [
+    assert story_lines(run)[:2] == [
         "a: attempt 1 lost: its worker is gone",
         "a: runs again as attempt 2; a lost worker does not use up a retry",
     ]
-    assert told(run)[6:9] == [
+    assert story_lines(run)[6:9] == [
         "a: attempt 4 lost: its worker is gone",
         "a: lost its worker more than 3 times, which counts as a failure",
         "a: failed with WORKER_LOST: the worker running it was lost (w1)",
@@ -171,7 +171,7 @@ def test_a_used_up_rule_a_handler_that_fails_and_a_route_are_told():
 
     run.fail("a").fail("a.on_failure@1.0", exit_code=5).ok("fix").ok("a")
 
-    assert told(run) == [
+    assert story_lines(run) == [
         "a: attempt 1 failed with EXIT_NONZERO 1",
         "a: no retry: the rule for any failure allows none",
         "a: recovery handler started",
@@ -192,7 +192,7 @@ def test_each_command_of_a_handler_is_told_and_what_a_cleanup_changes_nothing_ab
 
     run.fail("a", stderr_tail="no space").ok("a.on_failure@1.0").ok("a.on_failure@1.1")
 
-    assert told(run)[:-1] == [
+    assert story_lines(run)[:-1] == [
         "a: attempt 1 failed with EXIT_NONZERO 1: no space",
         "a: cleanup handler started (2 commands, timeout 30s)",
         "a.on_failure@1.0: completed: one",
@@ -208,7 +208,7 @@ def test_a_handler_within_a_handler_is_told():
 
     run.fail("a").fail("a.on_failure@1.0").ok("a.on_failure@1.0.on_failure@1.0").fail("a.on_failure@1.1")
 
-    assert told(run)[2:] == [
+    assert story_lines(run)[2:] == [
         "a.on_failure@1.0: attempt 1 failed with EXIT_NONZERO 1",
         "a.on_failure@1.0: recovery handler started",
         "a.on_failure@1.0.on_failure@1.0: completed: y",
@@ -225,7 +225,7 @@ def test_a_command_that_runs_elsewhere_since_its_host_is_gone_is_told():
 
     run.started("a", host="h1").fail("a").started("a.on_failure@1.0", host="h2").ok("a.on_failure@1.0")
 
-    assert told(run)[2] == "a.on_failure@1.0: runs on h2; h1, where its earlier attempt ran, is gone"
+    assert story_lines(run)[2] == "a.on_failure@1.0: runs on h2; h1, where its earlier attempt ran, is gone"
 
 
 def test_a_fallback_a_warning_a_skip_and_a_rejected_result_are_told():
@@ -241,7 +241,7 @@ def test_a_fallback_a_warning_a_skip_and_a_rejected_result_are_told():
     run.ok("a").ok("a.on_failure@1.0").fail("f")
     run.fail("w", exit_code=0, reported=({"code": "SLOW", "severity": "warning", "message": "took an hour"},))
 
-    assert told(run) == [
+    assert story_lines(run) == [
         "s: skipped: condition not met: inputs.x > 1",
         "a: result rejected: VALIDATION_FAILED: 'fine' does not hold",
         "a: fallback handler started",
@@ -265,7 +265,7 @@ def test_a_time_is_told_in_the_units_in_which_people_say_it(timeout: float, told
 
     run.fail("a")
 
-    assert told(run)[-1] == f"a: parked for a decision; without one, it will fail in {told_as}"
+    assert story_lines(run)[-1] == f"a: parked for a decision; without one, it will fail in {told_as}"
 
 
 def test_triage_pause_cancel_and_a_new_round_are_told():
@@ -274,7 +274,7 @@ def test_triage_pause_cancel_and_a_new_round_are_told():
     run.fail("a", exit_code=42).classify("a", "retry", reason="a cosmic ray").pause().resume()
     run.cancel(reason="enough").retry()
 
-    assert told(run) == [
+    assert story_lines(run) == [
         "a: attempt 1 failed with EXIT_NONZERO 42",
         "a: parked for a decision; without one, it will fail in 60s",
         "a: someone decided: retry: a cosmic ray",
@@ -295,7 +295,7 @@ def test_what_a_person_adds_to_a_retry_is_told():
 
     run.fail("a").classify("a", "retry", reason="a large month", memory=2**31, timeout=90.0)
 
-    assert told(run)[-1] == "a: someone decided: retry with 2.0GiB of memory and a timeout of 90s: a large month"
+    assert story_lines(run)[-1] == "a: someone decided: retry with 2.0GiB of memory and a timeout of 90s: a large month"
 
 
 ASKED = TriageAgent("claude", Command(action=Action("agent", {"provider": "claude"})), memory_max=2**31)
@@ -312,7 +312,7 @@ def test_what_an_agent_decides_or_suggests_is_told():
     run.fail("a").ok("a.triager@2", output=answer(confidence=0.6)).classify("a", "retry", reason="yes")
     run.fail("a").fail("a.triager@3", 1, stderr_tail="no key")
 
-    assert [line for line in told(run) if "decided" in line or "agent" in line] == [
+    assert [line for line in story_lines(run) if "decided" in line or "agent" in line] == [
         "a: parked for a decision; agent 'claude' is asked",
         "a: agent:claude decided: retry with 1.0GiB of memory (90% sure): the mirror was down; it proposes the rule: "
         "codes: [CONNECTION]",
@@ -331,7 +331,7 @@ def test_a_default_that_applies_since_nobody_came_is_told():
 
     run.fail("a").wait(60)
 
-    assert told(run)[1:] == [
+    assert story_lines(run)[1:] == [
         "a: parked for a decision; without one, it will be retried in 60s",
         "a: no decision in time, default applied: retry",
     ]
@@ -342,7 +342,7 @@ def test_why_a_step_with_triage_is_not_parked_is_told():
 
     run.fail("a")
 
-    assert told(run)[2] == "a: not parked: a rule matched"
+    assert story_lines(run)[2] == "a: not parked: a rule matched"
 
 
 def test_who_approved_and_who_was_interrupted_are_told():
@@ -351,7 +351,7 @@ def test_who_approved_and_who_was_interrupted_are_told():
 
     run.approve("gate", reason="all green").interrupt("a").ok("a")
 
-    assert told(run)[:3] == [
+    assert story_lines(run)[:3] == [
         "gate: approved by someone: all green",
         "gate: completed",
         "a: attempt 1 interrupted; it will run again",
@@ -368,7 +368,7 @@ def test_a_map_with_a_lost_worker_a_failed_item_and_an_undo_is_told():
 
     run.lose("m[0].0").ok("m[0].0").fail("m[1].0", signal=9).fail("a.undo@1")
 
-    assert told(run) == [
+    assert story_lines(run) == [
         "a: completed",
         "m: expanded to 2 items",
         "m[0].0: attempt 1 lost: its worker is gone",
@@ -377,7 +377,7 @@ def test_a_map_with_a_lost_worker_a_failed_item_and_an_undo_is_told():
         "m: failed with ITEMS_FAILED: 1 of 2 items failed",
         "a: undo started",
         "a.undo@1: attempt 1 failed with EXIT_NONZERO 1",
-        "a: undo failed with UNDO_FAILED: exit code 1; what it did may still stand",
+        "a: undo failed with UNDO_FAILED: exit code 1; what it did may still be in effect",
         "end: the run failed: failure of 'm' not handled (2 steps, 1 failed)",
     ]
 
@@ -389,7 +389,7 @@ def test_the_rules_and_handlers_of_items_are_told_like_those_of_steps():
 
     run.fail("m[0].0").fail("m[0].0").ok("m[0].0.on_failure@2.0").ok("m[0].0").ok("m[1].0")
 
-    assert told(run) == [
+    assert story_lines(run) == [
         "m: expanded to 2 items",
         "m[0].0: attempt 1 failed with EXIT_NONZERO 1",
         "m[0].0: retry 1 of 1 at once (rule for any failure)",
@@ -423,7 +423,7 @@ def test_a_child_run_is_named_and_how_it_ended(status: str, ending: list[str]):
 
     run.child_ended("child", status)
 
-    assert told(run) == ["child: called 'c.yaml' as run 2", *ending]
+    assert story_lines(run) == ["child: called 'c.yaml' as run 2", *ending]
 
 
 def test_what_end_says_of_a_run_is_told_as_its_word():
@@ -432,7 +432,11 @@ def test_what_end_says_of_a_run_is_told_as_its_word():
 
     run.ok("a").ok("end", output='{"status": "failed", "reason": "too few rows"}')
 
-    assert told(run) == ["a: completed", "end: completed", "end: the run failed, end returned: too few rows (1 step)"]
+    assert story_lines(run) == [
+        "a: completed",
+        "end: completed",
+        "end: the run failed, end returned: too few rows (1 step)",
+    ]
 
 
 def test_a_run_that_is_stopped_says_what_for():
@@ -442,8 +446,8 @@ def test_a_run_that_is_stopped_says_what_for():
     hasty.started("b").fail("a")
     late.wait(60)
 
-    assert told(hasty)[1] == "stopping: fail-fast: EXIT_NONZERO in 'a'"
-    assert told(late) == [
+    assert story_lines(hasty)[1] == "stopping: fail-fast: EXIT_NONZERO in 'a'"
+    assert story_lines(late) == [
         "stopping: the run took longer than its timeout",
         "a: cancelled",
         "end: the run failed: the run took longer than its timeout (1 step)",

@@ -70,7 +70,7 @@ NEEDY = workflow(
         ((failed("a", is_allowed=True),), "z", ""),
         # Another visit, or one that stands in: it is not at its end any more, or not missing.
         ((failed("a"), e.StepEntered("a", 2)), "z", ""),
-        ((failed("a"), e.StepStoodIn("a", "fix")), "z", ""),
+        ((failed("a"), e.StepReplaced("a", "fix")), "z", ""),
         ((failed("a"), e.RunReopened(2, "", "", ("a",))), "z", ""),
         ((failed("a"), e.RunReopened(2, "", "", ("b",))), "z", "a"),
     ],

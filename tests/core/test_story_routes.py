@@ -15,7 +15,7 @@ SEEDS = range(examples(8, 40))
 _ENDS = (e.RunCompleted, e.RunFailed, e.RunCancelled)
 
 
-def told(run: History) -> list[str]:
+def story_lines(run: History) -> list[str]:
     return [f"{line.place}: {line.text}" for line in story(run.log, run.state.workflow)]
 
 
@@ -32,7 +32,7 @@ def test_the_chosen_failure_edge_is_told_and_of_every_other_why_not():
 
     run.fail("a", exit_code=2).ok("fix", "page", "log")
 
-    assert told(run) == [
+    assert story_lines(run) == [
         "a: failed with EXIT_NONZERO 2; routed to 'fix'",
         "a: edge to 'slow' not taken: it matches only TIMEOUT",
         "a: edge to 'last' not taken: the edge to 'fix' comes first",
@@ -60,7 +60,7 @@ def test_where_no_failure_edge_fits_that_is_told_and_who_is_skipped_for_it():
 
     run.fail("a")
 
-    assert told(run) == [
+    assert story_lines(run) == [
         "a: failed with EXIT_NONZERO 1; no failure edge matches",
         "a: edge to 'slow' not taken: it matches only TIMEOUT",
         "slow: skipped: no edge to it was taken",
@@ -80,11 +80,11 @@ def test_the_last_remediation_of_a_chain_handles_all_the_failures_that_led_to_it
 
     run.fail("a").fail("b").ok("c")
 
-    assert told(run) == [
+    assert story_lines(run) == [
         "a: failed with EXIT_NONZERO 1; routed to 'b'",
-        "b: failed with EXIT_NONZERO 1; routed to 'c', which will stand in for 'b'",
+        "b: failed with EXIT_NONZERO 1; routed to 'c', which will replace 'b'",
         "c: completed; handled the failures of 'b', 'a'",
-        "b: 'c' stood in for it",
+        "b: replaced by 'c'",
         "end: the run completed (degraded: 2 handled) (3 steps)",
     ]
 
@@ -94,7 +94,7 @@ def test_a_chain_of_remediations_that_comes_to_nothing_is_told():
 
     run.fail("a").fail("b").fail("c")
 
-    assert told(run)[2:] == [
+    assert story_lines(run)[2:] == [
         "c: failed with EXIT_NONZERO 1; failures of 'b', 'a' not handled",
         "end: the run failed: failures of 'a', 'b', 'c' not handled (3 steps, 3 failed)",
     ]
@@ -107,7 +107,7 @@ def test_of_success_edges_those_are_told_that_were_not_taken():
 
     run.ok("a").ok("tiny")
 
-    assert told(run)[:3] == [
+    assert story_lines(run)[:3] == [
         "a: completed",
         "a: edge to 'small' not taken: condition not met: output < 9",
         "a: edge to 'other' not taken: the edge to 'tiny' comes first",
@@ -120,7 +120,7 @@ def test_a_loop_is_told_with_its_number_and_its_delay():
 
     run.ok("a").wait(5).ok("a")
 
-    assert told(run) == [
+    assert story_lines(run) == [
         "a: completed",
         "a: edge to 'b' not taken: condition not met: done",
         "a: loop 1: back to 'a' in 5.0s",

@@ -14,7 +14,7 @@ SECRET = expression("secrets.token", "secrets.token")
 PLAIN = expression("inputs.x", "inputs")
 
 
-def told(key: str, *steps: Any, answers: dict[str, Any] | None = None, **fields: Any) -> Task:
+def task_of(key: str, *steps: Any, answers: dict[str, Any] | None = None, **fields: Any) -> Task:
     return make_task(History(workflow(*steps, **fields), answers).start().state, key)
 
 
@@ -34,7 +34,7 @@ def told(key: str, *steps: Any, answers: dict[str, Any] | None = None, **fields:
 def test_a_task_is_small_if_it_asks_for_a_processor_and_nothing_else(
     resources: Resources | None, is_small: bool
 ) -> None:
-    assert told("a", step("a", resources=resources)).is_small is is_small
+    assert task_of("a", step("a", resources=resources)).is_small is is_small
 
 
 def test_an_idempotency_key_has_the_name_that_the_run_has_in_any_store() -> None:
@@ -54,21 +54,21 @@ def test_an_idempotency_key_has_the_name_that_the_run_has_in_any_store() -> None
     ],
 )
 def test_what_fails_by_being_lost_is_not_taken_ahead_of_its_time(fields: dict[str, Any], is_careful: bool) -> None:
-    assert told("a", step("a", **fields)).is_careful is is_careful
+    assert task_of("a", step("a", **fields)).is_careful is is_careful
 
 
 def test_a_task_knows_the_paths_that_are_to_lead_to_its_logs() -> None:
     with_logs = step("a", logs={"stdout": Template(("out-", PLAIN)), "stderr": Template(("err",))})
 
-    assert told("a", with_logs, answers={"inputs.x": 7}).logs == {"stdout": "out-7", "stderr": "err"}
+    assert task_of("a", with_logs, answers={"inputs.x": 7}).logs == {"stdout": "out-7", "stderr": "err"}
     # A path is no variable of the shell.
-    assert told("a", with_logs, answers={"inputs.x": 7}).env == {}
-    assert told("a", step("a")).logs == {}
+    assert task_of("a", with_logs, answers={"inputs.x": 7}).env == {}
+    assert task_of("a", step("a")).logs == {}
 
 
 def test_what_is_completed_late_has_its_folder_and_its_environment() -> None:
     spec = step("a", cwd=Template(("/srv/", SECRET)), env={"T": Template((SECRET,)), "N": Template((PLAIN,))})
-    late = told("a", spec, answers={"inputs.x": 7}, secrets={"token": Secret(env="T")})
+    late = task_of("a", spec, answers={"inputs.x": 7}, secrets={"token": Secret(env="T")})
     assert (late.cwd, late.env) == ("", {})
 
     found = fill_late_values(late, {"cwd": "/srv/s", "env.T": "s"})
@@ -77,7 +77,7 @@ def test_what_is_completed_late_has_its_folder_and_its_environment() -> None:
 
 
 def test_what_is_completed_late_and_has_no_folder_of_its_own_has_none_then() -> None:
-    late = told("a", step("a", env={"T": Template((SECRET,))}), secrets={"token": Secret(env="T")})
+    late = task_of("a", step("a", env={"T": Template((SECRET,))}), secrets={"token": Secret(env="T")})
 
     assert fill_late_values(late, {"env.T": "s"}).cwd == ""
 

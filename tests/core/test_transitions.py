@@ -53,7 +53,7 @@ FACTS: dict[type[e.Fact], e.Fact] = {
         e.StepClassified("a", 1, "retry", "why", "someone"),
         e.TriageSuggested("a", 1, "claude", "below_confidence"),
         e.StepPutBack("a", "rerun"),
-        e.StepStoodIn("a", "fix"),
+        e.StepReplaced("a", "fix"),
         e.StepSettled("a", "failed"),
         e.LoopTaken("a", 0, "a", 1, T0),
         e.LoopFired("a", 0, "a"),
@@ -181,7 +181,7 @@ def test_a_run_that_has_ended_goes_on_in_another_round_alone() -> None:
 
 
 @pytest.mark.parametrize(("kind", "before", "after"), lawful_moves(), ids=lambda v: getattr(v, "__name__", v))
-def test_a_lawful_fact_leads_where_the_table_says(kind: type[e.Fact], before: str, after: str) -> None:
+def test_an_allowed_fact_leads_where_the_table_says(kind: type[e.Fact], before: str, after: str) -> None:
     fact = FACTS[kind]
     state = with_status(fact, before)
 
@@ -194,7 +194,7 @@ def test_a_lawful_fact_leads_where_the_table_says(kind: type[e.Fact], before: st
 
 
 @pytest.mark.parametrize(("kind", "status"), unlawful_moves(), ids=lambda v: getattr(v, "__name__", v))
-def test_an_unlawful_fact_is_refused_and_changes_nothing(kind: type[e.Fact], status: str) -> None:
+def test_a_forbidden_fact_is_refused_and_changes_nothing(kind: type[e.Fact], status: str) -> None:
     fact = FACTS[kind]
     state = with_status(fact, status)
     before = copy.deepcopy(state)

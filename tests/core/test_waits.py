@@ -289,7 +289,7 @@ def test_what_was_asked_to_end_is_told_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    ("then", "text"), [("rerun", "'fix' to complete, before it runs again"), ("continue", "'fix' to stand in for it")]
+    ("then", "text"), [("rerun", "'fix' to complete, before it runs again"), ("continue", "'fix' to replace it")]
 )
 def test_a_failed_step_waits_for_who_may_bring_it_back(then: str, text: str) -> None:
     run = run_of(step("a", next=[edge("fix", "failure", then=then)]), step("fix")).fail("a")

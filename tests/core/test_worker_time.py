@@ -118,7 +118,9 @@ def test_explain_says_whose_time_was_over():
 
     shown = [line.text for line in story(run.log, run.state.workflow)]
 
-    assert "attempt 1 interrupted after 9m50s: the 10m00s of its worker (Slurm job 17 on node n3) are over" in shown
+    assert (
+        "attempt 1 interrupted after 9m50s: the 10m00s that its worker (Slurm job 17 on node n3) had are over" in shown
+    )
     assert "runs again as attempt 2; the end of a worker's time does not use up a retry" in shown
 
 

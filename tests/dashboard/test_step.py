@@ -82,7 +82,7 @@ def test_a_failed_step_says_why_what_was_tried_and_what_can_be_done(pages: Clien
     assert "rule 1 exit code 3 used up, 1 of 1 rule 2 exit code 4 exit code was 3" in text
     assert "strategy cleanup echo cleaned" in text
     assert "edge to 'tell' not taken: it matches only TIMEOUT" in text
-    assert "Converge stands" in text
+    assert "Converge not handled" in text
     assert list(actions(html)) == ["Retry step", "Retry from here"]
 
 

@@ -54,7 +54,7 @@ def later(world: World, request: pytest.FixtureRequest) -> Callable[..., None]:
                 micros = round(seconds * 1_000_000)
                 connection.execute("UPDATE breakers SET retry_at = retry_at - %s", [micros])
             for engine in engines:
-                engine.request_look()
+                engine.request_poll()
         world.pass_time(*engines, seconds=seconds)
 
     return pass_time
@@ -123,7 +123,7 @@ def settle_all(world: World, *engines: Engine) -> None:
     """They share a connection, on which nobody hears of what the others have written."""
     world.settle(*engines)
     for engine in engines:
-        engine.request_look()
+        engine.request_poll()
     world.settle(*engines)
 
 
@@ -230,7 +230,7 @@ def test_two_engines_and_two_runs_share_one_breaker_and_one_probe(world: World, 
     service.is_up = True
     later(one, other)
     # They share a connection, on which nobody hears of what the other has written.
-    other.request_look()
+    other.request_poll()
     world.settle(one, other)
 
     assert [world.status(run_id) for run_id in (first, second)] == ["completed", "completed"]
@@ -246,7 +246,7 @@ def test_a_breaker_that_is_reset_by_hand_lets_a_waiting_run_go_on(world: World) 
     service.is_up = True
 
     world.store.reset_breaker("llm")
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert world.status(run_id) == "completed"
@@ -261,7 +261,7 @@ def test_a_run_that_waits_for_a_breaker_can_be_cancelled(world: World) -> None:
     world.settle(engine)
 
     world.store.put(run_id, r.CancelRequested(world.clock.now(), "somebody"))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert world.status(run_id) == "cancelled"
@@ -279,7 +279,7 @@ def test_what_was_leased_behind_a_cancel_is_asked_to_end_before_the_run_is_over(
 
     fault_listeners.append(cancel)
     world.settle(engine)
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert world.status(run_id) == "cancelled"
@@ -306,7 +306,7 @@ def test_a_probe_that_is_cancelled_decides_nothing_and_another_run_is_the_next(
 
     service.is_up, engine.executor.ends = True, service  # type: ignore[attr-defined]
     world.store.put(probing, r.CancelRequested(world.clock.now(), now=True))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert (world.status(probing), world.status(waiting)) == ("cancelled", "completed")
@@ -319,7 +319,7 @@ def test_a_paused_run_asks_no_breaker_and_goes_on_when_it_is_resumed(world: Worl
     run_id = world.start(THREE, engine)
     world.settle(engine)
     world.store.put(run_id, r.PauseRequested(world.clock.now()))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     later(engine)
@@ -327,7 +327,7 @@ def test_a_paused_run_asks_no_breaker_and_goes_on_when_it_is_resumed(world: Worl
 
     service.is_up = True
     world.store.put(run_id, r.ResumeRequested(world.clock.now()))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
     assert world.status(run_id) == "completed"
 
@@ -340,13 +340,13 @@ def test_one_that_was_queued_while_its_run_was_paused_fails_for_want_of_capacity
     for _ in range(3):
         engine.tick(0.0)
     world.store.put(run_id, r.PauseRequested(world.clock.now()))
-    engine.request_look()
+    engine.request_poll()
     engine.tick(0.0)
     ended.append(Outcome())
     world.settle(engine)
 
     world.store.put(run_id, r.ResumeRequested(world.clock.now()))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert world.statuses(run_id) == {"a": "completed", "b": "ready" if world.store.is_shared else "failed"}

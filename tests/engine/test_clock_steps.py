@@ -286,7 +286,7 @@ def test_a_process_whose_clock_is_ahead_fires_no_timer_of_a_run_that_another_has
 
     machine.common.advance(5)
     for _ in range(3):
-        worker.request_look()
+        worker.request_poll()
         old.settle(worker)
         new.settle(engine)
     assert new.status(run_id) == "running"
@@ -302,7 +302,7 @@ def test_what_is_reported_by_a_clock_that_is_wrong_is_dated_by_who_drives_the_ru
     world.settle(engine)
 
     world.store.put(run_id, r.PauseRequested(START + timedelta(hours=1), "someone"))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     (paused,) = [entry for entry in world.store.log(run_id) if isinstance(entry.fact, e.RunPaused)]

@@ -121,7 +121,7 @@ def test_a_task_that_nobody_here_can_ever_take_fails_for_want_of_capacity_or_wai
     if world.store.is_shared:
         assert world.statuses(run_id) == {"a": "ready"}
         world.settle(world.engine(slots=64))
-        engine.request_look()
+        engine.request_poll()
         world.settle(engine)
         assert world.status(run_id) == "completed"
         return
@@ -193,7 +193,7 @@ def test_what_is_asked_is_answered(world: World) -> None:
     engine.tick(0.0)
 
     message = world.store.put(run_id, r.PauseRequested(world.clock.now(), "me"), is_asking=True)
-    engine.request_look()
+    engine.request_poll()
     engine.tick(0.0)
 
     assert world.store.answer(message) == Answer()
@@ -206,7 +206,7 @@ def test_what_makes_no_sense_is_refused_with_the_reason(world: World) -> None:
     world.settle(engine)
     message = world.store.put(run_id, r.CancelRequested(world.clock.now(), "me"), is_asking=True)
 
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert world.store.answer(message) == Answer(
@@ -223,7 +223,7 @@ def test_a_cancelled_run_ends_its_tasks_and_then_itself(world: World) -> None:
     engine.tick(0.0)
     world.store.put(run_id, r.CancelRequested(world.clock.now(), "me"))
 
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert list(engine.executor.stopped.values()) == [10.0]  # type: ignore[union-attr]
@@ -236,12 +236,12 @@ def test_a_paused_run_gives_out_nothing_until_it_is_resumed(world: World) -> Non
     engine.tick(0.0)
     world.store.put(run_id, r.PauseRequested(world.clock.now(), "me"))
 
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert started(world, run_id) == ["a"]
     world.store.put(run_id, r.ResumeRequested(world.clock.now(), "me"))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
     assert world.status(run_id) == "completed"
 
@@ -343,7 +343,7 @@ def test_cancelling_a_parent_cancels_its_child_first(world: World, parent: str) 
     engine.tick(0.0)
     world.store.put(run_id, r.CancelRequested(world.clock.now(), "me"))
 
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert [record.status for record in world.store.children(run_id)] == ["cancelled"]
@@ -368,7 +368,7 @@ def test_what_a_dead_engine_ran_runs_again_and_spends_no_retry(world: World) -> 
     assert started(world, run_id) == ["a", "a", "b", "c"]
 
 
-def test_what_a_buried_engine_reports_late_is_refused_and_changes_nothing(world: World) -> None:
+def test_what_an_expired_engine_reports_late_is_refused_and_changes_nothing(world: World) -> None:
     engine = world.engine(ends=lambda task: None)
     run_id = world.start(CHAIN, engine)
     engine.tick(0.0)
@@ -400,7 +400,7 @@ def test_a_turn_that_was_lost_costs_the_other_runs_of_the_batch_nothing(world: W
     assert world.status(kept) == "completed"
     # The report under a lease that still holds went to whoever has the run.
     other.executor.ends = lambda task: Outcome(exit_code=0)  # type: ignore[union-attr]
-    other.request_look()
+    other.request_poll()
     world.settle(other)
     assert world.status(lost) == "completed"
     assert world.facts(lost).count("AttemptLost") == 0
@@ -441,7 +441,7 @@ def test_what_the_run_could_not_be_told_is_told_again_when_its_pause_is_lifted(w
 
     engine.drivers[run_id].evaluator = healthy
     world.store.put(run_id, r.ResumeRequested(world.clock.now(), "somebody"))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert world.status(run_id) == "completed"
@@ -455,7 +455,7 @@ def test_a_stopping_run_that_meets_a_bug_cannot_be_paused_and_is_left_alone(worl
     engine.drivers[run_id].evaluator = Poisoned()  # type: ignore[assignment]
 
     world.store.put(run_id, r.CancelRequested(world.clock.now(), "somebody"))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert engine.drivers == {}
@@ -532,7 +532,7 @@ def test_what_another_worker_has_left_in_the_queue_is_taken_also_by_one_that_is_
     if not world.store.is_shared:
         other.take_up([run_id])
     world.settle(other)
-    other.request_look()
+    other.request_poll()
     world.settle(other)
 
     assert world.status(run_id) == "completed"

@@ -38,7 +38,7 @@ def parked(world: World) -> int:
     run_id = world.start(FLOW, engine)
     world.settle(engine)
     world.store.put(run_id, r.Classified(world.clock.now(), "deploy", "fail", "ann", "too late"))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
     assert world.status(run_id) == "failed"
     return run_id

@@ -45,7 +45,7 @@ def test_an_engine_leaves_most_tasks_of_its_own_run_to_others(world: World) -> N
 
     world.start(WIDE, engine)
     engine._turns.take()
-    engine._look()
+    engine._poll()
     engine._turns.take()
 
     # One has the slot, and a quarter of the other nineteen is held.
@@ -98,7 +98,7 @@ def test_a_worker_reports_tasks_of_the_run_of_another_and_gets_the_next_ones_at_
     calls, second = list(store.calls), _tokens(working)
     for _ in range(30):
         world.settle(working)
-        driving.request_look()
+        driving.request_poll()
         world.settle(driving)
 
     assert calls == ["report_and_lease"]
@@ -142,7 +142,7 @@ def test_ended_tasks_of_the_run_of_another_worker_are_reported_together_and_an_e
     with pytest.raises(StoreUnavailable):
         working.tick(0.0)
     world.settle(working)
-    driving.request_look()
+    driving.request_poll()
     world.settle(driving)
 
     assert store.reported == [2]

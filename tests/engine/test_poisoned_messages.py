@@ -34,7 +34,7 @@ def fails(task: Any) -> Outcome:
 
 def send(world: World, engine: Engine, run_id: int, report: r.Report) -> int:
     message_id = world.store.put(run_id, report, is_asking=True)
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
     return message_id
 
@@ -110,7 +110,7 @@ def test_a_result_with_numbers_that_cannot_be_stored_fails_its_attempt(world: Wo
 
     report = r.TaskEnded(world.clock.now(), "one", 1, usage={"peak_memory": 10**30}, output=10**30)
     world.store.put(run_id, report)
-    engine.request_look()
+    engine.request_poll()
     for _ in range(20):
         engine.tick(0.0)
 
@@ -141,7 +141,7 @@ def test_cancel_with_now_ends_a_run_that_meets_a_bug_whatever_is_reported(world:
         engine.tick(0.0)
 
     message_id = world.store.put(run_id, r.CancelRequested(world.clock.now(), "admin", now=True), is_asking=True)
-    engine.request_look()
+    engine.request_poll()
     for _ in range(20):
         engine.tick(0.0)
 
@@ -160,10 +160,10 @@ def test_a_run_that_is_left_alone_is_tried_again_after_pauses_that_grow(world: W
 
     troubles: list[str] = engine._turns._observer.troubles  # type: ignore[attr-defined]
     for _ in range(40):
-        engine.request_look()
+        engine.request_poll()
         world.pass_time(engine, seconds=1.0)
     choking.run_id = 0
-    engine.request_look()
+    engine.request_poll()
     world.pass_time(engine, seconds=600.0)
 
     waits = [text.partition(" for ")[2].partition(":")[0] for text in troubles if "left alone" in text]
@@ -182,7 +182,7 @@ def test_whatever_a_hostile_client_sends_the_engine_settles_and_other_runs_end(w
     for _ in range(25):
         world.store.put(run_id, reports.one(FROM_PEOPLE), is_asking=False)
     healthy = world.start(HEALTHY, engine)
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert world.store.inbox([run_id]) == []

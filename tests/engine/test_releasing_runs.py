@@ -37,7 +37,7 @@ def test_a_round_that_is_opened_when_the_last_one_has_just_ended_keeps_its_tasks
     world.settle(engine)
     world.store.put(run_id, r.CancelRequested(world.clock.now(), "someone", now=True))
     world.store.put(run_id, r.RetryRequested(world.clock.now(), "someone", from_step="a"))
-    engine.request_look()
+    engine.request_poll()
 
     world.settle(engine)
 
@@ -73,16 +73,16 @@ def test_another_round_waits_for_what_was_given_out_as_the_last_one_was_stopped(
         engine.tick(0.0)
     world.store.register(WorkerRecord("other", "there", 99))
     world.store.put(run_id, r.CancelRequested(world.clock.now(), "someone", now=True))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
     world.store.put(run_id, r.RetryRequested(world.clock.now(), "someone", from_step="b"))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
     before = world.store.run(run_id)
 
     (lease,) = rushing.leases
     world.store.report(lease.token, r.TaskEnded(world.clock.now(), "b", 1, Outcome(signal=15, is_stopped=True)))
-    engine.request_look()
+    engine.request_poll()
     for _ in range(5):
         engine.tick(0.0)
 
@@ -203,7 +203,7 @@ class Stopped:
         while "AttemptStarted" not in world.facts(self.run_id):
             first.tick(0.0)
         world.store.put(self.run_id, r.CancelRequested(world.clock.now(), "someone"))
-        first.request_look()
+        first.request_poll()
         self.is_taken = True
         while "RunStopping" not in world.facts(self.run_id):
             first.tick(0.0)
@@ -213,7 +213,7 @@ class Stopped:
     def _take(self) -> None:
         if self.is_taken:
             self.is_taken = False
-            self.other.request_look()
+            self.other.request_poll()
             for _ in range(5):
                 self.other.tick(0.0)
 
@@ -222,7 +222,7 @@ class Stopped:
 
     def reach_the_end(self) -> None:
         """Let the other worker drive the run until both tasks run there."""
-        self.other.request_look()
+        self.other.request_poll()
         for _ in range(20):
             self.other.tick(0.0)
         assert self.other.tasks_running == 2 and self.run_id in self.other.drivers
@@ -248,7 +248,7 @@ def test_another_round_does_not_wait_for_a_task_that_was_reported_behind_the_end
     world.settle(stopped.other)
 
     world.store.put(stopped.run_id, r.RetryRequested(world.clock.now(), "someone"))
-    stopped.other.request_look()
+    stopped.other.request_poll()
     world.settle(stopped.other)
 
     assert (world.status(stopped.run_id), world.store.run(stopped.run_id).round) == ("completed", 2)

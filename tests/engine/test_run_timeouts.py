@@ -130,7 +130,7 @@ def test_a_pause_does_not_count(world: World) -> None:
     run_id = world.start(FAN, first)
     work(first)
     world.store.put(run_id, r.PauseRequested(world.clock.now(), "someone"))
-    first.request_look()
+    first.request_poll()
     work(first)
 
     second = die(world, first, seconds=100)

@@ -59,12 +59,12 @@ def test_a_pause_between_two_pieces_enters_no_more_until_it_is_lifted(world: Wor
     run_id = world.start(LARGE, engine)
     engine.tick(0.0)
     world.store.put(run_id, r.PauseRequested(world.clock.now(), "ann"))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine, ticks_max=5 * STEPS)
     entered = [entry.fact for entry in world.store.log(run_id) if isinstance(entry.fact, e.StepEntered)]
 
     world.store.put(run_id, r.ResumeRequested(world.clock.now(), "ann"))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine, ticks_max=5 * STEPS)
 
     assert len(entered) < STEPS

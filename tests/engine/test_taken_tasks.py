@@ -132,7 +132,7 @@ def test_a_task_that_is_stopped_by_the_turn_that_started_it_does_not_begin(world
     # Both are processed by one turn, the end of `a` first.
     is_over = True
     world.store.put(run_id, r.CancelRequested(world.clock.now(), "someone", now=now))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert world.statuses(run_id) == {"a": "completed", "b": "cancelled"}
@@ -149,7 +149,7 @@ def test_a_task_that_is_left_to_finish_begins(world: World) -> None:
 
     is_over = True
     world.store.put(run_id, r.CancelRequested(world.clock.now(), "someone"))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert started(engine) == started_by_log(world, run_id)
@@ -199,7 +199,7 @@ def test_a_task_that_was_stopped_before_we_knew_of_it_does_not_begin(world: Worl
 
     if is_stopped:
         plain.put(run_id, r.CancelRequested(world.clock.now(), "someone"))
-        driver.request_look()
+        driver.request_poll()
         tick(driver)
     other.recover()
     world.settle(other)

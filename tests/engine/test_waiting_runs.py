@@ -69,7 +69,7 @@ def test_an_answer_and_a_cancel_reach_it(world: World) -> None:
 
     world.store.put(asking, r.ApprovalGiven(world.clock.now(), "ask", True, "someone", "fine"))
     world.store.put(waiting, r.CancelRequested(world.clock.now(), "someone", "enough", False))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert world.status(asking) == "completed"
@@ -99,7 +99,7 @@ def test_after_a_crash_the_next_worker_holds_what_the_first_one_held(world: Worl
 
     world.expire(dead)
     # As the driver does: the search begins again after something was written.
-    engine.request_look()
+    engine.request_poll()
     engine.tick(0.0)
     engine.take_up_idle()
     world.settle(engine)
@@ -154,7 +154,7 @@ def test_two_timers_that_another_clock_has_fired_count_once(world: World) -> Non
 
     world.store.put(run_id, r.TimerFired(later, "attempt", "a", 99))
     world.store.put(run_id, r.TimerFired(later, "attempt", "b", 99))
-    engine.request_look()
+    engine.request_poll()
     world.settle(engine)
 
     assert engine.drivers[run_id].ahead == timedelta(minutes=10)

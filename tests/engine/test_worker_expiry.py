@@ -28,7 +28,7 @@ from mulligan.testing.memory.memory_store import MemoryStore
 from .conftest import World
 
 
-def buried(world: World, state: LockState, *, may_expire_others: bool = True) -> list[str]:
+def expired_workers(world: World, state: LockState, *, may_expire_others: bool = True) -> list[str]:
     found = expire_dead_workers(
         world.store, lambda worker: state, lambda name: None, may_expire_others=may_expire_others
     )
@@ -36,25 +36,25 @@ def buried(world: World, state: LockState, *, may_expire_others: bool = True) ->
 
 
 @pytest.mark.postgres
-def test_a_worker_whose_lock_is_free_is_buried_at_once(world: World) -> None:
+def test_a_worker_whose_lock_is_free_is_expired_at_once(world: World) -> None:
     world.store.register(WorkerRecord("w", "here", 1, "w.lock"))
 
-    assert buried(world, "free") == ["w"]
+    assert expired_workers(world, "free") == ["w"]
 
 
 def test_a_worker_that_holds_its_lock_is_alive(world: World) -> None:
     world.store.register(WorkerRecord("w", "here", 1, "w.lock"))
 
-    assert buried(world, "held") == []
+    assert expired_workers(world, "held") == []
 
 
 def test_a_lock_that_proves_nothing_buries_nobody(world: World) -> None:
     world.store.register(WorkerRecord("w", "here", 1, "w.lock"))
 
-    assert buried(world, "unknown") == []
+    assert expired_workers(world, "unknown") == []
 
 
-def test_what_a_dead_worker_has_left_running_is_ended_before_it_is_buried_whatever_its_host_was_called(
+def test_what_a_dead_worker_has_left_running_is_ended_before_it_is_expired_whatever_its_host_was_called(
     world: World,
 ) -> None:
     world.store.register(WorkerRecord("w", "another name", 1, "w.lock"))
@@ -67,7 +67,7 @@ def test_what_a_dead_worker_has_left_running_is_ended_before_it_is_buried_whatev
     assert known == [["w"]]
 
 
-def test_a_scheduler_is_asked_once_about_the_jobs_of_all_dead_workers_before_they_are_buried(world: World) -> None:
+def test_a_scheduler_is_asked_once_about_the_jobs_of_all_dead_workers_before_they_are_expired(world: World) -> None:
     first, second = WorkerJob("17", "n3"), WorkerJob("18", "n4")
     for name, job in (("alive", WorkerJob("16")), ("a", first), ("b", second), ("elsewhere", None)):
         world.store.register(WorkerRecord(name, "here", 1, f"{name}.lock", job=job))
@@ -107,22 +107,22 @@ class Silent(MemoryStore):
         self.clock.advance(31)
 
 
-def test_a_worker_with_an_old_heartbeat_is_buried_by_one_that_had_contact_all_the_time() -> None:
+def test_a_worker_with_an_old_heartbeat_is_expired_by_one_that_had_contact_all_the_time() -> None:
     world = World(Silent(), JumpingClock())
 
-    assert buried(world, "unknown") == ["w"]
+    assert expired_workers(world, "unknown") == ["w"]
 
 
-def test_a_worker_with_an_old_heartbeat_is_not_buried_by_one_that_was_cut_off_itself() -> None:
+def test_a_worker_with_an_old_heartbeat_is_not_expired_by_one_that_was_cut_off_itself() -> None:
     world = World(Silent(), JumpingClock())
 
-    assert buried(world, "unknown", may_expire_others=False) == []
+    assert expired_workers(world, "unknown", may_expire_others=False) == []
 
 
 def test_a_free_lock_says_that_its_worker_is_dead_also_to_one_that_was_cut_off(world: World) -> None:
     world.store.register(WorkerRecord("w", "here", 1, "w.lock"))
 
-    assert buried(world, "free", may_expire_others=False) == ["w"]
+    assert expired_workers(world, "free", may_expire_others=False) == ["w"]
 
 
 class Noting(MemoryStore):

@@ -24,7 +24,7 @@ def goes_again_with(run: History, values: list[Any]) -> None:
 
 
 def troubles(account: FailureSummary, run: History) -> list[tuple[str, str]]:
-    return [(one.place, one.answer) for one in account.outcomes(run.state)]
+    return [(one.place, one.answer) for one in account.lines(run.state)]
 
 
 def test_an_item_of_a_list_that_is_no_more_is_not_told_of():

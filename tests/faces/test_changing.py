@@ -222,16 +222,16 @@ def test_a_dry_run_names_what_runs_again_because_of_another_and_side_effects_fir
     assert mulligan("retry", 1, "--dry-run").plain == (
         0,
         "STEP  WHY\n"
-        "tell  it is behind 'sim'; it sends a POST\n"
+        "tell  it comes after 'sim'; it sends a POST\n"
         "book  it was undone; it has an undo\n"
         "sim  it failed\n"
-        "report  it is behind 'sim'\n",
+        "report  it comes after 'sim'\n",
         "run 1 would begin round 2: 4 steps again\n",
     )
     kept = mulligan("retry", 1, "--dry-run", "--keep-completed", "--json").json
     assert (kept["steps"], kept["kept"]) == (["sim", "book"], ["report", "tell"])
     fork = mulligan("fork", 1, "--from", "book", "--dry-run", "--json").json
-    assert (fork["steps"], fork["why"]["report"]) == (["sim", "report", "tell", "book"], "it is behind 'sim'")
+    assert (fork["steps"], fork["why"]["report"]) == (["sim", "report", "tell", "book"], "it comes after 'sim'")
     kept = mulligan("fork", 1, "--from", "book", "--dry-run", "--keep-completed", "--json").json
     assert (kept["steps"], kept["kept"]) == (["sim", "tell", "book"], ["report"])
 
@@ -324,9 +324,9 @@ def test_what_cannot_be_retried_from_below_says_what_to_type_instead():
     assert [one.err for one in said] == [
         "error[run.nothing_to_retry]: the next round of run 1 does not continue run 2 at 'call': its failure was "
         "handled, or does not count\n  to run it again with the steps after it: mulligan fork 1 --from call\n",
-        "error[run.nothing_to_retry]: run 5 has taken the place of run 4 in step 'call' of run 3\n"
+        "error[run.nothing_to_retry]: run 5 replaced run 4 in step 'call' of run 3\n"
         "  retry that one: mulligan retry 5\n",
-        "error[refused]: run 4 is a child of run 3: its file is pinned there\n"
+        "error[refused]: run 4 is a child of run 3: that run decides which file it uses\n"
         "  give the corrected file of that one: mulligan retry 3 --file FILE\n",
         "error[run.nothing_to_retry]: run 6 has no child run that did not complete, so there is none to start anew\n"
         "  without --from-start the steps that did not complete run again\n",
@@ -464,7 +464,7 @@ def test_a_dry_fork_says_what_would_run_and_makes_no_run():
 
     assert mulligan("fork", 1, "--from", "deploy", "--dry-run").plain == (
         0,
-        "STEP  WHY\ndeploy  the fork starts here\nannounce  it is behind 'deploy'\n",
+        "STEP  WHY\ndeploy  the fork starts here\nannounce  it comes after 'deploy'\n",
         "a fork of run 1 from 'deploy' would run:\nkept: build\n",
     )
     assert len(mulligan("list", "--json").json) == 1

@@ -207,7 +207,7 @@ def test_an_error_of_ours_is_rendered_and_gives_its_exit_code(capsys: pytest.Cap
     assert (code, *capsys.readouterr()) == (2, "", "error[language.x]: a.yaml: it is odd\n")
 
 
-def test_an_unlawful_turn_is_exit_code_1(capsys: pytest.CaptureFixture[str]):
+def test_a_forbidden_turn_is_exit_code_1(capsys: pytest.CaptureFixture[str]):
     code = raising(IllegalTransition("a completed step cannot fail"))
 
     assert (code, *capsys.readouterr()) == (1, "", "error[internal.unlawful]: a completed step cannot fail\n")

@@ -29,8 +29,8 @@ def visits_of(state: State, log: list[Entry], first: Workflow) -> list[FailedVis
     return found.failed_visits(state)
 
 
-def told(run: History) -> list[tuple[str, int, str, str]]:
-    return [(one.unit, one.visit, one.answer, one.fate) for one in visits(run)]
+def outcomes_of(run: History) -> list[tuple[str, int, str, str]]:
+    return [(one.unit, one.visit, one.answer, one.outcome) for one in visits(run)]
 
 
 def rungs(visit: FailedVisit) -> dict[str, tuple[str, str]]:
@@ -42,7 +42,7 @@ def test_retries_that_are_used_up_are_told_as_tried_and_the_end_has_the_last_wor
 
     [visit] = visits(run)
 
-    assert (visit.answer, visit.fate, visit.failures) == ("not handled: the run fails", "open", 2)
+    assert (visit.answer, visit.outcome, visit.failures) == ("not handled: the run fails", "open", 2)
     assert rungs(visit) == {
         "retry": (
             "tried",
@@ -65,7 +65,7 @@ def test_a_rule_that_does_not_match_is_a_rung_that_was_passed():
     assert rungs(visit)["retry"] == ("passed", "no retry: the rule for any failure allows none")
     assert rungs(visit)["triage"] == ("tried", "parked for a decision")
     assert rungs(visit)["route"] == ("unasked", "")
-    assert (visit.answer, visit.fate) == ("parked for a decision", "open")
+    assert (visit.answer, visit.outcome) == ("parked for a decision", "open")
 
 
 def test_what_a_person_decided_stands_at_triage():
@@ -74,7 +74,7 @@ def test_what_a_person_decided_stands_at_triage():
     [visit] = visits(run)
 
     assert rungs(visit)["triage"] == ("dealt", "parked for a decision; someone decided: retry: seen before")
-    assert (visit.answer, visit.fate) == ("parked, then completed", "mended")
+    assert (visit.answer, visit.outcome) == ("parked, then completed", "mended")
 
 
 def test_a_handler_that_fails_too_is_told_and_the_climb_goes_on():
@@ -88,7 +88,7 @@ def test_a_handler_that_fails_too_is_told_and_the_climb_goes_on():
         "recovery handler started; handler also failed with EXIT_NONZERO 4",
     )
     assert rungs(visit)["route"] == ("dealt", "routed to 'b'")
-    assert (visit.answer, visit.fate) == ("routed to 'b', which completed", "mended")
+    assert (visit.answer, visit.outcome) == ("routed to 'b', which completed", "mended")
 
 
 def test_a_worker_that_was_lost_is_a_trouble_that_a_rerun_mended():
@@ -103,7 +103,7 @@ def test_a_worker_that_was_lost_is_a_trouble_that_a_rerun_mended():
 def test_a_step_that_waits_for_its_retry_is_under_way():
     run = History(workflow(step("a", rules=retry(3, delay=60)))).start().fail("a")
 
-    assert told(run) == [("a", 1, "its next attempt is scheduled", "under_way")]
+    assert outcomes_of(run) == [("a", 1, "its next attempt is scheduled", "under_way")]
 
 
 def test_each_visit_is_told_apart():
@@ -111,19 +111,19 @@ def test_each_visit_is_told_apart():
     run = History(flow).start().fail("a").ok("fix").fail("a").ok("fix").ok("a")
 
     mended = "routed to 'fix', which completed; then it ran again"
-    assert told(run) == [("a", 1, mended, "mended"), ("a", 2, mended, "mended")]
+    assert outcomes_of(run) == [("a", 1, mended, "mended"), ("a", 2, mended, "mended")]
 
 
 def test_an_item_that_failed_in_an_earlier_round_has_had_a_new_chance():
     flow = workflow(step("m", map=Map(over=expression("list")), do=(command("one"),)))
     run = History(flow, answers={"list": [1, 2]}).start().ok("m[0].0").fail("m[1].0")
 
-    before = told(run)
+    before = outcomes_of(run)
     run.retry().ok("m[1].0")
 
     again = "completed in round 2"
     assert before == [("m", 1, "not handled: the run fails", "open"), ("m[1]", 1, "its step fails", "open")]
-    assert told(run) == [("m", 1, again, "mended"), ("m[1]", 1, again, "mended")]
+    assert outcomes_of(run) == [("m", 1, again, "mended"), ("m[1]", 1, again, "mended")]
 
 
 def test_an_item_climbs_two_rungs_and_the_rest_is_its_steps():
@@ -143,7 +143,7 @@ def test_an_undo_that_failed_is_open():
     flow = workflow(step("a", undo=command("undo")), step("b", needs=["a"]))
     run = History(flow).start().ok("a").fail("b").fail("a.undo@1", exit_code=5)
 
-    assert ("a", 1, UNDO_FAILED, "open") in told(run)
+    assert ("a", 1, UNDO_FAILED, "open") in outcomes_of(run)
 
 
 def test_an_undo_that_failed_is_closed_when_a_later_round_has_undone_the_visit():
@@ -152,13 +152,13 @@ def test_an_undo_that_failed_is_closed_when_a_later_round_has_undone_the_visit()
 
     run.retry().fail("b").ok("a.undo@1")
 
-    assert ("a", 1, "undone in a later round", "mended") in told(run)
+    assert ("a", 1, "undone in a later round", "mended") in outcomes_of(run)
 
 
 def test_what_a_stopped_run_cancelled_is_left():
     run = History(workflow(step("a", rules=retry(3, delay=60)), step("b"))).start().fail("a").started("b").cancel()
 
-    [(unit, _, _, _), *_] = told(run)
+    [(unit, _, _, _), *_] = outcomes_of(run)
 
     assert unit == "a"
 
@@ -169,7 +169,7 @@ def test_a_remediation_that_was_of_no_use_is_let_pass_by_the_end_as_any_failure(
     run.ok(END, output={"status": "completed", "reason": "so"})
 
     assert run.status == "completed"
-    assert told(run) == [
+    assert outcomes_of(run) == [
         ("a", 1, "routed to 'b', which failed: not handled, but end returned completed", "left"),
         ("b", 1, "not handled, but end returned completed", "left"),
     ]
@@ -183,7 +183,7 @@ def test_whoever_is_open_when_a_run_has_ended_is_whom_the_verdict_counts(seed: i
     found = visits_of(state, history.log, history.workflow)
 
     is_passed_by_end = state.run.status == "completed"
-    named = {(one.unit, one.visit) for one in found if one.fate == "open" and not one.is_item and one.unit != END}
+    named = {(one.unit, one.visit) for one in found if one.outcome == "open" and not one.is_item and one.unit != END}
     undone = {(one.unit, one.visit) for one in found if "undo failed" in one.answer}
     counted = {(record.step, record.visit) for record in unhandled(state)}
     assert state.run.status in RUN_ENDED

@@ -148,7 +148,7 @@ def test_a_map_of_which_nothing_failed_says_so():
         ),
         (
             ("check", "--failed", "--item", 1),
-            "error[usage]: --failed and --item exclude each other\n  give one of them\n",
+            "error[usage]: --failed and --item cannot be combined\n  give one of them\n",
         ),
         (("check", "--dry-run"), "error[usage]: --dry-run needs --retry\n  add --retry, or leave it out\n"),
         (("check", "--reason", "x"), "error[usage]: --reason needs --retry\n  add --retry, or leave it out\n"),
@@ -281,7 +281,7 @@ def test_a_dry_run_says_which_items_would_run_and_changes_nothing():
 
     assert mulligan("items", 1, "check", "--retry", "--dry-run").plain == (
         0,
-        "STEP  WHY\ncheck  the round starts here; only items 1, 2\nreport  it is behind 'check'\n",
+        "STEP  WHY\ncheck  the round starts here; only items 1, 2\nreport  it comes after 'check'\n",
         "run 1 would begin round 2: 2 steps again, 1 kept; of 'check' only items 1, 2\nkept: aside\n",
     )
     assert mulligan("items", 1, "check", "--retry", "--dry-run", "--json").json["items"] == {"check": [1, 2]}

@@ -296,22 +296,25 @@ steps:
   - {step: mail, shell: exit 1}
 """)
 
-    line = "charge  completed  1  Ns  Ns  NMiB  undo failed, what it did may still stand; warning: UNDO_FAILED"
+    line = "charge  completed  1  Ns  Ns  NMiB  undo failed, what it did may still be in effect; warning: UNDO_FAILED"
     assert line in mulligan("show", 1).plain[1]
     charge = mulligan("show", 1, "--json").json["steps"]["charge"]
     assert (charge["undone"], charge["undo_failed"]) == (False, True)
-    assert "mulligan retry 1 --force  # look first at what could not be undone: it runs again" in said.err
-    assert "after a look at it: mulligan retry 1 --force" in mulligan("show", 1).err
+    assert "mulligan retry 1 --force  # check first what could not be undone: it runs again" in said.err
+    assert (
+        "after you have checked what could not be undone, to run it again: mulligan retry 1 --force"
+        in mulligan("show", 1).err
+    )
     refused = mulligan("retry", 1)
     assert (refused.code, refused.err) == (
         2,
         "error[step.undo_failed]: step 'charge' of run 1 would run again, but its undo failed: what it did may still "
-        "stand\n  look at it first; to run it again all the same: mulligan retry 1 --force\n",
+        "be in effect\n  check it first; to run it again anyway:  mulligan retry 1 --force\n",
     )
     planned = mulligan("retry", 1, "--force", "--dry-run", "--json").json
     assert (planned["undo_failed"], planned["why"]["charge"]) == (
         ["charge"],
-        "forced, though its undo failed and what it did may still stand",
+        "forced, though its undo failed and what it did may still be in effect",
     )
 
 

@@ -41,9 +41,9 @@ def test_the_lock_of_a_worker_is_found_in_a_home_that_was_moved(tmp_path: Path) 
 
     (tmp_path / "old").rename(tmp_path / "new")
 
-    assert locks(tmp_path / "new").look(found) == "held"
+    assert locks(tmp_path / "new").state(found) == "held"
     held.release(is_recorded=False)
-    assert locks(tmp_path / "new").look(found) == "free"
+    assert locks(tmp_path / "new").state(found) == "free"
 
 
 def test_a_worker_of_the_home_that_this_one_is_a_copy_of_is_alive(tmp_path: Path) -> None:
@@ -51,11 +51,11 @@ def test_a_worker_of_the_home_that_this_one_is_a_copy_of_is_alive(tmp_path: Path
 
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
 
-    assert locks(tmp_path / "copy").look(worker(held)) == "held"
+    assert locks(tmp_path / "copy").state(worker(held)) == "held"
     assert locks(tmp_path / "copy").original_home(worker(held)) == str(tmp_path / "one")
     assert locks(tmp_path / "one").original_home(worker(held)) == ""
     held.release(is_recorded=False)
-    assert locks(tmp_path / "copy").look(worker(held)) == "free"
+    assert locks(tmp_path / "copy").state(worker(held)) == "free"
 
 
 @pytest.mark.parametrize("move", ["copied and removed", "removed"])
@@ -69,7 +69,7 @@ def test_a_lock_that_proves_nothing_counts_as_free_after_a_lease(tmp_path: Path,
     states = []
     for passed in (0.0, 29.0, 1.0):
         seconds.now += passed
-        states.append(looking.look_again(worker(held)))
+        states.append(looking.confirmed_state(worker(held)))
 
     assert states == ["unknown", "unknown", "free"]
     held.release()
@@ -79,30 +79,30 @@ def test_a_lock_that_is_seen_again_has_proved_something_since(tmp_path: Path) ->
     held, seconds = lock.acquire(home(tmp_path / "one").locks, "w1"), Seconds()
     looking, found = locks(tmp_path / "one", monotonic=seconds), worker(held)
     (tmp_path / "one").rename(tmp_path / "aside")
-    assert looking.look_again(found) == "unknown"
+    assert looking.confirmed_state(found) == "unknown"
 
     (tmp_path / "aside").rename(tmp_path / "one")
-    assert looking.look_again(found) == "held"
+    assert looking.confirmed_state(found) == "held"
     (tmp_path / "one").rename(tmp_path / "aside")
     seconds.now += 31.0
 
-    assert looking.look_again(found) == "unknown"
+    assert looking.confirmed_state(found) == "unknown"
     held.release()
 
 
 def test_where_machines_share_a_store_a_lock_of_this_one_counts_whatever_the_host_was_called(tmp_path: Path) -> None:
     held = lock.acquire(home(tmp_path).locks, "w1")
 
-    assert locks(tmp_path, is_shared=True).look(worker(held, host="another-name")) == "held"
+    assert locks(tmp_path, is_shared=True).state(worker(held, host="another-name")) == "held"
     held.release(is_recorded=False)
-    assert locks(tmp_path, is_shared=True).look(worker(held, host="another-name")) == "free"
+    assert locks(tmp_path, is_shared=True).state(worker(held, host="another-name")) == "free"
 
 
 def test_where_machines_share_a_store_a_lock_that_another_one_made_is_not_looked_at(tmp_path: Path) -> None:
     held = lock.acquire(home(tmp_path).locks, "w1")
     Path(held.path).write_text("another-boot 1 2\n")
 
-    assert locks(tmp_path, is_shared=True).look(worker(held, host="another-name")) == "unknown"
+    assert locks(tmp_path, is_shared=True).state(worker(held, host="another-name")) == "unknown"
     held.release()
 
 
@@ -111,6 +111,6 @@ def test_where_machines_share_a_store_a_lock_that_is_not_there_never_counts_as_f
     held.release()
     looking = locks(tmp_path, is_shared=True, monotonic=seconds)
 
-    assert looking.look_again(worker(held)) == "unknown"
+    assert looking.confirmed_state(worker(held)) == "unknown"
     seconds.now += 3600.0
-    assert looking.look_again(worker(held)) == "unknown"
+    assert looking.confirmed_state(worker(held)) == "unknown"

@@ -159,7 +159,7 @@ def test_two_questions_at_once_are_refused():
     assert mulligan("logs", 1, "build", "--handler", "--script") == (
         2,
         "",
-        "error[usage]: --handler and --script exclude each other\n  give one of them\n",
+        "error[usage]: --handler and --script cannot be combined\n  give one of them\n",
     )
 
 

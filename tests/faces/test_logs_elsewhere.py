@@ -46,7 +46,7 @@ def test_a_log_that_was_not_shipped_is_said_to_be_where_the_step_ran(
 ):
     monkeypatch.setenv("MULLIGAN_STORE", store_schema_url)
     ran("name: quiet\nsteps:\n  - {step: greet, shell: 'true'}\n", "--home", "here")
-    told = f"-- run 1, 'greet', attempt 1: it wrote nothing, or its log is on {socket.gethostname()} alone\n"
+    told = f"-- run 1, 'greet', attempt 1: it wrote nothing, or only {socket.gethostname()} has its log\n"
 
     said = mulligan("logs", 1, "greet", "--home", "elsewhere")
     followed = mulligan("logs", 1, "greet", "-f", "--home", "elsewhere")

@@ -102,7 +102,7 @@ def test_gc_leaves_the_files_of_lost_runs_alone_and_says_so(is_before: bool):
     said = mulligan("gc", "--keep", 0)
 
     assert said.code == 0
-    assert "files of 3 runs that the database does not have are left alone: mulligan doctor\n" in said.err
+    assert "files of 3 runs that the database does not have were not removed; to see why: mulligan doctor\n" in said.err
     assert [files(number) for number in (2, 3, 4)] == kept
     assert "output.txt" in kept[0]
     assert mulligan("gc", "--json").json["lost"] == [2, 3, 4]

@@ -375,7 +375,7 @@ def test_what_another_round_would_run_of_a_matrix_is_told_together():
     assert [line.split("  ")[0] for line in corrected.out.splitlines()] == [
         *("STEP", "12 of sim × 24", "12 of sim × 24", "compare")
     ]
-    assert again.out.splitlines()[2] == "compare         it is behind 'sim_02'"
+    assert again.out.splitlines()[2] == "compare         it comes after 'sim_02'"
     assert len(mulligan("retry", 1, "--dry-run", "--json").json["steps"]) == 13
 
 

@@ -209,7 +209,7 @@ def test_follow_and_detach_exclude_each_other(verb: str):
         assert mulligan(*row.words, option, "--detach") == (
             2,
             "",
-            f"error[usage]: {option} and --detach exclude each other\n  give one of them\n",
+            f"error[usage]: {option} and --detach cannot be combined\n  give one of them\n",
         )
 
 

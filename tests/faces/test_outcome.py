@@ -24,7 +24,7 @@ steps:
 """
 
 
-def told(home: Path, *, unseen: range) -> Outcome:
+def outcome_of(home: Path, *, unseen: range) -> Outcome:
     """The outcome of the run there, by a driver who has not seen these of its entries; nobody drives it any more."""
     service = Service(Home(home))
     log = list(service.reader.events(1))
@@ -45,7 +45,7 @@ def test_an_end_that_the_driver_has_not_seen_is_told_as_it_was_written(folder: P
     ran(MENDED)
 
     # The store wrote the last commit and could not say so; or another worker has driven the run to its end.
-    found = told(folder / ".mulligan", unseen=range(8, 1000))
+    found = outcome_of(folder / ".mulligan", unseen=range(8, 1000))
 
     assert (found.status, found.exit_code, found.counts["completed"]) == ("completed", 0, 2)
     assert answers(found) == [("one", "retried, then completed"), ("two", "retried, then completed")]
@@ -54,7 +54,7 @@ def test_an_end_that_the_driver_has_not_seen_is_told_as_it_was_written(folder: P
 def test_what_was_written_in_between_and_not_seen_is_told_too(folder: Path):
     ran(MENDED)
 
-    found = told(folder / ".mulligan", unseen=range(3, 9))
+    found = outcome_of(folder / ".mulligan", unseen=range(3, 9))
 
     assert answers(found) == [("one", "retried, then completed"), ("two", "retried, then completed")]
 
@@ -128,5 +128,5 @@ def test_of_a_large_run_whoever_looks_sees_all_that_happened_though_nothing_ordi
     look()
 
     assert next(one.line.place for one in progress.take_announcements()) == names[30]
-    assert [one.place for one in progress.failures.outcomes(run.state)] == [names[30]]
+    assert [one.place for one in progress.failures.lines(run.state)] == [names[30]]
     assert progress.counts == count_steps(run.state)

@@ -388,7 +388,7 @@ REFUSED = {
     ("hello.yaml", "-i", "a=1", "-i", "a=2"): "error[usage]: input 'a' is given twice\n",
     ("hello.yaml", "--parallel", "-1"): "error[usage]: --parallel must be at least 0, not -1\n",
     ("hello.yaml", "--parallel", "0"): (
-        "error[input.invalid]: with --parallel 0 this process runs no step, and no other one can: "
+        "error[input.invalid]: with --parallel 0 this process runs no steps, and no other process can: "
         "the store is a file of this machine\n  name a store that workers share: MULLIGAN_STORE=postgresql://…\n"
     ),
     ("hello.yaml", "--gpus", "-1"): "error[usage]: --gpus must be at least 0, not -1\n",
@@ -460,7 +460,7 @@ def test_capacity_that_is_missing_is_said_before_anything_runs_and_an_option_rep
         2,
         "error[input.invalid]: step 'train' asks for more than this machine can give: "
         "3 gpus (there is none; --gpus 3 allows it)\n"
-        "  the options replace what is measured; or let the step ask for less\n",
+        "  set the right numbers with the options, or let the step ask for less\n",
     )
     assert not (folder / "ran").exists()
 

@@ -347,7 +347,7 @@ def test_runs_are_chosen_by_who_started_them_by_words_and_by_the_code_of_their_f
         (("list", "--watch"), "error[usage]: --watch needs a terminal"),
         (("list", "--text", "?!"), "error[input.invalid]: '?!' has no letters or digits to search for"),
         (("list", "--after", "0"), "error[usage]: --after must be the number of a run, not 0"),
-        (("list", "--watch", "--json"), "error[usage]: --watch and --json exclude each other"),
+        (("list", "--watch", "--json"), "error[usage]: --watch and --json cannot be combined"),
     ],
 )
 def test_a_choice_that_makes_no_sense_is_refused(folder: Path, words: tuple[str, ...], message: str):

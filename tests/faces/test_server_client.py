@@ -162,7 +162,7 @@ def test_a_token_is_checked_and_stored_for_its_owner_alone(folder: Path, url: st
         0,
         "",
         f"you are logged in to {url}; the token is in '{file}'\n"
-        f"  export MULLIGAN_SERVER={url}  # from then on commands are about its runs\n",
+        f"  export MULLIGAN_SERVER={url}  # commands now work with the runs of this server\n",
     )
     assert (listed.code, mode, left.code) == (0, 0o600, 0)
     assert again.err.startswith(

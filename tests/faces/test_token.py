@@ -73,7 +73,7 @@ def test_json_has_the_secret_once() -> None:
         (("create", "ci", "--scope", "run", "--expires", "soon"), "'soon' is not a duration"),
         (
             ("create", "ci", "--scope", "run", "--project", "a", "--all-projects"),
-            "--all-projects and --project exclude",
+            "--all-projects and --project cannot be combined",
         ),
     ],
 )

@@ -169,9 +169,9 @@ def test_an_example_ends_as_it_says(example: Example, live_file: Live) -> None:
     ran = run(live_file, example)
 
     says = example.says
-    assert (ran.status if ran.exit_code != EXIT_CODES["waiting"] else "waiting") == says["ends"], told(ran)
+    assert (ran.status if ran.exit_code != EXIT_CODES["waiting"] else "waiting") == says["ends"], story_text(ran)
     assert ran.exit_code == says.get("exit_code", EXIT_CODES[says["ends"]])
-    assert {name: ran.steps[name]["status"] for name in says.get("steps", {})} == says.get("steps", {}), told(ran)
+    assert {name: ran.steps[name]["status"] for name in says.get("steps", {})} == says.get("steps", {}), story_text(ran)
     assert {name: ran.shown["outputs"].get(name) for name in says.get("outputs", {})} == says.get("outputs", {})
     assert {name: content(live_file.folder / name) for name in says.get("files", {})} == says.get("files", {})
 
@@ -216,6 +216,6 @@ def content(path: Path) -> str | None:
     return path.read_text(encoding="utf-8").removesuffix("\n") if path.exists() else None
 
 
-def told(ran: Ran) -> str:
+def story_text(ran: Ran) -> str:
     """What helps whoever reads that a test has failed."""
     return "\n".join(ran.story)

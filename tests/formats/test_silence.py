@@ -66,7 +66,7 @@ def without(tree: Any, path: Place) -> Any:
     return found
 
 
-def told(tree: Any, probe: Path, system: str) -> Any:
+def converted(tree: Any, probe: Path, system: str) -> Any:
     """What comes of a file: what it becomes, with its comments, and what is said about it. None where it is refused."""
     probe.write_text(json.dumps(tree), encoding="utf-8")
     try:
@@ -86,11 +86,11 @@ def test_what_is_read_is_never_dropped_in_silence(system: str, tmp_path: Path) -
     for path in sorted(paths, key=lambda one: one.stat().st_size):
         shutil.copytree(path.parent, tmp_path, dirs_exist_ok=True)
         tree, probe = plain(parse_file(decode(path.read_bytes(), str(path)))), tmp_path / "probe.json"
-        whole = told(tree, probe, system)
+        whole = converted(tree, probe, system)
         for place in keys_of(tree):
             word = str(place[-1])
             met.add(word)
-            if word in known - heard and told(without(tree, place), probe, system) != whole:
+            if word in known - heard and converted(without(tree, place), probe, system) != whole:
                 heard.add(word)
 
     assert (met & known) - heard == SILENT[system]
@@ -113,7 +113,7 @@ TORC = {
 
 def test_no_recent_part_of_torc_is_dropped_in_silence(tmp_path: Path) -> None:
     probe = tmp_path / "probe.json"
-    whole = told(TORC, probe, "torc")
+    whole = converted(TORC, probe, "torc")
 
     assert whole is not None
-    assert [place for place in keys_of(TORC) if told(without(TORC, place), probe, "torc") == whole] == []
+    assert [place for place in keys_of(TORC) if converted(without(TORC, place), probe, "torc") == whole] == []

@@ -126,7 +126,7 @@ steps:
         (
             "${inputs.rows} ${inputs.day}",
             "${steps.fetch.output}",
-            ("language.unknown_step", 14, "it is outside the group: hand its output in under 'inputs' of the group"),
+            ("language.unknown_step", 14, "it is outside the group: pass its output to the group under 'inputs'"),
         ),
         (
             "{step: stage, shell",

@@ -146,7 +146,7 @@ IS_FED = "is part of the script that 'bash' reads, which evaluates the value aga
 FEED = "pass the value as an argument, as in sh -s VALUE <<'EOF', and read it there as \"$1\""
 IS_FAR = "is part of a command that 'ssh' passes to a shell, which evaluates the value again"
 QUOTE_FAR = "quote it for that shell: $(printf %q VALUE)"
-IS_RUN = "is printed where a command is named, and the shell would run its words"
+IS_RUN = "is printed in the place of a command, so the shell would run it"
 QUOTE_COMMAND = "put the $(…) in double quotes, or write the command itself"
 THE_COMMAND = "write the command itself"
 
@@ -414,7 +414,7 @@ REFUSALS = [
     ),
     (
         "echo ${item:-'x'}",
-        "'${item:-'x'}' has single quotes in the text after its operator, which mean themselves within double quotes",
+        "'${item:-'x'}' has single quotes after its operator; within double quotes they are plain characters",
         5,
         12,
         "write the text without them",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.language.keys.action_keys import AGENT, HTTP, SQL
-from mulligan.language.keys.shapes import Record
+from mulligan.language.keys.value_schemas import Record
 from mulligan.language.keys.workflow_keys import DEFAULTS, MAP, RESOURCES, STEP, WORKFLOW
 from mulligan.language.text.suggestions import did_you_mean, key_hint, quote_list
 

@@ -24,7 +24,7 @@ end:
 """
 
 
-def told(live: Live) -> dict[str, Any]:
+def input_of_end(live: Live) -> dict[str, Any]:
     """What the one `end` of a run was told."""
     [line] = live.lines("told.json")
     return dict(json.loads(line))
@@ -34,7 +34,7 @@ def failures(live: Live) -> list[tuple[str, int, str, bool, bool]]:
     """The failures that `end` saw: step, visit, code, handled, recovered."""
     return [
         (found["step"], found["visit"], found["code"], found["handled"], found["recovered"])
-        for found in told(live)["failures"]
+        for found in input_of_end(live)["failures"]
     ]
 
 
@@ -49,7 +49,7 @@ def last(ran: Ran) -> Any:
 def test_end_after_success(live_file: Live):
     ran = live_file.run("name: a\nsteps: [{step: a, shell: 'true'}, {step: b, shell: 'true', when: 1 == 2}]" + WITNESS)
 
-    assert told(live_file) == {"steps": {"a": "completed", "b": "skipped"}, "failures": [], "stopping": None}
+    assert input_of_end(live_file) == {"steps": {"a": "completed", "b": "skipped"}, "failures": [], "stopping": None}
     assert (ran.status, ran.shown["degraded"], ran.shown["end"]["status"]) == ("completed", False, "completed")
     assert last(ran) == e.RunCompleted(total_steps=2, skipped_steps_count=1)
 
@@ -58,7 +58,7 @@ def test_end_after_a_failure_that_nobody_handled(live: Live):
     ran = live.run("name: a\nsteps: [{step: a, shell: exit 3}, {step: b, needs: [a], shell: 'true'}]" + WITNESS)
 
     assert failures(live) == [("a", 1, "EXIT_NONZERO", False, False)]
-    assert told(live)["steps"] == {"a": "failed", "b": "skipped"}
+    assert input_of_end(live)["steps"] == {"a": "failed", "b": "skipped"}
     assert last(ran) == e.RunFailed(total_steps=2, failed_steps_count=1, skipped_steps_count=1)
 
 
@@ -99,7 +99,7 @@ def test_end_after_a_cancel(live: Live):
         meanwhile=cancel,
     )
 
-    assert told(live) == {
+    assert input_of_end(live) == {
         "steps": {"a": "cancelled", "b": "cancelled"},
         "failures": [],
         "stopping": "cancelled",
@@ -111,8 +111,8 @@ def test_end_after_a_cancel(live: Live):
 def test_end_after_the_runs_own_time_was_up(live: Live):
     ran = live.run("name: a\ntimeout: 200ms\nsteps: [{step: a, shell: sleep 1000}]" + WITNESS)
 
-    assert told(live)["steps"] == {"a": "cancelled"}
-    assert told(live)["stopping"] == "timed_out"
+    assert input_of_end(live)["steps"] == {"a": "cancelled"}
+    assert input_of_end(live)["stopping"] == "timed_out"
     assert (ran.status, ran.shown["reason"]) == ("failed", "the run took longer than its timeout")
     assert last(ran).evaluated_by_end_step is True
 
@@ -129,8 +129,8 @@ steps:
     ran = live_file.run(text + WITNESS)
 
     assert failures(live_file) == [("b", 1, "EXIT_NONZERO", False, False)]
-    assert told(live_file)["steps"] == {"a": "cancelled", "b": "failed"}
-    assert (ran.status, told(live_file)["stopping"]) == ("failed", "failed_fast")
+    assert input_of_end(live_file)["steps"] == {"a": "cancelled", "b": "failed"}
+    assert (ran.status, input_of_end(live_file)["stopping"]) == ("failed", "failed_fast")
 
 
 def test_end_after_a_worker_was_lost(live: Live):
@@ -153,7 +153,7 @@ def test_end_after_a_sub_workflow_failed(live: Live):
 
     ran = live.run("name: a\nsteps: [{step: a, workflow: {file: child.yaml}}]" + WITNESS)
 
-    [found] = told(live)["failures"]
+    [found] = input_of_end(live)["failures"]
     assert (found["code"], found["cause"][0]["step"], found["cause"][0]["exit_code"]) == ("CHILD_FAILED", "work", 7)
     assert ran.status == "failed"
 

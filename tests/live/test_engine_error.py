@@ -118,7 +118,7 @@ def test_a_worker_that_lives_on_tells_the_run_what_it_could_not_when_it_is_resum
             if drive is not None and drive.is_paused_after_crash and isinstance(drive.evaluator, Poisoned):
                 drive.evaluator = driver.engine.evaluator
                 live.service.reader.store.put(run_id, r.ResumeRequested(datetime.now(UTC), "somebody"))
-                driver.engine.request_look()
+                driver.engine.request_poll()
             return drive is None
 
         driver.serve(until=is_over)
@@ -149,7 +149,7 @@ class Cancelling(ExecutionRecorder):
                 drive.evaluator = Poisoned()  # type: ignore[assignment]
                 self.driver.store.put(drive.run_id, r.CancelRequested(datetime.now(UTC), "somebody"))
                 # Written by its own connection, which is no news to it.
-                self.driver.engine.request_look()
+                self.driver.engine.request_poll()
 
 
 def test_a_stopping_run_that_meets_a_bug_ends_its_process_and_not_the_run(live: Live):

@@ -145,7 +145,7 @@ def hostile(kind: str, table: dict[str, tuple[str, Any]]) -> str:
     return json.dumps({"name": "hostile", "cancel_grace": "100ms", "steps": steps})
 
 
-def told(ran: Ran, name: str) -> tuple[str, str] | None:
+def code_and_message(ran: Ran, name: str) -> tuple[str, str] | None:
     failure = ran.steps[name]["failure"]
     return failure and (failure["code"], failure["message"])
 
@@ -162,7 +162,9 @@ def test_each_step_fails_in_its_own_words_and_all_others_complete(
 ) -> None:
     ran = live_file.run(hostile(kind, table))
 
-    assert {name: told(ran, name) for name in table} == {name: expected for name, (_, expected) in table.items()}
+    assert {name: code_and_message(ran, name) for name in table} == {
+        name: expected for name, (_, expected) in table.items()
+    }
     assert {name: ran.steps[name]["attempts"] for name in table} == dict.fromkeys(table, 1)
     assert [ran.steps[f"beside{number}"]["output"] for number in range(3)] == ["0", "1", "2"]
     assert (ran.status, ran.steps["after"]["output"]) == ("failed", {"a": 1})
@@ -235,7 +237,7 @@ def test_a_handler_gets_past_commands_that_misbehave(live_file: Live) -> None:
 def test_a_step_that_never_stops_writing_is_ended_and_its_log_can_be_read(live_file: Live) -> None:
     ran = live_file.run("name: flood\nsteps: [{step: flood, shell: echo first; yes}, {step: beside, shell: echo 1}]")
 
-    assert told(ran, "flood") == (
+    assert code_and_message(ran, "flood") == (
         "OUTPUT_INVALID",
         "it wrote more than 1MiB to standard output and error and was stopped (limit: MULLIGAN_LOG_MAX)",
     )
@@ -361,7 +363,7 @@ def test_a_step_that_kills_its_supervisor_again_and_again_fails_and_the_worker_l
     )
 
     [worker] = {fact.worker for fact in ran.facts(e.AttemptLost)}
-    assert told(ran, "killer") == ("WORKER_LOST", f"the worker running it was lost ({worker})")
+    assert code_and_message(ran, "killer") == ("WORKER_LOST", f"the worker running it was lost ({worker})")
     assert (ran.steps["killer"]["attempts"], ran.steps["after"]["output"]) == (4, "1")
     assert leftovers(live_file) == []
 
@@ -423,7 +425,7 @@ def test_a_step_that_fills_its_own_disk_fails_alone(small_disk: Path, live_file:
         f"  - {{step: after, cwd: {small_disk}, needs: [{{step: fill, on: always}}], shell: rm ballast; echo 2}}"
     )
 
-    assert told(ran, "fill") == ("EXIT_NONZERO", "cat: write error: No space left on device")
+    assert code_and_message(ran, "fill") == ("EXIT_NONZERO", "cat: write error: No space left on device")
     assert (ran.steps["beside"]["output"], ran.steps["after"]["output"]) == ("1", "2")
 
 
@@ -453,7 +455,7 @@ steps:
     nul = "has a NUL, which no environment variable can hold" + other_ways
     large = "has 100000 bytes, and an environment variable holds at most 98304" + other_ways
     not_entered = f"the folder '{live_file.folder}/{{}}' cannot be entered: {{}}"
-    assert {name: told(ran, name) for name in ran.steps if told(ran, name)} == {
+    assert {name: code_and_message(ran, name) for name in ran.steps if code_and_message(ran, name)} == {
         "takes_nul": ("INPUT_INVALID", f"the value of '_steps_nul_output' {nul}"),
         "python_takes_nul": ("INPUT_INVALID", f"the value of 'X' {nul}"),
         "takes_large": ("INPUT_INVALID", f"the value of '_steps_large_output' {large}"),

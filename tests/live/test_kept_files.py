@@ -77,7 +77,7 @@ def test_a_step_whose_file_is_gone_or_changed_runs_again_with_all_behind_it(live
 
     stale = (StaleFile("mesh", "out/mesh.txt", problem),)
     assert (planned.steps, planned.kept, planned.stale) == (("mesh", "solve", "check"), ("aside",), stale)
-    assert planned.why["solve"] == "it is behind 'mesh'"
+    assert planned.why["solve"] == "it comes after 'mesh'"
     assert (second.status, done(live)) == ("completed", ["check", "mesh", "solve"])
     assert second.facts(e.RunReopened)[0].stale == stale
     assert f"mesh: runs again: {stale[0].text}" in second.story

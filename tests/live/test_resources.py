@@ -227,4 +227,4 @@ def test_a_task_of_a_run_that_nobody_drives_says_so(live_file: Live) -> None:
 
     [wait] = live_file.service.runs.show(ran.run_id)["waiting_for"]
     assert [one["kind"] for one in wait["obstacles"]] == ["no_worker"]
-    assert wait["text"] == "a worker for attempt 1: no process drives the run"
+    assert wait["text"] == "a worker for attempt 1: nothing is running the run"

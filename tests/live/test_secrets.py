@@ -175,14 +175,14 @@ def statuses(ran: Ran) -> dict[str, str]:
 
 
 def expect_no_secret(live: Live, ran: Ran) -> None:
-    everything = b"\n".join([*told(live, ran), *kept(live)])
+    everything = b"\n".join([*everything_shown(live, ran), *kept(live)])
     found = [form for form in FORMS if form.encode() in everything]
     assert found == []
     assert Redactor([SECRET]).redact_bytes(everything) == everything
     assert b"***" in everything
 
 
-def told(live: Live, ran: Ran) -> Iterator[bytes]:
+def everything_shown(live: Live, ran: Ran) -> Iterator[bytes]:
     """All that the verbs say of a run and of those that it has called."""
     yield msgspec.json.encode([ran.shown, ran.story])
     yield msgspec.json.encode(to_json(live.service.decisions.list_pending()))

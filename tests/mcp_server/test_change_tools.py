@@ -41,7 +41,7 @@ def served(home: Home) -> Iterator[Agent]:
     """An agent of a server: its runs are left to workers, of which there is none here."""
 
     def service() -> Service:
-        return Service(home).in_the_name_of("robot")
+        return Service(home).as_user("robot")
 
     access = LocalAccess(service, ("read", "run", "decide", "write"))
     yield Agent(access)
@@ -112,7 +112,7 @@ def test_completed_steps_behind_one_that_runs_again_are_kept_if_asked(served: Ag
     kept = served.call("retry_run", run_id=1, keep_completed=True, dry_run=True)
     fork = served.call("fork_run", run_id=1, from_step="other", keep_completed=True, dry_run=True)
 
-    assert (planned["steps"], planned["why"]["report"]) == (["load", "report"], "it is behind 'load'")
+    assert (planned["steps"], planned["why"]["report"]) == (["load", "report"], "it comes after 'load'")
     assert (kept["steps"], fork["steps"]) == (["load"], ["load", "other"])
 
 

@@ -74,7 +74,7 @@ def test_nothing_of_the_library_is_loaded_before_the_command_works() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--home", "x", "--server", "http://127.0.0.1:1"), "--home and --server name two places"),
+        (("--home", "x", "--server", "http://127.0.0.1:1"), "--home and --server cannot be combined"),
         (("--server", "http://127.0.0.1:1/x"), "is not a URL like https://HOST:PORT"),
         (("--server", "folder"), "is not a URL"),
     ],

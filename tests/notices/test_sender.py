@@ -553,7 +553,7 @@ def test_beyond_its_limit_a_target_gets_one_digest_and_then_nothing_for_the_minu
     assert [one["id"] for one in digest["data"]["notices"]] == [f"k{number}" for number in range(2, 10)]
     assert due == after(60)
     assert {one.reason for one in outbox.notices(status="waiting")} == {
-        "waits: the target has had its messages of this minute"
+        "waits: this target has reached its limit of messages per minute"
     }
     assert sender.send_due(targets, after(60), 0) is None
     assert wire.keys[3:] == ["k20", "k21"]

@@ -120,7 +120,7 @@ def test_a_rule_about_workers_is_checked_as_others_are(services: tuple[Service, 
 
 
 def test_neither_a_project_nor_a_run_is_told_of_workers(services: tuple[Service, Service]) -> None:
-    project = services[0].in_the_name_of("eve", project="team")
+    project = services[0].as_user("eve", project="team")
 
     with pytest.raises(InputInvalid, match="no"):
         project.notices.set_hooks([RULE])

@@ -407,10 +407,10 @@ def test_an_allocator_that_was_drained_submits_nothing_more_and_ends(
     only_gpu = allocator(lambda: store, 3, said.append, lambda: 0.0)
 
     mulligan("slurm", "drain", "--profile", "gpu")
-    assert only_gpu.look().submitted
+    assert only_gpu.poll().submitted
     mulligan("slurm", "drain")
 
-    assert running.look().submitted == ()
+    assert running.poll().submitted == ()
     assert running.serve(0.0) == "it was drained"
 
 

@@ -116,7 +116,7 @@ def test_a_task_that_no_walltime_is_long_enough_for_is_unmet() -> None:
 
     assert counts(found) == [("default", 2)]
     assert [one.reason for one in found.unmet] == [
-        "they may take 1h00m, and a pilot of the longest walltime has 58m30s for tasks: "
+        "their timeout is 1h00m, and the longest pilot has 58m30s for tasks: "
         "write a longer walltime, or a shorter timeout"
     ]
 
@@ -161,13 +161,13 @@ LABELLED = {
         (
             {"a": SlurmProfile(walltime=600.0), "b": SlurmProfile(walltime=1200.0), "c": SlurmProfile(nodes=2)},
             tasks(1, timeout=1500.0),
-            "they may take 25m00s, and a pilot of the longest walltime has 18m30s for tasks: "
+            "their timeout is 25m00s, and the longest pilot has 18m30s for tasks: "
             "write a longer walltime, or a shorter timeout",
         ),
         (
             {"a": SlurmProfile(walltime=600.0), "b": SlurmProfile(walltime=1200.0)},
             tasks(1, timeout=1200.0),
-            "they may take 20m00s, and a pilot of the longest walltime has 18m30s for tasks: "
+            "their timeout is 20m00s, and the longest pilot has 18m30s for tasks: "
             "write a longer walltime, or a shorter timeout",
         ),
         (

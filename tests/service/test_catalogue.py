@@ -123,7 +123,7 @@ def test_a_text_that_names_another_file_is_refused_and_the_file_is_not_read(
     found = service.catalogue.validate(text)
 
     assert not found.ok
-    assert "a published workflow is one text" in found.problems[0].message
+    assert "a published workflow cannot include other files" in found.problems[0].message
     assert "abc" not in found.problems[0].render()
 
 
@@ -138,7 +138,7 @@ def test_a_python_file_is_refused_and_nothing_of_it_runs(service: Service, tmp_p
 
 def test_a_proposal_is_a_draft_with_what_differs_and_never_a_version(service: Service) -> None:
     service.catalogue.publish("hello", HELLO)
-    agent = service.in_the_name_of("agent:night").catalogue
+    agent = service.as_user("agent:night").catalogue
     changed = HELLO.replace("echo hi", "echo hello")
 
     trial = agent.propose("hello", changed, note="friendlier", dry_run=True)
@@ -162,7 +162,7 @@ def test_a_proposal_is_a_draft_with_what_differs_and_never_a_version(service: Se
 
 def test_a_user_has_a_bounded_number_and_size_of_drafts(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists of drafts have their texts, and whoever may propose is not to fill them for others."""
-    agent = service.in_the_name_of("agent:night").catalogue
+    agent = service.as_user("agent:night").catalogue
     monkeypatch.setattr(catalogue, "DRAFTS_MAX", 3)
     monkeypatch.setattr(catalogue, "DRAFTS_BYTES_MAX", 4 * len(HELLO))
     for name in ("a", "b", "c"):
@@ -179,7 +179,7 @@ def test_a_user_has_a_bounded_number_and_size_of_drafts(service: Service, monkey
 
 def test_a_proposal_leaves_the_draft_of_somebody_else_alone_and_has_no_mistakes(service: Service) -> None:
     service.catalogue.put_draft("hello", "name: [")
-    agent = service.in_the_name_of("agent:night").catalogue
+    agent = service.as_user("agent:night").catalogue
 
     with pytest.raises(Refused):
         agent.propose("hello", HELLO)

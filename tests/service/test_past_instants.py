@@ -40,7 +40,7 @@ def schedules(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[
     clock = [T0]
     with Service(Home(tmp_path / "home", url), "ada") as service:
         service.catalogue.publish("hello", HELLO)
-        yield Schedules(service.reader, "ada", "", lambda: clock[0], lambda by, _: service.in_the_name_of(by)), clock
+        yield Schedules(service.reader, "ada", "", lambda: clock[0], lambda by, _: service.as_user(by)), clock
 
 
 def test_each_instant_has_its_run_or_the_reason_why_it_has_none(schedules: tuple[Schedules, list[datetime]]) -> None:
@@ -114,7 +114,7 @@ def test_what_is_known_of_an_instant_without_a_run() -> None:
 @pytest.mark.parametrize("state", [ScheduleState(), ScheduleState(decided_until=hour(1))])
 def test_an_instant_about_which_nothing_was_decided_asks_for_a_server(state: ScheduleState) -> None:
     assert judge_instants([hour(2)], {}, state) == [
-        PastInstant(hour(2), "waiting", reason="nothing was decided about it yet: is a server running?")
+        PastInstant(hour(2), "waiting", reason="no server has handled it yet: is one running?")
     ]
 
 

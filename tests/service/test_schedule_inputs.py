@@ -133,7 +133,7 @@ class Server:
     def __init__(self, home: Home) -> None:
         self.service = Service(home, "ada")
         self.clock = NOW
-        project = self.service.in_the_name_of
+        project = self.service.as_user
         self.schedules = Schedules(self.service.reader, "ada", "", lambda: self.clock, lambda by, _: project(by))
         self.service.catalogue.publish("load", DAILY)
 

@@ -43,7 +43,7 @@ class Server:
         self.service = Service(home, "ada")
         self.clock = clock
         self.schedules = Schedules(
-            self.service.reader, "ada", "", lambda: clock[0], lambda by, project: self.service.in_the_name_of(by)
+            self.service.reader, "ada", "", lambda: clock[0], lambda by, project: self.service.as_user(by)
         )
 
     def fire(self) -> datetime | None:
@@ -349,16 +349,16 @@ def test_the_past_of_a_schedule_has_no_run_of_another_one(server: Server) -> Non
 
 def test_schedules_of_two_projects_have_the_same_name_and_runs_of_their_own(server: Server) -> None:
     for project in ("red", "blue"):
-        service = server.service.in_the_name_of("ada", project=project)
+        service = server.service.as_user("ada", project=project)
         service.catalogue.publish("hello", HELLO)
         service.schedules.put("often", ScheduleForm("hello", every="1h"))
 
     server.service.schedules.fire_due(server.service.now() + timedelta(hours=1))
 
     for project in ("red", "blue"):
-        service = server.service.in_the_name_of("ada", project=project)
+        service = server.service.as_user("ada", project=project)
         (run,) = service.runs.page(RunQuery()).runs
         assert [one.last and one.last.run_id for one in service.schedules.all()] == [run.run_id]
         records, labels = read_runs(server.service.reader.store, "often", project, 10)
         assert ([one.run_id for one in records], [*labels]) == ([run.run_id], [run.run_id])
-    assert server.service.in_the_name_of("ada", project="").schedules.all() == []
+    assert server.service.as_user("ada", project="").schedules.all() == []

@@ -82,7 +82,7 @@ def test_an_unknown_workflow_or_step_is_refused(filled: Service):
 
 
 def test_runs_of_another_project_are_not_read(filled: Service):
-    other = filled.in_the_name_of("eve", project="other")
+    other = filled.as_user("eve", project="other")
 
     assert other.suggest().looked_at.runs == 0
 
@@ -114,7 +114,7 @@ def test_a_draft_of_ones_own_is_continued_and_that_of_somebody_else_stays(filled
     filled.workflows.draft_suggestions("test", found.proposals)
 
     assert "timeout: 5m" in filled.catalogue.draft("test").text
-    eve = filled.in_the_name_of("eve")
+    eve = filled.as_user("eve")
     with pytest.raises(Refused, match="has a draft of ada"):
         eve.workflows.draft_suggestions("test", found.proposals)
 

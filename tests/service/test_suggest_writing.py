@@ -294,7 +294,10 @@ def test_a_change_that_would_reach_other_steps_is_not_written_and_says_why(text:
 
 
 def test_a_proposal_without_a_change_is_left_out():
-    assert write(SHARED, None).left_out[0].why == "there is nothing to write: somebody has to look at it"
+    assert (
+        write(SHARED, None).left_out[0].why
+        == "it cannot be written into the file: a person has to decide what to change"
+    )
 
 
 HOSTILE = (

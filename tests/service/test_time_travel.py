@@ -265,7 +265,7 @@ def test_a_fork_that_stops_before_anything_is_decided_is_refused_with_what_to_lo
     control: Any = SimpleNamespace(reader=None)
     past: Any = None
 
-    with pytest.raises(Refused, match="nothing is left to decide") as refused:
+    with pytest.raises(Refused, match="there is nothing to decide") as refused:
         EventForks(control, past)._preview(request, State(flow), asked=seq, evaluator=history.evaluator)
 
     command = f"mulligan replay 1 --at {seq} --fork-here --dry-run"

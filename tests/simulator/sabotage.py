@@ -141,14 +141,14 @@ def _(real: str) -> str:
     return "SELECT ?"
 
 
-@defect(MemoryTables, "next_ticket")
+@defect(MemoryTables, "next_number")
 def _(real: Any) -> Any:
     """every second token is that of the lease before"""
 
-    def next_ticket(self: MemoryTables) -> int:
+    def next_number(self: MemoryTables) -> int:
         return (real(self) + 1) // 2 + 1
 
-    return next_ticket
+    return next_number
 
 
 @defect(MemoryStore, "_free")

@@ -235,7 +235,7 @@ def test_outcomes_that_change_nothing_about_a_breaker_are_no_finding(
 # -- the dead --------------------------------------------------------------------------------------------------------
 
 
-def test_the_dead_that_somebody_who_looked_has_not_buried_are_found() -> None:
+def test_dead_workers_that_a_checking_worker_has_not_expired_are_found() -> None:
     database, recorder = DATABASES["memory"](), make()
     database.open(JumpingClock()).register(WorkerRecord("h1.1", "h1", 1))
     recorder.check(database.read_contents())
@@ -279,7 +279,7 @@ def test_one_who_was_cut_off_himself_has_not_searched_for_old_heartbeats() -> No
         pytest.param(LEASE_SECONDS - 1, 1, False, id="an outage that made no heartbeat too old"),
     ],
 )
-def test_who_is_buried_for_an_outage_of_the_store_is_found(seconds: float, age: float, is_found: bool) -> None:
+def test_who_is_expired_for_an_outage_of_the_store_is_found(seconds: float, age: float, is_found: bool) -> None:
     recorder, ended = make(LEASE_SECONDS), START + timedelta(seconds=seconds)
     recorder.note_outage(Outage(START, ended))
 
@@ -288,7 +288,7 @@ def test_who_is_buried_for_an_outage_of_the_store_is_found(seconds: float, age: 
     assert bool(recorder.violations) == is_found
 
 
-def test_who_was_heard_of_after_an_outage_is_not_buried_for_it() -> None:
+def test_who_was_heard_of_after_an_outage_is_not_expired_for_it() -> None:
     recorder, ended = make(LEASE_SECONDS), START + timedelta(seconds=2 * LEASE_SECONDS)
     recorder.note_outage(Outage(START, ended))
 

@@ -140,7 +140,7 @@ def test_tasks_timers_and_breakers_are_seen(shop: Shop) -> None:
     assert all(lease.worker == "w" for lease in contents.leases)
 
 
-def test_the_onlooker_knows_a_run_from_its_log_alone_and_the_tables_agree(shop: Shop) -> None:
+def test_the_checker_knows_a_run_from_its_log_alone_and_the_tables_agree(shop: Shop) -> None:
     run_id = shop.start()
 
     shop.work()

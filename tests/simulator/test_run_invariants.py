@@ -76,7 +76,7 @@ def done(name: str, visit: int = 1) -> tuple[e.Fact, ...]:
     return e.StepEntered(name, visit), e.StepCompleted(name, visit)
 
 
-def told(*facts: Any, definition: Workflow = WORKFLOW) -> RunInvariants:
+def checked(*facts: Any, definition: Workflow = WORKFLOW) -> RunInvariants:
     """The promises, asked about these facts one by one."""
     promises = RunInvariants(definition)
     for number, fact in enumerate(facts, 1):
@@ -86,7 +86,7 @@ def told(*facts: Any, definition: Workflow = WORKFLOW) -> RunInvariants:
 
 def complaint(*facts: Any, definition: Workflow = WORKFLOW) -> str:
     """The first sentence about what is wrong with the last of these facts; the others must be in order."""
-    promises = told(*facts[:-1], definition=definition)
+    promises = checked(*facts[:-1], definition=definition)
     with pytest.raises(AssertionError) as caught:
         promises.check_entry(e.Entry(len(facts), START, len(facts) - 1, facts[-1]))
     return str(caught.value).splitlines()[0]
@@ -360,7 +360,7 @@ def test_a_log_that_breaks_a_promise_is_found(facts: tuple[Any, ...], sentence: 
     ],
 )
 def test_a_log_that_keeps_every_promise_is_let_through(facts: tuple[Any, ...]) -> None:
-    assert len(told(*facts).facts.log) == len(facts)
+    assert len(checked(*facts).facts.log) == len(facts)
 
 
 BEHIND = workflow(
@@ -399,7 +399,7 @@ def test_a_result_that_is_older_than_what_it_depends_on_is_found() -> None:
     ],
 )
 def test_a_round_that_runs_what_depends_on_it_or_is_to_keep_it_is_let_through(facts: tuple[e.Fact, ...]) -> None:
-    assert told(*ENDED_ONCE, *facts, definition=BEHIND).facts.round == 2
+    assert checked(*ENDED_ONCE, *facts, definition=BEHIND).facts.round == 2
 
 
 def test_a_retry_behind_its_deadline_is_found() -> None:
@@ -412,7 +412,7 @@ def test_a_retry_behind_its_deadline_is_found() -> None:
 
 
 def test_the_time_before_a_fork_does_not_count_for_a_deadline() -> None:
-    promises = told(STARTED, ENTERED, FIRST, FAILED, definition=workflow(step("a", rules=retry(3), deadline=10.0)))
+    promises = checked(STARTED, ENTERED, FIRST, FAILED, definition=workflow(step("a", rules=retry(3), deadline=10.0)))
     forked_at = START + timedelta(minutes=11)
     promises.check_entry(e.Entry(5, forked_at, 0, e.RunForked(1, 4)))
 
@@ -431,7 +431,7 @@ def test_the_time_before_a_fork_does_not_count_for_a_deadline() -> None:
     ],
 )
 def test_a_log_that_is_no_log_is_found(entry: e.Entry, sentence: str) -> None:
-    promises = told(STARTED)
+    promises = checked(STARTED)
 
     with pytest.raises(AssertionError) as caught:
         promises.check_entry(entry)
@@ -440,7 +440,7 @@ def test_a_log_that_is_no_log_is_found(entry: e.Entry, sentence: str) -> None:
 
 
 def test_a_complaint_shows_the_facts_around_it() -> None:
-    promises = told(STARTED, ENTERED)
+    promises = checked(STARTED, ENTERED)
 
     with pytest.raises(AssertionError) as caught:
         promises.check_entry(e.Entry(3, START, 2, e.StepEntered("a", 2)))

@@ -67,7 +67,7 @@ class OnceEndless(Scripted):
             super().run()
 
 
-def test_smaller_workflows_are_smaller_and_lawful() -> None:
+def test_smaller_workflows_are_smaller_and_valid() -> None:
     made = random_workflow(Random(5))
 
     candidates = list(smaller(made))

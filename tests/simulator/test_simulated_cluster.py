@@ -75,7 +75,7 @@ class FaultPlan:
         ("meanwhile", None, True, ["meanwhile", "meanwhile"]),
     ],
 )
-def test_the_weather_is_as_its_name_says(kind: str, error: Any, is_written: bool, seen: list[str]) -> None:
+def test_a_fault_plan_injects_what_its_name_says(kind: str, error: Any, is_written: bool, seen: list[str]) -> None:
     fault_plan, plain = FaultPlan(kind), DATABASES["memory"]().open(JumpingClock())
     store = with_faults(plain, fault_plan)
 
@@ -89,7 +89,7 @@ def test_the_weather_is_as_its_name_says(kind: str, error: Any, is_written: bool
     assert fault_plan.seen == seen
 
 
-def test_every_kind_of_weather_is_tested() -> None:
+def test_every_fault_plan_is_tested() -> None:
     tested = {"lost_call", "lost_answer", "crash_before", "crash_after", "busy", "slow", "late", "meanwhile"}
 
     assert set(FAULTS) == tested

@@ -49,7 +49,7 @@ EXPECTED: list[tuple[str, set[str]]] = [
     ("command", {"do", "handler", "script", "success", "validator", "lister", "undo"}),
     ("stopping", {"cancelled", "cancelled now", "timed_out", "failed_fast"}),
     ("attempt", {"entered", "retry", "rerun", "lost", "interrupted", "classified"}),
-    ("passed over", {"when", "need_unmet", "no_arrival"}),
+    ("skipped", {"when", "need_unmet", "no_arrival"}),
     ("refused", {"already_ended", "already_started", "run_ended", "stale_attempt", "unknown_place"}),
     (
         "rung passed",
@@ -133,19 +133,19 @@ def test_a_seed_tells_the_same_history_in_every_process(hash_seed: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_random_workflows_are_lawful_and_survive_being_written_down(seed: int) -> None:
+def test_random_workflows_are_valid_and_survive_being_written_down(seed: int) -> None:
     made = random_workflow(Random(seed))
 
     assert is_allowed(made)
     assert decode(encode(made)) == made
 
 
-def test_a_cycle_that_a_need_closes_is_not_lawful() -> None:
+def test_a_cycle_that_a_need_closes_is_not_valid() -> None:
     assert not is_allowed(workflow(step("a", needs=["b"]), step("b", needs=["a"])))
     assert is_allowed(workflow(step("a"), step("b", needs=["a"], next=["a"])))
 
 
-def test_a_remediation_that_waits_for_what_it_repairs_is_not_lawful() -> None:
+def test_a_remediation_that_waits_for_what_it_repairs_is_not_valid() -> None:
     assert not is_allowed(workflow(step("a", next=[edge("fix", "failure")]), step("fix", needs=["a"])))
 
 

@@ -37,8 +37,8 @@ from proof.invariants.store_invariants import (
 
 RUN = RunRow(1, "running", 1, seq=5, holder="w", fence=3, parent_run_id=None, parent_place="", parent_attempt=0)
 OVER = replace(RUN, status="completed", holder="")
-QUEUED = TaskRow(1, "build", 1, ticket=4, worker="", breaker="net")
-LEASE = replace(QUEUED, ticket=7, worker="w")
+QUEUED = TaskRow(1, "build", 1, number=4, worker="", breaker="net")
+LEASE = replace(QUEUED, number=7, worker="w")
 OPEN = BreakerRow("net", "open", None)
 HALF_OPEN = BreakerRow("net", "half_open", 7)
 TIMER = {(1, "retry", "build", 2): START}
@@ -101,7 +101,7 @@ def holding(*runs: RunRow, **fields: Any) -> StoreContents:
         (
             promise_4_no_attempt_is_leased_twice,
             holding(tasks=[LEASE]),
-            holding(tasks=[replace(LEASE, ticket=8)]),
+            holding(tasks=[replace(LEASE, number=8)]),
             "promise 4: attempt 1 of 'build' in run 1 was leased with token 7, and again with 8",
         ),
         (
@@ -137,7 +137,7 @@ def holding(*runs: RunRow, **fields: Any) -> StoreContents:
         (
             promise_7_one_lease_is_the_probe,
             holding(),
-            holding(tasks=[LEASE, replace(LEASE, place="test", ticket=8)], breakers=[HALF_OPEN]),
+            holding(tasks=[LEASE, replace(LEASE, place="test", number=8)], breakers=[HALF_OPEN]),
             "promise 7: attempt 1 of 'test' in run 1 has passed 'net' while its probe is under way",
         ),
         (
@@ -189,7 +189,7 @@ def test_a_broken_promise_is_told(
         # the run of the probe is over
         (holding(tasks=[LEASE], breakers=[HALF_OPEN]), holding(OVER, breakers=[HALF_OPEN])),
         # one passed the breaker before it opened, and still runs beside the probe
-        (holding(), holding(tasks=[LEASE, replace(LEASE, place="test", ticket=6)], breakers=[HALF_OPEN])),
+        (holding(), holding(tasks=[LEASE, replace(LEASE, place="test", number=6)], breakers=[HALF_OPEN])),
         # an answer waits to be fetched
         (holding(messages=[ASKING]), holding(answers=frozenset({9}))),
         # the same lease, the same turn, one event later

@@ -132,14 +132,14 @@ def test_one_look_finds_the_calling_runs_and_reads_the_inboxes_of_those_that_are
     (free,) = store.create([new_run()])
     asked = store.put(mine.run_id, RESUME, is_asking=True)
 
-    seen = store.look("w")
+    seen = store.poll("w")
 
     assert seen.run_ids == [mine.run_id, free.run_id]
     assert seen.messages == store.inbox([mine.run_id])
     assert seen.messages[-1] == Message(asked, mine.run_id, RESUME, is_asking=True)
     assert seen.stops == [StopRequest(lease.token, 5.0)]
     assert seen.due == store.next_due() == due
-    assert store.look("w", others.run_id).run_ids == []
+    assert store.poll("w", others.run_id).run_ids == []
 
 
 def _known(store: Store, name: str) -> str:

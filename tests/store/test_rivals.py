@@ -180,7 +180,7 @@ def test_a_log_that_all_of_them_write_has_neither_gaps_nor_doubles(store: Store,
     assert [entry.seq for entry in log] == list(range(1, 20 * RIVALS + 1))
 
 
-def test_a_dead_worker_is_buried_by_one_of_them(store: Store, where: str, race: Race) -> None:
+def test_a_dead_worker_is_expired_by_one_of_them(store: Store, where: str, race: Race) -> None:
     turn = started(store, holder="dead")
     queue(store, turn, *(task(turn.run_id, f"p{number}") for number in range(5)))
     store.lease("dead", offer())

@@ -253,7 +253,7 @@ def test_a_task_runs_anywhere_when_its_host_is_gone(store: Store, how: str) -> N
     assert leased(store, host="here") == ["build"]
 
 
-def test_a_task_waits_for_its_host_until_somebody_has_buried_the_last_worker_there(store: Store, place: Place) -> None:
+def test_a_task_waits_for_its_host_until_somebody_has_expired_the_last_worker_there(store: Store, place: Place) -> None:
     """An old heartbeat is not enough: after an outage of the server all are old."""
     turn = started(store)
     store.register(worker("theirs", host="there"))

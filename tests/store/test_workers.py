@@ -82,7 +82,7 @@ def test_a_heartbeat_keeps_a_worker_alive(store: Store, place: Place) -> None:
     assert not store.workers()[0].is_expired
 
 
-def test_a_worker_that_is_alive_is_not_buried(store: Store, place: Place) -> None:
+def test_a_worker_that_is_alive_is_not_expired(store: Store, place: Place) -> None:
     turn = started(store)
     place.pass_time(LEASE_SECONDS - 5)
 
@@ -92,12 +92,12 @@ def test_a_worker_that_is_alive_is_not_buried(store: Store, place: Place) -> Non
     assert store.record_heartbeat("w")
 
 
-def test_nobody_is_buried_who_is_not_known(store: Store) -> None:
+def test_nobody_is_expired_who_is_not_known(store: Store) -> None:
     assert not store.expire("nobody", is_dead=True)
 
 
 @pytest.mark.parametrize("is_dead", [True, False], ids=["its lock is free", "its heartbeat is too old"])
-def test_a_buried_worker_loses_its_turns_and_leases(store: Store, place: Place, is_dead: bool) -> None:
+def test_an_expired_worker_loses_its_turns_and_leases(store: Store, place: Place, is_dead: bool) -> None:
     turn = started(store)
     (lease,) = take(store, turn, task(turn.run_id))
     if not is_dead:
@@ -126,14 +126,14 @@ def test_a_lost_task_is_reported_with_the_job_of_its_worker(store: Store) -> Non
     assert told.job == JobEnd(JOB, "NODE_FAIL")
 
 
-def test_a_buried_worker_is_told_so_by_its_next_heartbeat(store: Store) -> None:
+def test_an_expired_worker_is_told_so_by_its_next_heartbeat(store: Store) -> None:
     store.register(worker())
     store.expire("w", is_dead=True)
 
     assert not store.record_heartbeat("w")
 
 
-def test_a_lost_task_is_reported_once_however_many_bury_its_worker(opened: Open) -> None:
+def test_a_lost_task_is_reported_once_however_many_expire_its_worker(opened: Open) -> None:
     one, two = opened(), opened()
     turn = started(one)
     take(one, turn, task(turn.run_id))

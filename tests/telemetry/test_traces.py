@@ -117,4 +117,4 @@ def test_new_runs_are_exported_once_and_what_the_collector_refused_is_sent_again
 
 
 def _another(service: Service) -> Service:
-    return service.in_the_name_of("someone")
+    return service.as_user("someone")

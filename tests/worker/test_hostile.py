@@ -41,7 +41,7 @@ def small(tmp_path: Path) -> Iterator[Work]:
     assert work.remaining() == []
 
 
-def told(report: TaskEnded) -> tuple[str, str]:
+def code_and_message(report: TaskEnded) -> tuple[str, str]:
     """The code and the message that a person sees; nothing where nothing went wrong."""
     failure, _ = classify(report.outcome)
     return (failure.code, failure.message) if failure else ("", "")
@@ -89,7 +89,7 @@ def test_what_is_no_file_of_json_is_told_as_such_and_meets_no_later_task(work: W
     report = work.run_shell(text)
 
     size = f"has 104,857,600 bytes; the limit is {limits[which]}"
-    assert told(report) == ("OUTPUT_INVALID", f"$MULLIGAN_{which} {IN_ITS_PLACE[attack] or size}")
+    assert code_and_message(report) == ("OUTPUT_INVALID", f"$MULLIGAN_{which} {IN_ITS_PLACE[attack] or size}")
     expect_the_next_to_be_well(work)
 
 
@@ -102,7 +102,7 @@ def test_a_link_to_a_file_of_json_is_as_good_as_the_file(work: Work) -> None:
 
 
 def test_an_empty_output_file_is_not_json(work: Work) -> None:
-    assert told(work.run_shell(': > "$MULLIGAN_OUTPUT"')) == (
+    assert code_and_message(work.run_shell(': > "$MULLIGAN_OUTPUT"')) == (
         "OUTPUT_INVALID",
         "$MULLIGAN_OUTPUT is not JSON: it is empty",
     )
@@ -129,7 +129,7 @@ def test_a_task_that_replaces_its_own_log_has_no_output_and_harms_no_other(
 ) -> None:
     report = work.run_shell(f'{NAMED} rm "$log" "$side"; mkdir "$side"; {attack}; echo said', place="step1")
 
-    assert told(report) == ("OUTPUT_INVALID", f"its standard output {problem}")
+    assert code_and_message(report) == ("OUTPUT_INVALID", f"its standard output {problem}")
     expect_the_next_to_be_well(work)
 
 
@@ -172,7 +172,7 @@ def test_a_task_that_removes_the_files_of_all_tasks_harms_none_of_them(
     (roomy.folder / "go2").write_text("well")
     (from_python,) = roomy.reports()
 
-    assert told(bad) == ("EXIT_NONZERO", "exit code 3")
+    assert code_and_message(bad) == ("EXIT_NONZERO", "exit code 3")
     assert isinstance(from_shell, TaskEnded)
     assert (from_shell.outcome, from_shell.output) == (Outcome(), "said")
     assert isinstance(from_python, TaskEnded)
@@ -197,7 +197,7 @@ def test_a_task_that_never_stops_writing_is_ended_and_the_ends_of_its_log_are_ke
 
     report = small.run(lease)
 
-    assert told(report) == (
+    assert code_and_message(report) == (
         "OUTPUT_INVALID",
         "it wrote more than 2MiB to standard output and error and was stopped (limit: MULLIGAN_LOG_MAX)",
     )
@@ -248,7 +248,7 @@ def test_hundreds_of_processes_that_a_task_left_are_dead_when_its_end_is_told(wo
     ],
 )
 def test_what_a_task_does_to_itself_is_its_own_failure(work: Work, text: str, code: str, message: str) -> None:
-    assert told(work.run_shell(text)) == (code, message)
+    assert code_and_message(work.run_shell(text)) == (code, message)
     expect_the_next_to_be_well(work)
 
 
@@ -257,7 +257,7 @@ def test_a_task_that_may_start_no_process_any_more_says_so(work: Work) -> None:
         pytest.skip("no number of processes is too large for root")
     report = work.run_shell("ulimit -u 1; ls")
 
-    assert told(report)[0] == "EXIT_NONZERO"
+    assert code_and_message(report)[0] == "EXIT_NONZERO"
     expect_the_next_to_be_well(work)
 
 
@@ -299,7 +299,7 @@ def test_an_interpreter_that_is_none_is_named_and_harms_nobody(
 
     report = work.run(work.lease(kind, {**params, "interpreter": str(program)}))
 
-    assert told(report) == (code, f"'{program}' {message}")
+    assert code_and_message(report) == (code, f"'{program}' {message}")
     expect_the_next_to_be_well(work)
 
 
@@ -395,7 +395,7 @@ MEDDLERS = {
 def test_a_step_that_meddles_with_its_process_is_told_in_words_and_the_next_is_well(work: Work, what: str) -> None:
     code, expected = MEDDLERS[what]
 
-    assert told(work.run_python(code)) == expected
+    assert code_and_message(work.run_python(code)) == expected
     after = work.run_python(
         "import subprocess, sys\ndef main():\n  print('out'); print('err', file=sys.stderr)\n"
         "  return subprocess.call(['false'])"
@@ -448,7 +448,7 @@ def test_a_step_that_does_not_want_to_end_ends_when_its_time_is_up(tmp_path: Pat
     with closing(Work(tmp_path, grace_seconds=0.05)) as work:
         report = work.run_python(code, timeout=0.5)
 
-        assert told(report) == ("TIMEOUT", "it took longer than its timeout")
+        assert code_and_message(report) == ("TIMEOUT", "it took longer than its timeout")
         expect_the_next_to_be_well(work)
 
 

@@ -155,13 +155,13 @@ def test_what_a_dead_worker_left_is_shipped_by_the_next_one(tmp_path: Path, reco
     records.append_log([LogChunk(LogKey(task.run_id, "build", 2, "stdout"), 0, b"one\n")])
     next_one = LogShipping(folders, "next", lambda: records)
 
-    next_one.look(is_running=False)
+    next_one.poll(is_running=False)
     while_it_lives = records.text(lease)
     held.release(is_recorded=False)
     records.trouble = StoreUnavailable("it is down")
-    next_one.look(is_running=False)
+    next_one.poll(is_running=False)
     records.trouble = None
-    next_one.look(is_running=False)
+    next_one.poll(is_running=False)
 
     assert (while_it_lives, records.text(lease)) == ("one\n…", "one\ntwo\n.")
     assert os.listdir(folders.unshipped) == []

@@ -65,7 +65,7 @@ class MemoryDatabase:
         return read_memory(self._shelf)
 
     def lease_tokens(self) -> set[int]:
-        return {kept.ticket for kept in self._shelf.tasks.values() if kept.worker}
+        return {kept.number for kept in self._shelf.tasks.values() if kept.worker}
 
     def count_messages(self) -> int:
         return len(self._shelf.messages)

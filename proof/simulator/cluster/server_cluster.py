@@ -110,12 +110,12 @@ class ClusterWithServers(SimulatedCluster):
     def _deliver(self, server: str) -> Any:
         def deliver(target: str, message: Message) -> Delivery:
             keys = [notice.key for notice in message.notices]
-            fate = self.rng.choice(_FATES) if self._are_targets_bad and self.faults else "accepted"
-            self.happened[f"notice {fate}"] += 1
-            self.deliveries.on_send(server, keys, is_accepted=fate in ("accepted", "answer lost"))
-            if fate == "bug":
+            answer = self.rng.choice(_ANSWERS) if self._are_targets_bad and self.faults else "accepted"
+            self.happened[f"notice {answer}"] += 1
+            self.deliveries.on_send(server, keys, is_accepted=answer in ("accepted", "answer lost"))
+            if answer == "bug":
                 raise RuntimeError("a bug in a library")
-            return _DELIVERIES[fate]
+            return _DELIVERIES[answer]
 
         return deliver
 
@@ -225,4 +225,4 @@ _DELIVERIES = {
     "down": Delivery("HTTP 429", is_target_down=True, retry_after=5.0),
     "answer lost": Delivery("no answer", is_target_down=True),
 }
-_FATES = (*("accepted",) * 5, *_DELIVERIES, "bug")
+_ANSWERS = (*("accepted",) * 5, *_DELIVERIES, "bug")

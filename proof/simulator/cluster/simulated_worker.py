@@ -225,7 +225,7 @@ class SimulatedWorker:
             ask_jobs=_ask_jobs,
         )
         if expired:
-            engine.request_look()
+            engine.request_poll()
         around.recorder.note_search(search)
         left = (worker for worker in workers if worker not in expired)
         engine.set_alone(not other_workers(left, self.name, is_shared=is_shared))

@@ -31,7 +31,7 @@ from mulligan.service.rendering.formatting import (
 )
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone
-from mulligan.service.runs.views.failure_summary import FailureOutcome
+from mulligan.service.runs.views.failure_summary import FailureLine, FailureOutcome
 from mulligan.service.runs.views.run_list import RunLine
 from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait, shown_place
 from mulligan.service.service import Service
@@ -51,7 +51,12 @@ MATRIX_STEPS_MAX = 8
 _PEOPLE = ("triage", "approval", "pause", "step_pause")
 # What a step waits for that is worth a sentence in its row. Needs and edges are in the graph.
 _REPORTED_WAITS = ("retry", "timer", "breaker", "loop", "repair", "limit")
-_FATE_TONES = {"open": "bad", "left": "idle", "under_way": "try", "mended": "good"}
+_OUTCOME_TONES = {
+    FailureOutcome.UNHANDLED: "bad",
+    FailureOutcome.ALLOWED: "idle",
+    FailureOutcome.IN_PROGRESS: "try",
+    FailureOutcome.REPAIRED: "good",
+}
 
 Run = Mapping[str, Any]
 
@@ -83,7 +88,7 @@ class _Row(NamedTuple):
 
 def render_run(
     run: Run,
-    failures: Sequence[FailureOutcome] = (),
+    failures: Sequence[FailureLine] = (),
     graph: str = "",
     *,
     note: str = "",
@@ -178,7 +183,7 @@ def _status(status: str, word: str) -> Html:
 # -- its steps -------------------------------------------------------------------------------------------------------
 
 
-def _steps(run: Run, failures: Sequence[FailureOutcome], now: datetime) -> Html | str:
+def _steps(run: Run, failures: Sequence[FailureLine], now: datetime) -> Html | str:
     rows = list(_rows(run, failures, now))
     shown = _most_interesting(rows)
     left: Counter[str] = Counter()
@@ -226,8 +231,8 @@ def _most_interesting(rows: list[_Row]) -> list[_Row]:
     return [rows[index] for index in sorted((wanted or order)[:STEPS_MAX])]
 
 
-def _rows(run: Run, failures: Sequence[FailureOutcome], now: datetime) -> Iterator[_Row]:
-    by_step: dict[str, list[FailureOutcome]] = {}
+def _rows(run: Run, failures: Sequence[FailureLine], now: datetime) -> Iterator[_Row]:
+    by_step: dict[str, list[FailureLine]] = {}
     for one in failures:
         by_step.setdefault(one.step, []).append(one)
     large = {name: group for name, group in run["matrices"].items() if len(group["combinations"]) > MATRIX_STEPS_MAX}
@@ -245,7 +250,7 @@ def _rows(run: Run, failures: Sequence[FailureOutcome], now: datetime) -> Iterat
 
 
 def _matrix_rows(
-    name: str, group: Mapping[str, Any], run: Run, by_step: Mapping[str, Sequence[FailureOutcome]], now: datetime
+    name: str, group: Mapping[str, Any], run: Run, by_step: Mapping[str, Sequence[FailureLine]], now: datetime
 ) -> Iterator[_Row]:
     """One row for all steps of a matrix that went well, and below it one for each that did not."""
     rank = {status: index for index, status in enumerate(ATTENTION)}
@@ -261,7 +266,7 @@ def _matrix_rows(
         yield _step_row(member, run["steps"][member], by_step.get(member, ()), now)._replace(is_inner=True)
 
 
-def _step_row(name: str, step: Run, failures: Sequence[FailureOutcome], now: datetime) -> _Row:
+def _step_row(name: str, step: Run, failures: Sequence[FailureLine], now: datetime) -> _Row:
     seconds: float | None = step["usage"]["wall_seconds"] if step["usage"] else None
     if step["status"] == "running" and (began := _began(step)) is not None:
         seconds = (seconds or 0.0) + max(0.0, (now - began).total_seconds())
@@ -277,7 +282,7 @@ def _began(step: Run) -> datetime | None:
     return min(running) if running else None
 
 
-def _remarks(name: str, step: Run, failures: Sequence[FailureOutcome]) -> Iterator[object]:
+def _remarks(name: str, step: Run, failures: Sequence[FailureLine]) -> Iterator[object]:
     """What there is to say about a step, the most important first, one line each."""
     if bar := _progress(step):
         yield bar
@@ -295,9 +300,9 @@ def _remarks(name: str, step: Run, failures: Sequence[FailureOutcome]) -> Iterat
         yield element("span", "; ".join(words), class_="mulligan-dim")
 
 
-def _failed_items(name: str, failures: Iterable[FailureOutcome]) -> Iterator[Html]:
+def _failed_items(name: str, failures: Iterable[FailureLine]) -> Iterator[Html]:
     """The failed items, those that failed alike in one line."""
-    alike: dict[tuple[str, str], list[FailureOutcome]] = {}
+    alike: dict[tuple[str, str], list[FailureLine]] = {}
     for one in failures:
         alike.setdefault((one.what, one.answer), []).append(one)
     groups = list(alike.values())
@@ -308,9 +313,9 @@ def _failed_items(name: str, failures: Iterable[FailureOutcome]) -> Iterator[Htm
         yield element("span", f"and {pluralize(hidden, 'more failed item')}", class_="mulligan-dim")
 
 
-def _failure(what: str, one: FailureOutcome, tone: str = "") -> Html:
+def _failure(what: str, one: FailureLine, tone: str = "") -> Html:
     """`EXIT_NONZERO 75: no route → retried, then completed`."""
-    kind = tone or _FATE_TONES[one.fate]
+    kind = tone or _OUTCOME_TONES[one.outcome]
     answer = element("span", single_line(one.answer), class_=f"mulligan-answer mulligan-{kind}")
     return join_html((_failure_text(what), Html(" → "), answer))
 

@@ -310,7 +310,7 @@ class Run:
         return self
 
     def resume(self, step: str = "", *, steps: int | None = None, reason: str = "") -> Run:
-        """Continue a run that was interrupted, that no process drives, or that is paused; or one paused step.
+        """Continue a run that was interrupted, that nothing is running, or that is paused; or one paused step.
 
         With `steps` so many steps run, and the run is paused again. Drives it here, to its end or its pause, unless
         another process drives it: then waits for that. Returns the run.
@@ -348,7 +348,7 @@ class Run:
         those that failed. `adjust`: steps that ran out of memory or time get more. `flow`: continue with a corrected
         workflow, and `inputs` for inputs that it adds. `keep_completed`: completed steps keep their results, even if a
         step before them runs again or the corrected workflow changes them.
-        `force`: steps whose undo has failed run again, although what they did may still stand.
+        `force`: steps whose undo has failed run again, although what they did may still be in effect.
         `budget`: what agents may spend from now on, such as `{"cost": 5, "review.tokens": "50k"}`.
         Child runs that did not complete get their next round too; `from_start`: they start anew. The round of a child
         run is part of a round of the run at the top. With `drive=False` the new round is left to workers, or to

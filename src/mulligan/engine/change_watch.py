@@ -24,13 +24,13 @@ class ChangeWatch:
         self.is_notified = False
         # The engine knows that there is something for it.
         self.is_requested = True
-        self._looked_at = self._polled_at = 0.0
+        self._polled_at = self._asked_at = 0.0
         self._changed_at = float("-inf")
-        # How often the store was looked into.
-        self.looks = 0
+        # How often the store was polled.
+        self.polls = 0
 
     def request(self) -> None:
-        """Let the next round of the loop look into the store."""
+        """Let the next round of the loop poll the store."""
         self.is_requested = True
 
     def is_due(self) -> bool:
@@ -38,11 +38,11 @@ class ChangeWatch:
             return True
         # A round of the loop may take less time than the question.
         now = self._clock.monotonic()
-        is_time_to_ask = now - self._polled_at >= self._poll_seconds(now)
+        is_time_to_ask = now - self._asked_at >= self._poll_seconds(now)
         return (is_time_to_ask and self._has_changes(now)) or (self._is_shared and self._was_idle(now))
 
     def _was_idle(self, now: float) -> bool:
-        idle = now - self._looked_at
+        idle = now - self._polled_at
         return idle > NOTIFIED_IDLE_SECONDS or (idle > IDLE_SECONDS and not self.is_notified)
 
     @property
@@ -53,13 +53,13 @@ class ChangeWatch:
     def _poll_seconds(self, now: float) -> float:
         return BUSY_POLL_SECONDS if now - self._changed_at < BUSY_SECONDS else POLL_SECONDS
 
-    def begin_look(self) -> None:
+    def begin_poll(self) -> None:
         self.is_requested = False
-        self.looks += 1
-        self._looked_at = self._clock.monotonic()
+        self.polls += 1
+        self._polled_at = self._clock.monotonic()
 
     def _has_changes(self, now: float) -> bool:
-        self._polled_at = now
+        self._asked_at = now
         has_changes = self._store.has_changes()
         if has_changes:
             self._changed_at = now

@@ -135,7 +135,7 @@ class DrivenRuns:
         # Where the search for runs that nobody holds goes on; None if it is over. And how often the store had been
         # looked into when it began.
         self._idle_after: tuple[int, int] | None = None
-        self._idle_looks = -1
+        self._idle_polls = -1
 
     @property
     def run_ids(self) -> list[int]:
@@ -159,8 +159,8 @@ class DrivenRuns:
         Not if nothing was written since the last search: a turn becomes free only by a commit of another process, or
         when we expire a worker, and both make us look into the store.
         """
-        if self._idle_after is None and self._idle_looks != self._changes.looks:
-            self._idle_after, self._idle_looks = (0, 0), self._changes.looks
+        if self._idle_after is None and self._idle_polls != self._changes.polls:
+            self._idle_after, self._idle_polls = (0, 0), self._changes.polls
 
     @property
     def is_searching_idle(self) -> bool:
@@ -384,7 +384,7 @@ class DrivenRuns:
         self._timers.ahead.clear()
         self._ended.clear()
         self.unloaded.clear()
-        self._idle_after, self._idle_looks = None, -1
+        self._idle_after, self._idle_polls = None, -1
 
 
 def _bug(error: Exception) -> str:

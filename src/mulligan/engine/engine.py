@@ -180,7 +180,7 @@ class Engine:
         if self._runs.is_searching_idle:
             self._runs.hold_idle()
         if self._changes.is_due() or self._runs.to_claim:
-            self._look()
+            self._poll()
             if self._timers.is_due:
                 # What came due while nobody drove a run comes before anything of it is started.
                 self._fire_timers()
@@ -203,8 +203,8 @@ class Engine:
         """How many tasks this worker has."""
         return len(self._tasks)
 
-    def request_look(self) -> None:
-        """Look into the store in the next round: there is something for us."""
+    def request_poll(self) -> None:
+        """Poll the store in the next round: there is something for us."""
         self._changes.request()
 
     @property
@@ -256,11 +256,11 @@ class Engine:
         # It may have been a breaker that may be probed now.
         self._supply.pacing.may_have_tasks = True
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Read what other processes have written for us: messages, queued tasks, stop requests, timers."""
-        self._changes.begin_look()
+        self._changes.begin_poll()
         self._supply.pacing.may_have_tasks = True
-        seen = self._timers.look(self.name, self.root_run_id)
+        seen = self._timers.poll(self.name, self.root_run_id)
         known = set(self.drivers)
         self.take_up(seen.run_ids)
         # The inboxes of the runs that were just taken up are read here.

@@ -8,14 +8,14 @@ from typing import Protocol
 from mulligan.core.effects.effects import SetTimer
 from mulligan.engine.change_watch import POLL_SECONDS
 from mulligan.engine.run_driver import RunDriver
-from mulligan.ports import Clock, Look, Looks, Timers
+from mulligan.ports import Clock, Poll, Polling, Timers
 
 # A smaller change of the difference between the wall clock and ours does not mean that the wall clock was set.
 STEP = timedelta(seconds=0.5)
 
 
-class _Store(Timers, Looks, Protocol):
-    """What has timers, and can be looked into."""
+class _Store(Timers, Polling, Protocol):
+    """What has timers, and can be polled."""
 
 
 class TimerWatch:
@@ -29,16 +29,16 @@ class TimerWatch:
         self._due: datetime | None = None
         # By run id, how far the run's time is ahead of our clock. Empty if the store has its own clock.
         self.ahead: dict[int, timedelta] = {}
-        # How far the wall clock was ahead of ours when we last looked.
+        # How far the wall clock was ahead of ours at the last poll.
         self._stepped = clock.stepped()
 
     def next_due(self, root_run_id: int | None) -> datetime | None:
         """Ask the store for the next due time of a timer or of a breaker that tasks wait for, by our clock."""
         return self._store.next_due(root_run_id, holder=self._holder, ahead=self.ahead)
 
-    def look(self, worker: str, root_run_id: int | None) -> Look:
+    def poll(self, worker: str, root_run_id: int | None) -> Poll:
         """What others have written for a worker, and with it the next due time."""
-        seen = self._store.look(worker, root_run_id, holder=self._holder, ahead=self.ahead)
+        seen = self._store.poll(worker, root_run_id, holder=self._holder, ahead=self.ahead)
         self._due = seen.due
         return seen
 

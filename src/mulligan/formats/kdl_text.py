@@ -127,7 +127,7 @@ class _Reader(Scanner):
         self._skip_type()
         node.properties.append((first, self._value()))
 
-    # -- what is passed over
+    # -- what is skipped
 
     def _skip_lines(self) -> str:
         """Skip spaces, lines and comments; returns the next character, "" at the end of the file."""

@@ -52,7 +52,7 @@ def describe_route(fact: StepFailed, step: Step | None) -> str:
     if then == "rerun":
         return f"routed to '{route.to}'; '{fact.step}' will run again when it completes"
     if then == "continue":
-        return f"routed to '{route.to}', which will stand in for '{fact.step}'"
+        return f"routed to '{route.to}', which will replace '{fact.step}'"
     return f"routed to '{route.to}'"
 
 

@@ -29,7 +29,7 @@ from mulligan.history.views import step_json
 def is_at_rest(entry: e.Entry, following: e.Entry | None) -> bool:
     """Whether a turn ended with `entry`: nothing more followed from it, and the run waited for the next report.
 
-    In the middle of a turn some decisions are not made yet, so that nothing can be decided there in another way.
+    In the middle of a turn some decisions are not made yet, so that no decision can be changed there.
     """
     if following is None or following.at != entry.at:
         return True
@@ -51,7 +51,7 @@ def _belongs_together(fact: e.Fact, following: e.Fact) -> bool:
 def describe_report(memory: StoryMemory, fact: e.Fact) -> str:
     """What came from outside and began a turn, given the story before it and the first fact of the turn."""
     rule = _REPORTS.get(type(fact))
-    return rule(memory, fact) if rule is not None else "time passed, and something could go on"
+    return rule(memory, fact) if rule is not None else "a time was reached, and something could continue"
 
 
 def _by(fact: Any, otherwise: str = "somebody") -> str:

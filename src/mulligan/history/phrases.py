@@ -37,7 +37,7 @@ PARKED_FOR = {
     "unmatched": "no rule matched",
     "exhausted": "its retries are used up",
     "always": "every failure of this step is parked",
-    "undo_failed": "an undo failed, so what was done may still stand",
+    "undo_failed": "an undo failed, so what was done may still be in effect",
 }
 
 
@@ -118,7 +118,7 @@ def describe_interruption(fact: AttemptInterrupted) -> str:
         return f"given back: {fact.reason}" if fact.reason else "interrupted; it will run again"
     ran = "" if fact.ran_seconds is None else f" after {format_duration(fact.ran_seconds)}"
     job = f" ({fact.job})" if fact.job is not None else ""
-    return f"interrupted{ran}: the {format_duration(fact.life_seconds)} of its worker{job} are over"
+    return f"interrupted{ran}: the {format_duration(fact.life_seconds)} that its worker{job} had are over"
 
 
 def describe_lost_worker(worker: str, end: JobEnd | None) -> str:
@@ -243,7 +243,7 @@ def describe_degraded(recovered: int, handled: int, dropped: int = 0) -> str:
 
 
 # Of a step whose undo has failed.
-UNDO_FAILED = "undo failed, what it did may still stand"
+UNDO_FAILED = "undo failed, what it did may still be in effect"
 
 
 def up_to_date_since(run_id: int) -> str:

@@ -446,9 +446,8 @@ def _elsewhere(fact: e.RetryScheduled) -> str:
         return ""
     seconds = (fact.avoids.until - fact.due).total_seconds()
     hosts = "host" if len(fact.avoids.hosts) == 1 else "hosts"
-    return (
-        f", not on {hosts} {quote_names(fact.avoids.hosts)} unless no other takes it within {format_duration(seconds)}"
-    )
+    within = format_duration(seconds)
+    return f", not on {hosts} {quote_names(fact.avoids.hosts)} unless no other host takes it within {within}"
 
 
 def _passed(writer: StoryWriter, fact: e.RungPassed, at: datetime) -> _Sentence | None:
@@ -515,7 +514,7 @@ _PASSED = {
     "critical": "not parked: the failure is critical",
     "loop_limit": "not retried in this round: max_visits reached",
     "rule_matched": "not parked: a rule matched",
-    "undo_failed": "not tried again by itself: an undo in its child run failed, so what that did may still stand",
+    "undo_failed": "not tried again: an undo in its child run failed, so what that did may still be in effect",
 }
 
 
@@ -633,9 +632,9 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.StepPutBack: lambda t, f, at: (
         (f.step, f"will run again: '{f.by}' completed", "try") if f.cause == "rerun" else None
     ),
-    e.StepStoodIn: lambda t, f, at: (f.step, f"'{f.by}' stood in for it", "good"),
+    e.StepReplaced: lambda t, f, at: (f.step, f"replaced by '{f.by}'", "good"),
     e.StepSettled: lambda t, f, at: (
-        (f.step, f"no step could stand in for it: {describe_failure(f.failure)}", "bad") if f.failure else None
+        (f.step, f"no step could replace it: {describe_failure(f.failure)}", "bad") if f.failure else None
     ),
     e.LoopTaken: lambda t, f, at: (f.step, f"loop {f.number}: back to '{f.to}' {format_time_until(f.due, at)}", "try"),
     e.AttemptScheduled: _scheduled,
@@ -664,7 +663,7 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.UndoCompleted: lambda t, f, at: (f.step, "undone", "good"),
     e.UndoFailed: lambda t, f, at: (
         f.step,
-        f"undo failed with {describe_failure(f.failure)}{'; what it did may still stand' if f.is_kept else ''}",
+        f"undo failed with {describe_failure(f.failure)}{'; what it did may still be in effect' if f.is_kept else ''}",
         "bad",
     ),
     e.DataSet: lambda t, f, at: (f.place, f"set data '{f.name}' (version {f.version})", "plain"),

@@ -158,7 +158,7 @@ class StoryMemory:
         return list(dict.fromkeys(visit[0] for visit in (*self._open, *self._went) if not self._is_handled(visit)))
 
     def _is_handled(self, visit: _Visit) -> bool:
-        """As `core.state.verdict.is_handled` after the run has ended: a failure in a loop has the fate of the last."""
+        """As `core.state.verdict.is_handled` after the run has ended: a failure in a loop counts as the last one."""
         while visit not in self._open:
             followed = self._routed.get(self._went.get(visit, visit))
             if followed is None or not followed.targets:
@@ -301,7 +301,7 @@ class StoryMemory:
         if fact.failure is not None:
             self._open[fact.step, 0] = None
 
-    def _stood_in(self, fact: e.StepStoodIn) -> None:
+    def _replaced(self, fact: e.StepReplaced) -> None:
         self._undone.pop(fact.step, None)
 
     def _revised(self, fact: e.RunRevised) -> None:
@@ -336,7 +336,7 @@ _RULES: dict[type[e.Fact], Callable[[StoryMemory, Any], None]] = {
     e.StepCompleted: StoryMemory._step_completed,
     e.StepFailed: StoryMemory._step_failed,
     e.StepSettled: StoryMemory._settled,
-    e.StepStoodIn: StoryMemory._stood_in,
+    e.StepReplaced: StoryMemory._replaced,
     e.RunRevised: StoryMemory._revised,
     e.RunReopened: StoryMemory._reopened,
 }

@@ -415,9 +415,9 @@ def _of_steps(kind: WaitKind, place: Place, names: list[str], text: str) -> Wait
 
 
 def _of_failed(place: Place, record: FailureRecord) -> Iterator[Wait]:
-    """The wait of a failed step that another step may repair or stand in for."""
+    """The wait of a failed step that another step may repair or replace."""
     if place.status == "failed" and record.then:
-        end = "complete, before it runs again" if record.then == "rerun" else "stand in for it"
+        end = "complete, before it runs again" if record.then == "rerun" else "replace it"
         text = f"'{record.target}' to {end}"
         yield Wait("repair", text, place.key, steps=[record.target], count=1)
 

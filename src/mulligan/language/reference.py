@@ -14,7 +14,7 @@ from pathlib import Path
 from mulligan.core.model.failure import ENGINE_CODES, RETRYABLE, SEVERITY
 from mulligan.language.keys.plugins import find
 from mulligan.language.keys.retry_keys import RULE
-from mulligan.language.keys.shapes import (
+from mulligan.language.keys.value_schemas import (
     AnyOf,
     Choice,
     Deferred,
@@ -26,9 +26,9 @@ from mulligan.language.keys.shapes import (
     Nothing,
     OrMatrixValue,
     Record,
-    Shape,
     Template,
     Value,
+    ValueSchema,
 )
 from mulligan.language.keys.workflow_keys import COMMAND, WORKFLOW
 from mulligan.language.text.suggestions import join_list
@@ -80,30 +80,30 @@ def records(root: Record) -> tuple[Record, ...]:
     waiting = [root]
     while waiting:
         keys = waiting.pop(0).keys.values()
-        for record in (below for key in keys for below in _records_of(key.shape)):
+        for record in (below for key in keys for below in _records_of(key.schema)):
             if record.name not in found:
                 found[record.name] = record
                 waiting.append(record)
     return tuple(found.values())
 
 
-def _records_of(shape: Shape) -> Iterator[Record]:
-    """The records that `shape` accepts, without those inside them."""
-    if isinstance(shape, Record):
-        yield shape
-    for inner in _parts(shape):
+def _records_of(schema: ValueSchema) -> Iterator[Record]:
+    """The records that `schema` accepts, without those inside them."""
+    if isinstance(schema, Record):
+        yield schema
+    for inner in _parts(schema):
         yield from _records_of(inner)
 
 
-def _parts(shape: Shape) -> tuple[Shape, ...]:
-    if isinstance(shape, Deferred):
-        return (shape.of(),)
-    if isinstance(shape, ListOf | MapOf):
-        return (shape.of,)
-    if isinstance(shape, AnyOf):
-        return shape.shapes
-    if isinstance(shape, Either):
-        forms = (shape.text, shape.flag, shape.number, shape.list, shape.mapping, shape.empty)
+def _parts(schema: ValueSchema) -> tuple[ValueSchema, ...]:
+    if isinstance(schema, Deferred):
+        return (schema.of(),)
+    if isinstance(schema, ListOf | MapOf):
+        return (schema.of,)
+    if isinstance(schema, AnyOf):
+        return schema.schemas
+    if isinstance(schema, Either):
+        forms = (schema.text, schema.flag, schema.number, schema.list, schema.mapping, schema.empty)
         return tuple(form for form in forms if form is not None)
     return ()
 
@@ -144,7 +144,7 @@ def _shared_keys(record: Record) -> dict[frozenset[str], str]:
 
 
 def _row(word: str, key: Key) -> str:
-    value = describe_shape(key.shape)
+    value = describe_schema(key.schema)
     if word in WITHOUT_PLACEHOLDERS:
         value = value.replace(MARK, "")
     about = "; ".join(filter(None, (_mark_code(key.about), "required" if key.is_required else "")))
@@ -157,36 +157,38 @@ def _mark_code(about: str) -> str:
     return marked.replace(" | ", r" \| ")
 
 
-def describe_shape(shape: Shape) -> str:
-    """The values that a shape accepts, in a few words."""
-    if isinstance(shape, Deferred):
-        return describe_shape(shape.of())
-    if isinstance(shape, Record):
-        return _link(shape)
-    if isinstance(shape, Choice):
-        return join_list(f"`{word}`" for word in (*shape.words, *(str(flag).lower() for flag in shape.flags)))
-    if isinstance(shape, ListOf):
+def describe_schema(schema: ValueSchema) -> str:
+    """The values that a schema accepts, in a few words."""
+    if isinstance(schema, Deferred):
+        return describe_schema(schema.of())
+    if isinstance(schema, Record):
+        return _link(schema)
+    if isinstance(schema, Choice):
+        return join_list(f"`{word}`" for word in (*schema.words, *(str(flag).lower() for flag in schema.flags)))
+    if isinstance(schema, ListOf):
         return (
-            f"{describe_shape(shape.of)}, or a list of them" if shape.or_one else f"a list: {describe_shape(shape.of)}"
+            f"{describe_schema(schema.of)}, or a list of them"
+            if schema.or_one
+            else f"a list: {describe_schema(schema.of)}"
         )
-    if isinstance(shape, MapOf):
-        return f"names, each with {describe_shape(shape.of)}"
-    if isinstance(shape, Either | AnyOf):
-        return join_list(dict.fromkeys(describe_shape(part) for part in _parts(shape)))
-    return _describe_scalar(shape)
+    if isinstance(schema, MapOf):
+        return f"names, each with {describe_schema(schema.of)}"
+    if isinstance(schema, Either | AnyOf):
+        return join_list(dict.fromkeys(describe_schema(part) for part in _parts(schema)))
+    return _describe_scalar(schema)
 
 
-def _describe_scalar(shape: Shape) -> str:
-    if isinstance(shape, Template):
-        is_more = shape.expected == "a text" and shape.types != ("string",)
-        return (join_list(KINDS_OF_JSON[kind] for kind in shape.types) if is_more else shape.expected) + MARK
-    if isinstance(shape, Json):
+def _describe_scalar(schema: ValueSchema) -> str:
+    if isinstance(schema, Template):
+        is_more = schema.expected == "a text" and schema.types != ("string",)
+        return (join_list(KINDS_OF_JSON[kind] for kind in schema.types) if is_more else schema.expected) + MARK
+    if isinstance(schema, Json):
         return "any value"
-    if isinstance(shape, OrMatrixValue):
-        return f"{shape.expected}; with a matrix also `${{matrix.NAME}}`"
-    if isinstance(shape, Value | Nothing):
-        return shape.expected
-    raise TypeError(f"no description for {type(shape).__name__}")
+    if isinstance(schema, OrMatrixValue):
+        return f"{schema.expected}; with a matrix also `${{matrix.NAME}}`"
+    if isinstance(schema, Value | Nothing):
+        return schema.expected
+    raise TypeError(f"no description for {type(schema).__name__}")
 
 
 def _plugin_actions() -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from mulligan.errors import Refused
 from mulligan.language.keys.plugins import Plugin, find, names
 from mulligan.language.keys.retry_keys import SCRIPT_RECORD
-from mulligan.language.keys.shapes import Definitions
+from mulligan.language.keys.value_schemas import Definitions
 from mulligan.language.keys.workflow_keys import COMMAND, DO_COMMAND, END, HANDLER, OVER_RECORD, STEP, WORKFLOW
 from mulligan.plugins import PluginError
 
@@ -28,7 +28,7 @@ FILE = Path(__file__).parent.parent / "workflow.schema.json"
 def schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of a workflow file."""
     definitions: dict[str, Any] = {}
-    WORKFLOW.schema(definitions)
+    WORKFLOW.to_json_schema(definitions)
     for plugin in _plugins():
         _add(plugin, definitions)
     head = {"$schema": DIALECT, "$id": ID, "title": "Mulligan workflow"}
@@ -56,9 +56,9 @@ def _plugins() -> list[Plugin]:
 
 
 def _add(plugin: Plugin, definitions: Definitions) -> None:
-    shape = {**plugin.shape.schema(definitions), "description": plugin.definition.about}
+    schema = {**plugin.schema.to_json_schema(definitions), "description": plugin.definition.about}
     for record in ACTION_RECORDS:
-        definitions[record.name]["properties"][plugin.name] = shape
+        definitions[record.name]["properties"][plugin.name] = schema
         definitions[record.name]["oneOf"].append({"required": [plugin.name]})
 
 

@@ -12,7 +12,7 @@ from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import END, Breaker, Expression, Input, Secret, StepTool, Template, Workflow
 from mulligan.language import expressions
 from mulligan.language.expressions import ExpressionRefused, Placeholder
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, ProblemCollector, Refusal, Scalar, Source, describe, shorten
 from mulligan.language.text.suggestions import did_you_mean, quote_list
 
@@ -264,7 +264,9 @@ def _to_cel(source: str) -> str:
 def require_no_secrets(expression: Expression, node: Node, scope: Scope) -> Expression:
     secret = next((name for name in expression.reads if name.startswith("secrets.")), None)
     if secret:
-        raise scope.source.refuse("secret", f"'{secret}' is known only to workers, and the engine evaluates this", node)
+        raise scope.source.refuse(
+            "secret", f"'{secret}' can only be read by workers, and this expression is evaluated by the engine", node
+        )
     return expression
 
 

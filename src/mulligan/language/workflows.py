@@ -29,7 +29,7 @@ from mulligan.language.checks.likely_mistakes import (
     warn_unused,
 )
 from mulligan.language.checks.plaintext_secrets import hide_plaintext_secrets
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.keys.workflow_keys import DEFAULTS, WORKFLOW
 from mulligan.language.python.python_limits import LIMIT_ERRORS, refuse_excess
 from mulligan.language.readers.budgets import read_budget, warn_of_idle_budget

@@ -97,7 +97,9 @@ class RetryRun(Arguments, frozen=True):
     ] = False
     force: Annotated[
         bool,
-        msgspec.Meta(description="Run steps again although their undo has failed: what they did may still stand."),
+        msgspec.Meta(
+            description="Run steps again although their undo has failed: what they did may still be in effect."
+        ),
     ] = False
     reason: Reason = ""
     dry_run: DryRun = False
@@ -236,7 +238,7 @@ TOOLS = (
     Tool(
         "resume_run",
         "run",
-        "Let a paused run or step continue, or a run that no process drives any more.",
+        "Let a paused run or step continue, or a run that nothing is running any more.",
         ResumeRun,
         resume_run,
     ),

@@ -24,10 +24,10 @@ from mulligan.ports.records import IdleRuns as IdleRuns
 from mulligan.ports.records import Lease as Lease
 from mulligan.ports.records import LoadedRun as LoadedRun
 from mulligan.ports.records import LockState as LockState
-from mulligan.ports.records import Look as Look
 from mulligan.ports.records import Message as Message
 from mulligan.ports.records import NewRun as NewRun
 from mulligan.ports.records import Offer as Offer
+from mulligan.ports.records import Poll as Poll
 from mulligan.ports.records import RunRecord as RunRecord
 from mulligan.ports.records import StopRequest as StopRequest
 from mulligan.ports.records import Turn as Turn
@@ -59,8 +59,8 @@ from mulligan.ports.store import Breakers as Breakers
 from mulligan.ports.store import ChangeFeed as ChangeFeed
 from mulligan.ports.store import EngineStore as EngineStore
 from mulligan.ports.store import Inboxes as Inboxes
-from mulligan.ports.store import Looks as Looks
 from mulligan.ports.store import Maintenance as Maintenance
+from mulligan.ports.store import Polling as Polling
 from mulligan.ports.store import RowSearch as RowSearch
 from mulligan.ports.store import RunLists as RunLists
 from mulligan.ports.store import RunRecords as RunRecords

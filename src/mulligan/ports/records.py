@@ -243,8 +243,8 @@ class StopRequest(msgspec.Struct, frozen=True):
     grace_seconds: float | None
 
 
-class Look(msgspec.Struct, frozen=True):
-    """What others have written for a worker."""
+class Poll(msgspec.Struct, frozen=True):
+    """The answer to a poll: what others have written for a worker."""
 
     # Runs with messages whose turn is free or the worker's own.
     run_ids: list[int]

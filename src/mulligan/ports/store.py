@@ -35,10 +35,10 @@ from mulligan.ports.records import (
     IdleRuns,
     Lease,
     LoadedRun,
-    Look,
     Message,
     NewRun,
     Offer,
+    Poll,
     RunRecord,
     StopRequest,
     Turn,
@@ -385,17 +385,17 @@ class Timers(Protocol):
         """The store's time, if it has its own clock that all processes use; otherwise None."""
 
 
-class Looks(Protocol):
-    """What an engine asks again and again, with one question."""
+class Polling(Protocol):
+    """What an engine polls, in one question."""
 
-    def look(
+    def poll(
         self,
         worker: str,
         root_run_id: int | None = None,
         *,
         holder: str = "",
         ahead: Mapping[int, timedelta] = NONE_AHEAD,
-    ) -> Look:
+    ) -> Poll:
         """`runs_with_messages`, `stop_requests` and `next_due`, and the inboxes of the runs that the worker holds."""
 
 
@@ -418,7 +418,7 @@ class ChangeFeed(Protocol):
         """From now on the end of a run counts as a change, for processes that wait for it. Workers need not know."""
 
 
-class EngineStore(WorkerRegistry, RunRecords, Inboxes, Turns, TaskQueue, Timers, Looks, ChangeFeed, Protocol):
+class EngineStore(WorkerRegistry, RunRecords, Inboxes, Turns, TaskQueue, Timers, Polling, ChangeFeed, Protocol):
     """What an engine needs."""
 
 

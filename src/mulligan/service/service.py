@@ -128,7 +128,7 @@ class Service:
         """The name under which changes are recorded."""
         return self.control.by
 
-    def in_the_name_of(self, by: str, *, project: str | None = None) -> Service:
+    def as_user(self, by: str, *, project: str | None = None) -> Service:
         """The same service for one call in the name of another user. It shares the connection, so it is not closed.
 
         With a project it knows nothing of the others; without one it knows what this service knows.
@@ -149,14 +149,14 @@ class Service:
 
         Rows for the audit are written with the run that it creates; those of decisions by the ledger.
         """
-        other = self.in_the_name_of(token.user, project=token.project).within(token, ledger)
+        other = self.as_user(token.user, project=token.project).within(token, ledger)
         if audit is not None:
             other.reader = other.reader.limited(audit.store)
         return other
 
     def within(self, token: TokenRecord, ledger: DecisionLedger | None = None) -> Service:
         """The same service in the name of a token's user, and within its limits. What it sees stays the same."""
-        other = self.in_the_name_of(token.user)
+        other = self.as_user(token.user)
         other.limits, other.ledger, other.is_for_others = token.limits, ledger, self.is_for_others
         other.may_decide = allows(token.scopes, "decide")
         if token.limits != TokenLimits() or ledger is not None:
@@ -210,7 +210,7 @@ class Service:
         """Published workflows that are started on time."""
 
         def in_project(by: str, project: str) -> Service:
-            return self.in_the_name_of(by, project=project)
+            return self.as_user(by, project=project)
 
         from mulligan.service.server.schedules import schedules
 

@@ -38,10 +38,10 @@ from mulligan.ports import (
     IdleRuns,
     Lease,
     LoadedRun,
-    Look,
     Message,
     NewRun,
     Offer,
+    Poll,
     RunLists,
     RunRecord,
     ServerRecords,
@@ -288,18 +288,18 @@ class ProjectView:
         offer = replace(offer, project=self.project)
         return self._of.report_and_lease(worker, ended, offer, root_run_id=root_run_id)
 
-    def look(
+    def poll(
         self,
         worker: str,
         root_run_id: int | None = None,
         *,
         holder: str = "",
         ahead: Mapping[int, timedelta] = NONE_AHEAD,
-    ) -> Look:
-        seen = self._of.look(worker, root_run_id, holder=holder, ahead=ahead)
+    ) -> Poll:
+        seen = self._of.poll(worker, root_run_id, holder=holder, ahead=ahead)
         called = self._visible.rows(seen.run_ids, lambda run_id: run_id)
         messages = self._visible.rows(seen.messages, lambda message: message.run_id)
-        return Look(called, messages, seen.stops, seen.due)
+        return Poll(called, messages, seen.stops, seen.due)
 
 
 class ProjectArtifacts:

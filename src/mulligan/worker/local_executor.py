@@ -467,7 +467,7 @@ class LocalExecutor:
         self._supervisor.send(("renew", at))
         if self._log_shipping is not None:
             # With a heartbeat, so that it is not asked more often than needed.
-            self._log_shipping.look(is_running=bool(self._running))
+            self._log_shipping.poll(is_running=bool(self._running))
 
     @property
     def must_renew(self) -> bool:

@@ -140,7 +140,7 @@ WARNED = [
             "'selct' is not a key of 'output' and is ignored",
             "'label' is not a key of an entry of 'arcs' and is ignored",
             "'payload' is not a key of the tool 'python' of step 'b' and is ignored",
-            "'else' without 'then' is taken as it is meant; NoETL passes over it",
+            "'else' without 'then' is taken as it is meant; NoETL skips it",
             "'x' is not a key of 'policy' and is ignored",
         ],
     ),

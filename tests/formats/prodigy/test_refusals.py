@@ -20,7 +20,7 @@ from mulligan.formats.prodigy.keys import (
     VALIDATE,
     WRITE_FILE,
 )
-from mulligan.language.keys.shapes import Record
+from mulligan.language.keys.value_schemas import Record
 
 from .reading import item_commands, steps
 

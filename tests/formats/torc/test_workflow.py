@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mulligan.formats.torc import RECORDS
-from mulligan.language.keys.shapes import Record
+from mulligan.language.keys.value_schemas import Record
 
 from .reading import job, loaded, names, ours, refusal, warned, warnings
 

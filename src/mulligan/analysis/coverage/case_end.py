@@ -113,7 +113,7 @@ _RUNGS: dict[type[e.Fact], Any] = {
     e.RetryScheduled: lambda fact: "script" if fact.has_script else "",
     e.HandlerSucceeded: _handler_rung,
     e.StepPutBack: lambda fact: "remediation" if fact.cause == "rerun" else "",
-    e.StepStoodIn: lambda fact: "remediation",
+    e.StepReplaced: lambda fact: "remediation",
     e.StepFailed: lambda fact: "route" if fact.route.is_sent else "",
     e.ItemFailed: lambda fact: "map",
     e.ToolAnswered: lambda fact: "agent" if fact.error else "",

@@ -76,7 +76,7 @@ def _conflicts(node: Node, graph: Graph, arcs: list[Arc]) -> Iterator[Found]:
 
     Not asked about steps that are visited again: once the visits of a remediation are spent, the next route is taken.
     """
-    # A target with `join: first` that was entered already is passed over.
+    # A target with `join: first` that was entered already is skipped.
     routes = [arc for arc in arcs if arc.to == END or graph.nodes[arc.to].step.join != "first"]
     for index, arc in enumerate(routes):
         samples = _samples(arc.edge)

@@ -31,7 +31,7 @@ from mulligan.core.state.verdict import unhandled
 # A step as an expression reads it, and the field that is read.
 _READ = re.compile(rb"steps(?:\.([\w-]+)|\[\\?[\"']([^\"'\\]+)\\?[\"']\])(?:\.(\w+))?")
 _READS = re.compile(rb'"reads":\[([^\]]*)\]')
-_DECISIVE = frozenset({e.StepCompleted, e.StepFailed, e.StepStoodIn, e.StepSettled})
+_DECISIVE = frozenset({e.StepCompleted, e.StepFailed, e.StepReplaced, e.StepSettled})
 _LOCAL_PARTS = frozenset({"step", "handler", "script", "remediation", "triager", "validator", "success", "lister"})
 _STATUSES: dict[Verdict, str] = {"parked": "waiting", "fails": "failed", "stops": "failed"}
 
@@ -289,7 +289,7 @@ class LocalPlay:
         known, kind = self._known, type(fact)
         if kind is e.StepFailed and not fact.is_final:
             return False
-        if not self._spreads and kind in (e.StepCompleted, e.StepStoodIn) and self._is_as_before(fact):
+        if not self._spreads and kind in (e.StepCompleted, e.StepReplaced) and self._is_as_before(fact):
             self._verdict = "recovered" if kind is e.StepCompleted else "handled"
             return True
         if known.is_harmless(fact.step) and self._visited_is_harmless:

@@ -28,7 +28,7 @@ _PHRASES: dict[type[e.Fact], str] = {
     e.LoopFired: "visited again",
     e.LoopTaken: "visited again",
     e.StepPutBack: "visited again",
-    e.StepStoodIn: "replaced by its remediation",
+    e.StepReplaced: "replaced by its remediation",
     e.RunCompleted: "the run completes",
     e.RunFailed: "the run fails",
     e.RunCancelled: "the run is cancelled",

@@ -274,7 +274,7 @@ class WholeStep(StepHead, frozen=True):
     usage: Cost | None
     items: dict[str, int] | None
     undone: bool
-    # A visit could not be undone: what it did may still stand.
+    # A visit could not be undone: what it did may still be in effect.
     undo_failed: bool
     children: list[int]
     # Not of a called run.

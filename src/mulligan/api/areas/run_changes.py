@@ -158,7 +158,7 @@ class RetryBody(Body, frozen=True):
     keep_completed: bool = False
     # Start child runs that did not complete anew, in place of their next round; or this run, if it is a child run.
     from_start: bool = False
-    # Run steps again although their undo has failed: what they did may still stand.
+    # Run steps again although their undo has failed: what they did may still be in effect.
     force: bool = False
     reason: str = ""
     dry_run: bool = False

@@ -1,6 +1,6 @@
 """One hub per server: looks for changes on behalf of all clients of streams, and sends each of them its events.
 
-The looks run in the thread for readers; everything else runs in the loop. An event is encoded once: clients that watch
+The polls run in the thread for readers; everything else runs in the loop. An event is encoded once: clients that watch
 the same things get the same bytes. A client that does not read costs a bounded amount of memory: what does not fit is
 dropped, and the client gets an event that asks it to read everything again.
 """
@@ -324,7 +324,7 @@ class StreamHub:
         while self._groups:
             await self._sleep(interval)
             try:
-                is_moving, took = await self.look()
+                is_moving, took = await self.poll()
             except MulliganError as error:
                 _log.warning("the live streams wait: %s", error.render())
                 interval = TROUBLE_SECONDS
@@ -335,17 +335,17 @@ class StreamHub:
                 interval = next_interval(interval, is_moving=is_moving, took=took)
             self.send_heartbeats()
 
-    async def look(self) -> tuple[bool, float]:
-        """One look, for all clients: whether it found something, and how long it took."""
+    async def poll(self) -> tuple[bool, float]:
+        """One poll, for all clients: whether it found something, and how long it took."""
         async with self._lock:
             watches = dict.fromkeys(self._watched)
-            events, took = await self._read(lambda service: self._look(service, watches))
+            events, took = await self._read(lambda service: self._poll(service, watches))
             self._deliver(events)
         await self._check_tokens()
         return bool(events), took
 
-    def _look(self, service: Service, watches: Collection[Watch]) -> tuple[list[LiveEvent], float]:
-        """What has changed, and how long the look took. Runs in the thread for readers."""
+    def _poll(self, service: Service, watches: Collection[Watch]) -> tuple[list[LiveEvent], float]:
+        """What has changed, and how long the poll took. Runs in the thread for readers."""
         began, worked = time.perf_counter(), time.thread_time()
         self._feed.keep_only(watches)
         is_changed = self._feed.has_changes(service)

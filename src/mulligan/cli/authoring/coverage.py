@@ -109,9 +109,9 @@ def _check(step: str | None, failure: str | None, times: str | None, percent_min
     if times is not None and times not in TIMES:
         raise UsageRefused(f"--times: '{times}' is not known", hint="use once, twice or always")
     if times is not None and not is_story:
-        raise UsageRefused("--times is for one story", hint="name it with --step and --failure")
+        raise UsageRefused("--times needs one step and one failure", hint="name them with --step and --failure")
     if percent_min is not None and not 0 <= percent_min <= 100:
-        raise UsageRefused(f"--min is a percentage, and {percent_min} is none", hint="give a number from 0 to 100")
+        raise UsageRefused(f"--min must be a percentage, not {percent_min}", hint="give a number from 0 to 100")
     if percent_min is not None and (step is not None or failure is not None):
         raise UsageRefused("--min is about the whole workflow", hint="leave --step and --failure out")
     if html is not None and (step is not None or failure is not None):

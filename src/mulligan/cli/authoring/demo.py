@@ -85,7 +85,7 @@ def _summary(printer: Printer, found: Outcome, last: dict[str, Any]) -> Iterator
     wide = max((len(one.name) for one in found.failures), default=0)
     for one in sorted(found.failures, key=lambda one: _RUNGS.index(one.rung)):
         rung = f"{_RUNGS.index(one.rung) + 1} {one.rung:<8}"
-        answer = printer.tinted(one.answer, "bad" if one.is_open else "good")
+        answer = printer.tinted(one.answer, "bad" if one.is_unhandled else "good")
         yield f"{rung}  {one.name:<{wide}}  {printer.tinted(one.what, 'bad')}\n{'':<{wide + 14}}{answer}"
     ending = found.status if found.ending == "ended" else found.ending
     degraded = " (degraded)" if found.degraded else ""

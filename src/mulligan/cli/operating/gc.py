@@ -51,7 +51,7 @@ def gc(
     complain(_summary(found))
     if found.lost:
         those = f"{pluralize(len(found.lost), 'run')} that the database does not have"
-        complain(f"files of {those} are left alone: mulligan doctor{where(home)}")
+        complain(f"files of {those} were not removed; to see why: mulligan doctor{where(home)}")
     if found.left:
         complain(f"logs were not examined: {found.left}")
 

@@ -37,7 +37,7 @@ def login(
         show_json({"url": found.url, "file": found.file})
         return
     complain(f"you are logged in to {found.url}; the token is in '{found.file}'")
-    complain(f"  export MULLIGAN_SERVER={found.url}  # from then on commands are about its runs")
+    complain(f"  export MULLIGAN_SERVER={found.url}  # commands now work with the runs of this server")
 
 
 def logout(
@@ -52,7 +52,7 @@ def logout(
     if as_json:
         show_json({"url": left})
         return
-    complain(f"you are logged out of {left}; the token is forgotten here and still counts there")
+    complain(f"you are logged out of {left}; this machine has forgotten the token, and the server still accepts it")
 
 
 def _read_token(url: str) -> str:

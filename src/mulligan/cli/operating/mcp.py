@@ -48,7 +48,7 @@ def mcp(
     `pip install 'mulligan[mcp]'`.
     """
     if home is not None and server is not None:
-        raise UsageRefused("--home and --server name two places", hint="leave one of them out")
+        raise UsageRefused("--home and --server cannot be combined", hint="leave one of them out")
     if sys.stdin.isatty():
         raise UsageRefused(
             "`mulligan mcp` is started by a client, and reads its messages from stdin",
@@ -59,7 +59,7 @@ def mcp(
     limits = read_limits(may, decisions, min_confidence)
     if is_on_server(server or home) and (agent or limits != TokenLimits()):
         raise UsageRefused(
-            "the guard rails of an agent that works with a server are those of its token",
+            "on a server, the token of an agent sets its limits, not these options",
             hint="leave the options out, and log in with: mulligan token create --agent NAME",
         )
     stdio = load_for("mcp", "mulligan.mcp_server.stdio")

@@ -88,7 +88,7 @@ def token(
     if (name is None) != (word == "list" or bool(agent)) or (word != "create" and has_options):
         raise UsageRefused(f"'token {word}' has other arguments", hint=_USAGE[word])
     if is_for_all and project is not None:
-        raise UsageRefused("--all-projects and --project exclude each other", hint="give one of them")
+        raise UsageRefused("--all-projects and --project cannot be combined", hint="give one of them")
     with service_at(home, by=by) as service:
         if word == "list":
             found = service.tokens.list_tokens()

@@ -103,7 +103,7 @@ def _service(home: str | None, server: str | None, token: str | None, token_file
     if server is None and (token or token_file):
         raise UsageRefused("--token is for a server", hint="name the server: --server URL")
     if token and token_file:
-        raise UsageRefused("--token and --token-file say the same", hint="leave one of them out")
+        raise UsageRefused("--token and --token-file cannot be combined", hint="leave one of them out")
     return open_worker_service(home, server=server or "", token=token or "", token_file=token_file or "")
 
 

@@ -125,7 +125,7 @@ def list_runs(
 
 def _screen(*, as_json: bool) -> Screen:
     if as_json:
-        raise UsageRefused("--watch and --json exclude each other", hint="give one of them")
+        raise UsageRefused("--watch and --json cannot be combined", hint="give one of them")
     return Screen.of_stdout("--watch")
 
 

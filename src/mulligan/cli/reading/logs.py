@@ -53,7 +53,7 @@ def logs(
     when the step, or the run, has ended.
     """
     if handler and script:
-        raise UsageRefused("--handler and --script exclude each other", hint="give one of them")
+        raise UsageRefused("--handler and --script cannot be combined", hint="give one of them")
     part: Any = "handler" if handler else "script" if script else "own"
     with service_at(home) as service:
         run_id, named = find_run_and_step(service, run, step)
@@ -117,7 +117,7 @@ def _why_empty(log: AttemptLog, called: Mapping[tuple[str, int], int], place: st
         return ""
     if child := called.get((log.place, log.attempt)):
         return f": it called run {child}, whose steps have their own logs: mulligan show {child}{place}"
-    return f": it wrote nothing, or its log is on {log.ran_on} alone" if log.ran_on else ": it wrote nothing"
+    return f": it wrote nothing, or only {log.ran_on} has its log" if log.ran_on else ": it wrote nothing"
 
 
 def events(

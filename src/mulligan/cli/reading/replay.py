@@ -260,7 +260,7 @@ def _show_moment(moment: RunMoment, home: str) -> None:
     show(f"run {moment.run_id} of '{moment.workflow}' at event {moment.seq} of {moment.last_seq}: {_standing(moment)}")
     show(f"event {moment.seq}: {_sentence(moment.event)}")
     if not moment.is_at_rest:
-        complain("note: more follows from this event at once; what that is comes next, below")
+        complain("note: further events follow from this one at once; they are listed below")
     rows = [(row[0], row[1], row[2], row[6]) for row in step_rows({**run, "children": []}, 0, home)]
     show_table(("STEP", "STATUS", "TRIES", ""), rows[:ROWS_MAX])
     _show_left_out(len(rows) - ROWS_MAX, "step")
@@ -364,9 +364,9 @@ def _show_difference(found: RunDifference) -> None:
     show_table(("STEP", "BEFORE", "AFTER", ""), rows[:ROWS_MAX])
     _show_left_out(len(rows) - ROWS_MAX, "step")
     for failure in found.failures[:LINES_MAX]:
-        fate = f", recovered by {failure.recovered_by}" if failure.recovered_by else ""
-        fate = ", handled" if failure.is_handled else fate
-        show(f"failed at event {failure.seq}: {failure.step}: {visible(single_line(failure.text))}{fate}")
+        answered = f", recovered by {failure.recovered_by}" if failure.recovered_by else ""
+        answered = ", handled" if failure.is_handled else answered
+        show(f"failed at event {failure.seq}: {failure.step}: {visible(single_line(failure.text))}{answered}")
     _show_left_out(len(found.failures) - LINES_MAX, "failure")
     if not (found.run or found.steps or found.failures):
         show("nothing changed")

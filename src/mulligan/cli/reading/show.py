@@ -79,7 +79,7 @@ def show_run(
     than 20,000 events only the steps that need attention are listed, without these figures, and the others are counted.
     """
     if brief and whole:
-        raise UsageRefused("--brief and --all exclude each other", hint="give one of them")
+        raise UsageRefused("--brief and --all cannot be combined", hint="give one of them")
     with service_at(home) as service:
         run_id, name = find_run_and_step(service, run, step)
         if output:
@@ -345,7 +345,7 @@ def _hints(run: dict[str, Any], place: str, *, needs_force: bool) -> Iterator[st
     if run["status"] in ("failed", "cancelled"):
         spent = _spent_budgets(run)
         again = suggest_commands(run_id, run["status"], spent_budgets=spent, needs_force=needs_force)[0].text
-        look = "to run again what could not be undone, after a look at it" if needs_force else "to try again"
+        look = "after you have checked what could not be undone, to run it again" if needs_force else "to try again"
         yield f"its story: mulligan explain {run_id}{place}; {look}: {again}{place}"
     elif run["status"] == "running":
         yield driven(run, place)

@@ -82,7 +82,7 @@ def cancel(
 ) -> int:
     """Cancel a run; its cleanup, undo and end steps still run.
 
-    Running steps get their grace period. If no process drives the run, this one drives it to its end.
+    Running steps get their grace period. If nothing is running the run, this process runs it to its end.
     """
     chosen = read_continuation(follows, detach)
     with service_at(home) as service:
@@ -184,7 +184,7 @@ def retry(
     Steps that failed unhandled, were cancelled or undone run again, and every step that depends on one of them. Other
     completed steps keep their results, unless a file that they declared to write is gone or has changed. With
     --keep-completed all of them do, even if a corrected file changes them. A step whose undo has failed runs again
-    only with --force: what it did may still stand.
+    only with --force: what it did may still be in effect.
     The run has the --parallel, --memory and --gpus that it was started with, unless others are given.
     The run keeps its workflow, even if the file has changed. With --file it continues with a corrected workflow:
     changed steps and the steps after them run again too. Without RUN, --file is for the newest failed run of that
@@ -282,13 +282,13 @@ def run_retry(
 
 
 def _show_failed_undos(planned: RoundPlan | ForkPlan) -> None:
-    """Say of which steps what they did may still stand, whether they are kept or run."""
+    """Say of which steps what they did may still be in effect, whether they are kept or run."""
     if planned.undo_failed:
         again = frozenset(planned.steps)
         kept = [step for step in planned.undo_failed if step not in again]
         run = [step for step in planned.undo_failed if step in again]
         words = [f"{_listed(names)} {what}" for names, what in ((run, "run again"), (kept, "kept")) if names]
-        complain(f"undo failed, so what they did may still stand: {'; '.join(words)}")
+        complain(f"undo failed, so what they did may still be in effect: {'; '.join(words)}")
 
 
 def _show_round(planned: RoundPlan, *, adjust: bool) -> None:

@@ -49,7 +49,7 @@ def read_continuation(follows: bool | None, is_detached: bool) -> Continuation:
     """What the two options ask for."""
     if follows is not None and is_detached:
         option = "--follow" if follows else "--no-follow"
-        raise UsageRefused(f"{option} and --detach exclude each other", hint="give one of them")
+        raise UsageRefused(f"{option} and --detach cannot be combined", hint="give one of them")
     return Continuation(follows, is_detached)
 
 

@@ -96,7 +96,7 @@ def _refuse_combinations(failed: bool, item: Sequence[str] | None, retry: bool, 
     if without and not retry:
         raise UsageRefused(f"{without} needs --retry", hint="add --retry, or leave it out")
     if failed and item:
-        raise UsageRefused("--failed and --item exclude each other", hint="give one of them")
+        raise UsageRefused("--failed and --item cannot be combined", hint="give one of them")
 
 
 # -- a page of them --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`mulligan resume`: continue a run that no process drives, or that is paused."""
+"""`mulligan resume`: continue a run that nothing is running, or that is paused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mulligan.service.authoring.values import parse_duration
 
 def resume(
     run: Annotated[
-        str | None, Argument(metavar="RUN", help="The number of a run (default: the newest that no process drives).")
+        str | None, Argument(metavar="RUN", help="The number of a run (default: the newest that nothing is running).")
     ] = None,
     step: Annotated[str | None, Argument(metavar="STEP", help="A paused step, or a matrix with paused steps.")] = None,
     steps: Annotated[

@@ -211,7 +211,7 @@ def _step_put_back(now: DecisionContext, fact: e.StepPutBack) -> Facts:
         yield from wake(now, fact.step)
 
 
-def _step_spread(now: DecisionContext, fact: e.StepStoodIn | e.StepSettled) -> Facts:
+def _step_spread(now: DecisionContext, fact: e.StepReplaced | e.StepSettled) -> Facts:
     place = now.state.places[fact.step]
     return after_end(now, fact.step, place.visit)
 
@@ -311,7 +311,7 @@ _RULES: dict[type[e.Fact], Callable[[DecisionContext, Any], Facts | None]] = {
     e.StepCancelled: lambda now, fact: after_end(now, fact.step, fact.visit),
     e.StepClassified: lambda now, fact: after_classified(now, now.state.places[fact.step], fact),
     e.StepPutBack: _step_put_back,
-    e.StepStoodIn: _step_spread,
+    e.StepReplaced: _step_spread,
     e.StepSettled: _step_spread,
     e.LoopFired: _loop_fired,
     e.AttemptStarted: _attempt_started,

@@ -132,7 +132,7 @@ def _reconsider(now: DecisionContext, place: Place) -> Facts:
 
 
 def _awaits_remediation(state: State, place: Place) -> bool:
-    """Whether its last failure was routed to a remediation that may still rerun it or stand in for it."""
+    """Whether its last failure was routed to a remediation that may still rerun it or replace it."""
     if place.status != "failed" or place.settled or place.failure_index is None:
         return False
     return bool(state.failures[place.failure_index].then)
@@ -192,7 +192,7 @@ def asks_after_failed_undo(state: State, place: Place) -> bool:
 def _park_after_failed_undo(now: DecisionContext, place: Place) -> e.StepParked:
     policy = now.state.step(place.key).triage
     assert policy is not None
-    message = "it would run again, but its undo failed: what it did may still stand"
+    message = "it would run again, but its undo failed: what it did may still be in effect"
     found = add_location(now, place, failure("UNDO_FAILED", message))
     return e.StepParked(place.key, place.visit, place.attempt, found, "undo_failed", due=default_due(now, policy))
 
@@ -282,7 +282,7 @@ def _loop_taken(now: DecisionContext, arc: Arc) -> e.LoopTaken:
 
 
 def _after_remediation(now: DecisionContext, fix: Place, visit: int) -> Facts:
-    """The visit that failures were routed to has ended: rerun their sources, stand in for them, or settle them."""
+    """The visit that failures were routed to has ended: rerun their sources, replace them, or settle them."""
     is_open = now.state.run.stop is None and fix.visit == visit
     if is_open and (_awaits_remediation(now.state, fix) or fix.loop_edge is not None):
         # It awaits its own remediation, or goes back in a loop: the outcome of that decides.
@@ -320,7 +320,7 @@ def _stand_in(now: DecisionContext, source: Place, record: FailureRecord, by: st
         return _cannot_stand_in(
             now, source, record=record, code="NO_ROUTE", message="the condition of none of its success edges holds"
         )
-    return e.StepStoodIn(source.key, by, output=output, taken=taken, no_route=no_route)
+    return e.StepReplaced(source.key, by, output=output, taken=taken, no_route=no_route)
 
 
 def _cannot_stand_in(

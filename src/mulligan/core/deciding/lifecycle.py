@@ -266,7 +266,7 @@ def after_success_command(now: DecisionContext, place: Place, fact: e.Fact, inde
 
 def complete(now: DecisionContext, place: Place, output: Any, recovered_by: str) -> Facts:
     """Complete the place: its data is set, and a step chooses its edges; to find none may itself be a failure."""
-    # A handler that stands in for an agent says nothing in its session.
+    # A handler that replaces an agent says nothing in its session.
     keeps_session = place.spec.session != "" and recovered_by in ("", "rerun")
     if place.data or keeps_session:
         return _complete_with_data(now, place, output, recovered_by, keeps_session)

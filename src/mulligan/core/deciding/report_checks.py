@@ -62,7 +62,7 @@ def check_definition(plain: Mapping[str, Any]) -> Graph:
     check_values(workflow)
     problem = link_problem(workflow)
     if problem:
-        raise InputInvalid(f"the corrected definition makes no sense: {problem}", hint=_SAME_VERSION)
+        raise InputInvalid(f"the corrected definition is not valid: {problem}", hint=_SAME_VERSION)
     return Graph(workflow)
 
 
@@ -133,7 +133,7 @@ def _retry(report: r.RetryRequested) -> None:
         _check_round(asked)
         asked, depth = asked.child, depth + 1
         if depth > CHILDREN_MAX:
-            raise InputInvalid("child runs do not call each other that deep", hint="retry the run at the top")
+            raise InputInvalid("child runs are not nested that deep", hint="retry the run at the top")
     _check_revised(report.revised)
 
 
@@ -186,7 +186,9 @@ def _classified(report: r.Classified) -> None:
 
 def _task_ended(report: r.TaskEnded) -> None:
     if report.outcome.said is not None:
-        raise InputInvalid("a worker says what it observed, and not which failure that is", hint=_SAME_VERSION)
+        raise InputInvalid(
+            "a worker reports what it observed; the engine decides which failure it is", hint=_SAME_VERSION
+        )
     if report.reused_run_id < 0:
         raise InputInvalid("there is no such run whose result is reused", hint=_SAME_VERSION)
     outcome = report.outcome

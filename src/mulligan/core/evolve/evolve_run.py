@@ -564,7 +564,7 @@ def _reroute_to_next_visit(state: State, place: Place) -> None:
             state.put(table, after, tuple(dict.fromkeys((*table[before], *table.get(after, ())))))
 
 
-def _step_stood_in(state: State, place: Place, fact: e.StepStoodIn, entry: e.Entry) -> None:
+def _step_replaced(state: State, place: Place, fact: e.StepReplaced, entry: e.Entry) -> None:
     place.output, place.no_route, place.given = fact.output, fact.no_route, (entry.seq, entry.at)
     _remember_loop(state, place, fact.taken)
     if place.loop_edge is None:
@@ -573,7 +573,7 @@ def _step_stood_in(state: State, place: Place, fact: e.StepStoodIn, entry: e.Ent
 
 def _step_settled(state: State, place: Place, fact: e.StepSettled, entry: e.Entry) -> None:
     if fact.failure is not None and place.failure_index is not None:
-        # The remediation could not stand in for it: its failure is not routed any more.
+        # The remediation could not replace it: its failure is not routed any more.
         place.failure = fact.failure
         record = _replace(state.failures[place.failure_index], failure=fact.failure, target="", then="")
         state.set_at(state.failures, place.failure_index, record)
@@ -626,7 +626,7 @@ _MOVE_HANDLERS: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]]
     e.StepParked: _step_parked,
     e.StepClassified: _step_classified,
     e.TriageSuggested: _triage_suggested,
-    e.StepStoodIn: _step_stood_in,
+    e.StepReplaced: _step_replaced,
     e.StepSettled: _step_settled,
     **PLACE_MOVE_HANDLERS,
 }

@@ -361,8 +361,8 @@ class StepPutBack(Fact):
     by: str = ""
 
 
-class StepStoodIn(Fact):
-    """The remediation completed and stands in for the failed step: `then: continue`."""
+class StepReplaced(Fact, tag="step.stood_in"):
+    """The remediation completed and replaces the failed step: `then: continue`. Its stored name is an older one."""
 
     step: str
     by: str
@@ -372,9 +372,9 @@ class StepStoodIn(Fact):
 
 
 class StepSettled(Fact):
-    """Ended for good: nothing will visit it again or stand in for it. Only if that became known after its end.
+    """Ended for good: nothing will visit it again or replace it. Only if that became known after its end.
 
-    With a failure: its remediation completed but could not stand in for it.
+    With a failure: its remediation completed but could not replace it.
     """
 
     step: str
@@ -646,7 +646,7 @@ class UndoCompleted(Fact):
 
 
 class UndoFailed(Fact):
-    """The visit is not undone: what it did may still stand."""
+    """The visit is not undone: what it did may still be in effect."""
 
     step: str
     visit: int
@@ -752,7 +752,7 @@ AnyFact = (
     | StepClassified
     | TriageSuggested
     | StepPutBack
-    | StepStoodIn
+    | StepReplaced
     | StepSettled
     | LoopTaken
     | LoopFired

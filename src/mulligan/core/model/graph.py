@@ -363,7 +363,7 @@ def _link_problems(workflow: Workflow) -> Iterator[str]:
     if len(names) != len(workflow.steps):
         yield "two of its steps have one name"
     if workflow.end.name != END or workflow.end.needs or workflow.end.edges or workflow.end.map is not None:
-        yield "its last step is none"
+        yield "it has no valid last step"
     for members in workflow.groups.values():
         yield _missing(members, names, "step")
     targets = {*names, END}
@@ -386,7 +386,7 @@ def _link_problems(workflow: Workflow) -> Iterator[str]:
 
 def _missing(names: Iterable[str], known: Collection[str], what: str) -> str:
     missing = next((name for name in names if name not in known), None)
-    return "" if missing is None else f"it names the {what} '{_shown(missing)}', and has none of that name"
+    return "" if missing is None else f"it refers to the {what} '{_shown(missing)}', which it does not have"
 
 
 def _shown(text: str) -> str:

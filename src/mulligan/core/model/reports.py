@@ -126,7 +126,7 @@ class ChildEnded(Report):
     round: int = 1
     # It has refused to open that round, so nothing of it has run.
     is_refused: bool = False
-    # Its steps whose undo has failed: what they did may still stand.
+    # Its steps whose undo has failed: what they did may still be in effect.
     undo_failed: tuple[str, ...] = ()
 
 
@@ -200,7 +200,7 @@ class RetryRequested(Report):
     from_start: bool = False
     # What the next round of one child run is asked for.
     child: ChildRound | None = None
-    # Whether steps whose undo has failed run again, although what they did may still stand.
+    # Whether steps whose undo has failed run again, although what they did may still be in effect.
     force: bool = False
 
 

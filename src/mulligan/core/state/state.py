@@ -304,7 +304,7 @@ class Place(msgspec.Struct, array_like=True):
 
     @property
     def undo_failed(self) -> bool:
-        """Whether a visit could not be undone, so that what it did may still stand.
+        """Whether a visit could not be undone, so that what it did may still be in effect.
 
         Earlier releases counted it as undone, with a warning.
         """

@@ -78,7 +78,7 @@ PLACE: dict[type[e.Fact], Moves] = {
     # To the status of its last visit; drawn as one arrow.
     e.StepRestored: {"waiting": "completed"},
     e.StepPutBack: _all("completed failed skipped cancelled", "waiting"),
-    e.StepStoodIn: _stay("failed"),
+    e.StepReplaced: _stay("failed"),
     e.StepSettled: _stay("completed failed skipped cancelled"),
     e.ItemCompleted: {"running": "completed"},
     e.ItemFailed: {"running": "failed"},

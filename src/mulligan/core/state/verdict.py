@@ -15,8 +15,8 @@ def is_handled(state: State, record: FailureRecord) -> bool | None:
     """Whether a failure is handled; None while the visit that it was routed to is still open.
 
     It is handled if that visit completes, or fails and is handled in turn. It is not handled if there was no route,
-    or if the visit was skipped, cancelled, or failed with `continue_on_error`. A failure that went round in a loop has
-    the fate of the last failure of that loop.
+    or if the visit was skipped, cancelled, or failed with `continue_on_error`. A failure that went round in a loop is
+    handled if the last failure of that loop is.
     """
     while record.target:
         place = state.places[record.target]
@@ -32,7 +32,7 @@ def is_handled(state: State, record: FailureRecord) -> bool | None:
         if status not in ENDED:
             return None
         if status != "failed" or index is None:
-            following = _fate_in_loop(state, record) if status == "completed" else False
+            following = _decided_in_loop(state, record) if status == "completed" else False
             if not isinstance(following, FailureRecord):
                 return following
             record = following
@@ -43,7 +43,7 @@ def is_handled(state: State, record: FailureRecord) -> bool | None:
     return False
 
 
-def _fate_in_loop(state: State, record: FailureRecord) -> FailureRecord | bool | None:
+def _decided_in_loop(state: State, record: FailureRecord) -> FailureRecord | bool | None:
     """What decides about a failure whose remediation has completed. True, unless that led back in a loop.
 
     Then it is the last failure since, if there is one. Without one, None while the loop goes on; False if its limit

@@ -8,6 +8,7 @@ from typing import Any
 
 from mulligan.dashboard.components.shell import may, panel, path_to, path_to_entry, shortened
 from mulligan.dashboard.runs.run_tab import RunView, Tab
+from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.service.rendering.formatting import pluralize
 from mulligan.service.rendering.page.failures import render_visit
 from mulligan.service.rendering.page.markup import Html, element, join_html
@@ -140,7 +141,7 @@ def _failures(run: RunView, failures: RunFailures) -> Html:
     shown = [
         render_visit(
             visit,
-            is_open=number < OPEN_MAX and visit.fate in ("open", "under_way"),
+            is_open=number < OPEN_MAX and visit.outcome in (FailureOutcome.UNHANDLED, FailureOutcome.IN_PROGRESS),
             href=path_to("runs", run.run_id, "steps", visit.step),
             name=f"visit-{visit.step}-{visit.visit}",
         )

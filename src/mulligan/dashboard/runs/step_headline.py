@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from mulligan.api.http.routing import Call
 from mulligan.dashboard.components.shell import may, path_to_entry, shortened
+from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.service.rendering.descriptions import failure_tail, summarize_failure
 from mulligan.service.rendering.formatting import pluralize, up_to_date_since
 from mulligan.service.rendering.page.markup import Html, element
@@ -36,8 +37,12 @@ def headline(found: StepHistory) -> Html:
 
 
 def _tone(found: StepHistory) -> str:
-    if found.status == "failed" and found.ladders and found.ladders[0].visit.fate in ("mended", "left"):
-        return "good" if found.ladders[0].visit.fate == "mended" else "idle"
+    if (
+        found.status == "failed"
+        and found.ladders
+        and found.ladders[0].visit.outcome in (FailureOutcome.REPAIRED, FailureOutcome.ALLOWED)
+    ):
+        return "good" if found.ladders[0].visit.outcome == FailureOutcome.REPAIRED else "idle"
     return status_tone(found.status)
 
 
@@ -48,7 +53,7 @@ def _sentence(found: StepHistory, failure: dict[str, Any] | None) -> str:
     if found.kind in ("map", "matrix") and found.items:
         return _counted(found)
     if found.status == "completed":
-        if found.ladders and found.ladders[0].visit.fate == "mended":
+        if found.ladders and found.ladders[0].visit.outcome == FailureOutcome.REPAIRED:
             return f"Completed after a failure: {found.ladders[0].visit.answer}"
         since = found.view.get("up_to_date_since")
         return up_to_date_since(since).capitalize() if since else "Completed"
@@ -76,8 +81,12 @@ def _because(found: StepHistory) -> list[str]:
     """What became of the failure, and who paused the step."""
     said = []
     if found.status == "failed" and found.ladders:
-        answer, fate = found.ladders[0].visit.answer, found.ladders[0].visit.fate
-        later = "; it can be retried when the run has ended" if fate == "open" and not found.has_run_ended else ""
+        answer, outcome = found.ladders[0].visit.answer, found.ladders[0].visit.outcome
+        later = (
+            "; it can be retried when the run has ended"
+            if outcome == FailureOutcome.UNHANDLED and not found.has_run_ended
+            else ""
+        )
         said.append(answer[:1].upper() + answer[1:] + later)
     paused = found.view.get("paused")
     if paused:

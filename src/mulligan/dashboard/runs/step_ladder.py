@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.service.rendering.formatting import pluralize
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import time_element
+from mulligan.service.runs.views.report.visits import Rung
 from mulligan.service.runs.views.run_details import FailureHandlers
 from mulligan.service.runs.views.step_history import RuleLine, VisitLadder
 
@@ -17,8 +19,18 @@ _TRIAGE = {
     "unmatched": "a failure that no rule matches is parked",
     "exhausted": "a failure is parked when its retries are used up",
 }
-_GLYPHS = {"open": "✕", "left": "○", "under_way": "▸", "mended": "✓"}
-_TONES = {"open": "bad", "left": "idle", "under_way": "now", "mended": "good"}
+_GLYPHS = {
+    FailureOutcome.UNHANDLED: "✕",
+    FailureOutcome.ALLOWED: "○",
+    FailureOutcome.IN_PROGRESS: "▸",
+    FailureOutcome.REPAIRED: "✓",
+}
+_TONES = {
+    FailureOutcome.UNHANDLED: "bad",
+    FailureOutcome.ALLOWED: "idle",
+    FailureOutcome.IN_PROGRESS: "now",
+    FailureOutcome.REPAIRED: "good",
+}
 
 
 def ladder(found: VisitLadder, handlers: FailureHandlers | None) -> Html:
@@ -31,9 +43,9 @@ def ladder(found: VisitLadder, handlers: FailureHandlers | None) -> Html:
             element(
                 "li",
                 element("b", _NAMES[rung.name]),
-                element("span", _outcome(rung.name, rung.outcome, visit.fate), class_="outcome"),
+                element("span", _outcome(rung, visit.outcome), class_="outcome"),
                 element("div", element("p", rung.said) if _adds(rung.said) else "", *details, class_="said"),
-                class_=f"{rung.outcome} {_tone(rung.outcome, visit.fate)}",
+                class_=f"{rung.outcome} {_tone(rung, visit.outcome)}",
             )
         )
     return element("ol", join_html(rows), class_="ladder")
@@ -49,18 +61,19 @@ def _adds(said: str) -> bool:
     return said not in ("", "no rules", "no handler", "no triage", "no failure edge")
 
 
-def _outcome(name: str, outcome: str, fate: str) -> str:
-    if outcome == "unasked":
-        return "not reached yet" if fate == "under_way" else "not needed"
-    if outcome == "dealt":
-        return "stands" if name == "end" else "helped" if fate == "mended" else "took it"
-    return _OUTCOMES[outcome]
+def _outcome(rung: Rung, outcome: FailureOutcome) -> str:
+    if rung.outcome == "unasked":
+        return "not reached yet" if outcome == FailureOutcome.IN_PROGRESS else "not needed"
+    if rung.outcome == "dealt":
+        helped = "helped" if outcome == FailureOutcome.REPAIRED else "took it"
+        return "not handled" if rung.name == "end" else helped
+    return _OUTCOMES[rung.outcome]
 
 
-def _tone(outcome: str, fate: str) -> str:
-    if outcome == "dealt":
-        return {"open": "bad", "left": "idle", "under_way": "now", "mended": "good"}[fate]
-    return "try" if outcome == "tried" else "idle"
+def _tone(rung: Rung, outcome: FailureOutcome) -> str:
+    if rung.outcome == "dealt":
+        return _TONES[outcome]
+    return "try" if rung.outcome == "tried" else "idle"
 
 
 def _details(name: str, found: VisitLadder, handlers: FailureHandlers | None, *, is_reached: bool) -> list[Html]:
@@ -111,7 +124,7 @@ def _edges(handlers: FailureHandlers) -> list[str]:
     found = []
     for edge in handlers.edges:
         when = f" for {edge.looks_for}" if edge.looks_for else ""
-        then = {"rerun": ", then runs again", "continue": ", which stands in for it"}.get(edge.then or "", "")
+        then = {"rerun": ", then runs again", "continue": ", which replaces it"}.get(edge.then or "", "")
         found.append(f"to '{edge.to}'{when}{then}")
     return found
 
@@ -122,10 +135,10 @@ def ladder_title(found: VisitLadder, *, has_failure: bool = True) -> Html:
     words = [f"round {visit.round}"] if visit.round > 1 else []
     words += [f"visit {visit.visit}"] if visit.visit > 1 else []
     words += [f"failed {visit.failures} times"] if visit.failures > 1 else []
-    tone = _TONES[visit.fate]
+    tone = _TONES[visit.outcome]
     return join_html(
         [
-            element("span", _GLYPHS[visit.fate], class_=f"glyph {tone}", aria_hidden="true"),
+            element("span", _GLYPHS[visit.outcome], class_=f"glyph {tone}", aria_hidden="true"),
             element("strong", visit.what) if has_failure else "",
             element("small", ", ".join(words)) if words else "",
             element("span", visit.answer, class_=f"answer {tone}"),

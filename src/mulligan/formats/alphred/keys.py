@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mulligan.formats.shapes import ANY_TEXT, optional
+from mulligan.formats.value_schemas import ANY_TEXT, optional
 from mulligan.language.keys.action_keys import as_node
-from mulligan.language.keys.shapes import (
+from mulligan.language.keys.value_schemas import (
     FLAG,
     STEP_NAME,
     TEXT,

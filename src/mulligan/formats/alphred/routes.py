@@ -17,7 +17,7 @@ from mulligan.formats.alphred.keys import CONDITION, CONDITIONS
 from mulligan.formats.alphred.tree import TreeEdge, TreeNode
 from mulligan.formats.expressions import member
 from mulligan.formats.translation import mapping, scalar
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, describe
 
 # -- what an agent is asked to answer --------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from mulligan.formats.alphred.routes import JSON_CONTRACT, Routes, spawner_contr
 from mulligan.formats.alphred.tree import Tree, TreeEdge, TreeNode
 from mulligan.formats.expressions import step_path
 from mulligan.formats.translation import Translation, literal, made, mapping, scalar
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Source
 
 # -- retries ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from mulligan.formats.alphred.keys import DRAFT, EDGE, MAX_CHILDREN_DEFAULT, NODE, PHASE, PHASES, TRANSITION
 from mulligan.formats.names import Names
-from mulligan.language.keys.shapes import Fields, Record
+from mulligan.language.keys.value_schemas import Fields, Record
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Source
 from mulligan.language.text.suggestions import did_you_mean
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mulligan.formats.noetl.texts import has_templates, input_name, texts, workload_name
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source
 
 _KEYCHAIN = re.compile(r"\bkeychain\.([A-Za-z_]\w*)|\bkeychain\[['\"]([^'\"]+)['\"]\]")

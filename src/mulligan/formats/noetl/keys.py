@@ -23,7 +23,19 @@ from mulligan.formats.noetl.tool_keys import (
     Dialect,
     Open,
 )
-from mulligan.language.keys.shapes import FLAG, TEXT, Choice, Either, Key, ListOf, MapOf, Nothing, Record, Shape, whole
+from mulligan.language.keys.value_schemas import (
+    FLAG,
+    TEXT,
+    Choice,
+    Either,
+    Key,
+    ListOf,
+    MapOf,
+    Nothing,
+    Record,
+    ValueSchema,
+    whole,
+)
 
 # -- the file ----------------------------------------------------------------------------------------------------------
 
@@ -108,7 +120,7 @@ WORKBOOK = Dialect(
         "assert": Key(ANY, "not honoured: a warning"),
     },
 )
-WORKLOAD: Shape = Either("a mapping", mapping=MapOf(ANY, r"(?s:.+)"), empty=Nothing())
+WORKLOAD: ValueSchema = Either("a mapping", mapping=MapOf(ANY, r"(?s:.+)"), empty=Nothing())
 
 PLAYBOOK = Dialect(
     "playbook",

@@ -14,7 +14,7 @@ from mulligan.formats.noetl.steps import Reader, Step
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.noetl.tools import Workbook
 from mulligan.formats.translation import Translation
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Source, plain, shorten
 from mulligan.language.text.suggestions import did_you_mean
 

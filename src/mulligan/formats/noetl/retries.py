@@ -10,7 +10,7 @@ import msgspec
 from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tool_keys import RETRY
 from mulligan.formats.translation import made
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, describe
 
 # The defaults of NoETL.

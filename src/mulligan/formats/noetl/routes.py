@@ -12,7 +12,7 @@ from mulligan.formats.noetl.keys import TARGET, THEN
 from mulligan.formats.noetl.texts import any_of, foreign, texts
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, SINKS
 from mulligan.formats.translation import Translation, made, scalar
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
 from mulligan.language.text.suggestions import quote_list
 

@@ -24,7 +24,7 @@ from mulligan.formats.noetl.texts import has_key, has_templates, is_word, texts,
 from mulligan.formats.noetl.tool_keys import CASE_PAGES, NEXT_CALL
 from mulligan.formats.noetl.tools import Tools, Workbook, input_of, keys_of_oldest_tool
 from mulligan.formats.translation import Translation, made
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
 
 

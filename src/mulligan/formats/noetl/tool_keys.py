@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 import msgspec
 
-from mulligan.formats.shapes import LenientRecord
-from mulligan.language.keys.shapes import (
+from mulligan.formats.value_schemas import LenientRecord
+from mulligan.language.keys.value_schemas import (
     FLAG,
     TEXT,
     Choice,
@@ -104,7 +104,7 @@ RULE_ELSE = Dialect(
     "rule_else",
     {
         "then": Key(RULE_THEN, "what is done where no rule before holds"),
-        # NoETL passes over an `else` without `then`. It is taken as it is meant.
+        # NoETL skips an `else` without `then`. It is taken as it is meant.
         **{word: msgspec.structs.replace(key, is_required=False) for word, key in RULE_THEN.keys.items()},
     },
     elsewhere=_SETS_OF_RULES,

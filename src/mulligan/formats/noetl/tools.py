@@ -13,7 +13,7 @@ from mulligan.formats.noetl.retries import Retries, policy_for_rules, read_retry
 from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.translation import Translation, made, scalar
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, describe, plain, shorten
 from mulligan.language.text.suggestions import did_you_mean, quote_list
 
@@ -233,7 +233,7 @@ class Workbook:
                 self._translation.warn("noetl", f"'{key}' of a policy is not honoured", policy.key(key))
         for rule in policy.get("rules", ()) if policy is not None else ():
             if "else" in rule and "do" in rule["else"]:
-                message = "'else' without 'then' is taken as it is meant; NoETL passes over it"
+                message = "'else' without 'then' is taken as it is meant; NoETL skips it"
                 self._translation.warn("noetl", message, rule["else"].key("do"), hint="write 'else: {then: {do: …}}'")
 
     def _from_workbook(self, fields: Fields, at: Node, label: str) -> Tool:

@@ -18,7 +18,7 @@ from mulligan.formats.noetl.playbook import Playbook, read_playbook
 from mulligan.formats.noetl.texts import foreign, has_templates, input_name
 from mulligan.formats.noetl.unknown_names import warn_of_unknown_names
 from mulligan.formats.translation import Translation, mapping
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Scalar, TooManyProblems, plain
 
 __all__ = ["RECORDS", "translate"]

@@ -32,7 +32,7 @@ from mulligan.formats.prodigy.variables import (
 )
 from mulligan.formats.translation import Translation, literal, made
 from mulligan.language.expressions import Placeholder, check, find_placeholders
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.shell.shell_lexer import PlaceholderSite, scan
 from mulligan.language.shell.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
 from mulligan.language.shell.shell_safety import SINGLE_QUOTES, Danger

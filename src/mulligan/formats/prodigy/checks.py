@@ -27,7 +27,7 @@ from mulligan.formats.prodigy.repository import (
 )
 from mulligan.formats.prodigy.variables import captured_names, translate_text
 from mulligan.formats.translation import Translation, literal, literal_value, made
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 
 JUDGE = "mulligan.formats.prodigy.runtime:judge_completion"

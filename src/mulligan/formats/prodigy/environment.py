@@ -20,7 +20,7 @@ from mulligan.formats.prodigy.conditions import translate_condition
 from mulligan.formats.prodigy.context import Context, StepSlots
 from mulligan.formats.prodigy.forms import require_keys
 from mulligan.formats.translation import Translation, literal, made
-from mulligan.language.keys.shapes import Fields, Shape
+from mulligan.language.keys.value_schemas import Fields, ValueSchema
 from mulligan.language.text.nodes import Node, Scalar, Sequence, shorten
 from mulligan.language.text.suggestions import quote_list
 
@@ -364,7 +364,9 @@ _NUMBER_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?", re.A)
 _LITERAL_NUMBER = re.compile(r"'(\d+(?:\.\d+)?)'")
 
 
-def read_number(form: Fields, key: str, shape: Shape, variables: Dict[str, str], translation: Translation) -> Any:
+def read_number(
+    form: Fields, key: str, schema: ValueSchema, variables: Dict[str, str], translation: Translation
+) -> Any:
     """The number at `key`, or None. A variable must have its value before the run, since the map needs it.
 
     `env` of the file comes before the environment of this process.
@@ -376,8 +378,8 @@ def read_number(form: Fields, key: str, shape: Shape, variables: Dict[str, str],
     if isinstance(node, Scalar) and isinstance(node.value, str) and node.value.strip().isdecimal():
         node = made(int(node.value), node)
     if match is None:
-        return shape.read(node, f"'{key}'", translation.source)
-    return shape.read(_variable_value(match[1], node, key, variables, translation), f"'{key}'", translation.source)
+        return schema.read(node, f"'{key}'", translation.source)
+    return schema.read(_variable_value(match[1], node, key, variables, translation), f"'{key}'", translation.source)
 
 
 def _variable_value(name: str, node: Node, key: str, variables: Dict[str, str], translation: Translation) -> Node:

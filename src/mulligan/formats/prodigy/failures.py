@@ -33,9 +33,9 @@ from mulligan.formats.prodigy.forms import join_steps, read_record, require_keys
 from mulligan.formats.prodigy.keys import BACKOFFS, HANDLER_FORMS, SECONDS, fibonacci_numbers, format_seconds
 from mulligan.formats.prodigy.repository import with_required_commit
 from mulligan.formats.prodigy.variables import agent_answer, captured_names, fill_in
-from mulligan.formats.shapes import LenientRecord
 from mulligan.formats.translation import Translation, made
-from mulligan.language.keys.shapes import Fields, Key, ListOf, number
+from mulligan.formats.value_schemas import LenientRecord
+from mulligan.language.keys.value_schemas import Fields, Key, ListOf, number
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, plain
 from mulligan.language.text.suggestions import quote_list
 

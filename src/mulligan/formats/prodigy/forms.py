@@ -8,7 +8,7 @@ from typing import TypeVar
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.formats.prodigy.queries import GrammarError
 from mulligan.formats.translation import Translation, made, mapping
-from mulligan.language.keys.shapes import Fields, Record
+from mulligan.language.keys.value_schemas import Fields, Record
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence
 
 Read = TypeVar("Read")

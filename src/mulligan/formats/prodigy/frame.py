@@ -16,7 +16,7 @@ from mulligan.formats.prodigy.repository import Worktree, close_run, merge_run, 
 from mulligan.formats.prodigy.steps import TranslatedSteps, translate_steps
 from mulligan.formats.prodigy.variables import ARGUMENTS, mentions
 from mulligan.formats.translation import Translation, literal, made, mapping
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Sequence
 
 SHELL = "sh"

@@ -5,24 +5,24 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from mulligan.formats.shapes import LenientRecord
+from mulligan.formats.value_schemas import LenientRecord
 from mulligan.language.checks.regular_expressions import PATTERN
 from mulligan.language.keys.action_keys import ANY_TEXT, as_node
-from mulligan.language.keys.shapes import (
+from mulligan.language.keys.value_schemas import (
     FLAG,
     TEXT,
     Choice,
     Deferred,
-    DurationShape,
+    DurationSchema,
     Either,
     Json,
     Key,
     ListOf,
     MapOf,
     Record,
-    Shape,
     Template,
     Value,
+    ValueSchema,
     number,
     whole,
 )
@@ -42,7 +42,7 @@ def _read_seconds(value: Any) -> float:
     return parse_duration(_BLANK.sub("", value.strip()) if isinstance(value, str) else value)
 
 
-SECONDS = DurationShape("a number of seconds", _read_seconds, {"anyOf": [{"type": "string"}, {"type": "number"}]})
+SECONDS = DurationSchema("a number of seconds", _read_seconds, {"anyOf": [{"type": "string"}, {"type": "number"}]})
 
 
 def format_seconds(seconds: float) -> str:
@@ -75,9 +75,9 @@ def _read_variable_name(value: Any) -> str:
 VARIABLE = Value("the name of a variable", _read_variable_name, {"type": "string"})
 COMMAND_TEXT = Template("a command")
 # A step in any of its forms; it is read where it is translated.
-STEP_FORM: Shape = as_node(Either("a step", text=COMMAND_TEXT, mapping=Deferred(lambda: STEP)))
-STEP_LIST: Shape = as_node(ListOf(STEP_FORM))
-STEPS_FORM: Shape = as_node(Either("a list of steps", text=COMMAND_TEXT, list=STEP_LIST, mapping=STEP_FORM))
+STEP_FORM: ValueSchema = as_node(Either("a step", text=COMMAND_TEXT, mapping=Deferred(lambda: STEP)))
+STEP_LIST: ValueSchema = as_node(ListOf(STEP_FORM))
+STEPS_FORM: ValueSchema = as_node(Either("a list of steps", text=COMMAND_TEXT, list=STEP_LIST, mapping=STEP_FORM))
 COUNT = whole(1, 1000)
 # The names under which a regular workflow may have its steps.
 LISTS = ("commands", "steps", "tasks")
@@ -108,7 +108,7 @@ HANDLER_FORMS = Either(
     list=STEP_LIST,
     mapping=HANDLER,
 )
-HANDLER_FORM: Shape = as_node(HANDLER_FORMS)
+HANDLER_FORM: ValueSchema = as_node(HANDLER_FORMS)
 
 RETRY_PATTERN = LenientRecord(
     "retry_pattern", {"pattern": Key(TEXT, "a regular expression that the message matches", is_required=True)}
@@ -184,7 +184,7 @@ VALIDATE = LenientRecord(
     },
     one_of=(("shell",), ("command",), ("claude",), ("commands",)),
 )
-VALIDATE_FORM: Shape = as_node(
+VALIDATE_FORM: ValueSchema = as_node(
     Either("a command, a list of steps or a mapping", text=COMMAND_TEXT, list=STEP_LIST, mapping=VALIDATE)
 )
 

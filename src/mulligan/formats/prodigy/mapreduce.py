@@ -22,7 +22,7 @@ from mulligan.formats.prodigy.repository import Worktree, merge_item, open_item_
 from mulligan.formats.prodigy.steps import TranslatedSteps, translate_steps
 from mulligan.formats.prodigy.variables import translate_text
 from mulligan.formats.translation import Translation, literal, literal_value, made, scalar
-from mulligan.language.keys.shapes import Fields, whole
+from mulligan.language.keys.value_schemas import Fields, whole
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, plain
 
 # -- error_policy ----------------------------------------------------------------------------------------------------

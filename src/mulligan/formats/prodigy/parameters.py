@@ -11,10 +11,10 @@ from typing import Any
 
 from mulligan.formats.prodigy.context import Context
 from mulligan.formats.prodigy.parameter_rules import find_problem, parse_rules
-from mulligan.formats.shapes import LenientRecord
 from mulligan.formats.translation import Translation, literal_value, made
+from mulligan.formats.value_schemas import LenientRecord
 from mulligan.language.keys.action_keys import ANY_TEXT, as_node
-from mulligan.language.keys.shapes import TEXT, Either, Fields, Json, Key, ListOf, MapOf, Value
+from mulligan.language.keys.value_schemas import TEXT, Either, Fields, Json, Key, ListOf, MapOf, Value
 from mulligan.language.text.nodes import Mapping, Node, Scalar, describe, plain, shorten
 from mulligan.language.text.suggestions import quote_list
 

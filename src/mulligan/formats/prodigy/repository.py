@@ -16,7 +16,7 @@ from mulligan.formats.expressions import quoted
 from mulligan.formats.prodigy.context import Context, Slot, call_at
 from mulligan.formats.prodigy.variables import translate_text
 from mulligan.formats.translation import Translation, literal, made
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Node, Scalar
 
 # -- commits ---------------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ from mulligan.formats.prodigy.variables import (
     translate_text,
 )
 from mulligan.formats.translation import Translation, literal_value, made
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, describe, plain
 from mulligan.language.text.suggestions import quote_list
 

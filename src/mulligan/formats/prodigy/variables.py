@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from mulligan.formats.expressions import is_field, quoted, step_path
 from mulligan.formats.prodigy.context import Context, Slot
 from mulligan.formats.translation import Translation, literal
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Scalar
 from mulligan.language.text.suggestions import did_you_mean
 

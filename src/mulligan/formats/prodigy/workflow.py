@@ -18,10 +18,10 @@ from mulligan.formats.prodigy.mapreduce import is_mapreduce, translate_mapreduce
 from mulligan.formats.prodigy.parameters import PARAMETER_RECORDS, PARAMETERS_KEY, translate_parameters
 from mulligan.formats.prodigy.repository import Worktree
 from mulligan.formats.prodigy.steps import TranslatedSteps, translate_steps
-from mulligan.formats.shapes import LenientRecord
 from mulligan.formats.translation import Translation
+from mulligan.formats.value_schemas import LenientRecord
 from mulligan.language.keys.action_keys import ANY_TEXT, as_node
-from mulligan.language.keys.shapes import Choice, Fields, Json, Key, Record
+from mulligan.language.keys.value_schemas import Choice, Fields, Json, Key, Record
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Sequence
 
 _SUB_WORKFLOWS = ("workflows", "sub_workflows")

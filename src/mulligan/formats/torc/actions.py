@@ -15,7 +15,7 @@ from mulligan.formats.torc.needs import NAMED_MAX, StepPatterns
 from mulligan.formats.torc.reading import TorcFile
 from mulligan.formats.torc.records import ACTION
 from mulligan.formats.translation import made, mapping, scalar
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, describe
 from mulligan.language.text.suggestions import quote_list
 

@@ -8,7 +8,7 @@ from mulligan.formats.torc.profiles import SlurmProfiles
 from mulligan.formats.torc.reading import TorcFile
 from mulligan.formats.torc.records import MONITOR
 from mulligan.formats.translation import Translation, made, mapping
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Source, describe, shorten
 from mulligan.language.text.suggestions import did_you_mean, quote_list
 

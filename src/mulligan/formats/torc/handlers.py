@@ -10,7 +10,7 @@ from mulligan.formats.torc.commands import script_text
 from mulligan.formats.torc.jobs import Job
 from mulligan.formats.torc.records import HANDLER, MAX_RETRIES_DEFAULT, entries_of
 from mulligan.formats.translation import Translation, made, mapping
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Scalar, Sequence, Source
 from mulligan.language.text.suggestions import did_you_mean
 

@@ -12,7 +12,7 @@ from mulligan.formats.torc.matching import NameIndex
 from mulligan.formats.torc.parameters import ExpandedEntry, Expansion
 from mulligan.formats.torc.records import FILE, JOB, USER_DATA
 from mulligan.formats.translation import Translation
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Scalar, plain, refuse_not_json
 
 # -- what a job is ---------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from mulligan.formats.kdl_text import KdlNode, read
 from mulligan.formats.scanner import put
 from mulligan.formats.torc import records
 from mulligan.formats.translation import made, scalar
-from mulligan.language.keys.shapes import Record
+from mulligan.language.keys.value_schemas import Record
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems, shorten
 from mulligan.language.text.suggestions import did_you_mean
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.formats.torc.records import PARAMETER_VALUE, entries_of
 from mulligan.formats.translation import Translation
-from mulligan.language.keys.shapes import Fields, Record
+from mulligan.language.keys.value_schemas import Fields, Record
 from mulligan.language.text.nodes import (
     Mapping,
     Node,

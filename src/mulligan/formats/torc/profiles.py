@@ -12,7 +12,7 @@ from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.formats.torc.reading import TorcFile
 from mulligan.formats.torc.records import SCHEDULER, entries_of
 from mulligan.formats.translation import made, scalar
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.readers.slurm_profiles import OWN_OPTIONS
 from mulligan.language.text.nodes import Mapping, Node, plain
 

@@ -17,7 +17,7 @@ from mulligan.formats.torc.jobs import DataItem, link_jobs, read_files, read_job
 from mulligan.formats.torc.matching import NameIndex
 from mulligan.formats.torc.parameters import Expansion
 from mulligan.formats.translation import Translation
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node
 from mulligan.language.text.suggestions import quote_list
 

@@ -5,9 +5,9 @@ Torc refuses unknown keys everywhere but in `resource_monitor` and `slurm_defaul
 
 from __future__ import annotations
 
-from mulligan.formats.shapes import ANY_TEXT, optional
+from mulligan.formats.value_schemas import ANY_TEXT, optional
 from mulligan.language.keys.action_keys import as_node
-from mulligan.language.keys.shapes import (
+from mulligan.language.keys.value_schemas import (
     FLAG,
     TEXT,
     Choice,
@@ -20,7 +20,7 @@ from mulligan.language.keys.shapes import (
     MapOf,
     Record,
     Schema,
-    Shape,
+    ValueSchema,
     whole,
 )
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source
@@ -40,10 +40,10 @@ RUNTIME_DEFAULT = "PT1H"
 SIGNAL_MAX = 64
 
 
-class Entries(Shape, frozen=True):
+class Entries(ValueSchema, frozen=True):
     """A list whose entries are read later, by readers that know their names."""
 
-    of: Shape
+    of: ValueSchema
     expected: str = "a list"
 
     def read(self, node: Node, label: str, source: Source) -> Sequence:
@@ -51,8 +51,8 @@ class Entries(Shape, frozen=True):
             raise self.refuse(node, label, source)
         return node
 
-    def schema(self, definitions: Definitions) -> Schema:
-        return {"type": "array", "items": self.of.schema(definitions)}
+    def to_json_schema(self, definitions: Definitions) -> Schema:
+        return {"type": "array", "items": self.of.to_json_schema(definitions)}
 
 
 class RenamedKeysRecord(Record, frozen=True, dict=True):

@@ -9,7 +9,7 @@ from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.formats.torc.jobs import Job
 from mulligan.formats.torc.records import REQUIREMENTS, RUNTIME_DEFAULT, entries_of
 from mulligan.formats.translation import Translation, made
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Node, Scalar, Source, describe, plain
 from mulligan.language.text.suggestions import did_you_mean
 

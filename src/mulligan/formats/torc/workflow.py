@@ -15,7 +15,7 @@ from mulligan.formats.torc.reading import TorcFile
 from mulligan.formats.torc.records import WORKFLOW
 from mulligan.formats.torc.sweeps import fold_sweeps, is_same
 from mulligan.formats.translation import Translation, literal, made, mapping, scalar
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Sequence, Source
 
 # -- environment -----------------------------------------------------------------------------------------------------

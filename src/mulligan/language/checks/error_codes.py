@@ -10,7 +10,7 @@ import msgspec
 
 from mulligan.core.model.failure import CODES
 from mulligan.core.model.text.lazy_regex import lazy_regex
-from mulligan.language.keys.shapes import ListOf, Value
+from mulligan.language.keys.value_schemas import ListOf, Value
 from mulligan.language.text.nodes import Node, Scalar, Source
 from mulligan.language.text.suggestions import most_similar
 
@@ -22,7 +22,7 @@ _STATUS = lazy_regex(r"HTTP_([45])\d\d")
 _NEARNESS = 0.88
 
 
-class CodeShape(Value, frozen=True):
+class CodeSchema(Value, frozen=True):
     """An error code. A probable misspelling is warned about. `number_hint` is the hint for a number."""
 
     number_hint: str = ""
@@ -38,7 +38,7 @@ class CodeShape(Value, frozen=True):
         return self.number_hint if type(node.value) is int else super().hint(node)
 
 
-class ExitCodeShape(Value, frozen=True):
+class ExitCodeSchema(Value, frozen=True):
     """An exit code. An error code gets a hint to use `codes`."""
 
     def hint(self, node: Scalar) -> str:
@@ -87,7 +87,7 @@ def suggest_code(code: str) -> str | None:
     return most_similar(code, sorted(CODES), cutoff=_NEARNESS)
 
 
-CODE = CodeShape(
+CODE = CodeSchema(
     "an error code such as TIMEOUT",
     _code,
     {"type": "string", "pattern": "^[A-Z][A-Z0-9_]*$"},
@@ -95,7 +95,7 @@ CODE = CodeShape(
 )
 # For records that also have `exit_codes`.
 MATCHED_CODE = msgspec.structs.replace(CODE, number_hint="a number belongs to 'exit_codes'")
-EXIT_CODE = ExitCodeShape(
+EXIT_CODE = ExitCodeSchema(
     "a whole number from 0 to 255, a range such as 10-19, or a bound such as '>=128'",
     _exit_codes,
     {

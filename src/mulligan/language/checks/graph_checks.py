@@ -117,7 +117,7 @@ def _refuse_closed_by_need(cycle: list[str], resolved: Resolved, source: Source)
     # Readers expect the closing edge to be the one that leads to the earliest step of the file.
     first, second = min(needed, key=lambda pair: order[pair[1]])
     shown = " → ".join(map(readable, cycle))
-    message = f"the edge that closes a cycle must be a 'next' edge, and here it is a need: {shown}"
+    message = f"a need closes this cycle, and only a 'next' edge may close one:  {shown}"
     node = _need_node(second, first, resolved)
     hint = f"let '{readable(first)}' lead to '{second}' with 'next'"
     return source.refuse("cycle", message, node, hint=hint)
@@ -247,7 +247,7 @@ def _refuse_unknown(use: Use, resolved: Resolved, matrices: Mapping[str, list[st
         whole = f'steps["{group}"]' if "-" in group else f"steps.{group}"
         hint = f"it is a step of the group '{group}', whose output has it: {whole}.output.{output_name(use.step)}"
     elif use.step in resolved.outside:
-        hint = "it is outside the group: hand its output in under 'inputs' of the group"
+        hint = "it is outside the group: pass its output to the group under 'inputs'"
     if source.may_be_unread(use.step):
         return Refusal(source.problems[0])
     return use.refuse("unknown_step", message, source, hint=hint)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.errors import Problem
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.matrices.matrix import written_names
 from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Draft, Scope
 from mulligan.language.shell.shell_placeholders import ROOTS as SHELL_ROOTS

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mulligan.language.keys.shapes import Record
+from mulligan.language.keys.value_schemas import Record
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source
 
 _HINT = "write where workers find it: '{env: NAME}', '{file: PATH}' or '{command: …}'"
 _SOURCES = ("env", "file", "command")
 
 
-class SecretShape(Record, frozen=True):
+class SecretSchema(Record, frozen=True):
     """Where workers find a secret. A plain value is refused as a secret in plain text."""
 
     def refuse(self, node: Node, label: str, source: Source) -> Refusal:

@@ -14,7 +14,7 @@ from typing import Any
 
 from mulligan.core.deciding.bounded_regex import NotSearchable, refuse_unsearchable
 from mulligan.core.model.text.lazy_regex import lazy_regex
-from mulligan.language.keys.shapes import Value
+from mulligan.language.keys.value_schemas import Value
 from mulligan.language.text.nodes import Node, Source, describe
 
 _PART = lazy_regex(
@@ -74,7 +74,7 @@ def _require_valid(value: Any) -> str:
     return value
 
 
-class PatternShape(Value, frozen=True):
+class PatternSchema(Value, frozen=True):
     """A regular expression in Python's dialect."""
 
     def read(self, node: Node, label: str, source: Source) -> Any:
@@ -87,7 +87,7 @@ class PatternShape(Value, frozen=True):
         return found
 
 
-class SearchShape(Value, frozen=True):
+class SearchSchema(Value, frozen=True):
     """A regular expression in Python's dialect, without constructs that need backtracking."""
 
     def read(self, node: Node, label: str, source: Source) -> Any:
@@ -103,5 +103,5 @@ class SearchShape(Value, frozen=True):
 _SEARCH_HINT = "this search does not backtrack, so repeated groups such as (a+)+ and (a|b)* are safe"
 _HINT = "use a possessive quantifier or an atomic group: (a++)+ instead of (a+)+, (?>a|b)+ instead of (a|b)+"
 
-SEARCHED = SearchShape("a regular expression", _require_valid, {"type": "string", "minLength": 1, "format": "regex"})
-PATTERN = PatternShape("a regular expression", _require_valid, {"type": "string", "minLength": 1, "format": "regex"})
+SEARCHED = SearchSchema("a regular expression", _require_valid, {"type": "string", "minLength": 1, "format": "regex"})
+PATTERN = PatternSchema("a regular expression", _require_valid, {"type": "string", "minLength": 1, "format": "regex"})

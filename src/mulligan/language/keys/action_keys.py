@@ -7,7 +7,7 @@ from typing import Any
 from mulligan.core.deciding.agents.json_schema import schema_problem
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import MAX_TURNS_DEFAULT
-from mulligan.language.keys.shapes import (
+from mulligan.language.keys.value_schemas import (
     DURATION,
     FLAG,
     LIMIT,
@@ -25,9 +25,9 @@ from mulligan.language.keys.shapes import (
     MapOf,
     Record,
     Schema,
-    Shape,
     Template,
     Value,
+    ValueSchema,
     whole,
 )
 from mulligan.language.python.requirements import REQUIREMENTS
@@ -39,9 +39,9 @@ ANY_TEXT = Template(types=("string", "number", "boolean", "null"))
 TEMPLATED = Json()  # any value whose texts may hold ${…}
 
 
-def as_node(shape: Shape) -> Deferred:
+def as_node(schema: ValueSchema) -> Deferred:
     """Keep the node as it is written: the action has its own reader."""
-    return Deferred(lambda: shape)
+    return Deferred(lambda: schema)
 
 
 _CALL = lazy_regex(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -148,7 +148,7 @@ class JsonSchema(Json, frozen=True):
             raise source.refuse("answer_schema", f"{label} is not valid: {problem}", node, hint=hint)
         return schema
 
-    def schema(self, definitions: Definitions) -> Schema:
+    def to_json_schema(self, definitions: Definitions) -> Schema:
         return {"type": "object"}
 
 
@@ -246,7 +246,7 @@ APPROVE = Record(
     },
 )
 
-ACTION_SHAPES: dict[str, Shape] = {
+ACTION_SCHEMAS: dict[str, ValueSchema] = {
     "shell": Either("a shell command", text=Template("a shell command"), mapping=SHELL),
     "python": Either("python code, or a mapping with 'code' or 'call'", text=Template(), mapping=PYTHON),
     "http": HTTP,
@@ -257,14 +257,14 @@ ACTION_SHAPES: dict[str, Shape] = {
     "approve": Either("a message, or a mapping with 'message'", text=Template(), mapping=APPROVE),
 }
 ACTION_KEYS = {
-    "shell": Key(as_node(ACTION_SHAPES["shell"]), "a shell command; ${…} becomes an environment variable"),
-    "python": Key(as_node(ACTION_SHAPES["python"]), "code with a main(…), or {call: 'package.module:function'}"),
-    "http": Key(as_node(ACTION_SHAPES["http"]), "an HTTP request"),
-    "sql": Key(as_node(ACTION_SHAPES["sql"]), "a query; values are bound as parameters"),
-    "agent": Key(as_node(ACTION_SHAPES["agent"]), "a prompt for an AI agent"),
-    "workflow": Key(as_node(ACTION_SHAPES["workflow"]), "another workflow, as a child run"),
-    "wait": Key(as_node(ACTION_SHAPES["wait"]), "a pause: a duration, or {until: a time}"),
-    "approve": Key(as_node(ACTION_SHAPES["approve"]), "waits for a person's approval"),
+    "shell": Key(as_node(ACTION_SCHEMAS["shell"]), "a shell command; ${…} becomes an environment variable"),
+    "python": Key(as_node(ACTION_SCHEMAS["python"]), "code with a main(…), or {call: 'package.module:function'}"),
+    "http": Key(as_node(ACTION_SCHEMAS["http"]), "an HTTP request"),
+    "sql": Key(as_node(ACTION_SCHEMAS["sql"]), "a query; values are bound as parameters"),
+    "agent": Key(as_node(ACTION_SCHEMAS["agent"]), "a prompt for an AI agent"),
+    "workflow": Key(as_node(ACTION_SCHEMAS["workflow"]), "another workflow, as a child run"),
+    "wait": Key(as_node(ACTION_SCHEMAS["wait"]), "a pause: a duration, or {until: a time}"),
+    "approve": Key(as_node(ACTION_SCHEMAS["approve"]), "waits for a person's approval"),
     "args": Key(as_node(MapOf(TEMPLATED)), "the arguments of a python action, by name"),
     "on": Key(ON, "what a python action gets of the cluster that runs the steps: {dask: true}"),
     "stdin": Key(as_node(TEMPLATED), "the standard input of a shell action"),

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import msgspec
 
 from mulligan.core.model.actions import traits_problem
-from mulligan.language.keys.shapes import Deferred, Either, Json, Key, Record, Shape, Template
+from mulligan.language.keys.value_schemas import Deferred, Either, Json, Key, Record, Template, ValueSchema
 from mulligan.plugins import ACTIONS, BUILT_IN, ActionPlugin, PluginError, load_plugin, offered
 
 
@@ -26,7 +26,7 @@ class Plugin(msgspec.Struct, frozen=True):
         return Record(f"action_{self.name}", keys)
 
     @property
-    def shape(self) -> Shape:
+    def schema(self) -> ValueSchema:
         """What may stand at its key."""
         if self.definition.text_key is None:
             return self.record

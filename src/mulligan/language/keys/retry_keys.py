@@ -7,7 +7,7 @@ from mulligan.language.checks.error_codes import EXIT_CODE_LIST, MATCHED_CODE
 from mulligan.language.checks.regular_expressions import SEARCHED
 from mulligan.language.keys.action_keys import ACTION_KEYS, ACTIONS, ANY_TEXT, as_node
 from mulligan.language.keys.plugins import ActionRecord
-from mulligan.language.keys.shapes import (
+from mulligan.language.keys.value_schemas import (
     DURATION,
     FACTOR,
     FLAG,

@@ -13,7 +13,7 @@ from mulligan.core.model.workflow import (
     VERDICTS,
 )
 from mulligan.language.checks.error_codes import CODE
-from mulligan.language.checks.plaintext_secrets import SecretShape
+from mulligan.language.checks.plaintext_secrets import SecretSchema
 from mulligan.language.checks.regular_expressions import PATTERN
 from mulligan.language.keys.action_keys import (
     ACTION_KEYS,
@@ -26,7 +26,7 @@ from mulligan.language.keys.action_keys import (
 )
 from mulligan.language.keys.plugins import ActionRecord
 from mulligan.language.keys.retry_keys import CODES, EXIT_CODES, LOOP_BACKOFF, POLICY, RETRY
-from mulligan.language.keys.shapes import (
+from mulligan.language.keys.value_schemas import (
     DURATION,
     FLAG,
     LABEL,
@@ -39,7 +39,7 @@ from mulligan.language.keys.shapes import (
     AnyOf,
     Choice,
     Deferred,
-    DurationShape,
+    DurationSchema,
     Either,
     Json,
     Key,
@@ -48,8 +48,8 @@ from mulligan.language.keys.shapes import (
     Nothing,
     OrMatrixValue,
     Record,
-    Shape,
     Template,
+    ValueSchema,
     number,
     whole,
 )
@@ -86,7 +86,7 @@ RESOURCES = Record(
         ),
     },
 )
-ENV: Shape = MapOf(ANY_TEXT)
+ENV: ValueSchema = MapOf(ANY_TEXT)
 
 _LOG = as_node(Template("a path"))
 LOGS = Record(
@@ -97,7 +97,7 @@ LOGS = Record(
     },
 )
 
-HANDLER_FORMS: Shape = Deferred(
+HANDLER_FORMS: ValueSchema = Deferred(
     lambda: Either(
         "a command, a list of commands, or a handler",
         text=Template("a shell command"),
@@ -105,10 +105,12 @@ HANDLER_FORMS: Shape = Deferred(
         mapping=HANDLER,
     )
 )
-COMMANDS_FORMS: Shape = Deferred(lambda: ListOf(COMMAND_FORMS, or_one=True, at_least=1))
-COMMAND_FORMS: Shape = Deferred(lambda: Either("a command", text=Template("a shell command"), mapping=COMMAND))
-DO_FORMS: Shape = Deferred(lambda: ListOf(DO_COMMAND_FORMS, or_one=True, at_least=1))
-DO_COMMAND_FORMS: Shape = Deferred(lambda: Either("a command", text=Template("a shell command"), mapping=DO_COMMAND))
+COMMANDS_FORMS: ValueSchema = Deferred(lambda: ListOf(COMMAND_FORMS, or_one=True, at_least=1))
+COMMAND_FORMS: ValueSchema = Deferred(lambda: Either("a command", text=Template("a shell command"), mapping=COMMAND))
+DO_FORMS: ValueSchema = Deferred(lambda: ListOf(DO_COMMAND_FORMS, or_one=True, at_least=1))
+DO_COMMAND_FORMS: ValueSchema = Deferred(
+    lambda: Either("a command", text=Template("a shell command"), mapping=DO_COMMAND)
+)
 
 GUARD = Record(
     "guard",
@@ -162,7 +164,7 @@ HANDLER_OPTIONS = {
     "rerun": Key(whole(0, 1000), "how many times the step's action runs again after the handler"),
     "handler_failure_fatal": Key(FLAG, "true: if the handler fails, the failure is critical"),
 }
-HANDLER_CAPTURE: Shape = MapOf(EXPRESSION)
+HANDLER_CAPTURE: ValueSchema = MapOf(EXPRESSION)
 # The keys of a handler override those of the single command that may replace `commands`.
 HANDLER: Record = ActionRecord(
     "handler",
@@ -331,7 +333,7 @@ GROUP = Record(
         "steps": Key(
             Deferred(lambda: ListOf(STEP, at_least=1)), "the steps; they are retried together", is_required=True
         ),
-        "retry": Key(COMMAND_KEYS["retry"].shape, "the same as 'retry' of the step: when the whole group is retried"),
+        "retry": Key(COMMAND_KEYS["retry"].schema, "the same as 'retry' of the step: when the whole group is retried"),
         "inputs": Key(
             as_node(MapOf(TEMPLATED)),
             "values from other steps, read inside as ${inputs.NAME}, in addition to the inputs of the file",
@@ -442,7 +444,7 @@ DEFAULTS = Record(
     },
 )
 
-SECRET = SecretShape(
+SECRET = SecretSchema(
     "secret",
     {
         "env": Key(TEXT, "an environment variable of the worker"),
@@ -462,7 +464,7 @@ BREAKER = Record(
     },
 )
 
-GRACE = DurationShape(
+GRACE = DurationSchema(
     "a duration such as 30s or 'finish'",
     lambda value: None if value == FINISH else parse_duration(value),
     {"anyOf": [{"const": FINISH}, *DURATION.json_schema["anyOf"]]},

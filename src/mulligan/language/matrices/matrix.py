@@ -10,7 +10,7 @@ from typing import Any
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.language.expressions import as_text
-from mulligan.language.keys.shapes import NAME, Fields
+from mulligan.language.keys.value_schemas import NAME, Fields
 from mulligan.language.keys.workflow_keys import MATRIX_LISTS, MATRIX_PRODUCT, MATRIX_ZIP, RANGE_MAX, RANGE_STEP_MIN
 from mulligan.language.scope import Scope
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, describe, plain, refuse_not_json

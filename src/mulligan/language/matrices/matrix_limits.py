@@ -12,7 +12,7 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.workflow import Step
 from mulligan.errors import ExpressionFailed
 from mulligan.language import expressions
-from mulligan.language.keys.shapes import LIMIT
+from mulligan.language.keys.value_schemas import LIMIT
 from mulligan.language.keys.workflow_keys import RESOURCES
 from mulligan.language.matrices.matrix_binding import Values
 from mulligan.language.readers.settings import read_resources
@@ -97,7 +97,7 @@ def _evaluate(node: Scalar, values: Values, scope: Scope) -> Any:
     written = read_template(node, scope)
     strange = next((read for read in written.reads if read != "matrix"), None)
     if strange:
-        message = f"'{strange}' is not known before the run starts, and this value must be"
+        message = f"'{strange}' is not known before the run starts, but this value has to be"
         raise scope.source.refuse("expression", message, node, hint="only values of the matrix can be used here")
     try:
         return expressions.render(written, {"matrix": values})

@@ -71,13 +71,13 @@ def _check_command(command: Command) -> None:
             _check_pattern(rule.pattern)
     for value in _numbers(command):
         if not 0 <= value <= DURATION_SECONDS_MAX:
-            raise _refusal(f"{value:g} is no duration and no share")
+            raise _refusal(f"{value:g} is neither a duration nor a share")
 
 
 def _check_action(action: Action) -> None:
     for name in (*holes(action.params), *action.paths.values()):
         if name not in action.bindings:
-            raise _refusal(f"it names the value '{shorten(str(name))}', and has none of that name")
+            raise _refusal(f"it refers to the value '{shorten(str(name))}', which it does not have")
 
 
 def _check_pattern(pattern: str) -> None:

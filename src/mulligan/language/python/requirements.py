@@ -10,7 +10,7 @@ import re
 from typing import Any, NamedTuple
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
-from mulligan.language.keys.shapes import ListOf, Value
+from mulligan.language.keys.value_schemas import ListOf, Value
 from mulligan.language.text.nodes import Node, Scalar, Source, describe
 
 _SPACE = r"[ \t]*"
@@ -56,7 +56,7 @@ class Mistake(NamedTuple):
     hint: str = ""
 
 
-class RequirementShape(Value, frozen=True):
+class RequirementSchema(Value, frozen=True):
     """One requirement: a package, the versions that will do, and where it is needed."""
 
     def read(self, node: Node, label: str, source: Source) -> str:
@@ -71,7 +71,7 @@ class RequirementShape(Value, frozen=True):
         return text.strip()
 
 
-class RequirementsShape(ListOf, frozen=True):
+class RequirementsSchema(ListOf, frozen=True):
     """Requirements, each once. One text is refused: whether it holds one or several would be a guess."""
 
     @property
@@ -82,10 +82,10 @@ class RequirementsShape(ListOf, frozen=True):
         return tuple(dict.fromkeys(super().read(node, label, source)))
 
 
-REQUIREMENT = RequirementShape(
+REQUIREMENT = RequirementSchema(
     "a requirement such as pandas>=2", str, {"type": "string", "pattern": r"^\s*[A-Za-z0-9]"}
 )
-REQUIREMENTS = RequirementsShape(REQUIREMENT)
+REQUIREMENTS = RequirementsSchema(REQUIREMENT)
 
 
 def find_mistake(text: str) -> Mistake | None:

@@ -13,9 +13,9 @@ from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Action, Template
 from mulligan.language.checks.likely_mistakes import warn_unbound_items
 from mulligan.language.expressions import Placeholder
-from mulligan.language.keys.action_keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
+from mulligan.language.keys.action_keys import ACTION_SCHEMAS, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.keys.plugins import Plugin, find
-from mulligan.language.keys.shapes import DURATION, Deferred, Fields, Record
+from mulligan.language.keys.value_schemas import DURATION, Deferred, Fields, Record
 from mulligan.language.keys.workflow_keys import GROUP
 from mulligan.language.python.python_code import check_code, check_source
 from mulligan.language.readers.inputs import check_child_inputs
@@ -71,7 +71,7 @@ def _refuse_secrets(action: Action, node: Node, scope: Scope) -> None:
     """Refuse secrets in engine actions: their parameters are recorded."""
     for bound in action.bindings.values():
         if secret := next((name for name in bound.reads if name.startswith("secrets.")), None):
-            message = f"'{secret}' is known only to workers, and the engine runs '{action.kind}'"
+            message = f"'{secret}' can only be read by workers, and '{action.kind}' is run by the engine"
             raise scope.source.refuse("secret", message, node)
 
 
@@ -131,7 +131,7 @@ def _rewrite_shell(node: Scalar, scope: Scope) -> tuple[str, Bindings]:
 
 
 def _shell(node: Node, fields: Fields, scope: Scope) -> Action:
-    form = ACTION_SHAPES["shell"].read(node, "'shell'", scope.source) if isinstance(node, Mapping) else None
+    form = ACTION_SCHEMAS["shell"].read(node, "'shell'", scope.source) if isinstance(node, Mapping) else None
     if form is None:
         action = shell_action(node, scope)
     elif "text" in form:
@@ -144,7 +144,7 @@ def _shell(node: Node, fields: Fields, scope: Scope) -> Action:
 
 
 def _python(node: Node, fields: Fields, scope: Scope) -> Action:
-    form = ACTION_SHAPES["python"].read(node, "'python'", scope.source)
+    form = ACTION_SCHEMAS["python"].read(node, "'python'", scope.source)
     bindings: Bindings = {}
     args_node = fields.at("args") if "args" in fields.values else None
     if args_node is not None and not isinstance(args_node, Mapping):
@@ -213,11 +213,11 @@ def _record_action(kind: str, record: Record, *static: str) -> Callable[[Node, F
 
 
 def _read_param(form: Fields, key: str, record: Record, scope: Scope, bindings: Bindings) -> Any:
-    """The value of a key that may contain placeholders, after a check of its shape."""
+    """The value of a key that may contain placeholders, after a check of its schema."""
     node = form.at(key)
-    shape = record.keys[key].shape
-    if isinstance(shape, Deferred):
-        shape.of().read(node, f"'{key}'", scope.source)
+    schema = record.keys[key].schema
+    if isinstance(schema, Deferred):
+        schema.of().read(node, f"'{key}'", scope.source)
     return read_value(node, scope, bindings)
 
 
@@ -269,7 +269,7 @@ def _approve(node: Node, fields: Fields, scope: Scope) -> Action:
 
 
 def _text_action(kind: str, key: str, node: Node, scope: Scope) -> Action:
-    form = ACTION_SHAPES[kind].read(node, f"'{kind}'", scope.source)
+    form = ACTION_SCHEMAS[kind].read(node, f"'{kind}'", scope.source)
     bindings: Bindings = {}
     return Action(kind, {key: read_value(form, scope, bindings)}, bindings)
 
@@ -323,7 +323,7 @@ def _refuse_unbindable(before: str, part: Placeholder, node: Scalar, scope: Scop
 
 
 def _workflow(node: Node, fields: Fields, scope: Scope) -> Action:
-    form = ACTION_SHAPES["workflow"].read(node, "'workflow'", scope.source)
+    form = ACTION_SCHEMAS["workflow"].read(node, "'workflow'", scope.source)
     bindings: Bindings = {}
     if isinstance(form, str):
         file, file_node, inputs_node = form, node, None
@@ -370,7 +370,7 @@ def _group(node: Node, fields: Fields, scope: Scope) -> Action:
 
 
 def _wait(node: Node, fields: Fields, scope: Scope) -> Action:
-    form = ACTION_SHAPES["wait"].read(node, "'wait'", scope.source)
+    form = ACTION_SCHEMAS["wait"].read(node, "'wait'", scope.source)
     bindings: Bindings = {}
     if isinstance(form, Fields):
         if "until" not in form:
@@ -402,7 +402,7 @@ def _plugin(node: Node, fields: Fields, scope: Scope) -> Action:
     """An action of a plugin. The workflow records its function, so that workers need not search for it."""
     (kind,) = fields.added
     plugin = _find_plugin(kind, fields.key(kind), scope)
-    form = plugin.shape.read(node, f"'{kind}'", scope.source)
+    form = plugin.schema.read(node, f"'{kind}'", scope.source)
     bindings: Bindings = {}
     if isinstance(form, Fields):
         for key in plugin.definition.program_keys:
@@ -424,7 +424,7 @@ def _find_plugin(kind: str, key: Scalar, scope: Scope) -> Plugin:
         plugin = find(kind)
     except PluginError as problem:
         raise scope.source.refuse("plugin", str(problem), key) from None
-    assert plugin is not None, f"'{kind}' was there a moment ago"
+    assert plugin is not None, f"the plugin of '{kind}' was removed while the file was read"
     return plugin
 
 

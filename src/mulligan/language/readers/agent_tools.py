@@ -17,7 +17,7 @@ from mulligan.core.model.workflow import (
     ToolServer,
 )
 from mulligan.language.keys.action_keys import AGENT, MCP_SERVER, TOOL_SERVER
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.scope import Scope
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, describe
 from mulligan.language.text.suggestions import did_you_mean
@@ -35,7 +35,7 @@ def read_agent_tools(node: Node, scope: Scope) -> dict[str, Any]:
     for key in (*_LIMITS, "session", "tools"):
         if key in node.entries:
             with scope.noting:
-                form.values[key] = AGENT.keys[key].shape.read(form.at(key), f"'{key}'", scope.source)
+                form.values[key] = AGENT.keys[key].schema.read(form.at(key), f"'{key}'", scope.source)
     if scope.tool_inputs is not None:
         _refuse_nested(form, scope)
     found: dict[str, Any] = form.pick("session")
@@ -117,8 +117,8 @@ def _server_action(server: Fields, scope: Scope) -> Action:
     params: dict[str, Any] = {}
     for key in ("command", "url", "env", "headers"):
         if key in server:
-            node, shape = server.at(key), MCP_SERVER.keys[key].shape
-            shape.of().read(node, f"'{key}'", scope.source)  # type: ignore[attr-defined]
+            node, schema = server.at(key), MCP_SERVER.keys[key].schema
+            schema.of().read(node, f"'{key}'", scope.source)  # type: ignore[attr-defined]
             params[key] = read_value(node, scope.in_attempt, bindings)
     if isinstance(params.get("command"), str):
         params["command"] = _words(params["command"], server.at("command"), scope)

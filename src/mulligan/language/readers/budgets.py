@@ -10,7 +10,7 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.agents.spending import parse_cost
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Budget, Command, all_commands
-from mulligan.language.keys.shapes import Fields, Key, Record, Value, whole
+from mulligan.language.keys.value_schemas import Fields, Key, Record, Value, whole
 from mulligan.language.text.nodes import Source
 
 TOKENS_MAX = 10**15
@@ -102,7 +102,7 @@ def parse_budgets(words: Iterable[str]) -> dict[str, Budget]:
         if parts is None:
             raise ValueError(word)
         try:
-            value = BUDGET.keys[parts["what"]].shape.convert(_number(parts["value"]))  # type: ignore[attr-defined]
+            value = BUDGET.keys[parts["what"]].schema.convert(_number(parts["value"]))  # type: ignore[attr-defined]
         except ValueError:
             raise ValueError(word) from None
         found.setdefault(parts["step"] or "", {})[parts["what"]] = value

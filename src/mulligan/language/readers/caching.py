@@ -6,7 +6,7 @@ from typing import Any
 
 from mulligan.core.model.actions import TABLE
 from mulligan.core.state.scope import reads_secrets
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.scope import Scope, read_template
 from mulligan.language.text.nodes import Mapping
 

@@ -9,7 +9,7 @@ import msgspec
 
 from mulligan.core.model.actions import AGENT, ENGINE_ACTIONS, traits_of
 from mulligan.core.model.workflow import Command, Expression, Handler, Template
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.keys.workflow_keys import (
     CAPTURE,
     COMMAND,

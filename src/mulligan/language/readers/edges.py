@@ -9,7 +9,7 @@ import msgspec
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import END, Edge, NeedOn
-from mulligan.language.keys.shapes import STEP_NAME, Fields
+from mulligan.language.keys.value_schemas import STEP_NAME, Fields
 from mulligan.language.keys.workflow_keys import EDGE, NEED
 from mulligan.language.readers.retry_policies import read_backoff
 from mulligan.language.scope import Scope, read_condition

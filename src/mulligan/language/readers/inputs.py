@@ -10,7 +10,7 @@ from mulligan.core.model.artifacts import holds_reference
 from mulligan.core.model.workflow import Input, Workflow
 from mulligan.core.state.scope import Evaluator, fetch_artifact
 from mulligan.errors import InputInvalid
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.scope import Scope
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, plain, refuse_not_json, shorten
 from mulligan.language.text.scalars import resolve

@@ -9,7 +9,7 @@ import msgspec
 from mulligan.core.model.actions import SHELL
 from mulligan.core.model.workflow import ITEMS_FILE, Action, Capture, Command, Expression, Map
 from mulligan.language.cel.cel_tokens import RESERVED, TYPE_NAMES
-from mulligan.language.keys.shapes import Fields, whole
+from mulligan.language.keys.value_schemas import Fields, whole
 from mulligan.language.keys.workflow_keys import MAP, SORT
 from mulligan.language.readers.commands import read_command
 from mulligan.language.readers.settings import Settings

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from mulligan.core.model.text.durations import DURATION_SECONDS_MAX
 from mulligan.core.model.workflow import NOTICE_KINDS, NoticeRule
-from mulligan.language.keys.shapes import LIMIT, STEP_NAME, Choice, Fields, Key, ListOf, Record
+from mulligan.language.keys.value_schemas import LIMIT, STEP_NAME, Choice, Fields, Key, ListOf, Record
 from mulligan.language.text.nodes import Source
 
 # Of a run: those of its file, its own, and those of its project.

@@ -8,7 +8,7 @@ from mulligan.core.deciding.conditions import CONDITIONS
 from mulligan.core.model.actions import AGENT, traits_of
 from mulligan.core.model.workflow import MAX_RETRIES_DEFAULT, SCRIPT_TIMEOUT_SECONDS, Adjust, Backoff, Command, Rule
 from mulligan.language.keys.retry_keys import ADJUST, POLICY, RETRY, RULE, RULE_BACKOFF, RULE_KEYS, SCRIPT
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.readers.actions import read_action, shell_action
 from mulligan.language.readers.agent_tools import read_agent_tools
 from mulligan.language.readers.settings import Retry, Settings

@@ -9,7 +9,7 @@ import msgspec
 
 from mulligan.core.model.schedule import CATCH_UP_MAX, EVERY_SECONDS_MIN, PAUSE_AFTER_MAX, Schedule, parse_catch_up
 from mulligan.core.model.text.durations import parse_time
-from mulligan.language.keys.shapes import LIMIT, Choice, Fields, Json, Key, MapOf, Record, Value, whole
+from mulligan.language.keys.value_schemas import LIMIT, Choice, Fields, Json, Key, MapOf, Record, Value, whole
 from mulligan.language.readers.schedule_inputs import check_schedule_nodes, has_placeholders
 from mulligan.language.text.nodes import Source
 

@@ -8,7 +8,7 @@ import msgspec
 
 from mulligan.core.model.workflow import Capture, Resources, Rule, Template
 from mulligan.core.state.scope import reads_secrets
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.keys.workflow_keys import ENV, RESOURCES
 from mulligan.language.scope import Scope, read_path_template, read_template
 from mulligan.language.text.nodes import Mapping, Node

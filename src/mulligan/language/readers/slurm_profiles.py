@@ -12,7 +12,7 @@ from mulligan.core.model.clusters.slurm_profile import (
     SlurmProfile,
     parse_walltime,
 )
-from mulligan.language.keys.shapes import SIZE, DurationShape, Fields, Key, ListOf, MapOf, Record, Value, whole
+from mulligan.language.keys.value_schemas import SIZE, DurationSchema, Fields, Key, ListOf, MapOf, Record, Value, whole
 from mulligan.language.text.nodes import Scalar, Sequence, Source
 from mulligan.language.text.quantities import DURATION_PATTERN
 
@@ -34,7 +34,7 @@ def _walltime(value: Any) -> float:
     return seconds
 
 
-class _Walltime(DurationShape, frozen=True):
+class _Walltime(DurationSchema, frozen=True):
     """A time as we or as Slurm writes it. A bare number is refused: for Slurm it means minutes, for us seconds."""
 
     def hint(self, node: Scalar) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.workflow import Step, Template
 from mulligan.core.state.scope import reads_secrets
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.matrices.matrix import format_name, format_path
 from mulligan.language.matrices.matrix_binding import Values, binder
 from mulligan.language.scope import Scope, read_path_template

@@ -10,7 +10,7 @@ import msgspec
 from mulligan.core.model.actions import shell_command, traits_of
 from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, Command, Resources, Step
 from mulligan.language.keys.action_keys import ACTIONS
-from mulligan.language.keys.shapes import NAME, Fields
+from mulligan.language.keys.value_schemas import NAME, Fields
 from mulligan.language.keys.workflow_keys import END as END_SHAPE
 from mulligan.language.keys.workflow_keys import STEP
 from mulligan.language.matrices.matrix import base_name, read_matrix, step_names, written_names

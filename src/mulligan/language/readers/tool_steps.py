@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mulligan.core.model.workflow import END, Command, Input, StepTool
-from mulligan.language.keys.shapes import NAME, Fields
+from mulligan.language.keys.value_schemas import NAME, Fields
 from mulligan.language.keys.workflow_keys import COMMAND_KEYS, STEP, STEP_KEYS
 from mulligan.language.readers.commands import action_field, command_fields
 from mulligan.language.readers.inputs import read_input
@@ -48,7 +48,7 @@ def _read_tool(node: Mapping, draft: Draft, settings: Settings) -> None:
         if word in STEP_KEYS and word not in _KEYS:
             message = f"{label} is called by agents and has no place in the graph, so it has no '{word}'"
             source.note(source.refuse("stray_key", message, key, hint="remove it, or remove 'tool'"))
-    form = STEP_KEYS["tool"].shape.read(node.entries["tool"][1], "'tool'", source)
+    form = STEP_KEYS["tool"].schema.read(node.entries["tool"][1], "'tool'", source)
     inputs = _inputs(form, draft) if isinstance(form, Fields) else {}
     own = _with_arguments(node, inputs)
     fields: Fields = STEP.read(own, label, source)

@@ -7,7 +7,7 @@ from typing import Any
 from mulligan.core.model.actions import AGENT
 from mulligan.core.model.workflow import TRIAGER_TIMEOUT_SECONDS, Action, Command, Template, Triage, TriageAgent
 from mulligan.core.state.scope import reads_secrets
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.readers.settings import Settings
 from mulligan.language.scope import Scope
 from mulligan.language.value_templates import read_value

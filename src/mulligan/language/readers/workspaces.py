@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.language.keys.shapes import Fields
+from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.keys.workflow_keys import WORKSPACE
 from mulligan.language.readers.commands import read_handler
 from mulligan.language.readers.settings import Settings

@@ -53,7 +53,7 @@ SPLIT = Danger(
     "is split into the words of a command by 'env -S'", "write the command itself, and the value as its argument"
 )
 COMMAND = Danger(
-    "is printed where a command is named, and the shell would run its words",
+    "is printed in the place of a command, so the shell would run it",
     "put the $(…) in double quotes, or write the command itself",
 )
 PROMPT = Danger("goes into a prompt, which the shell evaluates again", "put it in another variable")
@@ -67,7 +67,7 @@ DOCUMENT_PATTERN = Danger(
 )
 TRANSFORMED = Danger("is expanded with '@P', which evaluates the value again", "leave out the '@P'")
 QUOTED_DEFAULT = Danger(
-    "has single quotes in the text after its operator, which mean themselves within double quotes",
+    "has single quotes after its operator; within double quotes they are plain characters",
     "write the text without them",
 )
 

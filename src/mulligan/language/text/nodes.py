@@ -146,7 +146,7 @@ class Source:
     def refuse_other_file(self, file: str, node: Node) -> None:
         """Refuse that the text names another workflow file, if it has to be whole by itself."""
         if self.is_alone:
-            message = f"it names the file '{file}', and a published workflow is one text"
+            message = f"it names the file '{file}', and a published workflow cannot include other files"
             hint = "copy the steps of that file into this one, as a group or one by one"
             raise self.refuse("include", message, node, hint=hint)
 

@@ -204,7 +204,7 @@ def _checked(
         figures = _try(reader, one, policies[one.workflow], since) if number < TRIED_MAX else None
         if figures is not None and figures.completed_now < figures.completed_before:
             fewer = figures.completed_before - figures.completed_now
-            needed = f"that fewer runs fail: with '{one.proposal}' {fewer:,} fewer of them would have completed"
+            needed = f"no run that gets worse: with '{one.proposal}' {fewer:,} fewer runs would have completed"
             refuted.append(Nearly(one.workflow, one.step, one.evidence, needed, one.counted.runs))
         else:
             kept.append(msgspec.structs.replace(one, what_if=figures))
@@ -328,7 +328,7 @@ def write_into_file(path: Path, chosen: Sequence[SuggestedChange]) -> WrittenCha
 def why_not_written(path: Path) -> str:
     """Why a file is not edited in place: it is a Python file, or one of another system. "" for a file of ours."""
     if path.suffix.lower() in _PYTHON:
-        return f"'{path}' is a Python file, whose rules any code can make; add it to the call that makes the step"
+        return f"'{path}' is a Python file, which is not edited; add the rule to the call that makes the step"
     origin = examine(path).workflow.origin
     if origin and origin != OURS:
         return f"'{path}' is a file of {title_of(origin)}; convert it first: mulligan convert {path}"
@@ -345,7 +345,7 @@ def write_into_draft(
     published = catalogue.workflow(name)
     if published.format != OURS:
         message = f"'{name}' is a file of {title_of(published.format)}, so nothing is written"
-        raise InputInvalid(message, hint="convert it first, and publish what comes of it")
+        raise InputInvalid(message, hint="convert it first, and publish the result")
     text, file = published.text or "", published.file
     try:
         draft = catalogue.draft(name)
@@ -377,7 +377,9 @@ def write_into_text(text: str, chosen: Sequence[SuggestedChange], load: Callable
     left_out: list[LeftOut] = []
     for one, change in _in_order_of_writing(chosen):
         if change is None:
-            left_out.append(LeftOut(one.id, "there is nothing to write: somebody has to look at it"))
+            left_out.append(
+                LeftOut(one.id, "it cannot be written into the file: a person has to decide what to change")
+            )
             continue
         try:
             edited = edit_change(current, change)

@@ -363,7 +363,7 @@ class Driver:
         workers = self.store.workers()
         expired = expire_dead_workers(
             self.store,
-            self._locks.look_again,
+            self._locks.confirmed_state,
             kill_worker_processes,
             workers=workers,
             may_expire_others=may_expire_others,
@@ -372,7 +372,7 @@ class Driver:
         )
         for worker in expired:
             # We may be waiting for something that it had: a run of ours, the probe of a breaker.
-            self.engine.request_look()
+            self.engine.request_poll()
             if worker.lock:
                 Path(self._locks.path(worker)).unlink(missing_ok=True)
             remove_folder(self.home.folders.worker(worker.name))

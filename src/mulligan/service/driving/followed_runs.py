@@ -29,7 +29,7 @@ LOOK_SECONDS = 0.1
 # How often the store is asked at least, how often whether only people can continue, and after which time without a
 # worker that is said.
 READ_SECONDS, WAITS_SECONDS, UNDRIVEN_SECONDS = 2.0, 1.0, 5.0
-UNDRIVEN = "no worker of the server drives the run; it begins when one does: mulligan worker"
+UNDRIVEN = "no worker of the server is running it; to start one: mulligan worker"
 UNDRIVEN_HERE = "nothing is running it any more; to run it here: mulligan resume {}"
 
 

@@ -22,10 +22,10 @@ class Locks:
 
     @property
     def unproven(self) -> list[str]:
-        """The workers whose locks have proved nothing so far in `look_again`."""
+        """The workers whose locks have proved nothing so far in `confirmed_state`."""
         return list(self._unknown_since)
 
-    def look(self, worker: WorkerRecord) -> LockState:
+    def state(self, worker: WorkerRecord) -> LockState:
         """What the worker's lock proves now."""
         if not worker.lock:
             return "unknown"
@@ -38,10 +38,10 @@ class Locks:
 
     def seems_alive(self, worker: WorkerRecord) -> bool:
         """Whether the worker is alive, by its lock or, if the lock cannot be seen from here, by its heartbeat."""
-        state = self.look(worker)
+        state = self.state(worker)
         if state == "unknown" and (self._is_shared or not worker.lock):
             return not worker.is_expired
-        # A lock that proves nothing does not count: `look_again` waits until the worker must have ended.
+        # A lock that proves nothing does not count: `confirmed_state` waits until the worker must have ended.
         return state == "held"
 
     def original_home(self, worker: WorkerRecord) -> str:
@@ -55,12 +55,12 @@ class Locks:
         """The path of its lock file, which may not exist."""
         return worker.lock if self._is_shared else str(self._home.locks / os.path.basename(worker.lock))
 
-    def look_again(self, worker: WorkerRecord) -> LockState:
-        """Like `look`, for repeated calls: a lock that has proved nothing for a whole lease counts as free.
+    def confirmed_state(self, worker: WorkerRecord) -> LockState:
+        """Like `state`, for repeated calls: a lock that has proved nothing for a whole lease counts as free.
 
         A worker notices within a second that its home was moved or removed, and kills its tasks.
         """
-        state = self.look(worker)
+        state = self.state(worker)
         if self._is_shared or state != "unknown" or not worker.lock:
             self._unknown_since.pop(worker.name, None)
             return state

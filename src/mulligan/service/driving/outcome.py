@@ -19,12 +19,13 @@ from mulligan.core.state.verdict import dropped_outputs, is_handled, open_failur
 from mulligan.errors import StoreUnavailable
 from mulligan.history.matrices import count_failures
 from mulligan.history.phrases import describe_degraded
+from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.history.views import Wait, count_steps, list_waits
 from mulligan.service.driving.driver import Ending
 from mulligan.service.driving.run_progress import RunProgress
 from mulligan.service.runs.stored.artifacts import with_artifact_paths
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.service.runs.views.failure_summary import FailureOutcome, FailureSummary
+from mulligan.service.runs.views.failure_summary import FailureLine, FailureSummary
 
 __all__ = ["MatrixFailures", "Outcome", "Wait", "build_outcome"]
 
@@ -59,7 +60,7 @@ class Outcome(msgspec.Struct, frozen=True):
     # Since the run was created.
     seconds: float
     counts: dict[str, int]
-    failures: list[FailureOutcome]
+    failures: list[FailureLine]
     # The waits for a person, each with its run: this one or a child run.
     waits: list[tuple[int, Wait]]
     outputs: dict[str, Any]
@@ -104,7 +105,7 @@ def build_outcome(
     """
     state = _latest_state(service, states, run_id, ending, progress)
     summary = progress.failures if state is progress.root else FailureSummary()
-    run, failures = state.run, _complete_summary(service, state, summary).outcomes(state)
+    run, failures = state.run, _complete_summary(service, state, summary).lines(state)
     return Outcome(
         run_id=run_id,
         ending=ending,
@@ -113,7 +114,7 @@ def build_outcome(
         reason=run.reason,
         seconds=_whole_seconds(service, run_id, seconds, is_taken_up=is_taken_up),
         counts=count_steps(state),
-        failures=[*failures, *_mended_below(service, run_id)],
+        failures=[*failures, *_repaired_below(service, run_id)],
         waits=_waits(state, states.values()) if ending == "waiting" else [],
         outputs=with_artifact_paths(service.store.artifacts, run.outputs),
         is_cut=progress.is_cut,
@@ -125,19 +126,19 @@ def build_outcome(
     )
 
 
-def failure_outcomes(service: RunReader, run_id: int) -> list[FailureOutcome]:
+def failure_outcomes(service: RunReader, run_id: int) -> list[FailureLine]:
     """Every step and item that ever failed, and how its failure was handled."""
     summary = FailureSummary()
     summary.update(service.events(run_id))
-    return summary.outcomes(service.state(run_id))
+    return summary.lines(service.state(run_id))
 
 
-def _mended_below(
+def _repaired_below(
     service: RunReader, run_id: int, above: str = "", left: list[int] | None = None
-) -> list[FailureOutcome]:
+) -> list[FailureLine]:
     """What failed in child runs and went well after all: open failures are those of the step that called them."""
     left = [CHILDREN_READ_MAX] if left is None else left
-    found: list[FailureOutcome] = []
+    found: list[FailureLine] = []
     try:
         children = service.store.children(run_id)[: left[0]]
         names = service.name_places(run_id, [child.parent_place for child in children])
@@ -147,9 +148,11 @@ def _mended_below(
                 break
             where = f"{above}{names[child.parent_place]}/"
             if service.lazy_state(child.run_id).tallies:
-                mended = (one for one in failure_outcomes(service, child.run_id) if one.fate == "mended")
-                found += [replace(one, run_id=child.run_id, above=where) for one in mended]
-            found += _mended_below(service, child.run_id, where, left)
+                repaired = (
+                    one for one in failure_outcomes(service, child.run_id) if one.outcome == FailureOutcome.REPAIRED
+                )
+                found += [replace(one, run_id=child.run_id, above=where) for one in repaired]
+            found += _repaired_below(service, child.run_id, where, left)
     except StoreUnavailable:
         # A summary without them is better than none.
         return found
@@ -165,11 +168,11 @@ def _describe_degraded(state: State) -> str:
     return describe_degraded(len(recovered & state.graph.nodes.keys()), len(handled - failed), dropped)
 
 
-def _matrices(state: State, failures: Iterable[FailureOutcome]) -> tuple[MatrixFailures, ...]:
+def _matrices(state: State, failures: Iterable[FailureLine]) -> tuple[MatrixFailures, ...]:
     """The matrices with too many open failures to list one by one."""
     found: dict[str, list[str]] = {}
     for one in failures:
-        if one.is_open and not one.is_item and (sweep := state.step(one.step).matrix_name):
+        if one.is_unhandled and not one.is_item and (sweep := state.step(one.step).matrix_name):
             found.setdefault(sweep, []).append(one.step)
     return tuple(
         _matrix_failures(state, name, failed) for name, failed in found.items() if len(failed) > ONE_BY_ONE_MAX

@@ -164,7 +164,7 @@ def find_worker_pool(home: Home, store: Store, state: State) -> WorkerPool | Non
     if store.is_shared:
         return WorkerPool(capacities(home, store))
     holder = store.run(state.run.run_id).holder
-    return WorkerPool(capacities(home, store, holder), no_worker="no process drives the run")
+    return WorkerPool(capacities(home, store, holder), no_worker="nothing is running the run")
 
 
 def capacities(home: Home, store: Store, name: str | None = None) -> list[WorkerCapacity]:

@@ -161,9 +161,9 @@ class Machine:
         )
         say_start()
         if is_once:
-            found.look_once()
+            found.poll_once()
             return ""
-        return found.serve(allocator.LOOK_SECONDS if every_seconds is None else every_seconds)
+        return found.serve(allocator.POLL_SECONDS if every_seconds is None else every_seconds)
 
     def slurm_drain(self, profile: str = "", *, now: bool = False) -> Drained:
         """Submit nothing more, cancel pilots that wait, and let those that run end after their tasks, or at once."""

@@ -419,7 +419,8 @@ class PrivatePostgres:
         while self.pid() is not None and (clients := self.clients()) != 0:
             if clients is None:
                 raise PostgresUnusable(
-                    f"the server of '{self.folder}' does not say who uses it", hint="stop it at once: --now"
+                    f"the server of '{self.folder}' does not say which clients are connected",
+                    hint="stop it at once: --now",
                 )
             if clients != shown:
                 shown = clients

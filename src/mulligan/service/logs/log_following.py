@@ -247,7 +247,7 @@ class _Attempt:
         """Note once that nothing has come."""
         if not self.is_missing_noted:
             self.is_missing_noted = True
-            yield self.piece(text=f"nothing of its log has come from {self.host} yet")
+            yield self.piece(text=f"{self.host} has not sent any of its log yet")
 
     @property
     def is_elsewhere(self) -> bool:
@@ -391,12 +391,12 @@ class _LogFollower:
         if attempt.has_begun:
             return
         if attempt.is_elsewhere and (self._wanted.step or attempt.host != this_host()):
-            yield attempt.piece(text=f"it wrote nothing, or its log is on {attempt.host} alone")
+            yield attempt.piece(text=f"it wrote nothing, or only {attempt.host} has its log")
         elif not self._wanted.is_among_others(attempt.place):
             yield attempt.piece(text="it wrote nothing")
 
     def _note_undriven(self) -> Iterator[LogPiece]:
-        """Note once that no process drives the run, so that nothing is written."""
+        """Note once that nothing is running it, so that nothing is written."""
         now = self._monotonic()
         if self._is_undriven_noted or now - self._driver_asked_at < UNDRIVEN_SECONDS:
             return

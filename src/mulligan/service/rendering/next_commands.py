@@ -60,7 +60,7 @@ _NEXT = {
     ),
 }
 _ADJUST = "the same, with more memory or time for steps that ran out"
-_FORCE = "look first at what could not be undone: it runs again"
+_FORCE = "check first what could not be undone: it runs again"
 _ITEMS = "run only the failed items again"
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mulligan.service.runs.stored.run_data import DataEntry
     from mulligan.service.runs.stored.run_reader import RunReader, StepOutput
     from mulligan.service.runs.stored.run_workflows import RunWorkflow
-    from mulligan.service.runs.views.failure_summary import FailureOutcome
+    from mulligan.service.runs.views.failure_summary import FailureLine
     from mulligan.service.runs.views.items import Item, SomeItems
     from mulligan.service.runs.views.report import Report
     from mulligan.service.runs.views.run_list import RunLine, RunPage, RunQuery
@@ -232,7 +232,7 @@ class Runs:
 
         items.refuse_matrix(self._reader, run_id, step)
 
-    def failure_outcomes(self, run_id: int) -> list[FailureOutcome]:
+    def failure_outcomes(self, run_id: int) -> list[FailureLine]:
         """Every step and item of a run that ever failed, and how its failure was handled: open ones first."""
         from mulligan.service.driving import outcome
 

@@ -203,7 +203,7 @@ class LiveFeed:
 
 def _service_of(service: Service, watch: Watch) -> Service:
     """The service that sees what the watch may show. A run was checked when the client began to watch it."""
-    return service if watch.project is None else service.in_the_name_of("", project=watch.project)
+    return service if watch.project is None else service.as_user("", project=watch.project)
 
 
 # -- one run ---------------------------------------------------------------------------------------------------------

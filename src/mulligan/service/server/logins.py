@@ -144,6 +144,6 @@ class Logins:
 
 def _refusal() -> TokenRefused:
     return TokenRefused(
-        "this link does not work, or no longer: it can be used once, for a few minutes",
+        "this link is not valid: a link can be used once, and for a few minutes",
         hint="get a new one: POST /api/v1/logins, or start the server again",
     )

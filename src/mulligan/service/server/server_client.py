@@ -99,7 +99,7 @@ def _exchange(url: str, code: str) -> str:
     found = _SESSION.search(answer.headers.get("Set-Cookie", "")) if answer.status < 400 else None
     if found is None:
         raise LoginRefused(
-            "the link does not count: it works once, and for ten minutes",
+            "the server refused the link: a link works once, and for ten minutes",
             hint=f"make a token on the host of the server: mulligan token create USER --scope SCOPE; then: "
             f"mulligan login {url}",
         )

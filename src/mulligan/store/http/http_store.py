@@ -30,10 +30,10 @@ from mulligan.ports import (
     Lease,
     LoadedRun,
     LogChunk,
-    Look,
     Message,
     NewRun,
     Offer,
+    Poll,
     RunLists,
     ServerRecords,
     StopRequest,
@@ -383,16 +383,16 @@ class HttpStore(AskedByName):
     ) -> datetime | None:
         return None
 
-    def look(
+    def poll(
         self,
         worker: str,
         root_run_id: int | None = None,
         *,
         holder: str = "",
         ahead: Mapping[int, timedelta] = NONE_AHEAD,
-    ) -> Look:
+    ) -> Poll:
         # Over HTTP nobody drives runs.
-        return Look([], [], self.stop_requests(worker), None)
+        return Poll([], [], self.stop_requests(worker), None)
 
 
 # How much is sent at once: a server takes 4 MiB, and JSON needs a third more for bytes.

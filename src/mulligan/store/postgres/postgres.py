@@ -23,9 +23,9 @@ from mulligan.ports import (
     CommitResult,
     IdleRuns,
     Lease,
-    Look,
     NewRun,
     Offer,
+    Poll,
     ServerRecords,
     Turn,
     WorkerRecord,
@@ -165,14 +165,14 @@ class PostgresStore(SqlStore):
         message_id: int = rows[0][0]
         return message_id
 
-    def look(
+    def poll(
         self,
         worker: str,
         root_run_id: int | None = None,
         *,
         holder: str = "",
         ahead: Mapping[int, timedelta] = NONE_AHEAD,
-    ) -> Look:
+    ) -> Poll:
         called, messages, stops, due = self._client.execute_batch(
             [
                 ("runs_with_messages", {"holder": worker, "root": root_run_id}),
@@ -181,7 +181,7 @@ class PostgresStore(SqlStore):
                 ("next_due", {"root": root_run_id}),
             ]
         )
-        return Look(
+        return Poll(
             [run_id for (run_id,) in called],
             [message_from(row) for row in messages],
             [stopped_from(row) for row in stops],
@@ -218,10 +218,10 @@ class PostgresStore(SqlStore):
                 if counted
                 else self._client.execute_batch(asked, notices)
             )
-        tickets = [
+        numbers = [
             row for (name, _), rows in zip(asked, found, strict=True) if name.startswith("take_tasks") for row in rows
         ]
-        return commit_results(commits, tickets, children)
+        return commit_results(commits, numbers, children)
 
     def _ask_and_count(
         self, asked: Sequence[Statement], counted: Sequence[GuardedOutcome], notices: Sequence[Statement]

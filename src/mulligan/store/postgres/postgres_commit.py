@@ -224,10 +224,10 @@ def commit_notices(commits: Sequence[Commit], channel: str, ends_channel: str) -
 
 
 def commit_results(
-    commits: Sequence[Commit], tickets: Iterable[Sequence[Any]], children: Sequence[Turn]
+    commits: Sequence[Commit], numbers: Iterable[Sequence[Any]], children: Sequence[Turn]
 ) -> list[CommitResult]:
-    """The results of the batch: leases with the tickets from the server, and the turns of child runs."""
-    tokens = {(run_id, place, attempt): ticket for run_id, place, attempt, ticket in tickets}
+    """The results of the batch: leases with the sequence numbers of the server, and the turns of child runs."""
+    tokens = {(run_id, place, attempt): number for run_id, place, attempt, number in numbers}
     turns = iter(children)
     return [
         CommitResult(

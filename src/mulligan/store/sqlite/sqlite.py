@@ -25,9 +25,9 @@ from mulligan.ports import (
     CommitResult,
     IdleRuns,
     Lease,
-    Look,
     NewRun,
     Offer,
+    Poll,
     ServerRecords,
     Turn,
 )
@@ -50,7 +50,7 @@ from mulligan.store.sql.sql_store import SqlStore, TaskReport
 from mulligan.store.sqlite.sqlite_commit import Leases, insert_runs, write_batch
 from mulligan.store.sqlite.sqlite_file import SQL, SqliteFile, fetch_all
 from mulligan.store.sqlite.sqlite_lists import SqliteRunLists
-from mulligan.store.sqlite.sqlite_tickets import TicketSequence
+from mulligan.store.sqlite.sqlite_sequence import TaskSequence
 
 Result = TypeVar("Result")
 
@@ -79,7 +79,7 @@ class SqliteStore(SqlStore):
         self._file = self._open(Path(path), busy_seconds, vfs)
         super().__init__(self._file, SqliteRunLists(self._file), lease_seconds)
         self.artifacts: Artifacts = ArtifactFiles(self._file.path.parent / "artifacts")
-        self._tickets, self._leases = TicketSequence(), Leases()
+        self._sequence, self._leases = TaskSequence(), Leases()
         self._seen_version = self._file.version()
         self._queued_max = 0
 
@@ -164,18 +164,18 @@ class SqliteStore(SqlStore):
         message_id: int = rows[0][0]
         return message_id
 
-    def look(
+    def poll(
         self,
         worker: str,
         root_run_id: int | None = None,
         *,
         holder: str = "",
         ahead: Mapping[int, timedelta] = NONE_AHEAD,
-    ) -> Look:
+    ) -> Poll:
         called = self.runs_with_messages(worker, root_run_id)
         messages = [message_from(row) for row in self._file.query("inboxes_of", worker)]
         due = self.next_due(root_run_id, holder=holder, ahead=ahead)
-        return Look(called, messages, self.stop_requests(worker), due)
+        return Poll(called, messages, self.stop_requests(worker), due)
 
     # -- turns
 
@@ -210,7 +210,7 @@ class SqliteStore(SqlStore):
         return done
 
     def _write_commits(self, commits: Sequence[Commit]) -> list[CommitResult]:
-        done = write_batch(self._file.cursor, commits, self._tickets, self._leases)
+        done = write_batch(self._file.cursor, commits, self._sequence, self._leases)
         counted: list[GuardedOutcome] = []
         for commit in commits:
             counted += commit.counted
@@ -219,13 +219,13 @@ class SqliteStore(SqlStore):
         return done
 
     def _write(self, work: Callable[[], Result]) -> Result:
-        """Run a transaction that takes tickets."""
+        """Run a transaction that takes sequence numbers."""
         try:
             found = self._file.write(work)
         except BaseException:
-            self._tickets.forget()
+            self._sequence.forget()
             raise
-        self._tickets.written(self._file.connection)
+        self._sequence.written(self._file.connection)
         return found
 
     # -- tasks
@@ -246,7 +246,7 @@ class SqliteStore(SqlStore):
             return []
         breakers = self._load_breakers()
         tasks = self._fitting(offer, root_run_id, breakers, worker if is_guarded else "")
-        tokens = self._tickets.take(self._file.cursor, len(tasks))
+        tokens = self._sequence.take(self._file.cursor, len(tasks))
         leases = [Lease(task, worker, token) for task, token in zip(tasks, tokens, strict=True)]
         self._hand_out(leases, offer.host)
         breakers.note_leases(leases)

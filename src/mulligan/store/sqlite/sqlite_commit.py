@@ -17,7 +17,7 @@ from mulligan.store.encoding import encoded, micros
 from mulligan.store.run_search import NewEntries, creation_skew, new_entries
 from mulligan.store.sql.sql_rows import notice_row, task_columns
 from mulligan.store.sqlite.sqlite_file import SQL, fetch_all, iterate
-from mulligan.store.sqlite.sqlite_tickets import TicketSequence, next_numbers
+from mulligan.store.sqlite.sqlite_sequence import TaskSequence, next_numbers
 
 TaskKey = tuple[int, str, int]
 
@@ -48,19 +48,17 @@ _RUN = "run"
 _NEW_WORDS_MAX = 256
 
 
-def write_batch(
-    db: apsw.Cursor, commits: Sequence[Commit], tickets: TicketSequence, held: Leases
-) -> list[CommitResult]:
+def write_batch(db: apsw.Cursor, commits: Sequence[Commit], sequence: TaskSequence, held: Leases) -> list[CommitResult]:
     """Write all commits, or raise `Conflict`: the caller rolls the transaction back."""
     refusals.check_batch(commits)
     tasks = 0
     for commit in commits:
         tasks += len(commit.taken) + len(commit.queued)
-    numbers = iter(tickets.take(db, tasks))
+    numbers = iter(sequence.take(db, tasks))
     return [_write(db, commit, numbers, held) for commit in commits]
 
 
-def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases) -> CommitResult:
+def _write(db: apsw.Cursor, commit: Commit, numbers: Iterator[int], held: Leases) -> CommitResult:
     _advance_run(db, commit)
     if commit.ended:
         _end_leases(db, commit, held)
@@ -72,9 +70,9 @@ def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases
         _write_failures(db, commit.turn.run_id, commit.failures)
     if commit.drained:
         _drain(db, commit)
-    leases = _take(db, commit, tickets) if commit.taken else ()
+    leases = _take(db, commit, numbers) if commit.taken else ()
     if commit.queued:
-        rows = [_task_row(task, next(tickets), "") for task in commit.queued]
+        rows = [_task_row(task, next(numbers), "") for task in commit.queued]
         db.executemany(SQL["queue_task"], rows)
     if commit.stopped:
         _stop(db, commit)
@@ -171,11 +169,11 @@ def _drain(db: apsw.Cursor, commit: Commit) -> None:
 # -- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def _take(db: apsw.Cursor, commit: Commit, tickets: Iterator[int]) -> Sequence[Lease]:
+def _take(db: apsw.Cursor, commit: Commit, numbers: Iterator[int]) -> Sequence[Lease]:
     worker, at = commit.turn.holder, micros(commit.at)
     leases = []
     for task in commit.taken:
-        lease = Lease(task, worker, next(tickets))
+        lease = Lease(task, worker, next(numbers))
         db.execute(SQL["take_task"], (*_task_row(task, lease.token, worker), at))
         if db.connection.changes() != 1:
             raise refusals.not_free(task)
@@ -183,8 +181,8 @@ def _take(db: apsw.Cursor, commit: Commit, tickets: Iterator[int]) -> Sequence[L
     return leases
 
 
-def _task_row(task: Task, ticket: int, worker: str) -> tuple[object, ...]:
-    return task.run_id, task.place, task.attempt, ticket, worker, *task_columns(task)
+def _task_row(task: Task, number: int, worker: str) -> tuple[object, ...]:
+    return task.run_id, task.place, task.attempt, number, worker, *task_columns(task)
 
 
 def _stop(db: apsw.Cursor, commit: Commit) -> None:

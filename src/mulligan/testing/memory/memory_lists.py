@@ -100,7 +100,7 @@ class MemoryRunLists:
         found = []
         for (root, worker, breaker), some in groupby(sorted(tasks, key=group), key=group):
             group_ = list(some)
-            first = min(group_, key=lambda kept: kept.ticket).task
+            first = min(group_, key=lambda kept: kept.number).task
             found.append(OpenTasks(root, first.run_id, first.place, first.attempt, worker, breaker, len(group_)))
         return found
 
@@ -130,7 +130,7 @@ class MemoryRunLists:
         return run.root_run_id in root_run_ids and run.status not in RUN_ENDED
 
     def leased_tasks(self) -> list[LeasedTask]:
-        kept = sorted((kept for kept in self._tables.tasks.values() if kept.worker), key=lambda one: one.ticket)
+        kept = sorted((kept for kept in self._tables.tasks.values() if kept.worker), key=lambda one: one.number)
         return [_leased(one, self._tables.run(one.task.run_id)) for one in sorted(kept, key=lambda one: one.worker)]
 
     def holders(self) -> list[tuple[str, int, int]]:

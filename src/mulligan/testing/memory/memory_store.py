@@ -43,10 +43,10 @@ from mulligan.ports import (
     IdleRuns,
     Lease,
     LoadedRun,
-    Look,
     Message,
     NewRun,
     Offer,
+    Poll,
     RunLists,
     RunRecord,
     ServerRecords,
@@ -339,7 +339,7 @@ class MemoryStore:
         run = self.tables.runs.get(turn.run_id)
         if run is None or (run.holder, run.fence, run.seq) != (turn.holder, turn.fence, commit.after):
             raise refusals.void_turn(commit)
-        held = {kept.ticket for kept in self._held(turn.holder) if kept.task.run_id == turn.run_id}
+        held = {kept.number for kept in self._held(turn.holder) if kept.task.run_id == turn.run_id}
         if len(set(commit.ended) & held) != len(commit.ended):
             raise refusals.void_lease(commit)
         for task in commit.taken:
@@ -350,7 +350,7 @@ class MemoryStore:
         """Whether no worker has the task, and the run has processed the report of an earlier lease."""
         task_key = (commit.turn.run_id, place, attempt)
         kept = self.tables.tasks.get(task_key)
-        if kept is not None and kept.worker and kept.ticket not in commit.ended:
+        if kept is not None and kept.worker and kept.number not in commit.ended:
             return False
         drained = {message_id for message_id, _ in commit.drained}
         return not any(kept.about == task_key for id_, kept in self.tables.messages.items() if id_ not in drained)
@@ -387,8 +387,8 @@ class MemoryStore:
                     del self.tables.answers[old]
 
     def _take(self, commit: Commit, kept: StoredTask) -> Lease:
-        kept.worker, kept.ticket, kept.leased_at = commit.turn.holder, self.tables.next_ticket(), commit.at
-        return Lease(kept.task, kept.worker, kept.ticket)
+        kept.worker, kept.number, kept.leased_at = commit.turn.holder, self.tables.next_number(), commit.at
+        return Lease(kept.task, kept.worker, kept.number)
 
     def _stop(self, task_key: tuple[int, str, int], grace_seconds: float | None) -> None:
         kept = self.tables.tasks.get(task_key)
@@ -454,7 +454,7 @@ class MemoryStore:
         return found
 
     def leases_of(self, worker: str) -> list[Lease]:
-        return [Lease(kept.task, worker, kept.ticket) for kept in self._held(worker)]
+        return [Lease(kept.task, worker, kept.number) for kept in self._held(worker)]
 
     def has_leases(self, run_id: int) -> bool:
         return any(kept.worker for kept in self.tables.tasks.values() if kept.task.run_id == run_id)
@@ -505,10 +505,10 @@ class MemoryStore:
 
     def _hand_out(self, kept: StoredTask, worker: str, host: str) -> Lease:
         task = kept.task
-        kept.worker, kept.ticket, kept.leased_at = worker, self.tables.next_ticket(), self._clock.now()
+        kept.worker, kept.number, kept.leased_at = worker, self.tables.next_number(), self._clock.now()
         started = TaskStarted(kept.leased_at, task.place, task.attempt, worker, host)
         self.tables.add_message(task.run_id, started, about=kept.task_key)
-        return Lease(task, worker, kept.ticket)
+        return Lease(task, worker, kept.number)
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         self._end(self._leased(token), report)
@@ -537,7 +537,7 @@ class MemoryStore:
         return is_free, self.lease(worker, offer, root_run_id=root_run_id)
 
     def stop_requests(self, worker: str) -> list[StopRequest]:
-        return [StopRequest(kept.ticket, kept.grace_seconds) for kept in self._held(worker) if kept.is_stopping]
+        return [StopRequest(kept.number, kept.grace_seconds) for kept in self._held(worker) if kept.is_stopping]
 
     def _end(self, kept: StoredTask, report: Report) -> None:
         self.tables.remove_task(kept)
@@ -548,11 +548,11 @@ class MemoryStore:
 
     def _held(self, worker: str) -> list[StoredTask]:
         held = (kept for kept in self.tables.tasks.values() if kept.worker == worker)
-        return sorted(held, key=lambda kept: kept.ticket)
+        return sorted(held, key=lambda kept: kept.number)
 
     def _leased(self, token: int) -> StoredTask:
         for kept in self.tables.tasks.values():
-            if kept.worker and kept.ticket == token:
+            if kept.worker and kept.number == token:
                 return kept
         raise refusals.stale_lease(token)
 
@@ -588,7 +588,7 @@ class MemoryStore:
         return True
 
     def _load_breakers(self) -> BreakerTransaction:
-        tokens = {kept.ticket for kept in self.tables.tasks.values() if kept.worker}
+        tokens = {kept.number for kept in self.tables.tasks.values() if kept.worker}
         probing = [name for name, circuit in self.tables.breakers.items() if circuit.probe in tokens]
         return BreakerTransaction(self._clock.now(), self.tables.breakers, probing, self._running_behind())
 
@@ -632,18 +632,18 @@ class MemoryStore:
         timers = self._dues(root_run_id, holder, ahead).values()
         return min([*timers, *self._retries(root_run_id)], default=None)
 
-    def look(
+    def poll(
         self,
         worker: str,
         root_run_id: int | None = None,
         *,
         holder: str = "",
         ahead: Mapping[int, timedelta] = NONE_AHEAD,
-    ) -> Look:
+    ) -> Poll:
         held = [run.run_id for run in self.tables.runs.values() if run.holder == worker]
         due = self.next_due(root_run_id, holder=holder, ahead=ahead)
         called = self.runs_with_messages(worker, root_run_id)
-        return Look(called, self.inbox(held), self.stop_requests(worker), due)
+        return Poll(called, self.inbox(held), self.stop_requests(worker), due)
 
     def now(self) -> datetime | None:
         return self._clock.now() if self.is_shared else None

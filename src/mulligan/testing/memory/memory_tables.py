@@ -94,11 +94,11 @@ class StoredRun(msgspec.Struct):
 
 
 class StoredTask(msgspec.Struct):
-    """A queued task or, with a worker, a leased one: then the ticket is the token of the lease."""
+    """A queued task or, with a worker, a leased one: then the sequence number is the token of the lease."""
 
     task: Task
     worker: str = ""
-    ticket: int = 0
+    number: int = 0
     is_stopping: bool = False
     grace_seconds: float | None = None
     leased_at: datetime | None = None
@@ -153,7 +153,7 @@ class MemoryTables:
         self.writes = 0
         self.last_run_id = 0
         self._last_message = 0
-        self._last_ticket = 0
+        self._last_number = 0
         self._last_notice = 0
 
     def run(self, run_id: int) -> StoredRun:
@@ -189,9 +189,9 @@ class MemoryTables:
     def remove_task(self, kept: StoredTask) -> None:
         del self.tasks[kept.task_key]
 
-    def next_ticket(self) -> int:
-        self._last_ticket += 1
-        return self._last_ticket
+    def next_number(self) -> int:
+        self._last_number += 1
+        return self._last_number
 
     def add_notice(self, notice: NoticeRecord) -> bool:
         """False if there is one with its key."""

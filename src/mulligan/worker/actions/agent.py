@@ -18,7 +18,7 @@ from mulligan.core.model.agents.spending import parse_count, plain_cost
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import as_text
-from mulligan.language.keys.shapes import NAME
+from mulligan.language.keys.value_schemas import NAME
 from mulligan.language.shell.shell import environment_value
 from mulligan.language.text.nodes import shorten
 from mulligan.ports import Lease

@@ -16,7 +16,7 @@ import msgspec
 from mulligan.core.model.agents.spending import parse_cost
 from mulligan.core.model.workflow import Secret
 from mulligan.errors import InputInvalid, Problem
-from mulligan.language.keys.shapes import (
+from mulligan.language.keys.value_schemas import (
     FLAG,
     LIMIT,
     TEXT,

@@ -96,7 +96,7 @@ class LogShipping:
                 self._noted.discard(path)
                 _remove(path)
 
-    def look(self, *, is_running: bool) -> None:
+    def poll(self, *, is_running: bool) -> None:
         """Find out who watches, if something runs; and ship what dead workers of this home left."""
         try:
             found = self._open_store().documents(WATCH_KIND) if is_running else []

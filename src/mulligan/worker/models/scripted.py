@@ -18,7 +18,7 @@ from mulligan.core.deciding.bounded_regex import is_found
 from mulligan.core.model.agents.conversation import ToolCall
 from mulligan.core.model.agents.spending import parse_cost, plain_cost
 from mulligan.language.checks.regular_expressions import SEARCHED
-from mulligan.language.keys.shapes import (
+from mulligan.language.keys.value_schemas import (
     DURATION,
     FLAG,
     TEXT,

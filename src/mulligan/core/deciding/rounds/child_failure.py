@@ -130,8 +130,8 @@ def _name(one: Failure) -> str:
 
 
 def failure_words(inner: Failure) -> str:
-    """Its code, its exit code and one line of its message."""
-    figure = "" if inner.exit_code is None else f" {inner.exit_code}"
+    """Its code, the exit code of an EXIT_NONZERO, and one line of its message."""
+    figure = f" {inner.exit_code}" if inner.code == "EXIT_NONZERO" and inner.exit_code is not None else ""
     text = inner.message
     line = _line(text.lstrip().partition("\n")[0] if inner.code == "EXCEPTION" else most_useful_line(text))
     says_more = line and line not in (f"exit code {inner.exit_code}", inner.code)

@@ -109,7 +109,7 @@ def refuse_child(state: State) -> None:
     run = state.run
     if run.parent_run_id is not None:
         raise Refused(
-            f"run {run.run_id} is a child of run {run.parent_run_id}, which opens its rounds",
+            f"run {run.run_id} is a child of run {run.parent_run_id}, which starts its rounds",
             hint=f"retry that one: mulligan retry {run.parent_run_id}",
         )
 

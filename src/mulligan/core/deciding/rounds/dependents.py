@@ -13,17 +13,17 @@ def dependents(state: State, graph: Graph, steps: Iterable[str]) -> dict[str, st
     """For each step that depends on one of `steps`, directly or through others: the one that it was found from.
 
     A step depends on what it needs, in any way, on the sources of its edges (so on all that it can read), and on the
-    remediation that stood in for it. One of `steps` is only found if it depends on another. `graph` may be that of a
+    remediation that replaced it. One of `steps` is only found if it depends on another. `graph` may be that of a
     corrected definition, for which `state` has the results.
     """
     origins = {step: step for step in steps}
-    stood_in = _stood_in_by(state, graph)
+    replaced = _replaced_by(state, graph)
     found: dict[str, str] = {}
     # A list that grows while it is walked.
     vertices = list(origins)
     for vertex in vertices:
         origin = origins[vertex]
-        for target in (*_targets(state, graph, vertex), *stood_in.get(vertex, ())):
+        for target in (*_targets(state, graph, vertex), *replaced.get(vertex, ())):
             if target not in origins:
                 origins[target] = origin
                 vertices.append(target)
@@ -51,7 +51,7 @@ def _was_ignored(state: State, graph: Graph, arc: Arc) -> bool:
     return came == "dead" or (came is None and not state.places[arc.source].settled)
 
 
-def _stood_in_by(state: State, graph: Graph) -> Mapping[str, list[str]]:
+def _replaced_by(state: State, graph: Graph) -> Mapping[str, list[str]]:
     """The steps whose result is that of a remediation, by this remediation."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for record in state.failures:

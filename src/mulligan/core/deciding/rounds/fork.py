@@ -38,7 +38,7 @@ class Fork(msgspec.Struct, frozen=True):
     stale: tuple[StaleFile, ...] = ()
     # What the worktree of the fork is copied from, if kept results are in that of the old run.
     worktree: WorktreeOrigin | None = None
-    # Steps whose undo has failed in the old run: what they did may still stand, also if the fork runs them.
+    # Steps whose undo has failed in the old run: what they did may still be in effect, also if the fork runs them.
     undo_failed: tuple[str, ...] = ()
     # Why steps run after all that would have been kept: what a person has approved is not what the fork does.
     asked_again: dict[str, str] = {}
@@ -118,7 +118,7 @@ def kept_results(
 ) -> tuple[Kept, ...]:
     """The results that a fork of `old` from `from_step` takes over into the workflow of `graph`.
 
-    Steps are matched by name. A result is kept if the step completed (or a remediation stood in for it) or was skipped,
+    Steps are matched by name. A result is kept if the step completed (or a remediation replaced it) or was skipped,
     and depends on no step that runs. `again`: steps that must run because their files have changed. With
     `keep_completed` a completed step is kept unless it depends on `from_step`, on one of these or on an undone step.
     The step that opens a worktree always runs again: a fork has its own.
@@ -148,7 +148,7 @@ def run_reasons(old: State, graph: Graph, from_step: str, planned: Fork) -> dict
     if graph.workflow.workspace is not None and (opens := graph.workflow.workspace.opens) in own:
         # It runs in any case, and is no cause for what works in it.
         own[opens] = own[opens] or "each fork has a worktree of its own"
-    return {name: reason or f"it is behind {quote_names([origins[name]])}" for name, reason in own.items()}
+    return {name: reason or f"it comes after {quote_names([origins[name]])}" for name, reason in own.items()}
 
 
 def _own_reason(old: State, from_step: str, planned: Fork, name: str) -> str:

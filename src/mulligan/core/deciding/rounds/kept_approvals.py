@@ -122,9 +122,9 @@ def _outdated(
     beside = redone - behind
     for name in (name for name in graph.nodes if name in behind and name != approval and name in reads):
         if read := reads[name].inputs(others):
-            return f"'{name}' is behind it and reads {_named(read)}"
+            return f"'{name}' comes after it and reads {_named(read)}"
         if source := next(iter(sorted(reads[name].results(old, beside))), ""):
-            return f"'{name}' is behind it and reads the result of '{source}', which runs again"
+            return f"'{name}' comes after it and reads the result of '{source}', which runs again"
     return ""
 
 

@@ -103,7 +103,7 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
 
 
 def failed_undos(state: State, steps: Iterable[str]) -> Iterator[str]:
-    """Those of the steps that must not run again unasked: what they did could not be undone, and may still stand.
+    """Those of the steps that must not run again unasked: they could not be undone.
 
     Also those whose child run, such as the last try of a group, could not undo all that it did.
     """
@@ -126,8 +126,8 @@ def refuse_failed_undos(state: State, steps: Iterable[str], report: RetryRequest
         said = (said[0], "an undo in its child run" if len(names) == 1 else "undos in their child runs", "that")
     raise UndoFailed(
         f"{said[0]} {quote_names(few)}{more} of run {run_id} would run again, but {said[1]} failed: what {said[2]} did "
-        "may still stand",
-        hint=f"look at it first; to run it again all the same: {_forced(run_id, report)}",
+        "may still be in effect",
+        hint=f"check it first; to run it again anyway:  {_forced(run_id, report)}",
         steps=names,
     )
 
@@ -356,7 +356,7 @@ def rerun_reasons(state: State, plan: Round, revised: Difference | None = None) 
     with_reason = sorted((name for name, reason in own.items() if reason), key=lambda name: name != plan.from_step)
     origins = _behind(state, with_reason, plan.from_step)
     origins |= _behind(state, [name for name in with_reason if state.status_of(name) != "skipped"], plan.from_step)
-    return {name: reason or f"it is behind {quote_names([origins[name]])}" for name, reason in own.items()}
+    return {name: reason or f"it comes after {quote_names([origins[name]])}" for name, reason in own.items()}
 
 
 def _with_revision(state: State, name: str, reason: str, revised: Difference) -> str:
@@ -389,8 +389,8 @@ def _own_reason(state: State, plan: Round, failed: set[str], name: str) -> str:
     return ""
 
 
-_BUT_STANDS = ", though its undo failed and what it did may still stand"
-_BUT_CHILD_STANDS = ", though an undo in its child run failed and what that did may still stand"
+_BUT_STANDS = ", though its undo failed and what it did may still be in effect"
+_BUT_CHILD_STANDS = ", though an undo in its child run failed and what that did may still be in effect"
 
 
 def items_to_rerun(state: State, plan: Round) -> dict[str, tuple[int, ...]]:
@@ -466,7 +466,7 @@ def _refuse_items_behind_rerun(state: State, asked: _Asked) -> None:
     source = _behind(state, _first_steps(state, asked), asked.from_step).get(step)
     if source is not None:
         raise Refused(
-            f"step '{step}' of run {run_id} is behind '{source}', which runs again: none of its items can be kept",
+            f"step '{step}' of run {run_id} comes after '{source}', which runs again: none of its items can be kept",
             hint=f"to run the whole step again: mulligan retry {run_id}; to keep its other items: --keep-completed",
             step=step,
         )

@@ -30,7 +30,7 @@ from mulligan.service.host.slurm.planning import Plan, Submission, Supply, can_t
 from mulligan.service.host.slurm.submission import Cluster, Submitted
 
 # How often it looks; and how long it waits at most if Slurm or the store cannot be reached.
-LOOK_SECONDS, AWAY_SECONDS_MAX = 10.0, 300.0
+POLL_SECONDS, AWAY_SECONDS_MAX = 10.0, 300.0
 # A pilot whose worker has not joined so long after its start is no promise any more.
 JOIN_SECONDS_MAX = 300.0
 # A worker that has joined so recently has perhaps not asked for tasks yet.
@@ -47,8 +47,8 @@ def breaker_name(profile: str) -> str:
     return f"slurm:{profile}"
 
 
-class Look(msgspec.Struct, frozen=True):
-    """What one look has found and done."""
+class Poll(msgspec.Struct, frozen=True):
+    """What one poll has found and done."""
 
     # Tasks that wait for a worker.
     queued: int = 0
@@ -89,10 +89,10 @@ class Allocator:
         self._said: tuple[str, ...] = ()
         self._is_ending = False
 
-    # -- looking again and again -------------------------------------------------------------------------------------
+    # -- polling ---------------------------------------------------------------------------------------------------
 
-    def serve(self, every_seconds: float = LOOK_SECONDS) -> str:
-        """Look until a signal or `slurm drain` ends it. Why it has ended."""
+    def serve(self, every_seconds: float = POLL_SECONDS) -> str:
+        """Poll until a signal or `slurm drain` ends it. Why it has ended."""
         away = 0
         with self._signals():
             while not self._is_ending:
@@ -100,20 +100,20 @@ class Allocator:
                     return "it was drained"
                 seconds = every_seconds
                 try:
-                    self._announce(self.look())
+                    self._announce(self.poll())
                     away = 0
                 except (SlurmUnreachable, StoreUnavailable) as error:
                     away += 1
                     seconds = min(AWAY_SECONDS_MAX, every_seconds * 2**away)
-                    self._announce(Look(notes=(f"{error.message}; looking again in {seconds:g}s",)))
+                    self._announce(Poll(notes=(f"{error.message}; looking again in {seconds:g}s",)))
                 self._sleep(seconds)
         return "it was stopped"
 
-    def look_once(self) -> None:
-        """One look, and say what it found."""
-        self._announce(self.look())
+    def poll_once(self) -> None:
+        """Poll once, and say what it found."""
+        self._announce(self.poll())
 
-    def _announce(self, found: Look) -> None:
+    def _announce(self, found: Poll) -> None:
         """Say what is new."""
         for one in found.submitted:
             self._say(
@@ -143,17 +143,17 @@ class Allocator:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    # -- one look ----------------------------------------------------------------------------------------------------
+    # -- one poll ----------------------------------------------------------------------------------------------------
 
-    def look(self) -> Look:
+    def poll(self) -> Poll:
         """Submit what is missing now."""
         store = self._store()
         if not store.queued_shapes(self._project):
             # Nobody is asked for nothing: controllers have many users.
-            return Look()
+            return Poll()
         with self._cluster.alone():
             if self._drained.all_since(self._since):
-                return Look()
+                return Poll()
             pilots = self._cluster.cancel_duplicates(self._cluster.pilots())
             workers = [one for one in store.workers() if one.cpus and not one.is_expired]
             failed = self._count_ends(store, pilots, workers)
@@ -165,7 +165,7 @@ class Allocator:
             demand = store.queued_shapes(self._project)
             return self._submit(store, _Situation(profiles, demand, supply, limits, pilots, workers), notes)
 
-    def _submit(self, store: Store, now: _Situation, notes: list[str]) -> Look:
+    def _submit(self, store: Store, now: _Situation, notes: list[str]) -> Poll:
         submitted: list[Submitted] = []
         count_refused = 0
         supply = list(now.supply)
@@ -196,7 +196,7 @@ class Allocator:
             supply += [Supply(wanted.profile, wanted.size, is_open=True)] * wanted.count
         notes += [f"{pluralize(one.shape.count, 'task')} without pilots: {one.reason}" for one in found.unmet]
         queued = sum(one.count for one in now.demand)
-        return Look(queued, len(supply), tuple(submitted), tuple(dict.fromkeys(notes)), count_refused)
+        return Poll(queued, len(supply), tuple(submitted), tuple(dict.fromkeys(notes)), count_refused)
 
     def _plan(self, now: _Situation, supply: Sequence[Supply], limits: Mapping[str, int]) -> Plan:
         self._refused = {key: one for key, one in self._refused.items() if one[0] > self._monotonic()}

@@ -207,7 +207,7 @@ def why_none(
     if not any(suits(one, shape) for one in labelled):
         longest = max(usable_seconds(one.walltime) for one in labelled if one.walltime is not None)
         return (
-            f"they may take {format_duration(shape.timeout or 0)}, and a pilot of the longest walltime has "
+            f"their timeout is {format_duration(shape.timeout or 0)}, and the longest pilot has "
             f"{format_duration(longest)} for tasks: write a longer walltime, or a shorter timeout"
         )
     if any((name, size_for(one, shape)) in refused for name, one in profiles.items()):

@@ -13,7 +13,7 @@ import msgspec
 from mulligan.core.model.clusters.slurm_profile import DEFAULT_PROFILE, SlurmProfile
 from mulligan.core.model.text.formatting import error_reason
 from mulligan.errors import InputInvalid, LanguageError
-from mulligan.language.keys.shapes import Key, Record
+from mulligan.language.keys.value_schemas import Key, Record
 from mulligan.language.readers.slurm_profiles import PROFILE, PROFILES, read_profiles
 from mulligan.language.text import nodes
 from mulligan.language.text.nodes import Refusal, Source, TooManyProblems

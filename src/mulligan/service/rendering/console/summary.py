@@ -6,14 +6,14 @@ import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from mulligan.history.route_outcomes import Fate
+from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.service.driving.outcome import MatrixFailures, Outcome
 from mulligan.service.rendering.console.display import PLACE_CHARS_MAX
 from mulligan.service.rendering.console.printer import Printer
 from mulligan.service.rendering.console.terminal_text import kinds_text, length
 from mulligan.service.rendering.formatting import group_title, pluralize, single_line
 from mulligan.service.rendering.next_commands import commands_for_wait, suggest_commands
-from mulligan.service.runs.views.failure_summary import FailureGroup, FailureOutcome, group_failures
+from mulligan.service.runs.views.failure_summary import FailureGroup, FailureLine, group_failures
 
 # The most failures, and the most waits, that are listed.
 LISTED_MAX = 20
@@ -40,7 +40,7 @@ def _headline(printer: Printer, outcome: Outcome) -> str:
     if outcome.ending == "waiting":
         return printer.tinted(f"{printer.mark('wait')} {run} waits for a person", "wait")
     if outcome.ending == "detached":
-        return printer.tinted(f"{printer.mark('wait')} {run} goes on without this terminal", "wait")
+        return printer.tinted(f"{printer.mark('wait')} {run} continues without this terminal", "wait")
     if outcome.ending == "interrupted":
         return printer.tinted(f"{printer.mark('wait')} {run} was interrupted after {took}; it can be resumed", "wait")
     tone = "good" if outcome.status == "completed" else "bad"
@@ -104,7 +104,9 @@ def _name(group: FailureGroup) -> str:
 def _command_for_group(group: FailureGroup, run_id: int) -> str:
     """The command that lists all of them, if they are failed items; otherwise the one for the first of them."""
     one = group.first
-    are_failed_items = len(group.members) > 1 and one.is_item and one.fate in ("open", "left")
+    are_failed_items = (
+        len(group.members) > 1 and one.is_item and one.outcome in (FailureOutcome.UNHANDLED, FailureOutcome.ALLOWED)
+    )
     return f"items {run_id} {one.step} --failed" if are_failed_items else _command_for(one, run_id)
 
 
@@ -117,9 +119,9 @@ def _matrix(printer: Printer, matrix: MatrixFailures, run_id: int, where: str, *
     return f"  {printer.tinted(printer.mark('bad'), 'bad')} {name}  {failed}, {kinds_text(matrix.kinds)}{typed}"
 
 
-def _more(rest: Sequence[FailureOutcome], run_id: int) -> str:
+def _more(rest: Sequence[FailureLine], run_id: int) -> str:
     steps = {one.step for one in rest}
-    failed = "failed" if any(one.fate != "mended" for one in rest) else "failed at first"
+    failed = "failed" if any(one.outcome != FailureOutcome.REPAIRED for one in rest) else "failed at first"
     if len(steps) == 1 and rest[0].is_item:
         return f"{pluralize(len(rest), 'more item')} {failed}: mulligan items {run_id} {steps.pop()}"
     return f"{len(rest):,} more {failed}: mulligan explain {run_id}"
@@ -127,7 +129,7 @@ def _more(rest: Sequence[FailureOutcome], run_id: int) -> str:
 
 def _failure(printer: Printer, group: FailureGroup, name: str, typed: str) -> str:
     one = group.first
-    tone = _TONES[one.fate]
+    tone = _TONES[one.outcome]
     arrow = "→" if printer.has_signs else "->"
     line = (
         f"  {printer.tinted(printer.mark(tone), tone)} {printer.tinted(name, 'bold')}  {group.what} {arrow} "
@@ -143,10 +145,15 @@ def _names(group: FailureGroup) -> str:
     return f"{', '.join(names[:NAMES_MAX])}{f' and {left:,} more' if left > 0 else ''}"
 
 
-_TONES: dict[Fate, str] = {"open": "bad", "left": "bad", "under_way": "try", "mended": "good"}
+_TONES: dict[FailureOutcome, str] = {
+    FailureOutcome.UNHANDLED: "bad",
+    FailureOutcome.ALLOWED: "bad",
+    FailureOutcome.IN_PROGRESS: "try",
+    FailureOutcome.REPAIRED: "good",
+}
 
 
-def _command_for(one: FailureOutcome, run_id: int) -> str:
+def _command_for(one: FailureLine, run_id: int) -> str:
     """The command that shows what went wrong: for its log, its output, or its child run."""
     run_id = one.run_id or run_id
     if one.child_run_id is not None:
@@ -154,7 +161,7 @@ def _command_for(one: FailureOutcome, run_id: int) -> str:
     if one.spent_budget:
         # It did not start and wrote nothing.
         return f"explain {run_id} {one.step}"
-    if one.has_refused_output and one.fate != "mended":
+    if one.has_refused_output and one.outcome != FailureOutcome.REPAIRED:
         return f"show {run_id} --output {one.place}"
     item = f" --item {shlex.quote(one.name.removeprefix(one.step)[1:-1])}" if one.is_item else ""
     return f"logs {run_id} {one.step}{item}"
@@ -182,7 +189,7 @@ def _next(printer: Printer, outcome: Outcome, where: str) -> Iterator[str]:
     found = suggest_commands(
         outcome.run_id,
         outcome.ending if outcome.ending != "ended" else outcome.status,
-        has_run_out=any(one.is_open and one.has_run_out for one in outcome.failures),
+        has_run_out=any(one.is_unhandled and one.has_run_out for one in outcome.failures),
         short_maps=_short_of_items(outcome),
         spent_budgets=_spent_budgets(outcome),
         needs_force=outcome.needs_force,
@@ -194,9 +201,9 @@ def _next(printer: Printer, outcome: Outcome, where: str) -> Iterator[str]:
 
 def _spent_budgets(outcome: Outcome) -> list[str]:
     """The limits to raise before a retry can succeed."""
-    return list({one.spent_budget: None for one in outcome.failures if one.is_open and one.spent_budget})
+    return list({one.spent_budget: None for one in outcome.failures if one.is_unhandled and one.spent_budget})
 
 
 def _short_of_items(outcome: Outcome) -> list[str]:
     """The maps that completed without some of their items, which `retry` does not touch."""
-    return list({one.step: None for one in outcome.failures if one.is_item and one.fate == "left"})
+    return list({one.step: None for one in outcome.failures if one.is_item and one.outcome == FailureOutcome.ALLOWED})

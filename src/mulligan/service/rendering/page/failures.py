@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from mulligan.core.deciding.classify import TOO_LARGE, TOO_LONG
 from mulligan.core.model.text.formatting import pluralize
-from mulligan.history.route_outcomes import format_times
+from mulligan.history.route_outcomes import FailureOutcome, format_times
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.runs.views.report import Report
 from mulligan.service.runs.views.report.build import CodeCount
@@ -19,8 +19,18 @@ from mulligan.service.runs.views.report.visits import FailedVisit, ItemFailures,
 OPEN_MAX = 6
 # How many visits of one code are listed; the rest is folded.
 GROUP_MAX = 12
-_TONES = {"open": "bad", "left": "idle", "under_way": "now", "mended": "good"}
-_GLYPHS = {"open": "✕", "left": "○", "under_way": "▸", "mended": "✓"}
+_TONES = {
+    FailureOutcome.UNHANDLED: "bad",
+    FailureOutcome.ALLOWED: "idle",
+    FailureOutcome.IN_PROGRESS: "now",
+    FailureOutcome.REPAIRED: "good",
+}
+_GLYPHS = {
+    FailureOutcome.UNHANDLED: "✕",
+    FailureOutcome.ALLOWED: "○",
+    FailureOutcome.IN_PROGRESS: "▸",
+    FailureOutcome.REPAIRED: "✓",
+}
 # The parts of a path that are shown: `.mulligan/runs/7/logs/build#1.err`, without the folders above it.
 _PARTS_SHOWN = 5
 _STREAMS = {".err": "stderr", ".out": "stdout"}
@@ -66,7 +76,7 @@ def _how_many(one: CodeCount) -> str:
 def _tone(one: CodeCount) -> str:
     if one.unhandled:
         return "bad"
-    return "good" if one.mended == one.visits else "idle"
+    return "good" if one.repaired == one.visits else "idle"
 
 
 def _left_out(report: Report) -> Html:
@@ -85,7 +95,9 @@ def _groups(visits: list[FailedVisit], order: dict[str, int], folder: str | None
             yield element("h3", code, " ", element("small", pluralize(len(group), "visit")), class_="code")
         folds = []
         for visit in group:
-            is_open = number < OPEN_MAX and (len(visits) <= OPEN_MAX or visit.fate in ("open", "under_way"))
+            is_open = number < OPEN_MAX and (
+                len(visits) <= OPEN_MAX or visit.outcome in (FailureOutcome.UNHANDLED, FailureOutcome.IN_PROGRESS)
+            )
             number += 1
             folds.append(render_visit(visit, folder, is_open=is_open))
         yield join_html(folds[:GROUP_MAX])
@@ -105,11 +117,11 @@ def render_visit(
     visit: FailedVisit, folder: str | None = None, *, is_open: bool = False, href: str = "", name: str = ""
 ) -> Html:
     """A failed visit with its ladder, its story and its logs. `href`: the page of its step; `name`: its id."""
-    tone = _TONES[visit.fate]
+    tone = _TONES[visit.outcome]
     occurrence = _occurrence(visit)
     head = element(
         "summary",
-        element("span", _GLYPHS[visit.fate], class_=f"glyph {tone}", aria_hidden="true"),
+        element("span", _GLYPHS[visit.outcome], class_=f"glyph {tone}", aria_hidden="true"),
         element("strong", visit.name or visit.unit, title=visit.unit if visit.name else None),
         element("small", occurrence) if occurrence else "",
         element("span", visit.what, class_="what"),
@@ -122,7 +134,7 @@ def render_visit(
         _story(visit) if visit.lines else Html(""),
         join_html(_log(log, folder) for log in visit.logs),
     ]
-    fold = element("details", head, *parts, class_=f"visit fate-{visit.fate}", open=is_open, id=name or None)
+    fold = element("details", head, *parts, class_=f"visit outcome-{visit.outcome}", open=is_open, id=name or None)
     if not href:
         return fold
     # Beside the line that opens and closes, not in it: a screen reader does not know two actions of one line.
@@ -138,7 +150,7 @@ def _occurrence(visit: FailedVisit) -> str:
 
 
 def _rung(rung: Rung, visit: FailedVisit) -> Html:
-    unused = "not reached" if visit.fate == "under_way" else "not needed"
+    unused = "not reached" if visit.outcome == FailureOutcome.IN_PROGRESS else "not needed"
     said = unused if rung.outcome == "unasked" else rung.said
     return element("li", element("b", _RUNGS[rung.name]), element("span", said), class_=rung.outcome)
 

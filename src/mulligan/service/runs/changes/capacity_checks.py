@@ -16,7 +16,7 @@ from mulligan.worker.slots.resource_pool import ResourcePool
 
 THIS_MACHINE = "this machine"
 _CLUSTER_HINT = "let the step ask for less, or start larger workers"
-_HINT = "the options replace what is measured; or let the step ask for less"
+_HINT = "set the right numbers with the options, or let the step ask for less"
 
 
 class Place(Protocol):
@@ -77,7 +77,8 @@ def refuse_no_processors(capacity: Capacity, *, is_shared: bool) -> None:
     """Raise if a process that runs no steps would drive a run whose steps no other process can run."""
     if not capacity.cpus and not is_shared:
         raise InputInvalid(
-            "with --parallel 0 this process runs no step, and no other one can: the store is a file of this machine",
+            "with --parallel 0 this process runs no steps, and no other process can: "
+            "the store is a file of this machine",
             hint="name a store that workers share: MULLIGAN_STORE=postgresql://…",
         )
 

@@ -30,7 +30,7 @@ def refuse_retry_of_child(reader: RunReader, record: RunRecord, *, has_file: boo
         )
     if has_file:
         raise Refused(
-            f"run {record.run_id} is a child of run {record.parent_run_id}: its file is pinned there",
+            f"run {record.run_id} is a child of run {record.parent_run_id}: that run decides which file it uses",
             hint=f"give the corrected file of that one: mulligan retry {root.run_id} --file FILE",
         )
 
@@ -79,12 +79,12 @@ def _refuse_other_child(state: State, record: RunRecord) -> None:
     refusal: MulliganError
     if last is not None:
         refusal = NothingToRetry(
-            f"run {last.run_id} has taken the place of run {record.run_id} in step '{step}' of run {parent}",
+            f"run {last.run_id} replaced run {record.run_id} in step '{step}' of run {parent}",
             hint=f"retry that one: mulligan retry {last.run_id}",
         )
     elif state.run.status == "completed" or (place is not None and place.status == "completed"):
         refusal = NothingToRetry(
-            f"run {record.run_id} has nothing to be retried for: step '{step}' of run {parent} is "
+            f"run {record.run_id} cannot be retried: step '{step}' of run {parent} is "
             f"{place.status if place is not None else 'gone'}",
             hint=f"to run it again with the steps after it: mulligan fork {parent} --from {step}",
         )

@@ -187,7 +187,7 @@ class EventForks:
     def _refuse(self, run_id: int, point: int, old: State) -> None:
         if old.run.status in RUN_ENDED:
             raise Refused(
-                f"run {run_id} had ended at event {point}: nothing can be decided there in another way",
+                f"run {run_id} had ended at event {point}: no decision can be changed there",
                 hint=f"choose an earlier event, or run it again from a step: mulligan fork {run_id} --from STEP",
             )
         self._control.refuse_callers_worktree(run_id, old)
@@ -204,7 +204,7 @@ class EventForks:
             for stale in stale_results(self._reader.home, old, old.graph.nodes):
                 raise Refused(
                     f"step '{stale.step}' cannot be kept: {stale.text}",
-                    hint=f"run it again, with the steps behind it: mulligan fork {run_id} --from {stale.step}",
+                    hint=f"run it again, with the steps after it: mulligan fork {run_id} --from {stale.step}",
                     step=stale.step,
                 )
 
@@ -231,7 +231,7 @@ class EventForks:
         if request.decision is not None and not _is_decided(entries, point):
             command = f"mulligan replay {request.forked_from} --at {point} --fork-here --dry-run"
             raise Refused(
-                "nothing is left to decide: what runs again in the fork fails at once, and stops it",
+                "there is nothing to decide: the steps that run again in the fork fail at once and stop it",
                 hint=f"see what follows without a decision: {command}",
             )
         kept = [place.key for place in state.steps() if place.status == "completed"]

@@ -40,7 +40,7 @@ class RoundOptions(TypedDict, total=False):
     keep_completed: bool
     # Child runs that did not complete are not continued, but start anew; or this run, if it is one.
     from_start: bool
-    # Steps whose undo has failed run again, although what they did may still stand.
+    # Steps whose undo has failed run again, although what they did may still be in effect.
     force: bool
 
 
@@ -68,7 +68,7 @@ class RoundPlan(msgspec.Struct, frozen=True):
     # For a child run: the run at the top, which gets another round too; otherwise 0. Whether a new child run starts.
     root_run_id: int = 0
     from_start: bool = False
-    # Steps whose undo has failed, so that what they did may still stand: kept, or with `force` run again.
+    # Steps whose undo has failed, so that what they did may still be in effect: kept, or with `force` run again.
     undo_failed: tuple[str, ...] = ()
     # Kept steps in which a person has approved something, and behind which a step runs again.
     approvals: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class ForkPlan(msgspec.Struct, frozen=True):
     why: dict[str, str] = {}
     # Steps that the old run has run and that change something outside of the run each time, in words.
     side_effects: dict[str, str] = {}
-    # Steps whose undo has failed in the old run: what they did may still stand, also if the fork runs them.
+    # Steps whose undo has failed in the old run: what they did may still be in effect, also if the fork runs them.
     undo_failed: tuple[str, ...] = ()
 
 

@@ -433,7 +433,7 @@ class RunControl:
         self.send(run_id, r.CancelRequested(_now(), self.by, reason, now))
 
     def refuse_second_cancel(self, run_id: int, *, now: bool) -> None:
-        """Refuse a cancel that changes nothing. If no process drives the run, another cancel lets this one end it."""
+        """Refuse a cancel that changes nothing. If nothing is running the run, another cancel lets this one end it."""
         if self.reader.record(run_id).status in RUN_ENDED or not self.reader.is_driven(run_id):
             # The state of a large run takes a while to read, and the core refuses what is left to refuse.
             return
@@ -673,7 +673,7 @@ class RunControl:
     # -- taking up runs ----------------------------------------------------------------------------------------------
 
     def resumable(self, run_id: int | None = None) -> int:
-        """The run that `resume` would drive: this one, or the newest that no process drives."""
+        """The run that `resume` would drive: this one, or the newest that nothing is running."""
         if run_id is not None:
             self._refuse_resume(self.reader.record(run_id))
             return run_id
@@ -756,11 +756,12 @@ def _meaning(known: Iterable[str]) -> Iterator[None]:
 def _unanswered(run_id: int, driver: WorkerRecord | None) -> MulliganError:
     if driver is None:
         return StoreUnavailable(
-            f"run {run_id} has not answered", hint="the request is recorded, and answered when what it runs has ended"
+            f"run {run_id} has not answered",
+            hint="the request is recorded; the run answers when its running tasks have ended",
         )
     return StoreUnavailable(
         f"process {driver.pid} on {driver.host} drives run {run_id} and has not answered",
-        hint="the request is recorded, and answered as soon as that process continues; is it stopped?",
+        hint="the request is recorded; that process may be stopped, and answers when it continues",
     )
 
 

@@ -132,7 +132,7 @@ class UnattendedRuns:
     def resume(
         self, run_id: int, *, step: str = "", steps: int = 0, reason: str = "", dry_run: bool = False
     ) -> ChangeResult:
-        """Let a paused run or step continue, and a run that no process drives any more."""
+        """Let a paused run or step continue, or a run that nothing is running any more."""
         record = self._reader.record(run_id)
         is_left = record.status in ("new", "running") and self._reader.driver_of(record) is None
         if is_left and not step and not steps and not self._has_workers and record.parent_run_id is None:

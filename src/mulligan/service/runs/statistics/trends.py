@@ -169,8 +169,8 @@ class Trends:
             left = {(one.step, one.visit) for one in unhandled_by_records(some)} if has_failed else set()
             for one in some:
                 is_left = not one.is_closed and (one.step, one.visit) in left
-                fate = "recovered" if one.recovered_by else "unhandled" if is_left else "handled"
-                counts[one.failure.code][fate] += 1
+                became = "recovered" if one.recovered_by else "unhandled" if is_left else "handled"
+                counts[one.failure.code][became] += 1
                 runs[one.failure.code].add(run_id)
         found = [
             CodeStats(code, len(runs[code]), of.total(), of["recovered"], of["handled"], of["unhandled"])

@@ -412,7 +412,7 @@ class RunReader:
     def is_alive(self, worker: WorkerRecord) -> bool:
         """Whether the process of a worker still runs: by its lock, or by its heartbeat where hosts share the store."""
         locks = Locks(self.home, is_shared=self.store.is_shared)
-        if locks.look(worker) == "held":
+        if locks.state(worker) == "held":
             return not _is_dying(worker, locks)
         return locks.seems_alive(worker)
 
@@ -541,9 +541,9 @@ def _is_dying(worker: WorkerRecord, locks: Locks) -> bool:
     if worker.host != this_host() or is_running(worker.pid):
         return False
     deadline = time.monotonic() + DYING_SECONDS
-    while locks.look(worker) == "held" and time.monotonic() < deadline:
+    while locks.state(worker) == "held" and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
-    return locks.look(worker) != "held"
+    return locks.state(worker) != "held"
 
 
 class _ProjectReader(RunReader):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
@@ -19,7 +19,7 @@ from mulligan.core.model.rejected_output import rejected_text
 from mulligan.core.state.state import FailureRecord, State
 from mulligan.history.item_names import PlaceNames
 from mulligan.history.phrases import UNDO_FAILED, describe_failure, failure_label
-from mulligan.history.route_outcomes import Fate, describe_route_outcome, format_times
+from mulligan.history.route_outcomes import FailureOutcome, describe_route_outcome, format_times
 
 
 class FailedPlace(msgspec.Struct):
@@ -34,13 +34,13 @@ class FailedPlace(msgspec.Struct):
     has_failed_undo: bool = False
 
 
-class FailureOutcome(msgspec.Struct, frozen=True):
-    """A failure, and how it was handled."""
+class FailureLine(msgspec.Struct, frozen=True):
+    """A failure in the summary of a run, and how it was handled."""
 
     place: str
     what: str
     answer: str
-    fate: Fate
+    outcome: FailureOutcome
     # The rung of the ladder that handled it, or the last one.
     rung: str = "converge"
     # It ran out of memory or time: `retry --adjust` gives it more.
@@ -60,8 +60,8 @@ class FailureOutcome(msgspec.Struct, frozen=True):
     name: str = ""
 
     @property
-    def is_open(self) -> bool:
-        return self.fate == "open"
+    def is_unhandled(self) -> bool:
+        return self.outcome == FailureOutcome.UNHANDLED
 
     @property
     def step(self) -> str:
@@ -133,23 +133,21 @@ class FailureSummary:
             by = "no decision in time, default applied:" if fact.is_default else f"{fact.by or 'a person'} decided:"
             failed.verdict = f"{by} {fact.verdict}"
 
-    def outcomes(self, state: State) -> list[FailureOutcome]:
-        """The outcome of each failure so far: open ones first, and a step before its items."""
+    def lines(self, state: State) -> list[FailureLine]:
+        """A line for each failure so far: unhandled ones first, and a step before its items."""
         records = {record.step: record for record in state.failures}
         names = PlaceNames()
-        outcomes = [
-            _make_outcome(state, failed, records.get(failed.place), names) for failed in self._failed_places.values()
-        ]
-        return sorted(outcomes, key=lambda one: (FATES.index(one.fate), one.is_item))
+        lines = [_make_line(state, failed, records.get(failed.place), names) for failed in self._failed_places.values()]
+        return sorted(lines, key=lambda one: (OUTCOMES.index(one.outcome), one.is_item))
 
 
 class FailureGroup(msgspec.Struct, frozen=True):
     """Failures of one kind with the same outcome: of steps, or of the items of one step."""
 
-    members: list[FailureOutcome]
+    members: list[FailureLine]
 
     @property
-    def first(self) -> FailureOutcome:
+    def first(self) -> FailureLine:
         return self.members[0]
 
     @property
@@ -162,11 +160,11 @@ class FailureGroup(msgspec.Struct, frozen=True):
 _SINGLE_MAX, _GROUP_MIN = 8, 3
 
 
-def group_failures(answers: list[FailureOutcome]) -> list[FailureGroup]:
+def group_failures(answers: list[FailureLine]) -> list[FailureGroup]:
     """Group many failures by kind, in the order of the first of each; few or rare ones stay single."""
-    groups: dict[tuple[str, ...], list[FailureOutcome]] = {}
+    groups: dict[tuple[str, ...], list[FailureLine]] = {}
     for one in answers:
-        alike = (one.fate, one.kind, one.answer, one.step if one.is_item else "")
+        alike = (one.outcome, one.kind, one.answer, one.step if one.is_item else "")
         groups.setdefault(alike if len(answers) > _SINGLE_MAX else (one.place,), []).append(one)
     return [
         FailureGroup(some)
@@ -175,7 +173,7 @@ def group_failures(answers: list[FailureOutcome]) -> list[FailureGroup]:
     ]
 
 
-FATES: tuple[Fate, ...] = get_args(Fate)
+OUTCOMES = list(FailureOutcome)
 _FAILURE_FACTS = frozenset(
     {
         *(e.AttemptFailed, e.ResultRejected, e.AttemptLost, e.StepFailed, e.ItemFailed, e.UndoFailed),
@@ -191,19 +189,19 @@ def _owner_of(key: str) -> str:
     return owner if is_own else ""
 
 
-def _make_outcome(state: State, failed: FailedPlace, record: FailureRecord | None, names: PlaceNames) -> FailureOutcome:
+def _make_line(state: State, failed: FailedPlace, record: FailureRecord | None, names: PlaceNames) -> FailureLine:
     failure = failed.failure
     found = describe_failure(failure) if failure else "its worker was lost"
-    ending, fate = _ending(state, failed, record)
-    rung = "converge" if fate == "open" else _rung(state, failed, record)
+    ending, outcome = _ending(state, failed, record)
+    rung = "converge" if outcome == FailureOutcome.UNHANDLED else _rung(state, failed, record)
     has_run_out = failure is not None and ran_short(failure)
     answer = ", ".join([*_steps_taken(failed), ending])
     has_refused_output = failure is not None and bool(rejected_text(failure))
-    return FailureOutcome(
+    return FailureLine(
         place=failed.place,
         what=found,
         answer=answer,
-        fate=fate,
+        outcome=outcome,
         rung=rung,
         has_run_out=has_run_out,
         child_run_id=_child(state, failed),
@@ -281,37 +279,43 @@ def _steps_taken(failed: FailedPlace) -> Iterator[str]:
         yield failed.verdict
 
 
-def _ending(state: State, failed: FailedPlace, record: FailureRecord | None) -> tuple[str, Fate]:
-    """How it ended, as text and as fate."""
+def _ending(state: State, failed: FailedPlace, record: FailureRecord | None) -> tuple[str, FailureOutcome]:
+    """How it ended, in words, and its outcome."""
     place = state.places[failed.place]
     if place.undo_failed:
-        return UNDO_FAILED, "open"
+        return UNDO_FAILED, FailureOutcome.UNHANDLED
     if failed.has_failed_undo and place.is_undone:
         return UNDONE_LATER
     if is_removed(state, step_name(failed.place)):
         return REMOVED
     if place.recovered_by:
-        return RECOVERED.get(place.recovered_by, f"recovered by its {place.recovered_by} handler"), "mended"
+        return RECOVERED.get(
+            place.recovered_by, f"recovered by its {place.recovered_by} handler"
+        ), FailureOutcome.REPAIRED
     if place.role == "item" and place.status == "failed":
         is_spared = state.places[place.parent].status == "completed"
-        return ("its step completed without it", "left") if is_spared else ("its step fails", "open")
+        return (
+            ("its step completed without it", FailureOutcome.ALLOWED)
+            if is_spared
+            else ("its step fails", FailureOutcome.UNHANDLED)
+        )
     if record is not None and not record.is_closed and place.has_ended:
         return describe_route_outcome(state, record)
     return ENDINGS[place.status]
 
 
-UNDONE_LATER: tuple[str, Fate] = ("undone in a later round", "mended")
-REMOVED: tuple[str, Fate] = ("no longer in the workflow", "left")
+UNDONE_LATER: tuple[str, FailureOutcome] = ("undone in a later round", FailureOutcome.REPAIRED)
+REMOVED: tuple[str, FailureOutcome] = ("no longer in the workflow", FailureOutcome.ALLOWED)
 RECOVERED = {"rerun": "completed on the rerun after its handler", "recovery": "recovered by its handler"}
-ENDINGS: dict[str, tuple[str, Fate]] = {
-    "completed": ("then completed", "mended"),
-    "failed": ("then failed", "left"),
-    "cancelled": ("then cancelled", "left"),
-    "skipped": ("then skipped", "left"),
-    "pending_failed": ("parked for a decision", "open"),
-    "backing_off": ("its next attempt is scheduled", "under_way"),
-    "handling": ("its handler is running", "under_way"),
-    "running": ("running again", "under_way"),
-    "ready": ("about to run again", "under_way"),
-    "waiting": ("about to run again", "under_way"),
+ENDINGS: dict[str, tuple[str, FailureOutcome]] = {
+    "completed": ("then completed", FailureOutcome.REPAIRED),
+    "failed": ("then failed", FailureOutcome.ALLOWED),
+    "cancelled": ("then cancelled", FailureOutcome.ALLOWED),
+    "skipped": ("then skipped", FailureOutcome.ALLOWED),
+    "pending_failed": ("parked for a decision", FailureOutcome.UNHANDLED),
+    "backing_off": ("its next attempt is scheduled", FailureOutcome.IN_PROGRESS),
+    "handling": ("its handler is running", FailureOutcome.IN_PROGRESS),
+    "running": ("running again", FailureOutcome.IN_PROGRESS),
+    "ready": ("about to run again", FailureOutcome.IN_PROGRESS),
+    "waiting": ("about to run again", FailureOutcome.IN_PROGRESS),
 }

@@ -42,7 +42,7 @@ class StepLine(msgspec.Struct, frozen=True):
     # How many items it has, and how many ended how; None if it is no map or has no items yet.
     items: dict[str, int] | None = None
     is_undone: bool = False
-    # A visit could not be undone: what it did may still stand.
+    # A visit could not be undone: what it did may still be in effect.
     undo_failed: bool = False
     # The run whose result was taken over; None if the step ran itself.
     up_to_date_since: int | None = None

@@ -13,10 +13,10 @@ from mulligan.core.model.text.formatting import pluralize, single_line
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.history.phrases import describe_failure
-from mulligan.history.route_outcomes import Fate, describe_route_outcome, format_times
+from mulligan.history.route_outcomes import FailureOutcome, describe_route_outcome, format_times
 from mulligan.history.story import StoryWriter
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.service.runs.views.failure_summary import ENDINGS, FATES, RECOVERED
+from mulligan.service.runs.views.failure_summary import ENDINGS, OUTCOMES, RECOVERED
 from mulligan.service.runs.views.report.visits import FailedVisit, FailedVisits, ItemFailures
 from mulligan.service.runs.views.run_list import RunLine, WaitReason
 from mulligan.service.runs.views.run_story import shown_place
@@ -79,11 +79,13 @@ def run_failures(reader: RunReader, state: State) -> RunFailures:
     """What failed and how it was handled; with ladders, if the log is short."""
     kinds: list[ItemFailures] = []
     visits = list(_visits(reader, state, kinds))
-    visits.sort(key=lambda one: FATES.index(one.fate))
+    visits.sort(key=lambda one: OUTCOMES.index(one.outcome))
     counts = Counter(visit.code for visit in visits)
     # A parked step waits for a decision: whether its failure is handled is not known yet.
     parked = {place.key for place in state.places.values() if place.status == "pending_failed"}
-    unhandled = Counter(visit.code for visit in visits if visit.fate == "open" and visit.step not in parked)
+    unhandled = Counter(
+        visit.code for visit in visits if visit.outcome == FailureOutcome.UNHANDLED and visit.step not in parked
+    )
     codes = [CodeCount(code, count, unhandled[code]) for code, count in counts.items()]
     return RunFailures(
         visits=visits[:GIVEN_MAX],
@@ -115,25 +117,27 @@ def _visits(reader: RunReader, state: State, kinds: list[ItemFailures]) -> Itera
 
 
 def _of_record(state: State, record: FailureRecord) -> FailedVisit:
-    answer, fate = _answer(state, record)
+    answer, outcome = _answer(state, record)
     tried = f"retried{format_times(record.retries_used)}, " if record.retries_used else ""
-    return _visit(record.step, record.visit, record.failure, record.at, tried + answer, fate)
+    return _visit(record.step, record.visit, record.failure, record.at, tried + answer, outcome)
 
 
-def _answer(state: State, record: FailureRecord) -> tuple[str, Fate]:
+def _answer(state: State, record: FailureRecord) -> tuple[str, FailureOutcome]:
     if record.recovered_by:
-        return RECOVERED.get(record.recovered_by, f"recovered by its {record.recovered_by} handler"), "mended"
+        return RECOVERED.get(
+            record.recovered_by, f"recovered by its {record.recovered_by} handler"
+        ), FailureOutcome.REPAIRED
     if record.is_closed:
-        return "ran again in a later round", "left"
+        return "ran again in a later round", FailureOutcome.ALLOWED
     return describe_route_outcome(state, record)
 
 
 def _under_way(state: State, place: Place) -> FailedVisit:
-    answer, fate = ENDINGS[place.status]
-    return _visit(place.key, place.visit, place.failure, None, answer, fate)
+    answer, outcome = ENDINGS[place.status]
+    return _visit(place.key, place.visit, place.failure, None, answer, outcome)
 
 
-def _visit(step: str, visit: int, failure: Any, at: Any, answer: str, fate: Fate) -> FailedVisit:
+def _visit(step: str, visit: int, failure: Any, at: Any, answer: str, outcome: FailureOutcome) -> FailedVisit:
     return FailedVisit(
         unit=step,
         step=step,
@@ -144,7 +148,7 @@ def _visit(step: str, visit: int, failure: Any, at: Any, answer: str, fate: Fate
         code=failure.code,
         message=failure.message,
         answer=answer,
-        fate=fate,
+        outcome=outcome,
         failures=1,
         rungs=[],
         lines=[],
@@ -166,7 +170,7 @@ def waits_only_for_a_person(line: RunLine) -> str:
 def explain_run(head: Mapping[str, Any], failures: RunFailures, line: RunLine) -> RunReason:
     """The headline of a run. `head`: as `RunDetails.head` gives it. `line`: as the list of runs shows it."""
     waits = [wait for wait in head["waiting_for"] if wait["kind"] in _PERSON]
-    open_ = [visit for visit in failures.visits if visit.fate == "open" and visit.step != END]
+    open_ = [visit for visit in failures.visits if visit.outcome == FailureOutcome.UNHANDLED and visit.step != END]
     if head["status"] in ("running", "paused") and waits:
         return _waits_for_a_person(head, waits, failures)
     if head["status"] in ("running", "paused") and (called := _asked_below(line)):
@@ -329,13 +333,13 @@ def _running(head: Mapping[str, Any], open_: list[FailedVisit], failures: RunFai
             "bad", f"No worker can take '{step}'", stuck["text"], more=progress, step=step, action="workers"
         )
     if head["driver"] is None and not head["parent_run_id"] and not counts.get("running"):
-        text = "No process drives this run now. It goes on as soon as a worker or a server takes it."
+        text = "Nothing is running this run now. The next free worker or server continues it."
         return RunReason("ask", "Nobody drives this run", text, more=progress, action="workers")
     if open_:
         first = open_[0]
         title = f"Running, but '{first.step}' failed and nothing handled it"
         return RunReason("bad", title, first.what, _tried(first), more=progress, step=first.step)
-    now = next((visit for visit in failures.visits if visit.fate == "under_way"), None)
+    now = next((visit for visit in failures.visits if visit.outcome == FailureOutcome.IN_PROGRESS), None)
     if now is not None:
         title = f"Running; '{now.step}' failed, {now.answer}"
         tried = _tried(now) if now.rungs else ""

@@ -58,8 +58,10 @@ class FailedVisit(msgspec.Struct, frozen=True):
         return self.failure.exit_code
 
     def __repr__(self) -> str:
-        fate = f", recovered by {self.recovered_by}" if self.recovered_by else ", handled" if self.is_handled else ""
-        return f"<FailedVisit of {self.step!r}: {describe_failure(self.failure)}{fate}>"
+        answered = (
+            f", recovered by {self.recovered_by}" if self.recovered_by else ", handled" if self.is_handled else ""
+        )
+        return f"<FailedVisit of {self.step!r}: {describe_failure(self.failure)}{answered}>"
 
 
 class StepSnapshot(msgspec.Struct, frozen=True):
@@ -79,7 +81,7 @@ class StepSnapshot(msgspec.Struct, frozen=True):
     # The run whose result was taken over; None if the step ran itself.
     up_to_date_since: int | None = None
     is_undone: bool = False
-    # A visit could not be undone: what it did may still stand.
+    # A visit could not be undone: what it did may still be in effect.
     undo_failed: bool = False
     # The function that it calls, as `module:name`; "" if it does something else.
     call: str = ""

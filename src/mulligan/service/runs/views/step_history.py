@@ -24,6 +24,7 @@ from mulligan.history.edge_reasons import edges_after_failure
 from mulligan.history.item_names import NAMED_MAX, item_names
 from mulligan.history.matrices import group_status
 from mulligan.history.retry_reasons import why_not
+from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.history.story import StoryLine, StoryWriter
 from mulligan.ports import RunRecord
 from mulligan.service.runs.stored.artifacts import KeptFile, kept_files
@@ -146,7 +147,7 @@ class StepHistory(msgspec.Struct, kw_only=True):
     @property
     def has_run_out(self) -> bool:
         """Whether it failed since memory or time ran out."""
-        return any(one.visit.has_run_out and one.visit.fate == "open" for one in self.ladders)
+        return any(one.visit.has_run_out and one.visit.outcome == FailureOutcome.UNHANDLED for one in self.ladders)
 
 
 class StepHistories:

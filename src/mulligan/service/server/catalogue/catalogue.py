@@ -358,7 +358,7 @@ class Catalogue:
         if stored is not None and stored.updated_by != self._by:
             raise Refused(
                 f"'{name}' has a draft of {stored.updated_by or 'somebody else'}, which stays as it is",
-                hint="say what you would change, or propose it when the draft is published or gone",
+                hint="ask its author for the change, or propose it when that draft is published or deleted",
                 workflow=name,
             )
         revision = 0

@@ -21,7 +21,7 @@ def refuse_missing_library(target: Target) -> None:
     """Raise if the library that the target needs is not installed."""
     if target.urls and find_spec("apprise") is None:
         raise NotifyLibraryMissing(
-            "to send notices to people, apprise is needed, and it is not installed",
+            "notices to people need the package 'apprise', which is not installed",
             hint="pip install 'mulligan[notify]'",
         )
 

@@ -26,7 +26,7 @@ def send_to_people(target: Target, message: Message) -> Delivery:
             refused.append(f"address {number} is not one that apprise knows")
             is_unknown = True
         elif not _notify(sender, message):
-            refused.append(f"address {number} ({address.partition(':')[0]}) did not take it")
+            refused.append(f"address {number} ({address.partition(':')[0]}) did not accept the message")
     if not refused:
         return Delivery()
     return Delivery(f"apprise: {', '.join(refused)}", is_target_down=is_unknown, is_target_busy=not is_unknown)

@@ -157,7 +157,7 @@ class Sender:
             self._pause(TargetPause(name, 0, now, retry_at, why))
             return retry_at
         if (free_at := self._free_at(name, target, now)) > now:
-            why = "waits: the target has had its messages of this minute"
+            why = "waits: this target has reached its limit of messages per minute"
             self._pause(TargetPause(name, 0, now, free_at, why))
             return free_at
         # A target that was down is asked with one message.

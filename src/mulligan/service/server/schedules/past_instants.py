@@ -86,7 +86,7 @@ def _judge(instant: datetime, run: RunRecord | None, state: ScheduleState) -> Pa
     if state.pause is not None and state.pause.at <= instant:
         return PastInstant(instant, "skipped", reason="the schedule is paused")
     if state.decided_until is None or state.decided_until < instant:
-        return PastInstant(instant, "waiting", reason="nothing was decided about it yet: is a server running?")
+        return PastInstant(instant, "waiting", reason="no server has handled it yet: is one running?")
     return PastInstant(instant, "missed", reason=_UNKNOWN)
 
 

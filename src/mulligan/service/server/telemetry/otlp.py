@@ -53,7 +53,7 @@ class SpanSender:
             if result is not SpanExportResult.SUCCESS:
                 reason = self._reasons.last or "it did not answer"
                 raise CollectorUnavailable(
-                    f"the collector of traces did not take the spans: {reason}",
+                    f"the collector of traces did not accept the spans: {reason}",
                     hint="check the address in OTEL_EXPORTER_OTLP_ENDPOINT, or in [otel] of server.toml",
                 )
             count += len(batch)

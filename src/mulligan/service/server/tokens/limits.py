@@ -95,11 +95,11 @@ class LimitedStore:
 
     def reset_breaker(self, name: str) -> bool:
         """Refused with a limit on workflows: a breaker holds back tasks of all of them."""
-        self._check_all("a circuit breaker is for those of all workflows")
+        self._check_all("a circuit breaker is shared by all workflows")
         return self._of.reset_breaker(name)
 
     def count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
-        self._check_all("a circuit breaker is for those of all workflows")
+        self._check_all("a circuit breaker is shared by all workflows")
         self._of.count_outcome(name, rules, verdict)
 
     def refuse_queued(self, shape: QueuedShape, message: str, project: str | None = None) -> int:

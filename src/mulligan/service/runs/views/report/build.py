@@ -25,6 +25,7 @@ from mulligan.core.model.workflow import END, Workflow
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.item_names import item_names
+from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.history.story import StoryWriter
 from mulligan.history.views import count_steps
 from mulligan.ports import Artifacts, LogKey, RunRecord
@@ -80,7 +81,7 @@ class StepLine(msgspec.Struct, frozen=True):
     # The name of its matrix, and its values, if it belongs to one.
     matrix: str = ""
     values: dict[str, Any] = {}
-    # A visit could not be undone: what it did may still stand.
+    # A visit could not be undone: what it did may still be in effect.
     undo_failed: bool = False
     # What its agents have spent, as text; "" if it has none.
     agents: str = ""
@@ -128,14 +129,14 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class CodeCount(msgspec.Struct, frozen=True):
-    """The number of steps and items that failed with a code, and of their visits that are unhandled and mended."""
+    """The number of steps and items that failed with a code, and of their visits that are unhandled and repaired."""
 
     code: str
     steps: int
     items: int
     visits: int
     unhandled: int
-    mended: int
+    repaired: int = msgspec.field(name="mended")
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -377,8 +378,8 @@ def _codes(visits: list[FailedVisit]) -> list[CodeCount]:
             steps=len({one.unit for one in group if not one.is_item}),
             items=len({one.unit for one in group if one.is_item}),
             visits=len(group),
-            unhandled=sum(one.fate == "open" for one in group),
-            mended=sum(one.fate == "mended" for one in group),
+            unhandled=sum(one.outcome == FailureOutcome.UNHANDLED for one in group),
+            repaired=sum(one.outcome == FailureOutcome.REPAIRED for one in group),
         )
         for code, group in groups.items()
     ]
@@ -397,11 +398,11 @@ def _next_commands(
         is_left = record.parent_run_id is None and service.driver_of(record) is None
         show = NextCommand(f"mulligan show {run_id}", "the current status")
         return suggest_commands(run_id, "interrupted" if is_left else "") or [show]
-    open_ = [visit for visit in visits if visit.fate == "open"]
+    open_ = [visit for visit in visits if visit.outcome == FailureOutcome.UNHANDLED]
     # An agent that was kept from starting wrote nothing.
     wrote = (visit for visit in open_ if visit.code not in ("UNDO_FAILED", "CHILD_FAILED") and not visit.spent_budget)
     logs = [_to_read(run_id, visit) for visit in islice(wrote, 1)]
-    left = dict.fromkeys(visit.step for visit in visits if visit.is_item and visit.fate == "left")
+    left = dict.fromkeys(visit.step for visit in visits if visit.is_item and visit.outcome == FailureOutcome.ALLOWED)
     completed = [step for step in left if state.places[step].status == "completed"]
     usual = suggest_commands(
         run_id,

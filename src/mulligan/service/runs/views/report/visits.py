@@ -18,9 +18,16 @@ from mulligan.core.model.rejected_output import rejected_text
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import FailureRecord, State
 from mulligan.history.phrases import UNDO_FAILED, describe_failure, failure_label
-from mulligan.history.route_outcomes import Fate, describe_route_outcome, format_times
+from mulligan.history.route_outcomes import FailureOutcome, describe_route_outcome, format_times
 from mulligan.history.story import StoryLine
-from mulligan.service.runs.views.failure_summary import ENDINGS, FATES, RECOVERED, REMOVED, UNDONE_LATER, spent_budget
+from mulligan.service.runs.views.failure_summary import (
+    ENDINGS,
+    OUTCOMES,
+    RECOVERED,
+    REMOVED,
+    UNDONE_LATER,
+    spent_budget,
+)
 from mulligan.service.runs.views.report.attempts import part_of, unit_of
 
 RungName = Literal["retry", "handle", "triage", "route", "end"]
@@ -81,7 +88,7 @@ class FailedVisit(msgspec.Struct):
     code: str
     message: str
     answer: str
-    fate: Fate
+    outcome: FailureOutcome = msgspec.field(name="fate")
     failures: int
     rungs: list[Rung]
     lines: list[VisitLine]
@@ -206,7 +213,7 @@ class FailedVisits:
         """All of them: unhandled ones first, then in the order in which they started."""
         records = {(record.step, record.visit): record for record in state.failures}
         found = [self._visit(state, tracker, records) for tracker in self._trackers.values() if tracker.has_failed]
-        return sorted(found, key=lambda one: (FATES.index(one.fate), one.is_item, one.at))
+        return sorted(found, key=lambda one: (OUTCOMES.index(one.outcome), one.is_item, one.at))
 
     def item_failures(self) -> list[ItemFailures]:
         """How items finally failed, by the visit of their step."""
@@ -221,7 +228,7 @@ class FailedVisits:
         self, state: State, tracker: _VisitTracker, records: dict[tuple[str, int], FailureRecord]
     ) -> FailedVisit:
         record = records.get((tracker.unit, tracker.visit))
-        answer, fate = self._answer(state, tracker, record)
+        answer, outcome = self._answer(state, tracker, record)
         failure, half = tracker.failure, LINES_MAX // 2
         many = len(tracker.lines) > LINES_MAX
         lines = [*tracker.lines[:half], *tracker.lines[-half:]] if many else tracker.lines
@@ -235,9 +242,9 @@ class FailedVisits:
             code=failure.code if failure else "WORKER_LOST",
             message=failure.message if failure else "",
             answer=answer,
-            fate=fate,
+            outcome=outcome,
             failures=tracker.failures + tracker.losses,
-            rungs=[] if tracker.is_undo_failed else list(_rungs(tracker, record, fate)),
+            rungs=[] if tracker.is_undo_failed else list(_rungs(tracker, record)),
             lines=[VisitLine(line.at, line.place, line.text, line.tone) for line in lines],
             lines_left=len(tracker.lines) - len(lines),
             failed_attempts=tracker.attempts,
@@ -246,12 +253,12 @@ class FailedVisits:
             spent_budget=spent_budget(tracker.unit, failure.code, failure.details) if failure else "",
         )
 
-    def _answer(self, state: State, tracker: _VisitTracker, record: FailureRecord | None) -> tuple[str, Fate]:
-        """How the visit ended, as text and as fate."""
+    def _answer(self, state: State, tracker: _VisitTracker, record: FailureRecord | None) -> tuple[str, FailureOutcome]:
+        """How the visit ended, in words, and its outcome."""
         if tracker.is_undo_failed:
-            return UNDONE_LATER if tracker.is_undone_later else (UNDO_FAILED, "open")
+            return UNDONE_LATER if tracker.is_undone_later else (UNDO_FAILED, FailureOutcome.UNHANDLED)
         if tracker.ended == "completed":
-            return _describe_recovery(tracker), "mended"
+            return _describe_recovery(tracker), FailureOutcome.REPAIRED
         if is_removed(state, step_name(tracker.unit)):
             return REMOVED
         if tracker.ended == "failed" and record is not None:
@@ -263,23 +270,23 @@ class FailedVisits:
         place = state.places.get(tracker.unit)
         return ENDINGS[place.status] if place is not None else ENDINGS["running"]
 
-    def _item_answer(self, state: State, tracker: _VisitTracker) -> tuple[str, Fate]:
+    def _item_answer(self, state: State, tracker: _VisitTracker) -> tuple[str, FailureOutcome]:
         name = step_name(tracker.unit)
         step = self._trackers.get((name, tracker.visit))
         if step is not None and step.ended == "completed":
-            return "its step completed without it", "left"
+            return "its step completed without it", FailureOutcome.ALLOWED
         is_over = state.places[name].visit > tracker.visit or state.run.round > tracker.round
-        return self._in_another_round(tracker) if is_over else ("its step fails", "open")
+        return self._in_another_round(tracker) if is_over else ("its step fails", FailureOutcome.UNHANDLED)
 
-    def _in_another_round(self, tracker: _VisitTracker) -> tuple[str, Fate]:
+    def _in_another_round(self, tracker: _VisitTracker) -> tuple[str, FailureOutcome]:
         """The outcome of a failure that ran again in a later round."""
         last = self._visits.get(step_name(tracker.unit), 0)
         later = (self._trackers.get((tracker.unit, visit)) for visit in range(tracker.visit + 1, last + 1))
         done = next((one for one in later if one is not None and one.ended == "completed"), None)
-        return _ANOTHER_ROUND if done is None else (f"completed in round {done.round}", "mended")
+        return _ANOTHER_ROUND if done is None else (f"completed in round {done.round}", FailureOutcome.REPAIRED)
 
 
-_ANOTHER_ROUND: tuple[str, Fate] = ("ran again in a later round", "left")
+_ANOTHER_ROUND: tuple[str, FailureOutcome] = ("ran again in a later round", FailureOutcome.ALLOWED)
 
 
 def _describe_recovery(tracker: _VisitTracker) -> str:
@@ -294,7 +301,7 @@ def _describe_recovery(tracker: _VisitTracker) -> str:
 # -- rungs -----------------------------------------------------------------------------------------------------------
 
 
-def _rungs(tracker: _VisitTracker, record: FailureRecord | None, fate: Fate) -> Iterator[Rung]:
+def _rungs(tracker: _VisitTracker, record: FailureRecord | None) -> Iterator[Rung]:
     names = ITEM_RUNGS if tracker.is_item else RUNGS
     decider = _deciding_rung(tracker, record)
     reached = {*tracker.tried, *tracker.passed, decider, "end" if tracker.ended == "failed" else ""}

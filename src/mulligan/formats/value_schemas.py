@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.language.keys.shapes import Definitions, Fields, Key, Record, Schema, Shape, Value
+from mulligan.language.keys.value_schemas import Definitions, Fields, Key, Record, Schema, Value, ValueSchema
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Source, shorten
 from mulligan.language.text.suggestions import closest_key, key_hint
 
 
-class OrNull(Shape, frozen=True):
-    """A value of another shape, or null, which means the same as no value."""
+class OrNull(ValueSchema, frozen=True):
+    """A value of another schema, or null, which means the same as no value."""
 
-    of: Shape
+    of: ValueSchema
 
     @property
     def expected(self) -> str:
-        """The other shape alone: messages do not suggest null."""
+        """The other schema alone: messages do not suggest null."""
         return self.of.expected
 
     def read(self, node: Node, label: str, source: Source) -> Any:
@@ -24,14 +24,14 @@ class OrNull(Shape, frozen=True):
         is_null = isinstance(node, Scalar) and node.value is None
         return None if is_null else self.of.read(node, label, source)
 
-    def schema(self, definitions: Definitions) -> Schema:
-        """The other shape, or null."""
-        return {"anyOf": [self.of.schema(definitions), {"type": "null"}]}
+    def to_json_schema(self, definitions: Definitions) -> Schema:
+        """The other schema, or null."""
+        return {"anyOf": [self.of.to_json_schema(definitions), {"type": "null"}]}
 
 
-def optional(shape: Shape, about: str) -> Key:
+def optional(schema: ValueSchema, about: str) -> Key:
     """A key that may be missing or null."""
-    return Key(OrNull(shape), about)
+    return Key(OrNull(schema), about)
 
 
 def _some_text(value: Any) -> str:

@@ -1,7 +1,7 @@
-"""Shapes describe the values that a file may contain. Reading, error messages and the JSON Schema use the same shape.
+"""Describes the values that a file may contain: reading, error messages and the JSON Schema are made from one schema.
 
-A shape reads a node into a plain value, or raises a `Refusal`. A `Record` notes the refusals of its keys and continues
-without them, so that one reading finds all problems of a file.
+A value schema reads a node into a plain value, or raises a `Refusal`. A `Record` notes the refusals of its keys and
+continues without them, so that one reading finds all problems of a file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Definitions = dict[str, Any]
 NAME = lazy_regex(r"[A-Za-z0-9_-]+")
 
 
-class Shape(msgspec.Struct, frozen=True):
+class ValueSchema(msgspec.Struct, frozen=True):
     """What is expected at a position: in words, as a reader, and as JSON Schema."""
 
     @property
@@ -46,14 +46,14 @@ class Shape(msgspec.Struct, frozen=True):
     def read(self, node: Node, label: str, source: Source) -> Any:
         raise NotImplementedError
 
-    def schema(self, definitions: Definitions) -> Schema:
+    def to_json_schema(self, definitions: Definitions) -> Schema:
         raise NotImplementedError
 
     def refuse(self, node: Node, label: str, source: Source) -> Refusal:
         return source.refuse("type", f"{label} is {describe(node)}, {self.expected} is expected", node)
 
 
-class Value(Shape, frozen=True):
+class Value(ValueSchema, frozen=True):
     """A converted scalar. A ValueError of the conversion is a refusal."""
 
     expected: str
@@ -76,7 +76,7 @@ class Value(Shape, frozen=True):
         """A suggestion for a refused scalar."""
         return did_you_mean(node.text, self.known)
 
-    def schema(self, definitions: Definitions) -> Schema:
+    def to_json_schema(self, definitions: Definitions) -> Schema:
         return dict(self.json_schema)
 
 
@@ -166,7 +166,7 @@ STEP_NAME = Value("a name of letters, digits, '_' and '-'", _name, {"type": "str
 STEP_NUMBER = Value("a step's name", _name, {"type": "integer"})
 
 
-class OrMatrixValue(Shape, frozen=True):
+class OrMatrixValue(ValueSchema, frozen=True):
     """A value, or in a step with a matrix an expression over its values: see `matrix_limits`."""
 
     inner: Value
@@ -181,8 +181,8 @@ class OrMatrixValue(Shape, frozen=True):
             raise source.refuse("type", message, node, hint=_MATRIX_HINT)
         return self.inner.read(node, label, source)
 
-    def schema(self, definitions: Definitions) -> Schema:
-        return {"anyOf": [self.inner.schema(definitions), {"type": "string", "pattern": r"\$\{.*matrix.*\}"}]}
+    def to_json_schema(self, definitions: Definitions) -> Schema:
+        return {"anyOf": [self.inner.to_json_schema(definitions), {"type": "string", "pattern": r"\$\{.*matrix.*\}"}]}
 
 
 _MATRIX_HINT = "this must be known before the run starts: only a step with 'matrix' may use its values here"
@@ -195,7 +195,7 @@ FACTOR = Value(
 )
 
 
-class DurationShape(Value, frozen=True):
+class DurationSchema(Value, frozen=True):
     """A duration. Other spellings are refused with ours as a suggestion."""
 
     def hint(self, node: Scalar) -> str:
@@ -203,7 +203,7 @@ class DurationShape(Value, frozen=True):
         return f"write {meant}" if meant else super().hint(node)
 
 
-class LimitShape(DurationShape, frozen=True):
+class LimitSchema(DurationSchema, frozen=True):
     """A duration of more than zero."""
 
     def read(self, node: Node, label: str, source: Source) -> Any:
@@ -216,19 +216,19 @@ class LimitShape(DurationShape, frozen=True):
 
 _DURATION_EXPECTED = "a duration such as 30s"
 _DURATION_TEXT = {"type": "string", "pattern": quantities.DURATION_PATTERN}
-DURATION = DurationShape(
+DURATION = DurationSchema(
     _DURATION_EXPECTED, quantities.parse_duration, {"anyOf": [_DURATION_TEXT, {"type": "number", "minimum": 0}]}
 )
 # A text without a digit from 1 to 9 is zero.
 _SOME_DURATION_TEXT = {**_DURATION_TEXT, "not": {"pattern": "^[^1-9]*$"}}
-LIMIT = LimitShape(
+LIMIT = LimitSchema(
     _DURATION_EXPECTED,
     quantities.parse_duration,
     {"anyOf": [_SOME_DURATION_TEXT, {"type": "number", "exclusiveMinimum": 0}]},
 )
 
 
-class Choice(Shape, frozen=True):
+class Choice(ValueSchema, frozen=True):
     """One of a few words; `flags` maps true and false to words."""
 
     words: tuple[str, ...]
@@ -254,11 +254,11 @@ class Choice(Shape, frozen=True):
         """The message. It has a semicolon because with a comma both lists would read as one."""
         return f"{label} is {describe(node)}; {self.expected} is expected"
 
-    def schema(self, definitions: Definitions) -> Schema:
+    def to_json_schema(self, definitions: Definitions) -> Schema:
         return {"enum": [*self.words, *self.flags]}
 
 
-class Json(Shape, frozen=True):
+class Json(ValueSchema, frozen=True):
     """Any JSON value."""
 
     expected: str = "a value"
@@ -267,14 +267,14 @@ class Json(Shape, frozen=True):
         refuse_not_json(node, source)
         return plain(node)
 
-    def schema(self, definitions: Definitions) -> Schema:
+    def to_json_schema(self, definitions: Definitions) -> Schema:
         return {}
 
 
-class Deferred(Shape, frozen=True):
-    """Returned as a node, for a reader that needs its scope. `of` is the shape for the schema."""
+class Deferred(ValueSchema, frozen=True):
+    """Returned as a node, for a reader that needs its scope. `of` gives the one that is described."""
 
-    of: Callable[[], Shape]
+    of: Callable[[], ValueSchema]
 
     @property
     def expected(self) -> str:
@@ -283,11 +283,11 @@ class Deferred(Shape, frozen=True):
     def read(self, node: Node, label: str, source: Source) -> Node:
         return node
 
-    def schema(self, definitions: Definitions) -> Schema:
-        return self.of().schema(definitions)
+    def to_json_schema(self, definitions: Definitions) -> Schema:
+        return self.of().to_json_schema(definitions)
 
 
-class Template(Shape, frozen=True):
+class Template(ValueSchema, frozen=True):
     """Text that may contain placeholders; read later, in its scope."""
 
     expected: str = "a text"
@@ -298,7 +298,7 @@ class Template(Shape, frozen=True):
             raise self.refuse(node, label, source)
         return node
 
-    def schema(self, definitions: Definitions) -> Schema:
+    def to_json_schema(self, definitions: Definitions) -> Schema:
         return {"type": self.types[0] if len(self.types) == 1 else list(self.types)}
 
 
@@ -309,10 +309,10 @@ def _json_type(value: Any) -> str:
     return _JSON_TYPES[type(value)]
 
 
-class ListOf(Shape, frozen=True):
+class ListOf(ValueSchema, frozen=True):
     """A list; with `or_one`, a single entry needs no brackets."""
 
-    of: Shape
+    of: ValueSchema
     or_one: bool = False
     at_least: int = 0
 
@@ -334,18 +334,18 @@ class ListOf(Shape, frozen=True):
             with source.noting:
                 yield self.of.read(item, label, source)
 
-    def schema(self, definitions: Definitions) -> Schema:
-        of = self.of.schema(definitions)
+    def to_json_schema(self, definitions: Definitions) -> Schema:
+        of = self.of.to_json_schema(definitions)
         several: Schema = {"type": "array", "items": of}
         if self.at_least:
             several["minItems"] = self.at_least
         return {"anyOf": [of, several]} if self.or_one else several
 
 
-class MapOf(Shape, frozen=True):
-    """A mapping from names to values of one shape, read as a dict in the order of the file."""
+class MapOf(ValueSchema, frozen=True):
+    """A mapping from names to values of one schema, read as a dict in the order of the file."""
 
-    of: Shape
+    of: ValueSchema
     pattern: str = r"[A-Za-z_][A-Za-z0-9_]*"
     expected: str = "a mapping"
     names: str = "letters, digits and '_'"
@@ -363,35 +363,35 @@ class MapOf(Shape, frozen=True):
                     raise source.refuse("name", message, key)
                 yield key.text, self.of.read(value, f"'{key.text}' in {label}", source)
 
-    def schema(self, definitions: Definitions) -> Schema:
+    def to_json_schema(self, definitions: Definitions) -> Schema:
         return {
             "type": "object",
-            "patternProperties": {f"^(?:{self.pattern})$": self.of.schema(definitions)},
+            "patternProperties": {f"^(?:{self.pattern})$": self.of.to_json_schema(definitions)},
             "additionalProperties": False,
         }
 
 
-class Either(Shape, frozen=True):
-    """One shape per type of node: a list, a mapping, true or false, a number, text, or empty."""
+class Either(ValueSchema, frozen=True):
+    """One schema per type of node: a list, a mapping, true or false, a number, text, or empty."""
 
     expected: str
-    text: Shape | None = None
-    flag: Shape | None = None
-    number: Shape | None = None
-    list: Shape | None = None
-    mapping: Shape | None = None
-    empty: Shape | None = None
+    text: ValueSchema | None = None
+    flag: ValueSchema | None = None
+    number: ValueSchema | None = None
+    list: ValueSchema | None = None
+    mapping: ValueSchema | None = None
+    empty: ValueSchema | None = None
 
     def read(self, node: Node, label: str, source: Source) -> Any:
-        shape = self._shape_for(node)
-        if shape is None and isinstance(node, Scalar) and isinstance(self.flag, Flag):
+        schema = self._schema_for(node)
+        if schema is None and isinstance(node, Scalar) and isinstance(self.flag, Flag):
             message = f"{label} is {describe(node)}, {self.expected} is expected"
             raise source.refuse("type", message, node, hint=self.flag.hint(node))
-        if shape is None:
+        if schema is None:
             raise self.refuse(node, label, source)
-        return shape.read(node, label, source)
+        return schema.read(node, label, source)
 
-    def _shape_for(self, node: Node) -> Shape | None:
+    def _schema_for(self, node: Node) -> ValueSchema | None:
         if isinstance(node, Sequence):
             return self.list
         if isinstance(node, Mapping):
@@ -402,27 +402,27 @@ class Either(Shape, frozen=True):
             return self.empty
         return self.text if isinstance(node.value, str) else self.number
 
-    def schema(self, definitions: Definitions) -> Schema:
-        shapes = (self.text, self.flag, self.number, self.list, self.mapping, self.empty)
+    def to_json_schema(self, definitions: Definitions) -> Schema:
+        forms = (self.text, self.flag, self.number, self.list, self.mapping, self.empty)
         schemas: list[Schema] = []
-        for shape in shapes:
-            one = shape.schema(definitions) if shape else None
+        for schema in forms:
+            one = schema.to_json_schema(definitions) if schema else None
             if one is not None and one not in schemas:
                 schemas.append(one)
         return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
-class AnyOf(Shape, frozen=True):
+class AnyOf(ValueSchema, frozen=True):
     """Several mappings that only their reader can distinguish; used for the schema only."""
 
     expected: str
-    shapes: tuple[Shape, ...]
+    schemas: tuple[ValueSchema, ...]
 
-    def schema(self, definitions: Definitions) -> Schema:
-        return {"anyOf": [shape.schema(definitions) for shape in self.shapes]}
+    def to_json_schema(self, definitions: Definitions) -> Schema:
+        return {"anyOf": [schema.to_json_schema(definitions) for schema in self.schemas]}
 
 
-class Nothing(Shape, frozen=True):
+class Nothing(ValueSchema, frozen=True):
     """An empty value."""
 
     expected: str = "nothing"
@@ -430,14 +430,14 @@ class Nothing(Shape, frozen=True):
     def read(self, node: Node, label: str, source: Source) -> None:
         return None
 
-    def schema(self, definitions: Definitions) -> Schema:
+    def to_json_schema(self, definitions: Definitions) -> Schema:
         return {"type": "null"}
 
 
 class Key(msgspec.Struct, frozen=True):
     """One key of a record. `about` is its description in editors and in the reference."""
 
-    shape: Shape
+    schema: ValueSchema
     about: str = ""
     is_required: bool = False
 
@@ -475,7 +475,7 @@ class Fields:
         return {key: self.values[key] for key in keys if key in self.values}
 
 
-class Record(Shape, frozen=True, dict=True):
+class Record(ValueSchema, frozen=True, dict=True):
     """A mapping with known keys. An unknown key is refused with a suggestion.
 
     `one_of`: exactly one of these keys is required (each may be a group of keys that belong together).
@@ -507,7 +507,7 @@ class Record(Shape, frozen=True, dict=True):
             known = self.known(word)
             try:  # `source.noting` would take longer, and this runs for every key
                 if known is not None:
-                    values[word] = known.shape.read(value, f"'{word}'", source)
+                    values[word] = known.schema.read(value, f"'{word}'", source)
                 elif not (self.may_extend and word.startswith("x-")):
                     raise self._refuse_unknown(key, node, label, source)
             except Refusal as refusal:
@@ -550,7 +550,7 @@ class Record(Shape, frozen=True, dict=True):
                 message = f"{label} has no '{word}'"
                 source.note(source.refuse("missing_key", message, node, hint=f"add '{word}: …'"))
 
-    def schema(self, definitions: Definitions) -> Schema:
+    def to_json_schema(self, definitions: Definitions) -> Schema:
         if self.name not in definitions:
             definitions[self.name] = {}
             definitions[self.name] = self._own_schema(definitions)
@@ -558,7 +558,7 @@ class Record(Shape, frozen=True, dict=True):
 
     def _own_schema(self, definitions: Definitions) -> Schema:
         properties = {
-            word: {**key.shape.schema(definitions), **({"description": key.about} if key.about else {})}
+            word: {**key.schema.to_json_schema(definitions), **({"description": key.about} if key.about else {})}
             for word, key in self.keys.items()
         }
         schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}

@@ -1,4 +1,4 @@
-"""Tickets: growing numbers that order queued tasks and identify leases (as their tokens)."""
+"""Sequence numbers: they grow, order queued tasks, and are the tokens of leases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import apsw
 
 from mulligan.store.sqlite.sqlite_file import SQL, fetch_all
 
-# Tickets are reserved in blocks: writing the page of the counter would cost a tenth of a small commit.
+# Sequence numbers are reserved in blocks: writing the page of the counter would cost a tenth of a small commit.
 _BLOCK = 1000
 
 
@@ -19,7 +19,7 @@ def next_numbers(db: apsw.Cursor, name: str, count: int) -> range:
     return range(last - count + 1, last + 1)
 
 
-class TicketSequence:
+class TaskSequence:
     """Takes numbers from a block. A write by another connection ends the block, since its numbers are higher."""
 
     def __init__(self) -> None:
