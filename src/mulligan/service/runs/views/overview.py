@@ -195,7 +195,8 @@ def _read_log(reader: RunReader, run_id: int) -> tuple[dict[str, Cost], list[Kep
 
 def add_up(group: dict[str, Any], steps: Mapping[str, dict[str, Any]]) -> None:
     """Add to a matrix the totals of its steps: attempts, time and processor time; and the most memory of one."""
-    members = [steps[name] for name in group["combinations"]]
+    # A run that no worker has taken yet has no steps.
+    members = [steps[name] for name in group["combinations"] if name in steps]
     costs = [Cost(**step["usage"]) for step in members if step["usage"]]
     group["attempts"] = sum(step["attempts"] for step in members)
     group["usage"] = msgspec.to_builtins(total(costs)) if costs else None
@@ -209,7 +210,7 @@ def step_overview(
     `state`, `events`: the state of the run, and the events of its steps, if the caller has them.
     """
     state = reader.lazy_state(run_id) if state is None else state
-    if name in state.graph.matrices:
+    if name in state.graph.matrices and state.places:
         shown = _run_with_steps(reader, run_id, _children(reader, run_id, [0]))
         group = shown["matrices"][name]
         steps = [{"name": member, **shown["steps"][member]} for member in _by_attention(group, shown["steps"])]
@@ -237,8 +238,9 @@ def step_overview(
 
 def _refuse_no_step(reader: RunReader, run_id: int, state: State, name: str) -> NoReturn:
     # The state of a run that no worker has taken yet does not have its number.
-    reader.refuse_unknown(run_id, name)
-    reader.refuse_removed(run_id, name)
+    if name not in state.graph.matrices:
+        reader.refuse_unknown(run_id, name)
+        reader.refuse_removed(run_id, name)
     if not state.places:
         raise Refused(f"run {run_id} has not started yet: '{name}' has had no attempt", step=name)
     raise UnknownStep(f"'{name}' is a part of a step, not a step", hint=f"mulligan show {run_id} {step_name(name)}")
