@@ -62,7 +62,7 @@ CORE_LAYERS = ("model", "schedules", "state", "evolve", "deciding", "effects", "
 # whose steps have kinds of their own; and what makes random workflows.
 KNOW_KINDS = (
     "mulligan/core/model/actions.py",
-    "mulligan/language/action",
+    "mulligan/language/readers/actions.py",
     "mulligan/worker/actions/",
     "mulligan/formats/",
     "mulligan/testing/workflows.py",

@@ -328,7 +328,8 @@ def test_a_run_with_a_matrix_that_no_worker_has_taken_yet_is_shown(client: Clien
     found = client.get(f"runs/{run_id}/full").json
     step, output = client.get(f"runs/{run_id}/steps/sim"), client.get(f"runs/{run_id}/outputs/sim")
 
-    assert found["steps"] == {}
+    assert (found["run_id"], found["steps"]) == (run_id, {})
+    assert found["version"] == client.get(f"runs/{run_id}").json["version"] != ""
     assert found["matrices"]["sim"]["statuses"] == {"waiting": 2}
     assert (found["matrices"]["sim"]["attempts"], found["matrices"]["sim"]["usage"]) == (0, None)
     assert (step.status, step.code) == (409, "refused")

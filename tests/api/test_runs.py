@@ -15,7 +15,9 @@ from tests.support.api_client import Client, Reply, open_client
 from tests.support.commands import Said, mulligan
 
 from mulligan.api.routes import ROUTES
-from mulligan.service import Home, Service
+from mulligan.core.model.agents.spending import Spent, spent_json
+from mulligan.core.state.scope import error_view
+from mulligan.service import FailureView, Home, Service, SpentView
 
 PARKED = """
 name: nightly
@@ -101,8 +103,24 @@ def fits(reply: Reply, path: str) -> Any:
     """The JSON of an answer, which has the type that the table of routes says."""
     assert reply.status == 200, reply.body[:500]
     (answer,) = (one.answer for one in ROUTES if one.method == "GET" and one.path == path)
-    msgspec.convert(reply.json, answer)
+    found = msgspec.to_builtins(msgspec.convert(reply.json, answer))
+    # A failure is plain data, of which `convert` leaves out what the type does not have.
+    assert names_in(found) == names_in(reply.json)
     return reply.json
+
+
+def names_in(value: Any) -> Any:
+    """The names of the fields at every level, without the values."""
+    if isinstance(value, dict):
+        return {name: names_in(one) for name, one in value.items()}
+    return [names_in(one) for one in value] if isinstance(value, list | tuple) else None
+
+
+def test_what_agents_have_spent_and_a_failure_have_the_fields_that_the_document_says() -> None:
+    spent = spent_json(Spent(calls=1, tokens=2))
+
+    assert spent is not None and spent.keys() == SpentView.__annotations__.keys()
+    assert error_view(None).keys() == FailureView.__annotations__.keys()
 
 
 RUN = "runs/{run_id:int}"

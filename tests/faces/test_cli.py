@@ -223,7 +223,7 @@ def test_an_unforeseen_exception_names_the_place_and_shows_no_traceback(
     out, err = capsys.readouterr()
     assert (code, out) == (1, "")
     assert re.fullmatch(
-        r"error\[internal\.bug\]: KeyError: 'x' \(mulligan/cli/terminal\.py:\d+\)\n"
+        r"error\[internal\.bug\]: KeyError: 'x' \(mulligan/cli/output/terminal\.py:\d+\)\n"
         r"  this is a bug in Mulligan; MULLIGAN_DEBUG=1 shows the traceback\n",
         err,
     )

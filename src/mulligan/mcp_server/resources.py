@@ -14,7 +14,7 @@ from mulligan.errors import NotFound
 from mulligan.mcp_server.answers import as_text, present
 from mulligan.mcp_server.run_read_tools import REPORT_PAGE
 from mulligan.mcp_server.untrusted import mark_page
-from mulligan.service import RunQuery, Service
+from mulligan.service import RUN_HEAD, RunQuery, Service, part
 
 JSON, HTML, TEXT = "application/json", "text/html", "text/markdown"
 # A page that clients show in a sandboxed frame.
@@ -65,7 +65,7 @@ class Listed:
 
 
 def _run(service: Service, parts: Mapping[str, str]) -> str:
-    return as_text(present(service.details.head(_number(parts, "run_id"))))
+    return as_text(present(part(service.details.head(_number(parts, "run_id")), RUN_HEAD)))
 
 
 def _report(service: Service, parts: Mapping[str, str]) -> str:

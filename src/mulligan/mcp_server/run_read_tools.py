@@ -10,7 +10,7 @@ from mulligan.api.areas.run_filters import RunFilters, run_query
 from mulligan.api.http.paging import Count, decode_cursor, encode_cursor
 from mulligan.mcp_server.argument_types import Cursor, PageSize, RunId
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service import RunComparison, StepQuery, to_json
+from mulligan.service import RUN_HEAD, RunComparison, StepQuery, part, to_json
 
 # The page of the report, in clients that show pages.
 REPORT_PAGE = "ui://mulligan/report.html"
@@ -68,7 +68,7 @@ def get_run(call: ToolCall) -> Any:
     asked: GetRun = call.arguments
     if asked.step:
         return to_json(call.service.details.step(asked.run_id, asked.step))
-    head = to_json(call.service.details.head(asked.run_id))
+    head = to_json(part(call.service.details.head(asked.run_id), RUN_HEAD))
     query = StepQuery(asked.status, limit=asked.limit, after=decode_cursor(asked.cursor, str) or "")
     page = call.service.step_page(asked.run_id, query)
     steps = {"steps": to_json(page.steps), "next": encode_cursor(page.next), "total": page.total}
@@ -81,7 +81,7 @@ class GetReport(Arguments, frozen=True):
 
 def get_report(call: ToolCall) -> dict[str, Any]:
     run_id = call.arguments.run_id
-    found = to_json(call.service.details.head(run_id))
+    found = to_json(part(call.service.details.head(run_id), RUN_HEAD))
     return {"run_id": run_id, "uri": f"mulligan://runs/{run_id}/report", "run": found}
 
 

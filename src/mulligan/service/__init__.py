@@ -29,15 +29,17 @@ if TYPE_CHECKING:
     from mulligan.core.model.scopes import MEANINGS, SCOPES, allows
     from mulligan.core.model.text.credential_patterns import hide_credentials, is_credential_name
     from mulligan.core.model.workflow import Workflow
-    from mulligan.core.state.state import Suggestion
+    from mulligan.core.state.state import StepPause, Suggestion
     from mulligan.core.state.transitions import RUN_ENDED
     from mulligan.dask_executor.address import read_cluster_address
     from mulligan.engine.timings import Histogram
     from mulligan.formats import FORMATS, OURS, Converted, is_system, systems_with_logs, title_of
     from mulligan.history.route_outcomes import Fate
+    from mulligan.history.views import Wait
     from mulligan.language.readers.workspace_steps import with_default_workspace
     from mulligan.language.text.suggestions import did_you_mean
     from mulligan.lazy_modules import import_lazy_modules
+    from mulligan.ports.records import WaitingPlace
     from mulligan.ports.server_records import (
         AuditRecord,
         Document,
@@ -198,13 +200,12 @@ if TYPE_CHECKING:
     )
     from mulligan.service.runs.statistics.usage import ResourceProposal, StepUsage, UsedResources
     from mulligan.service.runs.stored.artifacts import KeptFile
-    from mulligan.service.runs.stored.attempts import AttemptRecord
+    from mulligan.service.runs.stored.attempts import AttemptRecord, Cost
     from mulligan.service.runs.stored.damaged_runs import RemovedRuns, may_be_damage
     from mulligan.service.runs.stored.run_data import DataEntry
     from mulligan.service.runs.stored.run_reader import LATEST, AttemptLog, StepOutput
     from mulligan.service.runs.stored.run_workflows import RunWorkflow
     from mulligan.service.runs.views.attempt_progress import describe_progress
-    from mulligan.service.runs.views.brief_overview import unlisted_counts
     from mulligan.service.runs.views.failure_details import FailureDetails
     from mulligan.service.runs.views.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
     from mulligan.service.runs.views.items import Item, SomeItems
@@ -238,8 +239,21 @@ if TYPE_CHECKING:
         waits_only_for_a_person,
     )
     from mulligan.service.runs.views.run_snapshot import FailedVisit, RunSnapshot, RunStatus, StepSnapshot
-    from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait, StoryLine, shown_place
+    from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait, StoryLine
     from mulligan.service.runs.views.run_timeline import Mosaic, Timeline
+    from mulligan.service.runs.views.run_view import (
+        RUN_HEAD,
+        WHOLE_RUN,
+        CalledRunView,
+        FailureView,
+        MatrixView,
+        RunDriver,
+        RunView,
+        SpentView,
+        StepView,
+        part,
+        part_type,
+    )
     from mulligan.service.runs.views.step_history import AttemptLine, RuleLine, StepHistories, StepHistory, VisitLadder
     from mulligan.service.runs.views.time_travel import (
         MomentPicture,
@@ -339,15 +353,17 @@ _NAMES = {
     "mulligan.core.model.agents.guard_rails": "VERDICTS agent_user is_agent",
     "mulligan.core.model.scopes": "MEANINGS SCOPES allows",
     "mulligan.core.model.workflow": "Workflow",
-    "mulligan.core.state.state": "Suggestion",
+    "mulligan.core.state.state": "StepPause Suggestion",
     "mulligan.core.state.transitions": "RUN_ENDED",
     "mulligan.dask_executor.address": "read_cluster_address",
     "mulligan.engine.timings": "Histogram",
     "mulligan.formats": "FORMATS OURS Converted is_system systems_with_logs title_of",
     "mulligan.history.route_outcomes": "Fate",
+    "mulligan.history.views": "Wait",
     "mulligan.language.text.suggestions": "did_you_mean",
     "mulligan.language.readers.workspace_steps": "with_default_workspace",
     "mulligan.lazy_modules": "import_lazy_modules",
+    "mulligan.ports.records": "WaitingPlace",
     "mulligan.ports.server_records": "AuditRecord Document LogKey NoticeRecord NoticeStatus Scope TokenLimits "
     "TokenRecord WorkflowVersion",
     "mulligan.service.authoring.coverage": "CaseStory",
@@ -422,13 +438,12 @@ _NAMES = {
     "WorkflowUsage monday",
     "mulligan.service.runs.statistics.usage": "ResourceProposal StepUsage UsedResources",
     "mulligan.service.runs.stored.artifacts": "KeptFile",
-    "mulligan.service.runs.stored.attempts": "AttemptRecord",
+    "mulligan.service.runs.stored.attempts": "AttemptRecord Cost",
     "mulligan.service.runs.stored.damaged_runs": "RemovedRuns may_be_damage",
     "mulligan.service.runs.stored.run_data": "DataEntry",
     "mulligan.service.runs.stored.run_reader": "LATEST AttemptLog StepOutput",
     "mulligan.service.runs.stored.run_workflows": "RunWorkflow",
     "mulligan.service.runs.views.attempt_progress": "describe_progress",
-    "mulligan.service.runs.views.brief_overview": "unlisted_counts",
     "mulligan.service.runs.views.failure_details": "FailureDetails",
     "mulligan.service.runs.views.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
     "mulligan.service.runs.views.items": "Item SomeItems",
@@ -442,8 +457,10 @@ _NAMES = {
     "mulligan.service.runs.views.run_pages": "ItemPage ItemQuery RunChanges StepLine StepPage StepQuery",
     "mulligan.service.runs.views.run_reasons": "RunFailures RunReason explain_line explain_run waits_only_for_a_person",
     "mulligan.service.runs.views.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
-    "mulligan.service.runs.views.run_story": "LocatedWait StoryLine LocatedLine shown_place",
+    "mulligan.service.runs.views.run_story": "LocatedWait StoryLine LocatedLine",
     "mulligan.service.runs.views.run_timeline": "Mosaic Timeline",
+    "mulligan.service.runs.views.run_view": "RUN_HEAD WHOLE_RUN CalledRunView FailureView MatrixView RunDriver RunView "
+    "SpentView StepView part part_type",
     "mulligan.service.runs.views.step_history": "AttemptLine RuleLine StepHistories StepHistory VisitLadder",
     "mulligan.service.runs.views.time_travel": "MomentPicture RunDifference RunMoment StepPoints TimeTravel TurnEvents",
     "mulligan.service.server.audit": "ACCEPTED AuditLog AuditPage AuditWithRun",

@@ -10,10 +10,10 @@ from mulligan.service.runs.stored.run_reader import RunReader
 
 if TYPE_CHECKING:
     from mulligan.service.driving.run_progress import RunProgress
-    from mulligan.service.runs.views import brief_overview, items, overview
+    from mulligan.service.runs.views import items, overview
     from mulligan.service.runs.views.items import Item, SomeItems
+    from mulligan.service.runs.views.run_view import RunView
 else:
-    brief_overview = LazyModule("mulligan.service.runs.views.brief_overview")
     items = LazyModule("mulligan.service.runs.views.items")
     overview = LazyModule("mulligan.service.runs.views.overview")
 
@@ -32,11 +32,11 @@ class LargeRunVerbs:
 
     def is_large(self, run_id: int) -> bool:
         """Whether a run is shown in brief, unless all of it is asked for."""
-        return brief_overview.is_large(self.reader, run_id)
+        return overview.is_large(self.reader, run_id)
 
-    def brief_overview(self, run_id: int) -> dict[str, Any]:
+    def brief_overview(self, run_id: int) -> RunView:
         """A run with the steps that need attention alone; the others are counted."""
-        return brief_overview.brief_overview(self.reader, run_id)
+        return overview.brief_overview(self.reader, run_id)
 
     def some_items(
         self, run_id: int, step: str, *, is_failed: bool = False, after: int = -1, limit: int | None = None

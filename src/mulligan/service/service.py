@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     from mulligan.service.runs.views.run_pages import ItemPage, ItemQuery, RunChanges, StepPage, StepQuery
     from mulligan.service.runs.views.run_snapshot import RunSnapshot, RunStatus
     from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait
+    from mulligan.service.runs.views.run_view import MatrixView, RunView, StepView
     from mulligan.service.server import server_changes, store_calls
     from mulligan.service.server.audit import AuditWithRun
     from mulligan.service.server.catalogue import catalogue
@@ -521,16 +522,15 @@ class Service(ServerAreas, WorkflowVerbs, AnalysisVerbs, LogVerbs, LargeRunVerbs
         """A run with its steps, as plain data."""
         return overview.show_run(self.reader, run_id)
 
-    def overview(self, run_id: int, *, with_attempts: bool = False) -> dict[str, Any]:
+    def overview(self, run_id: int, *, with_attempts: bool = False) -> RunView:
         """The same with its driver, costs, items, the runs that it called and, on request, every attempt."""
-        find = overview.overview_with_attempts if with_attempts else overview.overview
-        return find(self.reader, run_id)
+        return overview.overview(self.reader, run_id, with_attempts=with_attempts)
 
     def needs_force(self, run_id: int) -> bool:
         """Whether another round of an ended run is refused without `force`, since an undo has failed."""
         return overview.is_force_needed(self.reader, run_id)
 
-    def step_overview(self, run_id: int, step: str) -> dict[str, Any]:
+    def step_overview(self, run_id: int, step: str) -> StepView | MatrixView:
         """One step with every attempt at it, or a matrix with all its steps."""
         return overview.step_overview(self.reader, run_id, step)
 

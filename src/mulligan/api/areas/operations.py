@@ -7,10 +7,22 @@ from typing import Annotated, Any
 
 import msgspec
 
-from mulligan.api.areas import run_answers as shapes
 from mulligan.api.http.routing import Body, Call, Query, Route
+from mulligan.api.http.struct_types import answer_type
 from mulligan.errors import InputInvalid, NotFound, ScopeMissing
-from mulligan.service import Diagnosis, RecoveryTrend, Spending, WorkflowUsage, parse_time, to_json
+from mulligan.service import (
+    AgentStats,
+    Breaker,
+    Diagnosis,
+    RecoveryTrend,
+    RungStats,
+    Spending,
+    StepUsage,
+    WorkerLine,
+    WorkflowUsage,
+    parse_time,
+    to_json,
+)
 
 RunId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
@@ -111,7 +123,16 @@ def list_workers(call: Call) -> dict[str, Any]:
 
 
 ROUTES = (
-    Route("GET", "breakers", list_breakers, "read", "List the circuit breakers.", answer=shapes.BreakersAnswer),
+    Route(
+        "GET",
+        "breakers",
+        list_breakers,
+        "read",
+        "List the circuit breakers.",
+        answer=answer_type(
+            "BreakersAnswer", "The circuit breakers of the store, by name.", breakers=list[Breaker], next=None
+        ),
+    ),
     Route(
         "POST",
         "breakers/{name}:reset",
@@ -119,7 +140,9 @@ ROUTES = (
         "run",
         "Close a circuit breaker, so that waiting tasks continue.",
         body=ResetBody,
-        answer=shapes.BreakerReset,
+        answer=answer_type(
+            "BreakerReset", "How the breaker was before it was closed, or would be.", dry_run=bool, breaker=Breaker
+        ),
     ),
     Route(
         "GET",
@@ -129,7 +152,13 @@ ROUTES = (
         "Count how often retries, handlers, triage and routes were tried and worked.",
         query=StatsQuery,
         is_sum=True,
-        answer=shapes.StatsAnswer,
+        answer=answer_type(
+            "StatsAnswer",
+            "How often each rung of the ladder was tried and worked, and how often agents that decide were right.",
+            stats=list[RungStats],
+            agents=list[AgentStats],
+            next=None,
+        ),
     ),
     Route(
         "GET",
@@ -148,7 +177,13 @@ ROUTES = (
         "read",
         "Compare what the steps of a run asked for with what they used.",
         query=UsageQuery,
-        answer=shapes.UsageAnswer,
+        answer=answer_type(
+            "UsageAnswer",
+            "What steps asked for, what they used, and what they should ask for.",
+            run_id=int,
+            usage=list[StepUsage],
+            next=None,
+        ),
     ),
     Route(
         "GET",
@@ -180,6 +215,13 @@ ROUTES = (
         is_slow=True,
     ),
     Route(
-        "GET", "workers", list_workers, "read", "List the workers, and what each runs now.", answer=shapes.WorkersAnswer
+        "GET",
+        "workers",
+        list_workers,
+        "read",
+        "List the workers, and what each runs now.",
+        answer=answer_type(
+            "WorkersAnswer", "The workers of the store, and what each runs now.", workers=list[WorkerLine], next=None
+        ),
     ),
 )

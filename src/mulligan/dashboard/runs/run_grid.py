@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from mulligan.dashboard.components.shell import empty, path_to, table
 from mulligan.dashboard.runs.run_actions import step_buttons
-from mulligan.dashboard.runs.run_tab import RunView, Tab
+from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.errors import InputInvalid
 from mulligan.service import (
     GridAttempt,
@@ -37,7 +37,7 @@ _PARTS = {
 }
 
 
-def render_grid(run: RunView) -> Tab:
+def render_grid(run: RunOnPage) -> Tab:
     """A page of the grid."""
     asked = run.query
     query = GridQuery(text=asked.text, hides_completed=asked.hide_completed, start=_start(asked.cursor), limit=ROWS)
@@ -74,7 +74,7 @@ def _start(cursor: str) -> int:
     return int(cursor or 0)
 
 
-def _address(run: RunView, *, start: int = 0, hides: bool | None = None) -> str:
+def _address(run: RunOnPage, *, start: int = 0, hides: bool | None = None) -> str:
     asked = run.query
     query = {
         "tab": "grid",
@@ -85,7 +85,7 @@ def _address(run: RunView, *, start: int = 0, hides: bool | None = None) -> str:
     return f"{path_to('runs', run.run_id)}?{urlencode(query)}"
 
 
-def _filters(run: RunView, found: GridPage) -> Html:
+def _filters(run: RunOnPage, found: GridPage) -> Html:
     asked = run.query
     box = element(
         "input", type="search", name="text", value=asked.text, placeholder="Part of a name", aria_label="Find steps"
@@ -109,7 +109,7 @@ def _filters(run: RunView, found: GridPage) -> Html:
     return element("div", form, hide, element("span", words, class_="muted", id="grid-count"), class_="filters")
 
 
-def _row(run: RunView, row: GridRow, rounds: int) -> Html:
+def _row(run: RunOnPage, row: GridRow, rounds: int) -> Html:
     step = row.step
     name = element("a", step.name, href=path_to("runs", run.run_id, "steps", step.name), data_open=True)
     words = status_label(step.status) if not step.paused else "paused"
@@ -133,7 +133,7 @@ def _row(run: RunView, row: GridRow, rounds: int) -> Html:
     )
 
 
-def _cell(run: RunView, row: GridRow, number: int) -> Html:
+def _cell(run: RunOnPage, row: GridRow, number: int) -> Html:
     attempts = [one for one in row.attempts if one.round == number]
     marks = [_mark(run, row.step.name, one) for one in attempts[-ATTEMPTS_MAX:]]
     if len(attempts) > ATTEMPTS_MAX:
@@ -144,7 +144,7 @@ def _cell(run: RunView, row: GridRow, number: int) -> Html:
     return join_html(marks)
 
 
-def _mark(run: RunView, step: str, one: GridAttempt) -> Html:
+def _mark(run: RunOnPage, step: str, one: GridAttempt) -> Html:
     """One attempt. Its letter says the outcome to those who do not see the colour."""
     took = f", {format_elapsed(one.seconds)}" if one.seconds is not None else ""
     what = f": {one.failure}" if one.failure else ""
@@ -173,7 +173,7 @@ def _items(counts: dict[str, int]) -> Html:
     return element("span", f"{total:,} items: {', '.join(words)}" if total else "items", class_="items-note")
 
 
-def _pages(run: RunView, found: GridPage) -> Html:
+def _pages(run: RunOnPage, found: GridPage) -> Html:
     if found.total <= len(found.rows):
         return Html("")
     end = found.start + len(found.rows)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from urllib.parse import urlencode
 
 from mulligan.dashboard.components.shell import may, panel, path_to
-from mulligan.dashboard.runs.run_tab import RunView, Tab
+from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.service import (
     EventLine,
     FailureHandlers,
@@ -24,7 +24,6 @@ from mulligan.service import (
     element,
     format_elapsed,
     join_html,
-    shown_place,
     status_label,
     status_tone,
     time_element,
@@ -41,7 +40,7 @@ _WAITS = ("queue", "delay", "parked")
 _AT_RUNG = {"backing_off": "retry", "handling": "handle", "pending_failed": "triage", "failed": "route"}
 
 
-def render_replay(run: RunView) -> Tab:
+def render_replay(run: RunOnPage) -> Tab:
     """The run after the event in the address."""
     past = run.call.service.past
     last = run.call.service.record(run.run_id).seq
@@ -82,7 +81,7 @@ def _link(run_id: int, seq: int) -> str:
 # -- where we are ----------------------------------------------------------------------------------------------------
 
 
-def _controls(run: RunView, moment: RunMoment) -> Html:
+def _controls(run: RunOnPage, moment: RunMoment) -> Html:
     """The slider, with links that work without JavaScript."""
     slider = element(
         "input",
@@ -117,10 +116,10 @@ def _step_link(moment: RunMoment, seq: int, sign: str, words: str) -> Html:
     )
 
 
-def _fork_button(run: RunView, moment: RunMoment) -> Html:
+def _fork_button(run: RunOnPage, moment: RunMoment) -> Html:
     """Start a new run from this point. Of a called run only the whole tree is changed."""
-    is_open = moment.run["status"] in ("running", "paused")
-    if not may(run.call, "run") or run.head["parent_run_id"] or not is_open or moment.seq < 2:
+    is_open = moment.run.status in ("running", "paused")
+    if not may(run.call, "run") or run.head.parent_run_id or not is_open or moment.seq < 2:
         return Html("")
     action = {
         "path": f"runs/{moment.run_id}/at/{moment.seq}:fork",
@@ -137,7 +136,7 @@ def _fork_button(run: RunView, moment: RunMoment) -> Html:
 
 def _sentence(moment: RunMoment) -> Html:
     event, passed = moment.event, (moment.at - moment.started_at).total_seconds()
-    status = moment.run["status"]
+    status = moment.run.status
     place = element("b", event.shown_place, " ") if event.place else ""
     return element(
         "p",
@@ -225,22 +224,22 @@ def _cut(name: str) -> str:
 # -- steps and ladder ------------------------------------------------------------------------------------------------
 
 
-def _steps(run: RunView, moment: RunMoment) -> Html:
-    steps = moment.run["steps"]
+def _steps(run: RunOnPage, moment: RunMoment) -> Html:
+    steps = moment.run.steps
     rows = [
         element(
             "li",
-            element("span", status_label(step["status"]), class_=f"status {status_tone(step['status'])}"),
+            element("span", status_label(step.status), class_=f"status {status_tone(step.status)}"),
             element("a", name, href=f"{_link(run.run_id, moment.seq)}&{urlencode({'step': name})}"),
-            element("small", f"attempt {step['attempts']}") if step["attempts"] > 1 else "",
+            element("small", f"attempt {step.attempts}") if step.attempts > 1 else "",
             class_="now" if name == moment.event.step else None,
         )
         for name, step in list(steps.items())[:STEPS_MAX]
     ]
-    total = moment.run.get("step_count", len(steps))
+    total = len(steps) if moment.is_whole else moment.run.step_count
     note = ""
     if total > len(rows):
-        what = "those that ran or had failed" if "step_counts" in moment.run else "the first ones"
+        what = "those that ran or had failed" if not moment.is_whole else "the first ones"
         note = element("p", f"Of {total:,} steps {len(rows):,} are listed: {what}.", class_="note")
     return panel("Steps", element("ul", *rows, class_="replay-steps"), note, name="replay-steps")
 
@@ -287,7 +286,7 @@ def _retries(looks_for: str, granted: int, most: int) -> str:
 
 
 def _waits(moment: RunMoment) -> Html:
-    waits = [(shown_place(wait), wait["text"]) for wait in moment.run["waiting_for"]]
+    waits = [(wait.shown_place, wait.text) for wait in moment.run.waiting_for]
     lines = [*waits, *((one.name, f"timer: {one.text}") for one in moment.timers)]
     rows = [element("li", element("b", place, " ") if place else "", text) for place, text in lines[:LINES_MAX]]
     if len(lines) > LINES_MAX:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from mulligan.api.http.routing import Call, Query
-from mulligan.service import Html, RunLine
+from mulligan.service import Html, RunLine, RunView
 
 TabName = Literal["overview", "graph", "grid", "events", "replay", "data"]
 
@@ -31,19 +31,16 @@ class RunPageQuery(Query, frozen=True):
 
 
 @dataclass(frozen=True)
-class RunView:
-    """A run without its steps, as `GET runs/ID` gives it.
-
-    While a large run `is_loading`, only what the store knows without loading it.
-    """
+class RunOnPage:
+    """A run without its steps. `view`: None while a large run is loading; until then there is only its `line`."""
 
     call: Call
-    head: dict[str, Any]
-    is_loading: bool = False
+    run_id: int
+    view: RunView | None
 
     @property
-    def run_id(self) -> int:
-        return int(self.head["run_id"])
+    def head(self) -> RunView | RunLine:
+        return self.view or self.line
 
     @property
     def query(self) -> RunPageQuery:
@@ -58,7 +55,7 @@ class RunView:
 
     @property
     def has_ended(self) -> bool:
-        return self.head["status"] in ("completed", "failed", "cancelled")
+        return self.head.status in ("completed", "failed", "cancelled")
 
 
 @dataclass(frozen=True)

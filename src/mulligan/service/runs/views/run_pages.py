@@ -20,6 +20,7 @@ from mulligan.service.rendering.descriptions import describe_value
 from mulligan.service.runs.stored.run_cache import CachedRun, RunCache
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.items import Item, item_statuses, items_at
+from mulligan.service.runs.views.run_view import count_statuses
 
 # How many steps or items a page has at most.
 LIMIT_MAX = 1_000
@@ -234,11 +235,6 @@ def _has_status(state: State, name: str, statuses: Sequence[str]) -> bool:
 def _status(place: Place | None) -> str:
     # A run that no worker has taken yet has no places.
     return place.status if place is not None else "waiting"
-
-
-def count_statuses(state: State) -> dict[str, int]:
-    """How many steps have each status."""
-    return dict(Counter(_status(state.places.get(name)) for name in state.graph.nodes))
 
 
 def step_line(state: State, name: str, positions: Mapping[str, int] = MappingProxyType({})) -> StepLine:

@@ -37,7 +37,7 @@ from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.attempt_progress import describe_progress, progress_finder
 from mulligan.service.runs.views.report.attempts import Attempt, Attempts, Gap
 from mulligan.service.runs.views.report.visits import FailedVisit, FailedVisits, ItemFailures, Log
-from mulligan.service.runs.views.run_story import run_waits, shown_place
+from mulligan.service.runs.views.run_story import run_waits
 from mulligan.worker.folders import open_regular_file
 
 # Limits, so that a report stays readable and can be sent by mail.
@@ -361,9 +361,9 @@ def _counts(last: Any) -> Counts:
 
 def _waits(service: RunReader, run_id: int) -> Iterator[ReportWait]:
     for one in run_waits(service, run_id)[:WAITS_MAX]:
-        is_asking = one.wait["kind"] in ("triage", "approval", "pause", "step_pause")
-        commands = commands_for_wait(one.run_id, one.wait["kind"], shown_place(one.wait), one.wait.get("steps", ()))
-        yield ReportWait(one.run_id, one.where, one.wait["text"], is_asking, commands)
+        is_asking = one.wait.is_for_a_person
+        commands = commands_for_wait(one.run_id, one.wait.kind, one.wait.shown_place, one.wait.steps)
+        yield ReportWait(one.run_id, one.where, one.wait.text, is_asking, commands)
 
 
 def _codes(visits: list[FailedVisit]) -> list[CodeCount]:
