@@ -210,6 +210,7 @@ if TYPE_CHECKING:
     from mulligan.service.runs.views.failure_summary import FailureGroup, FailureOutcome, group_failures, spent_budget
     from mulligan.service.runs.views.items import Item, SomeItems
     from mulligan.service.runs.views.report import Report
+    from mulligan.service.runs.views.report.attempts import part_of
     from mulligan.service.runs.views.run_comparison import ComparedRun, ComparedStep, RunComparison, ValuePair
     from mulligan.service.runs.views.run_details import (
         ArtifactContent,
@@ -220,7 +221,7 @@ if TYPE_CHECKING:
     )
     from mulligan.service.runs.views.run_events import EventFeed, EventLine
     from mulligan.service.runs.views.run_graph import RunGraph
-    from mulligan.service.runs.views.run_grid import GridAttempt, GridPage, GridQuery, GridRow
+    from mulligan.service.runs.views.run_grid import GridPage, GridQuery, GridRow
     from mulligan.service.runs.views.run_list import (
         STATUSES,
         FailedStep,
@@ -232,7 +233,7 @@ if TYPE_CHECKING:
     )
     from mulligan.service.runs.views.run_pages import ItemPage, ItemQuery, RunChanges, StepLine, StepPage, StepQuery
     from mulligan.service.runs.views.run_reasons import (
-        RunFailures,
+        FailureOverview,
         RunReason,
         explain_line,
         explain_run,
@@ -448,14 +449,16 @@ _NAMES = {
     "mulligan.service.runs.views.failure_summary": "FailureOutcome FailureGroup group_failures spent_budget",
     "mulligan.service.runs.views.items": "Item SomeItems",
     "mulligan.service.runs.views.report": "Report",
+    "mulligan.service.runs.views.report.attempts": "part_of",
     "mulligan.service.runs.views.run_comparison": "ComparedRun ComparedStep RunComparison ValuePair",
     "mulligan.service.runs.views.run_details": "ArtifactContent EventPage FailureHandlers RunDetails StoryPage",
     "mulligan.service.runs.views.run_events": "EventFeed EventLine",
     "mulligan.service.runs.views.run_graph": "RunGraph",
-    "mulligan.service.runs.views.run_grid": "GridAttempt GridPage GridQuery GridRow",
+    "mulligan.service.runs.views.run_grid": "GridPage GridQuery GridRow",
     "mulligan.service.runs.views.run_list": "FailedStep RunLine RunPage RunQuery STATUSES WaitReason parse_statuses",
     "mulligan.service.runs.views.run_pages": "ItemPage ItemQuery RunChanges StepLine StepPage StepQuery",
-    "mulligan.service.runs.views.run_reasons": "RunFailures RunReason explain_line explain_run waits_only_for_a_person",
+    "mulligan.service.runs.views.run_reasons": "FailureOverview RunReason explain_line explain_run "
+    "waits_only_for_a_person",
     "mulligan.service.runs.views.run_snapshot": "FailedVisit RunSnapshot RunStatus StepSnapshot",
     "mulligan.service.runs.views.run_story": "LocatedWait StoryLine LocatedLine",
     "mulligan.service.runs.views.run_timeline": "Mosaic Timeline",

@@ -9,7 +9,7 @@ from mulligan.dashboard.runs.run_actions import step_buttons
 from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.errors import InputInvalid
 from mulligan.service import (
-    GridAttempt,
+    AttemptRecord,
     GridPage,
     GridQuery,
     GridRow,
@@ -17,8 +17,10 @@ from mulligan.service import (
     element,
     format_elapsed,
     join_html,
+    part_of,
     status_label,
     status_tone,
+    summarize_failure,
 )
 
 ROWS = 100
@@ -135,7 +137,7 @@ def _row(run: RunOnPage, row: GridRow, rounds: int) -> Html:
 
 def _cell(run: RunOnPage, row: GridRow, number: int) -> Html:
     attempts = [one for one in row.attempts if one.round == number]
-    marks = [_mark(run, row.step.name, one) for one in attempts[-ATTEMPTS_MAX:]]
+    marks = [_mark(run, row, one) for one in attempts[-ATTEMPTS_MAX:]]
     if len(attempts) > ATTEMPTS_MAX:
         marks.insert(0, element("small", f"{len(attempts) - ATTEMPTS_MAX:,} before "))
     # How its items stand is known for now only: it belongs to the last round in which it ran.
@@ -144,25 +146,26 @@ def _cell(run: RunOnPage, row: GridRow, number: int) -> Html:
     return join_html(marks)
 
 
-def _mark(run: RunOnPage, step: str, one: GridAttempt) -> Html:
+def _mark(run: RunOnPage, row: GridRow, one: AttemptRecord) -> Html:
     """One attempt. Its letter says the outcome to those who do not see the colour."""
-    took = f", {format_elapsed(one.seconds)}" if one.seconds is not None else ""
-    what = f": {one.failure}" if one.failure else ""
-    said = f"{_PARTS[one.part]}attempt {one.attempt} {one.outcome}{took}{what}"
-    kind = "mark" if one.part == "own" else "mark part"
-    text = one.attempt if one.part == "own" else one.part[0]
-    if one.child_run_id:
-        said += f", by run {one.child_run_id}"
+    seconds, part, child = one.wall_seconds, part_of(one.place), row.called.get((one.place, one.attempt))
+    took = f", {format_elapsed(seconds)}" if isinstance(seconds, int | float) else ""
+    what = f": {summarize_failure(one.failure)}" if one.failure else ""
+    said = f"{_PARTS[part]}attempt {one.attempt} {one.status}{took}{what}"
+    kind = "mark" if part == "own" else "mark part"
+    text = one.attempt if part == "own" else part[0]
+    if child:
+        said += f", by run {child}"
     mark = element(
         "a",
         text,
-        href=path_to("runs", run.run_id, "steps", step),
-        class_=f"{kind} {_TONES.get(one.outcome, 'odd')}",
+        href=path_to("runs", run.run_id, "steps", row.step.name),
+        class_=f"{kind} {_TONES.get(one.status, 'odd')}",
         title=said,
         aria_label=said,
     )
-    if one.child_run_id:
-        called = element("a", f"run {one.child_run_id}", href=path_to("runs", one.child_run_id), class_="called")
+    if child:
+        called = element("a", f"run {child}", href=path_to("runs", child), class_="called")
         return join_html([mark, called])
     return mark
 

@@ -9,8 +9,8 @@ from typing import Any
 from mulligan.dashboard.components.shell import may, panel, path_to, path_to_entry, shortened
 from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.service import (
+    FailureOverview,
     Html,
-    RunFailures,
     RunReason,
     element,
     explain_line,
@@ -143,7 +143,7 @@ def _status_bar(counts: dict[str, int]) -> Html:
 # -- failures --------------------------------------------------------------------------------------------------------
 
 
-def _failures(run: RunOnPage, failures: RunFailures) -> Html:
+def _failures(run: RunOnPage, failures: FailureOverview) -> Html:
     if not failures.total:
         return Html("")
     shown = [
@@ -170,7 +170,7 @@ def _failures(run: RunOnPage, failures: RunFailures) -> Html:
     return panel("Failures and how they were handled", *parts, name="failures", beside=beside)
 
 
-def _codes(failures: RunFailures) -> Html:
+def _codes(failures: FailureOverview) -> Html:
     """The failures by code, if there are several codes or many failures."""
     if len(failures.codes) < 2 and failures.total <= LISTED_MAX:
         return Html("")

@@ -30,7 +30,7 @@ from mulligan.service.runs.stored.run_cache import RunCache
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.overview import overview, step_overview, view_head
 from mulligan.service.runs.views.run_list import RunPage, summarize_runs
-from mulligan.service.runs.views.run_reasons import RunFailures, run_failures
+from mulligan.service.runs.views.run_reasons import FailureOverview, run_failures
 from mulligan.service.runs.views.run_story import run_story, run_waits
 from mulligan.service.runs.views.run_timeline import Mosaic, Timeline, make_mosaic, mosaic_of
 from mulligan.service.runs.views.run_view import MatrixView, RunView, StepView
@@ -173,7 +173,7 @@ class RunDetails:
             statuses = read_step_statuses(loaded.workflow, loaded.rows)
         return make_mosaic(run_id, loaded.record.seq, loaded.record.status, statuses, ())
 
-    def failures(self, run_id: int) -> RunFailures:
+    def failures(self, run_id: int) -> FailureOverview:
         """What failed and how it was handled, unhandled failures first."""
         return run_failures(self._reader, self._cache.get(run_id).state)
 

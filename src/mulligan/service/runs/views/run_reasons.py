@@ -18,7 +18,7 @@ from mulligan.history.story import StoryWriter
 from mulligan.history.views import Wait
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.failure_summary import ENDINGS, FATES, RECOVERED
-from mulligan.service.runs.views.report.visits import FailedVisit, FailedVisits, ItemFailures
+from mulligan.service.runs.views.report.visits import FailedVisits, ItemFailures, VisitFailure
 from mulligan.service.runs.views.run_list import RunLine, WaitReason
 from mulligan.service.runs.views.run_view import RunView
 
@@ -46,10 +46,10 @@ class CodeCount(msgspec.Struct, frozen=True):
     unhandled: int
 
 
-class RunFailures(msgspec.Struct, frozen=True):
+class FailureOverview(msgspec.Struct, frozen=True):
     """The failures of a run, unhandled ones first. `total`: how many there are."""
 
-    visits: list[FailedVisit]
+    visits: list[VisitFailure]
     total: int
     unhandled: int
     codes: list[CodeCount]
@@ -76,7 +76,7 @@ class RunReason(msgspec.Struct, frozen=True):
     has_run_out: bool = False
 
 
-def run_failures(reader: RunReader, state: State) -> RunFailures:
+def run_failures(reader: RunReader, state: State) -> FailureOverview:
     """What failed and how it was handled; with ladders, if the log is short."""
     kinds: list[ItemFailures] = []
     visits = list(_visits(reader, state, kinds))
@@ -86,7 +86,7 @@ def run_failures(reader: RunReader, state: State) -> RunFailures:
     parked = {place.key for place in state.places.values() if place.status == "pending_failed"}
     unhandled = Counter(visit.code for visit in visits if visit.fate == "open" and visit.step not in parked)
     codes = [CodeCount(code, count, unhandled[code]) for code, count in counts.items()]
-    return RunFailures(
+    return FailureOverview(
         visits=visits[:GIVEN_MAX],
         total=len(visits),
         unhandled=unhandled.total(),
@@ -96,7 +96,7 @@ def run_failures(reader: RunReader, state: State) -> RunFailures:
     )
 
 
-def _visits(reader: RunReader, state: State, kinds: list[ItemFailures]) -> Iterator[FailedVisit]:
+def _visits(reader: RunReader, state: State, kinds: list[ItemFailures]) -> Iterator[VisitFailure]:
     if not state.places:
         return
     if state.run.seq <= LADDER_EVENTS_MAX:
@@ -115,7 +115,7 @@ def _visits(reader: RunReader, state: State, kinds: list[ItemFailures]) -> Itera
             yield _under_way(state, place)
 
 
-def _of_record(state: State, record: FailureRecord) -> FailedVisit:
+def _of_record(state: State, record: FailureRecord) -> VisitFailure:
     answer, fate = _answer(state, record)
     tried = f"retried{format_times(record.retries_used)}, " if record.retries_used else ""
     return _visit(record.step, record.visit, record.failure, record.at, tried + answer, fate)
@@ -129,13 +129,13 @@ def _answer(state: State, record: FailureRecord) -> tuple[str, Fate]:
     return describe_route_outcome(state, record)
 
 
-def _under_way(state: State, place: Place) -> FailedVisit:
+def _under_way(state: State, place: Place) -> VisitFailure:
     answer, fate = ENDINGS[place.status]
     return _visit(place.key, place.visit, place.failure, None, answer, fate)
 
 
-def _visit(step: str, visit: int, failure: Any, at: Any, answer: str, fate: Fate) -> FailedVisit:
-    return FailedVisit(
+def _visit(step: str, visit: int, failure: Any, at: Any, answer: str, fate: Fate) -> VisitFailure:
+    return VisitFailure(
         unit=step,
         step=step,
         visit=visit,
@@ -164,7 +164,7 @@ def waits_only_for_a_person(line: RunLine) -> str:
     return next((words for kind, words in _ASKED.items() if kind in kinds), "")
 
 
-def explain_run(head: RunView, failures: RunFailures, line: RunLine) -> RunReason:
+def explain_run(head: RunView, failures: FailureOverview, line: RunLine) -> RunReason:
     """The headline of a run. `head`: as `RunDetails.head` gives it. `line`: as the list of runs shows it."""
     waits = [wait for wait in head.waiting_for if wait.kind in _PERSON]
     open_ = [visit for visit in failures.visits if visit.fate == "open" and visit.step != END]
@@ -246,7 +246,7 @@ def _held(head: RunView, held: WaitReason) -> RunReason:
     )
 
 
-def _waits_for_a_person(head: RunView, waits: list[Wait], failures: RunFailures) -> RunReason:
+def _waits_for_a_person(head: RunView, waits: list[Wait], failures: FailureOverview) -> RunReason:
     first = waits[0]
     step = first.place.partition(".")[0]
     same = [wait for wait in waits if wait.kind == first.kind]
@@ -269,7 +269,7 @@ def _waits_for_a_person(head: RunView, waits: list[Wait], failures: RunFailures)
     return RunReason("ask", title, why, _tried(visit), more, step=step, action="decide")
 
 
-def _failed(head: RunView, open_: list[FailedVisit], failures: RunFailures) -> RunReason:
+def _failed(head: RunView, open_: list[VisitFailure], failures: FailureOverview) -> RunReason:
     if not open_:
         return RunReason("bad", f"Failed: {head.reason}" if head.reason else "Failed", action="retry")
     first = open_[0]
@@ -290,13 +290,13 @@ def _failed(head: RunView, open_: list[FailedVisit], failures: RunFailures) -> R
     )
 
 
-def _causes(failures: RunFailures, visit: FailedVisit) -> str:
+def _causes(failures: FailureOverview, visit: VisitFailure) -> str:
     """What the items of a map step failed with, the most frequent first: `7 × EXIT_NONZERO 11: …; 1 × TIMEOUT`."""
     found = next((one for one in failures.items if (one.step, one.visit) == (visit.step, visit.visit)), None)
     return "; ".join(f"{count:,} × {what}" for what, count in found.kinds[:CAUSES_MAX]) if found else ""
 
 
-def _tried(visit: FailedVisit | None) -> str:
+def _tried(visit: VisitFailure | None) -> str:
     """What the rungs of the ladder did, or why they did nothing."""
     if visit is None:
         return ""
@@ -304,7 +304,7 @@ def _tried(visit: FailedVisit | None) -> str:
     return single_line("; ".join(words)) or visit.answer
 
 
-def _completed(head: RunView, failures: RunFailures) -> RunReason:
+def _completed(head: RunView, failures: FailureOverview) -> RunReason:
     if not failures.total:
         done = head.step_counts.get("completed", 0)
         skipped = head.step_counts.get("skipped", 0)
@@ -319,7 +319,7 @@ def _completed(head: RunView, failures: RunFailures) -> RunReason:
     return RunReason("good", title, why, more=more, step=first.step)
 
 
-def _running(head: RunView, open_: list[FailedVisit], failures: RunFailures) -> RunReason:
+def _running(head: RunView, open_: list[VisitFailure], failures: FailureOverview) -> RunReason:
     counts = head.step_counts
     done = counts.get("completed", 0) + counts.get("skipped", 0) + counts.get("failed", 0)
     progress = f"{done:,} of {pluralize(head.step_count, 'step')} done"

@@ -36,7 +36,7 @@ from mulligan.service.runs.views.attempt_progress import describe_progress, prog
 from mulligan.service.runs.views.items import Item, item_statuses, items_at
 from mulligan.service.runs.views.overview import view_single_step
 from mulligan.service.runs.views.report.attempts import Attempt, Attempts, Part
-from mulligan.service.runs.views.report.visits import FailedVisit, FailedVisits
+from mulligan.service.runs.views.report.visits import FailedVisits, VisitFailure
 from mulligan.service.runs.views.run_details import FailureHandlers, describe_failure_handlers
 from mulligan.service.runs.views.run_view import FailureView, StepView
 
@@ -100,7 +100,7 @@ class RuleLine(msgspec.Struct, frozen=True):
 class VisitLadder(msgspec.Struct):
     """A failed visit with its rungs; what each rule did; why each failure edge was taken or not."""
 
-    visit: FailedVisit
+    visit: VisitFailure
     rules: list[RuleLine]
     edges: list[str]
 
@@ -379,7 +379,7 @@ class _Collector:
                 and (one.memory, one.cpus, detail.timeout) != (last.memory, last.cpus, earlier.timeout),
             )
 
-    def ladder(self, visit: FailedVisit) -> VisitLadder:
+    def ladder(self, visit: VisitFailure) -> VisitLadder:
         failed = ((place, one) for (number, place), one in self._failed.items() if number == visit.visit)
         own = [(place, one) for place, one in failed if "@" not in place and is_at_or_below(place, visit.unit)]
         name_of = self._writer.memory.name_of
