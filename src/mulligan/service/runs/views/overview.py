@@ -16,7 +16,6 @@ from mulligan.core.model.workflow import END
 from mulligan.core.state.brief_state import BriefState
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.core.state.verdict import is_handled
 from mulligan.errors import Refused, UnknownStep
 from mulligan.history.matrices import ATTENTION
 from mulligan.history.views import ChildWait, Wait, WaitFinder
@@ -39,6 +38,7 @@ from mulligan.service.runs.views.run_view import (
     RunView,
     Show,
     StepView,
+    has_handled_failure,
     view_state,
     view_step,
 )
@@ -436,9 +436,7 @@ def _listed(state: State, names: Iterable[str], most: int) -> list[str]:
 def _rank(state: State, name: str) -> int:
     if (status := state.status_of(name)) != "failed":
         return ATTENTION.index(status)
-    place = state.places[name]
-    record = None if place.failure_index is None else state.failures[place.failure_index]
-    return len(ATTENTION) if record is not None and is_handled(state, record) is True else 0
+    return len(ATTENTION) if has_handled_failure(state, state.places[name]) else 0
 
 
 class _ItemCounts:

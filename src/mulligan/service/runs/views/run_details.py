@@ -18,7 +18,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import Artifact, parse_reference, references
 from mulligan.core.model.codec import encode
 from mulligan.core.model.workflow import END, Backoff, Command, Handler, Rule
-from mulligan.core.state.state import Place, State
+from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import ArtifactDamaged, InputInvalid, UnknownArtifact
 from mulligan.history.phrases import describe_triager
@@ -33,7 +33,7 @@ from mulligan.service.runs.views.run_list import RunPage, summarize_runs
 from mulligan.service.runs.views.run_reasons import FailureOverview, run_failures
 from mulligan.service.runs.views.run_story import run_story, run_waits
 from mulligan.service.runs.views.run_timeline import Mosaic, Timeline, make_mosaic, mosaic_of
-from mulligan.service.runs.views.run_view import MatrixView, RunView, StepView
+from mulligan.service.runs.views.run_view import MatrixView, RunView, StepView, status_of
 
 # How many events or lines one page has at most, and how many events are searched for those of a type.
 PAGE_MAX, SEARCHED_MAX = 1_000, 5_000
@@ -276,7 +276,7 @@ def describe_failure_handlers(state: State, name: str) -> FailureHandlers:
     return FailureHandlers(
         run_id=state.run.run_id,
         step=name,
-        status=_status(place),
+        status=status_of(state, name),
         round=state.run.round,
         visit=place.visit if place else 0,
         attempts=place.attempt if place else 0,
@@ -292,10 +292,6 @@ def describe_failure_handlers(state: State, name: str) -> FailureHandlers:
         ],
         continue_on_error=step.continue_on_error,
     )
-
-
-def _status(place: Place | None) -> str:
-    return place.status if place is not None else "waiting"
 
 
 def _rule(index: int, rule: Rule, granted: int) -> RuleView:

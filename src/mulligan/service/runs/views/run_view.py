@@ -20,7 +20,8 @@ from mulligan.core.model.agents.spending import spent_json
 from mulligan.core.model.event_types import Passed
 from mulligan.core.model.workflow import END, Budget
 from mulligan.core.state.scope import failed_visits, failure_views, step_view
-from mulligan.core.state.state import FailureRecord, State, StepPause
+from mulligan.core.state.state import FailureRecord, Place, State, StepPause
+from mulligan.core.state.verdict import is_handled
 from mulligan.core.state.workspace import workspace_view
 from mulligan.history.matrices import MatrixGroup, matrix_groups
 from mulligan.history.tool_phrases import tool_calls_json
@@ -343,11 +344,36 @@ def view_state(
     )
 
 
+def status_of(state: State, name: str) -> str:
+    """The status of a step. A run that no worker has taken yet has no places, but its workflow has steps."""
+    place = state.places.get(name)
+    return place.status if place is not None else "waiting"
+
+
+def has_handled_failure(state: State, place: Place) -> bool:
+    """Whether a step failed in its last visit, and its failure was handled."""
+    return place.failure_index is not None and is_handled(state, state.failures[place.failure_index]) is True
+
+
+def step_fields(state: State, name: str) -> dict[str, Any]:
+    """How a step stands, as fields of the short views of a step: `StepLine`, `StepSnapshot`."""
+    place = state.places[name]
+    return {
+        "name": name,
+        "status": place.status,
+        "visits": place.visit,
+        "attempts": place.attempt,
+        "is_handled": has_handled_failure(state, place),
+        "recovered_by": place.recovered_by,
+        "is_undone": place.is_undone and not place.undo_failed,
+        "undo_failed": place.undo_failed,
+        "up_to_date_since": place.reused_run_id or None,
+    }
+
+
 def count_statuses(state: State) -> dict[str, int]:
     """How many steps have each status that occurs."""
-    # A run that no worker has taken yet has no places, but its workflow has steps.
-    places = state.places
-    return dict(Counter(state.status_of(name) if places else "waiting" for name in state.graph.nodes))
+    return dict(Counter(status_of(state, name) for name in state.graph.nodes))
 
 
 def view_step(waits: WaitFinder, name: str, show: Show = _as_it_is) -> StepView:

@@ -5,6 +5,7 @@ It reads only the events of that step, so that it stays fast in a run of any siz
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any, Literal
@@ -182,7 +183,7 @@ class StepHistories:
         collected = self._collect(state, name, NO_ITEM)
         is_map = state.step(name).map is not None
         place = state.places[name]
-        counts = _count(self._item_statuses(run, name)) if is_map else {}
+        counts = dict(Counter(self._item_statuses(run, name))) if is_map else {}
         return self._history(
             record,
             state,
@@ -224,7 +225,7 @@ class StepHistories:
         return run.item_statuses(step, lambda: item_statuses(self._reader, run.state, step))
 
     def _matrix(self, record: RunRecord, run: CachedRun, name: str) -> StepHistory:
-        state, counts = run.state, _count(self._item_statuses(run, name))
+        state, counts = run.state, dict(Counter(self._item_statuses(run, name)))
         nothing = _Collector(name, StoryWriter())
         return self._history(
             record, state, nothing, step=name, kind="matrix", status=group_status(counts), items=counts
@@ -438,13 +439,6 @@ def _failed_neighbours(state: State, step: str) -> tuple[str, str]:
 
 def _is_failed(place: Place | None) -> bool:
     return place is not None and place.status in ("failed", "pending_failed")
-
-
-def _count(statuses: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for one in statuses:
-        found[one] = found.get(one, 0) + 1
-    return found
 
 
 def _item_name(values: list[Any], index: int) -> str:
