@@ -13,7 +13,7 @@ from mulligan.history import consumption
 from mulligan.language.matrices.matrix import COMBINATIONS_MAX
 from mulligan.language.shell.shell import VALUE_BYTES_MAX as VARIABLE_BYTES_MAX
 from mulligan.service.rendering.page.timeline import BARS_MAX
-from mulligan.service.runs.views.brief_overview import WHOLE_EVENTS_MAX
+from mulligan.service.runs.views.overview import WHOLE_EVENTS_MAX
 from mulligan.service.runs.views.report import build as report
 from mulligan.worker.actions import http, http_response
 from mulligan.worker.child.json_encoding import OUTPUT_BYTES_MAX

@@ -323,6 +323,21 @@ def test_a_run_that_no_worker_has_taken_yet_answers_everything(client: Client, s
     assert client.get("runs/1").json["inputs"] == {}
 
 
+def test_a_run_with_a_matrix_that_no_worker_has_taken_yet_is_shown(client: Client, service: Service) -> None:
+    text = "name: slow\nsteps:\n  - step: sim\n    matrix: {size: [1, 2]}\n    shell: 'true'\n"
+    run_id = start_run(service, text)
+
+    found = client.get(f"runs/{run_id}/full").json
+    step, output = client.get(f"runs/{run_id}/steps/sim"), client.get(f"runs/{run_id}/outputs/sim")
+
+    assert (found["run_id"], found["steps"]) == (run_id, {})
+    assert found["version"] == client.get(f"runs/{run_id}").json["version"] != ""
+    assert found["matrices"]["sim"]["statuses"] == {"waiting": 2}
+    assert (found["matrices"]["sim"]["attempts"], found["matrices"]["sim"]["usage"]) == (0, None)
+    assert (step.status, step.code) == (409, "refused")
+    assert (output.status, output.code) == (404, "step.unknown")
+
+
 def test_a_large_run_is_shown_in_pages_only(client: Client, service: Service) -> None:
     numbers = ", ".join(map(str, range(2001)))
     run_id = start_run(

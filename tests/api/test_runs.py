@@ -15,7 +15,10 @@ from tests.support.api_client import Client, Reply, open_client
 from tests.support.commands import Said, mulligan
 
 from mulligan.api.routes import ROUTES
+from mulligan.core.model.agents.spending import Spent, spent_json
+from mulligan.core.state.scope import error_view
 from mulligan.service.home import Home
+from mulligan.service.runs.views.run_view import FailureView, SpentView
 from mulligan.service.service import Service
 
 PARKED = """
@@ -102,8 +105,24 @@ def fits(reply: Reply, path: str) -> Any:
     """The JSON of an answer, which has the type that the table of routes says."""
     assert reply.status == 200, reply.body[:500]
     (answer,) = (one.answer for one in ROUTES if one.method == "GET" and one.path == path)
-    msgspec.convert(reply.json, answer)
+    found = msgspec.to_builtins(msgspec.convert(reply.json, answer))
+    # A failure is plain data, of which `convert` leaves out what the type does not have.
+    assert names_in(found) == names_in(reply.json)
     return reply.json
+
+
+def names_in(value: Any) -> Any:
+    """The names of the fields at every level, without the values."""
+    if isinstance(value, dict):
+        return {name: names_in(one) for name, one in value.items()}
+    return [names_in(one) for one in value] if isinstance(value, list | tuple) else None
+
+
+def test_what_agents_have_spent_and_a_failure_have_the_fields_that_the_document_says() -> None:
+    spent = spent_json(Spent(calls=1, tokens=2))
+
+    assert spent is not None and spent.keys() == SpentView.__annotations__.keys()
+    assert error_view(None).keys() == FailureView.__annotations__.keys()
 
 
 RUN = "runs/{run_id:int}"
@@ -142,6 +161,49 @@ def test_a_run_without_its_steps_says_what_show_says(client: Client) -> None:
 def test_a_whole_run_is_what_show_prints(client: Client) -> None:
     for run_id in (1, 2, 3):
         assert fits(client.get(f"runs/{run_id}/full"), f"{RUN}/full") == said("show", run_id)
+
+
+ROW = "run_id workflow version status round degraded reason created_at updated_at parent_run_id driver"
+STATE = "outputs data spent budget end"
+STEP = (
+    "status visits attempts recovered handled output failure failure_route waiting_for warnings up_to_date_since "
+    "paused spent budget faked tool_calls progress usage items undone undo_failed children"
+)
+MATRIX = "status statuses failures combinations attempts usage"
+
+
+def test_the_fields_of_a_run_are_printed_in_the_order_that_scripts_have_seen(client: Client) -> None:
+    """One struct gives all of these; each face has an order of its own, which is part of what it prints."""
+    head, whole = client.get("runs/1").json, said("show", 3)
+    moment = client.get("runs/1/at/9").json
+    with Service(Home(Path(".mulligan"))) as service:
+        alone = service.runs.show(1)
+
+    def fields(found: dict[str, Any]) -> str:
+        return " ".join(found)
+
+    assert fields(head) == (
+        f"{ROW} labels revision {STATE} workspace waiting_for failures failure_count wait_count seq root_run_id "
+        "started_by inputs step_count step_counts matrices child_count"
+    )
+    assert fields(head["matrices"]["sim"]) == "status statuses count"
+    assert fields(whole) == (
+        f"{ROW} labels revision steps matrices failures {STATE} workspace waiting_for artifacts children"
+    )
+    assert fields(whole["steps"]["load"]) == f"{STEP} tries"
+    assert fields(whole["children"][0]) == f"{ROW} step step_name attempt steps matrices waiting_for children"
+    assert fields(whole["children"][0]["steps"]["one"]) == STEP
+    in_short = (
+        f"run_id status degraded round version revision steps matrices failures {STATE} reason workspace waiting_for"
+    )
+    assert fields(alone) == fields(moment["run"]) == in_short
+    assert fields(alone["matrices"]["sim"]) == "status statuses failures combinations"
+    assert fields(moment["run"]["matrices"]["sim"]) == fields(said("show", 1)["matrices"]["sim"]) == MATRIX
+    assert fields(said("show", 1, "sim")) == f"run_id name {MATRIX} steps"
+    assert fields(said("show", 1, "sim")["steps"][0]) == f"name {STEP}"
+    assert fields(said("show", 1, "fetch")) == f"run_id name {STEP} matrix tries"
+    assert fields(said("show", 1, "fetch")["waiting_for"][0]) == "kind text place attempt"
+    assert fields(said("show", 1)["failures"][0]).endswith("handled recovered allowed failure_route")
 
 
 @pytest.mark.parametrize("step", ["fetch", "each", "sim", "sim_1"])

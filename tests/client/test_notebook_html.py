@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from typing import Any
 
+import msgspec
 import pytest
 from tests.support.nightly import examples
 
 from mulligan.client import notebook_html
 from mulligan.client.notebook_html import render_progress, render_run, render_runs, render_story, render_workflow
 from mulligan.history.story import story
-from mulligan.history.views import run_json
 from mulligan.language import load_text
 from mulligan.language.expressions import Cel
 from mulligan.service.authoring.area import Workflows
@@ -22,19 +22,23 @@ from mulligan.service.driving.run_progress import RunProgress
 from mulligan.service.runs.views.failure_summary import FailureSummary
 from mulligan.service.runs.views.run_list import RunLine
 from mulligan.service.runs.views.run_story import LocatedLine
+from mulligan.service.runs.views.run_view import RunView, view_state
 from mulligan.testing.history import T0, History, retry, step, workflow
 from mulligan.worker.logs.progress_records import Progress
 
 NOW = T0 + timedelta(seconds=90)
 
 
-def shown(run: History, **fields: Any) -> dict[str, Any]:
+def shown(run: History, **fields: Any) -> RunView:
     """The run as `Service.overview` gives it."""
-    found = run_json(run.state)
-    for one in (*found["steps"].values(), found["end"]):
-        one.update({"usage": None, "items": None, "undone": False, "children": []})
-    line = {"workflow": "test", "created_at": T0.isoformat(), "updated_at": NOW.isoformat(), "parent_run_id": None}
-    return {**line, **found, "driver": None, "labels": {}, "children": [], **fields}
+    found = view_state(run.state)
+    for one in (*found.steps.values(), *([found.end] if found.end else [])):
+        one.usage, one.items, one.undone, one.undo_failed, one.children = None, None, False, False, []
+        one.progress, one.tries = None, []
+    for group in found.matrices.values():
+        group.attempts, group.usage = 0, None
+    line = {"workflow": "test", "created_at": T0.isoformat(), "updated_at": NOW.isoformat()}
+    return msgspec.structs.replace(found, **{**line, **fields})
 
 
 def rendered(run: History, graph: str = "", **fields: Any) -> str:
@@ -90,7 +94,7 @@ def test_what_a_step_is_called_and_what_it_writes_is_never_markup() -> None:
     run = History(workflow(step("fetch"), step("load")))
     run.start().fail("fetch", stderr_tail=evil).ok("load")
     data = shown(run, workflow=evil, outputs={evil: [evil]}, reason=evil)
-    data["steps"][evil] = data["steps"].pop("load")
+    data.steps[evil] = data.steps.pop("load")
     summary = FailureSummary()
     summary.update(run.log)
 
@@ -185,10 +189,8 @@ steps:
 
 def test_a_run_that_no_worker_has_taken_yet_has_a_headline() -> None:
     run = History(workflow(step("fetch"), step("load")))
-    data = {**run_json(run.state), "run_id": 4}
-    line = {"workflow": "test", "created_at": T0.isoformat(), "updated_at": T0.isoformat(), "parent_run_id": None}
 
-    found = Text(render_run({**line, **data, "children": []}, now=NOW))
+    found = Text(render_run(shown(run, run_id=4, updated_at=T0.isoformat()), now=NOW))
 
     assert found.text.startswith("test running run 4 · 90s")
 
@@ -255,7 +257,7 @@ SAID = [
 def test_a_step_that_reports_progress_shows_it(said: dict[str, Any], text: str) -> None:
     run = History(workflow(step("fetch"))).start().started("fetch")
     data = shown(run)
-    data["steps"]["fetch"]["progress"] = said
+    data.steps["fetch"].progress = Progress(**said)
 
     found = Text(render_run(data, now=NOW))
 

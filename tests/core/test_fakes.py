@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.support.run_json import run_json
+
 from mulligan.core.deciding.fakes import FakeEnd, with_fakes
 from mulligan.core.effects import effects as fx
 from mulligan.core.model import events as e
@@ -9,7 +11,6 @@ from mulligan.core.model.failure import failure
 from mulligan.core.model.workflow import Action, Command, Handler, Map, Workflow, decode, encode
 from mulligan.core.turn import fold
 from mulligan.history.story import story
-from mulligan.history.views import run_json
 from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
 
 FAILS = FakeEnd(failure=failure("EXIT_NONZERO", "broken", exit_code=11))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.run_json import run_json
 
 from mulligan.core.model.workflow import Need, Step, Workflow
 from mulligan.core.state.state import State
@@ -17,7 +18,6 @@ from mulligan.history.matrices import (
     quote_steps,
     step_title,
 )
-from mulligan.history.views import run_json
 from mulligan.testing.history import History, step, workflow
 
 

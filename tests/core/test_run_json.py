@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 from tests.support.nightly import examples
+from tests.support.run_json import run_json
 
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model.workflow import Action, Command, Handler, Map, Need, Rule, Step, Template, Triage
 from mulligan.core.state.state import State
 from mulligan.core.turn import fold
 from mulligan.history.obstacles import Obstacle
-from mulligan.history.views import NAMES_MAX, StepCounter, Wait, count_steps, list_waits, run_json, waits_for_people
+from mulligan.history.views import NAMES_MAX, StepCounter, Wait, count_steps, list_waits, waits_for_people
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
 from proof.simulator.simulation import Simulation
 

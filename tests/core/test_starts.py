@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.run_json import run_json
 
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Action, Workflow
 from mulligan.core.turn import fold
-from mulligan.history.views import run_json, waits_for_people
+from mulligan.history.views import waits_for_people
 from mulligan.testing.history import History, Step, step, workflow
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.run_json import run_json
 
 from mulligan.core.effects.snapshot import changes
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Action, Map, Triage
 from mulligan.core.turn import fold, turn
 from mulligan.errors import MulliganError, Refused, RunFinished, UnknownStep
-from mulligan.history.views import list_waits, run_json, waits_for_people
+from mulligan.history.views import list_waits, waits_for_people
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
 
 ASK = Action("approve", {"message": "go?"})

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.run_json import run_json
 
 from mulligan.core.model import reports as r
 from mulligan.core.model.events import RunReopened
 from mulligan.core.model.workflow import Action, Handler, Map, Need, Resources, Rule, Triage
 from mulligan.core.state.state import State
 from mulligan.history.obstacles import Obstacle, RunningTask, WorkerCapacity, WorkerPool
-from mulligan.history.views import StepCounter, Wait, count_steps, list_waits, run_json, waits_for_people
+from mulligan.history.views import StepCounter, Wait, count_steps, list_waits, waits_for_people
 from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
 
 ASK = Action("approve", {"message": "go?"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.run_json import run_json
 
 from mulligan.core.deciding.rounds.fork import plan_fork, run_reasons, worktree_origin
 from mulligan.core.effects.tasks import make_task
@@ -14,7 +15,6 @@ from mulligan.core.state.workspace import folder_of, workspace_view
 from mulligan.core.turn import fold
 from mulligan.errors import InputInvalid
 from mulligan.history.story import story
-from mulligan.history.views import run_json
 from mulligan.language.readers.workspace_steps import keep_workspace, with_default_workspace
 from mulligan.testing.history import History
 

@@ -13,16 +13,16 @@ from mulligan.core.state.verdict import unhandled
 from mulligan.core.turn import fold
 from mulligan.history.phrases import UNDO_FAILED
 from mulligan.history.story import StoryWriter
-from mulligan.service.runs.views.report.visits import FailedVisit, FailedVisits
+from mulligan.service.runs.views.report.visits import FailedVisits, VisitFailure
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 from proof.simulator.simulation import Simulation
 
 
-def visits(run: History) -> list[FailedVisit]:
+def visits(run: History) -> list[VisitFailure]:
     return visits_of(run.state, run.log, run.state.workflow)
 
 
-def visits_of(state: State, log: list[Entry], first: Workflow) -> list[FailedVisit]:
+def visits_of(state: State, log: list[Entry], first: Workflow) -> list[VisitFailure]:
     writer, found = StoryWriter(first), FailedVisits()
     for entry in log:
         found.update(entry, writer.lines_for(entry))
@@ -33,7 +33,7 @@ def outcomes_of(run: History) -> list[tuple[str, int, str, str]]:
     return [(one.unit, one.visit, one.answer, one.outcome) for one in visits(run)]
 
 
-def rungs(visit: FailedVisit) -> dict[str, tuple[str, str]]:
+def rungs(visit: VisitFailure) -> dict[str, tuple[str, str]]:
     return {rung.name: (rung.outcome, rung.said) for rung in visit.rungs}
 
 

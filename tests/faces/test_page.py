@@ -17,7 +17,7 @@ from mulligan.service.rendering.page.timeline import render_timeline
 from mulligan.service.rendering.page.tracks import Bar, draw_density, draw_track
 from mulligan.service.runs.views.report import Report
 from mulligan.service.runs.views.report.attempts import Attempt, Gap, part_of, unit_of
-from mulligan.service.runs.views.report.build import StepLine, read_tail
+from mulligan.service.runs.views.report.build import StepRow, read_tail
 
 from .pages import Page
 
@@ -36,7 +36,7 @@ def attempt(place: str, since: float, until: float, number: int = 1, **fields: o
 
 def report(*attempts: Attempt, seconds: float = 10.0, gaps: tuple[Gap, ...] = ()) -> Report:
     steps = dict.fromkeys(one.unit.partition("[")[0] for one in attempts)
-    lines = [StepLine(name, "shell", "completed", 1, 1, False, False, 0, 0, 1.0, 1.0, MIB) for name in steps]
+    lines = [StepRow(name, "shell", "completed", 1, 1, False, False, 0, 0, 1.0, 1.0, MIB) for name in steps]
     return Report(
         run_id=1,
         workflow="flow",

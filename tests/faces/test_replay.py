@@ -231,3 +231,13 @@ def test_what_if_leaves_forks_out_and_counts_what_they_took_over_once(folder: Pa
 
     assert [(one["run_id"], one["code"]) for one in found["undecided"]] == [(2, "forked")]
     assert drawn is not None and drawn.share.tried == 1
+
+
+def test_a_run_that_had_called_another_is_shown_as_it_was():
+    Path("child.yaml").write_text("name: child\nsteps:\n  - {step: one, shell: 'true'}\n", encoding="utf-8")
+    ran("name: caller\nsteps:\n  - {step: call, workflow: child.yaml}\n  - {step: last, needs: [call], shell: echo}\n")
+
+    code, out, _ = mulligan("replay", 1, "--at", seq_of("step.completed")).plain
+
+    assert code == 0
+    assert "run 2, called by 'call', had ended; as it was then: mulligan replay 2" in out

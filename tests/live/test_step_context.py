@@ -47,10 +47,11 @@ def test_what_steps_reported_and_kept_is_part_of_the_run(live: Live) -> None:
     assert [ran.steps[name]["output"] for name in ("evaluate", "size")] == [2, "2"]
     assert ran.shown["outputs"]["accuracy"] == 0.9
     found = live.service.runs.overview(ran.run_id, with_attempts=True)
-    files = [(one["place"], one["attempt"], one["file"], one["size"]) for one in found["artifacts"]]
+    files = [(one.place, one.attempt, one.file, one.size) for one in found.artifacts]
     assert files == [("train", 1, "model.bin", 1), ("train", 2, "model.bin", 2)]
-    assert found["steps"]["train"]["progress"]["text"] == "trained"
-    tries = to_json(found["steps"]["train"]["tries"])
+    progress = found.steps["train"].progress
+    assert progress is not None and progress.text == "trained"
+    tries = to_json(found.steps["train"].tries)
     assert [(one["progress"]["done"], one["progress"]["total"]) for one in tries] == [(1, 2), (2, 2)]
     assert [[file["size"] for file in one["artifacts"]] for one in tries] == [[1], [2]]
     assert live.service.runs.attempts(ran.run_id)["evaluate"][0].progress.share == 0.5  # type: ignore[union-attr]
@@ -84,7 +85,7 @@ def test_progress_is_read_while_the_step_runs(live: Live) -> None:
     def look(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="slow")
         there.wait_until(lambda: there.service.runs.attempt_progress(there.run_id, "slow", 1))
-        reported.append(there.service.runs.overview(there.run_id)["steps"]["slow"]["progress"])
+        reported.append(there.service.runs.overview(there.run_id).steps["slow"].progress)
         (there.folder / "go").unlink()
 
     ran = live.run(
@@ -97,7 +98,7 @@ def test_progress_is_read_while_the_step_runs(live: Live) -> None:
     )
 
     assert ran.status == "completed"
-    assert [(one["done"], one["total"], one["text"]) for one in reported] == [(3, 10, "copying")]
+    assert [(one.done, one.total, one.text) for one in reported] == [(3, 10, "copying")]
 
 
 def test_kept_files_and_progress_go_with_the_run(live: Live) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.history.views import Wait
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.driving.run_progress import Activity, RunProgress
 from mulligan.service.rendering.descriptions import describe_artifact, summarize_failure
@@ -31,9 +32,10 @@ from mulligan.service.rendering.formatting import (
 )
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone
-from mulligan.service.runs.views.failure_summary import FailureLine, FailureOutcome
+from mulligan.service.runs.views.failure_summary import FailureLine
 from mulligan.service.runs.views.run_list import RunLine
-from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait, shown_place
+from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait
+from mulligan.service.runs.views.run_view import CalledRunView, MatrixView, RunView, StepView
 from mulligan.service.service import Service
 
 # How many steps, failed items, questions, outputs, runs and lines of a story are shown.
@@ -52,13 +54,11 @@ _PEOPLE = ("triage", "approval", "pause", "step_pause")
 # What a step waits for that is worth a sentence in its row. Needs and edges are in the graph.
 _REPORTED_WAITS = ("retry", "timer", "breaker", "loop", "repair", "limit")
 _OUTCOME_TONES = {
-    FailureOutcome.UNHANDLED: "bad",
-    FailureOutcome.ALLOWED: "idle",
-    FailureOutcome.IN_PROGRESS: "try",
-    FailureOutcome.REPAIRED: "good",
+    FailureLine.UNHANDLED: "bad",
+    FailureLine.ALLOWED: "idle",
+    FailureLine.IN_PROGRESS: "try",
+    FailureLine.REPAIRED: "good",
 }
-
-Run = Mapping[str, Any]
 
 
 class Ask(NamedTuple):
@@ -87,7 +87,7 @@ class _Row(NamedTuple):
 
 
 def render_run(
-    run: Run,
+    run: RunView,
     failures: Sequence[FailureLine] = (),
     graph: str = "",
     *,
@@ -101,11 +101,11 @@ def render_run(
     `note`: a sentence below, such as why there is no graph. `home`: the Python that opens the home of the run.
     """
     now = now or datetime.now(UTC)
-    outputs = run["outputs"] if run["status"] in RUN_ENDED else {}
+    outputs = run.outputs if run.status in RUN_ENDED else {}
     parts = [
         _headline(run, now),
-        _gauge(step_counts(run)) if run["status"] not in RUN_ENDED else "",
-        _asks(asks_of(run), home, run["run_id"]),
+        _gauge(step_counts(run)) if run.status not in RUN_ENDED else "",
+        _asks(asks_of(run), home, run.run_id),
         element("div", _steps(run, failures, now), _graph(graph), class_="mulligan-body"),
         _outputs(outputs),
         _note(note),
@@ -134,18 +134,18 @@ def _graph(svg: str) -> Html | str:
 _WIDTH = re.compile(r'\A<svg [^>]*?width="(\d+)"')
 
 
-def _headline(run: Run, now: datetime) -> Html:
-    is_over = run["status"] in RUN_ENDED
-    begun, last = (datetime.fromisoformat(run[key]) for key in ("created_at", "updated_at"))
+def _headline(run: RunView, now: datetime) -> Html:
+    is_over = run.status in RUN_ENDED
+    begun, last = (datetime.fromisoformat(getattr(run, key)) for key in ("created_at", "updated_at"))
     seconds = max(0.0, ((last if is_over else now) - begun).total_seconds())
-    facts = [f"run {run['run_id']}", format_elapsed(seconds), _counted(step_counts(run))]
-    facts += [f"round {run['round']}"] if run["round"] > 1 else []
-    facts += [f"child of run {run['parent_run_id']}"] if run["parent_run_id"] is not None else []
-    facts += [_cut(single_line(run["reason"]))] if run["reason"] else []
-    degraded = " (degraded)" if run["degraded"] else ""
+    facts = [f"run {run.run_id}", format_elapsed(seconds), _counted(step_counts(run))]
+    facts += [f"round {run.round}"] if run.round > 1 else []
+    facts += [f"child of run {run.parent_run_id}"] if run.parent_run_id is not None else []
+    facts += [_cut(single_line(run.reason))] if run.reason else []
+    degraded = " (degraded)" if run.degraded else ""
     if not is_over and asks_of(run):
-        return _head(run["workflow"], "paused", "waits for a person", facts)
-    return _head(run["workflow"], run["status"], f"{status_label(run['status'])}{degraded}", facts)
+        return _head(run.workflow, "paused", "waits for a person", facts)
+    return _head(run.workflow, run.status, f"{status_label(run.status)}{degraded}", facts)
 
 
 def _head(workflow: str, status: str, word: str, facts: Sequence[str]) -> Html:
@@ -159,9 +159,9 @@ def _counted(counts: Counter[str]) -> str:
     return ", ".join(filter(None, (pluralize(sum(counts.values()), "step"), group_counts(odd))))
 
 
-def step_counts(run: Run) -> Counter[str]:
+def step_counts(run: RunView) -> Counter[str]:
     """How many steps are in each status."""
-    return Counter(step["status"] for step in run["steps"].values())
+    return Counter(step.status for step in run.steps.values())
 
 
 def _gauge(counts: Counter[str]) -> Html | str:
@@ -183,7 +183,7 @@ def _status(status: str, word: str) -> Html:
 # -- its steps -------------------------------------------------------------------------------------------------------
 
 
-def _steps(run: Run, failures: Sequence[FailureLine], now: datetime) -> Html | str:
+def _steps(run: RunView, failures: Sequence[FailureLine], now: datetime) -> Html | str:
     rows = list(_rows(run, failures, now))
     shown = _most_interesting(rows)
     left: Counter[str] = Counter()
@@ -231,70 +231,70 @@ def _most_interesting(rows: list[_Row]) -> list[_Row]:
     return [rows[index] for index in sorted((wanted or order)[:STEPS_MAX])]
 
 
-def _rows(run: Run, failures: Sequence[FailureLine], now: datetime) -> Iterator[_Row]:
+def _rows(run: RunView, failures: Sequence[FailureLine], now: datetime) -> Iterator[_Row]:
     by_step: dict[str, list[FailureLine]] = {}
     for one in failures:
         by_step.setdefault(one.step, []).append(one)
-    large = {name: group for name, group in run["matrices"].items() if len(group["combinations"]) > MATRIX_STEPS_MAX}
-    matrix_of = {member: name for name, group in large.items() for member in group["combinations"]}
+    large = {name: group for name, group in run.matrices.items() if len(group.combinations) > MATRIX_STEPS_MAX}
+    matrix_of = {member: name for name, group in large.items() for member in group.combinations}
     shown: set[str] = set()
-    for name, step in run["steps"].items():
+    for name, step in run.steps.items():
         matrix = matrix_of.get(name, "")
         if matrix and matrix not in shown:
             shown.add(matrix)
             yield from _matrix_rows(matrix, large[matrix], run, by_step, now)
         elif not matrix:
             yield _step_row(name, step, by_step.get(name, ()), now)
-    if (end := run["end"]) is not None and (end["attempts"] or end["failure"]):
+    if (end := run.end) is not None and (end.attempts or end.failure):
         yield _step_row("end", end, by_step.get("end", ()), now)._replace(steps_count=0)
 
 
 def _matrix_rows(
-    name: str, group: Mapping[str, Any], run: Run, by_step: Mapping[str, Sequence[FailureLine]], now: datetime
+    name: str, group: MatrixView, run: RunView, by_step: Mapping[str, Sequence[FailureLine]], now: datetime
 ) -> Iterator[_Row]:
     """One row for all steps of a matrix that went well, and below it one for each that did not."""
     rank = {status: index for index, status in enumerate(ATTENTION)}
     names = sorted(
-        (member for member in group["combinations"] if run["steps"][member]["status"] in rank),
-        key=lambda member: rank[run["steps"][member]["status"]],
+        (member for member in group.combinations if run.steps[member].status in rank),
+        key=lambda member: rank[run.steps[member].status],
     )[:MATRIX_STEPS_MAX]
-    seconds = group["usage"]["wall_seconds"] if group.get("usage") else None
-    title, count = group_title(name, len(group["combinations"])), len(group["combinations"])
-    counts = element("span", group_counts(group["statuses"]), class_="mulligan-dim")
-    yield _Row(title, group["status"], group.get("attempts", 0), seconds, counts, count - len(names))
+    seconds = group.usage.wall_seconds if group.usage else None
+    title, count = group_title(name, len(group.combinations)), len(group.combinations)
+    counts = element("span", group_counts(group.statuses), class_="mulligan-dim")
+    yield _Row(title, group.status, group.attempts, seconds, counts, count - len(names))
     for member in names:
-        yield _step_row(member, run["steps"][member], by_step.get(member, ()), now)._replace(is_inner=True)
+        yield _step_row(member, run.steps[member], by_step.get(member, ()), now)._replace(is_inner=True)
 
 
-def _step_row(name: str, step: Run, failures: Sequence[FailureLine], now: datetime) -> _Row:
-    seconds: float | None = step["usage"]["wall_seconds"] if step["usage"] else None
-    if step["status"] == "running" and (began := _began(step)) is not None:
+def _step_row(name: str, step: StepView, failures: Sequence[FailureLine], now: datetime) -> _Row:
+    seconds: float | None = step.usage.wall_seconds if step.usage else None
+    if step.status == "running" and (began := _began(step)) is not None:
         seconds = (seconds or 0.0) + max(0.0, (now - began).total_seconds())
     remark = join_html(element("div", part) for part in _remarks(name, step, failures))
-    row = _Row(name, step["status"], step["attempts"], seconds, remark)
-    is_asked = any(wait["kind"] in _PEOPLE for wait in step["waiting_for"]) and step["status"] != "pending_failed"
+    row = _Row(name, step.status, step.attempts, seconds, remark)
+    is_asked = any(wait.kind in _PEOPLE for wait in step.waiting_for) and step.status != "pending_failed"
     return row._replace(tone="paused", label="waits for a person") if is_asked else row
 
 
-def _began(step: Run) -> datetime | None:
+def _began(step: StepView) -> datetime | None:
     """When the attempt that runs now has begun."""
-    running = [one.started_at for one in step.get("tries", ()) if one.status == "running" and one.started_at]
+    running = [one.started_at for one in step.tries or () if one.status == "running" and one.started_at]
     return min(running) if running else None
 
 
-def _remarks(name: str, step: Run, failures: Sequence[FailureLine]) -> Iterator[object]:
+def _remarks(name: str, step: StepView, failures: Sequence[FailureLine]) -> Iterator[object]:
     """What there is to say about a step, the most important first, one line each."""
     if bar := _progress(step):
         yield bar
     own = [one for one in failures if not one.is_item]
-    yield from (_failure(one.what, one, "ask" if step["status"] == "pending_failed" else "") for one in own)
-    if not failures and step["failure"]:
-        yield _failure_text(summarize_failure(step["failure"]))
-    if step["items"]:
-        yield _items(step["items"])
+    yield from (_failure(one.what, one, "ask" if step.status == "pending_failed" else "") for one in own)
+    if not failures and step.failure:
+        yield _failure_text(summarize_failure(step.failure))
+    if step.items:
+        yield _items(step.items)
     yield from _failed_items(name, [one for one in failures if one.is_item])
     # What led to another visit is said already.
-    words = [f"visit {step['visits']}"] if step["visits"] > 1 and not own else []
+    words = [f"visit {step.visits}"] if step.visits > 1 and not own else []
     words += _words(step)
     if words:
         yield element("span", "; ".join(words), class_="mulligan-dim")
@@ -324,21 +324,21 @@ def _failure_text(text: str) -> Html:
     return element("span", _cut(text), title=text if len(text) > TEXT_CHARS_MAX else None)
 
 
-def _words(step: Run) -> Iterator[str]:
-    if step["up_to_date_since"]:
-        yield up_to_date_since(step["up_to_date_since"])
-    if step["faked"]:
+def _words(step: StepView) -> Iterator[str]:
+    if step.up_to_date_since:
+        yield up_to_date_since(step.up_to_date_since)
+    if step.faked:
         yield "faked"
-    if step["undone"]:
+    if step.undone:
         yield "undone"
-    if step.get("undo_failed"):
+    if step.undo_failed:
         yield UNDO_FAILED
-    if step["children"]:
-        yield _called(step["children"])
-    for warning in step["warnings"]:
+    if step.children:
+        yield _called(step.children)
+    for warning in step.warnings:
         yield f"warning: {_cut(summarize_failure(warning))}"
-    waits = (wait for wait in step["waiting_for"] if wait["kind"] in _REPORTED_WAITS or wait.get("obstacles"))
-    yield from dict.fromkeys(f"waits for {_cut(single_line(wait['text']))}" for wait in waits)
+    waits = (wait for wait in step.waiting_for if wait.kind in _REPORTED_WAITS or wait.obstacles)
+    yield from dict.fromkeys(f"waits for {_cut(single_line(wait.text))}" for wait in waits)
 
 
 def _called(runs: Sequence[int]) -> str:
@@ -351,12 +351,12 @@ def _items(counts: Mapping[str, int]) -> Html:
     return element("span", ", ".join(parts), class_="mulligan-dim")
 
 
-def _progress(step: Run) -> Html | None:
+def _progress(step: StepView) -> Html | None:
     """What the step itself says about its progress while it runs."""
-    said = step.get("progress")
-    if not said or step["status"] != "running":
+    said = step.progress
+    if not said or step.status != "running":
         return None
-    return _bar(said.get("done"), said.get("total"), said.get("text") or "")
+    return _bar(said.done, said.total, said.text)
 
 
 def _bar(done: float | None, total: float | None, text: str) -> Html:
@@ -419,26 +419,26 @@ _ACTIVITY_LOOKS = {
 # -- what a person is asked, and what came out -----------------------------------------------------------------------
 
 
-def asks_of(run: Run, above: str = "") -> list[Ask]:
+def asks_of(run: RunView | CalledRunView, above: str = "") -> list[Ask]:
     """What a run and the runs that it called ask a person, and the Python that answers."""
-    run_id = run["run_id"]
+    run_id = run.run_id
     found = [
-        Ask(run_id, f"{above}{shown_place(wait)}".rstrip("/"), _cut(single_line(wait["text"])), _call(wait))
-        for wait in run["waiting_for"]
-        if wait["kind"] in _PEOPLE
+        Ask(run_id, f"{above}{wait.shown_place}".rstrip("/"), _cut(single_line(wait.text)), _call(wait))
+        for wait in run.waiting_for
+        if wait.kind in _PEOPLE
     ]
-    for child in run["children"]:
-        found += asks_of(child, f"{above}{child['step_name']}/")
+    for child in run.children:
+        found += asks_of(child, f"{above}{child.step_name}/")
     return found
 
 
-def _call(wait: Mapping[str, Any]) -> str:
-    kind, place = wait["kind"], shown_place(wait)
+def _call(wait: Wait) -> str:
+    kind, place = wait.kind, wait.shown_place
     if kind == "triage":
         return f"classify({place!r}, 'retry', reason='…')  # or 'fail'"
     if kind == "approval":
         return f"approve({place!r}, reason='…')"
-    return f"resume({wait['steps'][0]!r})" if kind == "step_pause" else "resume()"
+    return f"resume({wait.steps[0]!r})" if kind == "step_pause" else "resume()"
 
 
 def _asks(asks: Sequence[Ask], home: str, run_id: int) -> Html | str:
@@ -537,7 +537,7 @@ def render_story(lines: Iterable[LocatedLine], waits: Iterable[LocatedWait] = ()
     if left:
         rows.append(element("tr", element("td", f"and {left:,} more lines", colspan=3, class_="mulligan-dim")))
     for wait in waits:
-        what = f"waits for {single_line(wait.wait['text'])}"
+        what = f"waits for {single_line(wait.wait.text)}"
         asked = element("span", what, class_="mulligan-answer mulligan-ask")
         rows.append(
             element("tr", element("td"), element("td", wait.where, class_="mulligan-name"), element("td", asked))
@@ -563,7 +563,7 @@ def run_html(service: Service, run_id: int, note: str = "", *, home: str = "mull
     """A run as it is now. `note`: a sentence below; `home`: the Python that opens its home."""
     run = service.runs.overview(run_id, with_attempts=True)
     graph, why_not = _draw(*service.runs.drawn(run_id))
-    if not note and run["status"] == "running" and run["driver"] is None:
+    if not note and run.status == "running" and run.driver is None:
         note = f"nothing is running it; to continue it: {home}.get({run_id}).resume()"
     notes = "; ".join(filter(None, (note, why_not)))
     return render_run(run, service.runs.failure_outcomes(run_id), graph, note=notes, home=home)

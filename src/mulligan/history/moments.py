@@ -16,12 +16,13 @@ from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.text.formatting import format_time_until
 from mulligan.core.model.workflow import END
+from mulligan.core.state.scope import step_view
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import is_handled
 from mulligan.history.item_names import PlaceNames
 from mulligan.history.phrases import describe_failure
 from mulligan.history.story_memory import StoryMemory
-from mulligan.history.views import step_json
+from mulligan.history.views import list_step_waits
 
 # -- turns -----------------------------------------------------------------------------------------------------------
 
@@ -245,8 +246,12 @@ def _step_view(state: State, name: str) -> dict[str, Any]:
     """The step as `show --json` has it, with what it waits for in words; empty if it is not a step then."""
     if name not in state.places or (name != END and name not in state.graph.nodes):
         return {}
-    view = step_json(state, name)
-    return {**view, "waiting_for": [wait["text"] for wait in view["waiting_for"]]}
+    pause = state.places[name].pause
+    return {
+        **step_view(state, name),
+        "paused": None if pause is None else msgspec.to_builtins(pause),
+        "waiting_for": [wait.text for wait in list_step_waits(state, name)],
+    }
 
 
 def _new_failures(before: State, after: State) -> Iterator[NewFailure]:

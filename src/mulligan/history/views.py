@@ -1,7 +1,4 @@
-"""Views of a run: what `--json` prints, what the run waits for, and how many steps are in each status.
-
-All of it comes from the state alone. `verdict` decides what is handled, and `scope` what a step looks like.
-"""
+"""What a run waits for, and how many of its steps are in each status: from the state alone."""
 
 from __future__ import annotations
 
@@ -9,29 +6,26 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 
-from mulligan.core.deciding.agents.budgets import RUN, budget_of
 from mulligan.core.deciding.flow import remaining_start_batches, waits_for_slot
 from mulligan.core.effects.tasks import demand
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.agents.spending import spent_json
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.text.formatting import format_time, single_line
-from mulligan.core.model.workflow import END, Budget
+from mulligan.core.model.workflow import END
 from mulligan.core.state.held_steps import is_on_hold
-from mulligan.core.state.scope import approval_of, failed_visits, failure_views, step_view
+from mulligan.core.state.scope import approval_of
 from mulligan.core.state.state import FailureRecord, Items, Place, State
 from mulligan.core.state.transitions import ACTIVE, ENDED, STATUSES
-from mulligan.core.state.workspace import awaits_worktree, workspace_view
+from mulligan.core.state.workspace import awaits_worktree
 from mulligan.history.item_names import PlaceNames
-from mulligan.history.matrices import MatrixGroup, matrix_groups, quote_steps
+from mulligan.history.matrices import quote_steps
 from mulligan.history.obstacles import Obstacle, WorkerPool
 from mulligan.history.phrases import describe_failure
-from mulligan.history.tool_phrases import tool_calls_json
 
 _Person = Literal["triage", "approval", "pause", "step_pause"]
 _Time = Literal["retry", "timer", "loop", "breaker"]
@@ -40,7 +34,6 @@ _Run = Literal["needs", "edges", "items", "repair", "limit", "all"]
 WaitKind = _Person | _Time | _World | _Run
 # A step may wait for thousands of others, or of its own items: this many are named.
 NAMES_MAX = 10
-_STEP_KEYS = ("status", "visits", "attempts", "recovered", "handled", "output", "failure")
 
 
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -79,168 +72,10 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.kind in get_args(_World)
 
 
-# -- the run as JSON -------------------------------------------------------------------------------------------------
+class ChildWait(Wait, frozen=True, omit_defaults=True, kw_only=True):
+    """A wait for a child run whose number only the store knows. `--json` prints this number last."""
 
-
-def run_json(
-    state: State, breaker_waits: Mapping[str, Obstacle] | None = None, pool: WorkerPool | None = None
-) -> dict[str, Any]:
-    """The run as `--json` prints it. `breaker_waits`: the places that wait for a circuit breaker, and for which.
-
-    `pool`: the workers that may take its tasks. With it, a wait for a worker says why none takes the task.
-    """
-    return {key: dict(value) if key == "steps" else value for key, value in run_json_parts(state, breaker_waits, pool)}
-
-
-def run_json_parts(
-    state: State, breaker_waits: Mapping[str, Obstacle] | None = None, pool: WorkerPool | None = None
-) -> Iterator[tuple[str, Any]]:
-    """The keys and values of `run_json`, one after the other. The steps are made one by one as they are asked for."""
-    waits = _WaitFinder(state, breaker_waits, pool)
-    failed = failed_visits(state) if state.places else []
-    head = _head_json(waits)
-    yield from ((key, head.pop(key)) for key in _FIRST_KEYS)
-    names = state.graph.nodes if state.places else ()
-    yield "steps", ((name, _step_json(waits, name, step_view(state, name))) for name in names)
-    yield "matrices", {name: _matrix_json(group) for name, group in matrix_groups(state).items()}
-    yield "failures", _failures_json(failure_views(state, failed), failed)
-    yield from head.items()
-
-
-def run_head_json(
-    state: State,
-    breaker_waits: Mapping[str, Obstacle] | None = None,
-    pool: WorkerPool | None = None,
-    *,
-    entries_max: int,
-) -> dict[str, Any]:
-    """The same without its steps: of failures and waits only the first, and how many there are."""
-    head, failed = _head_json(_WaitFinder(state, breaker_waits, pool)), failed_visits(state) if state.places else []
-    some = failed[:entries_max]
-    return {
-        **head,
-        "failures": _failures_json(failure_views(state, some), some),
-        "failure_count": len(failed),
-        "waiting_for": head["waiting_for"][:entries_max],
-        "wait_count": len(head["waiting_for"]),
-    }
-
-
-def run_brief_json(
-    state: State,
-    breaker_waits: Mapping[str, Obstacle] | None = None,
-    pool: WorkerPool | None = None,
-    *,
-    names: Iterable[str],
-    entries_max: int,
-) -> dict[str, Any]:
-    """The same as `run_json` with these steps alone, and of failures and of waits for a worker only the first.
-
-    `step_counts` says how many steps there are in each status, and the matrices are counted.
-    """
-    waits = _WaitFinder(state, breaker_waits, pool)
-    failed = failed_visits(state)[:entries_max] if state.places else []
-    head = _head_json(waits, queued_max=entries_max)
-    return {
-        **{key: head[key] for key in _FIRST_KEYS},
-        # A run that no worker has taken yet has no places, but its workflow has steps.
-        "step_counts": count_steps(state) if state.places else {"waiting": len(state.graph.nodes)},
-        "steps": {name: _step_json(waits, name, step_view(state, name)) for name in names},
-        "matrices": {
-            name: {"status": group.status, "statuses": group.statuses, "failures": group.failures, "count": group.count}
-            for name, group in matrix_groups(state).items()
-        },
-        "failures": _failures_json(failure_views(state, failed), failed),
-        **{key: value for key, value in head.items() if key not in _FIRST_KEYS},
-    }
-
-
-def step_json(
-    state: State, name: str, breaker_waits: Mapping[str, Obstacle] | None = None, pool: WorkerPool | None = None
-) -> dict[str, Any]:
-    """One step as `run_json` has it, without looking at the others."""
-    return _step_json(_WaitFinder(state, breaker_waits, pool), name, step_view(state, name))
-
-
-# What stands before the steps.
-_FIRST_KEYS = ("run_id", "status", "degraded", "round", "version", "revision")
-
-
-def _head_json(waits: _WaitFinder, queued_max: int | None = None) -> dict[str, Any]:
-    state, run = waits.state, waits.state.run
-    return {
-        "run_id": run.run_id,
-        # A new run is about to have its first turn.
-        "status": "running" if run.status == "new" else run.status,
-        "degraded": run.degraded,
-        "round": run.round,
-        "version": run.version,
-        # The version of the corrected definition; null if the workflow was not corrected.
-        "revision": None if run.revision is None else run.revision.version,
-        "outputs": run.outputs,
-        # The values that its steps have set, each with its version.
-        "data": {name: {"value": one.value, "version": one.version} for name, one in run.data.items()},
-        "spent": spent_json(run.spent),
-        "budget": _budget_json(budget_of(state, RUN)),
-        "end": _step_json(waits, END, step_view(state, END)) if state.places else None,
-        "reason": run.reason,
-        # Its Git worktree and branch; null without `workspace`, and before it is open.
-        "workspace": workspace_view(state),
-        "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_run(queued_max)],
-    }
-
-
-def _failures_json(views: list[dict[str, Any]], records: list[FailureRecord]) -> list[dict[str, Any]]:
-    """Each failed visit with the route of its failure; a step has only that of its last visit."""
-    return [
-        {**view, "failure_route": None if record.recovered_by else _route_json(record)}
-        for view, record in zip(views, records, strict=True)
-    ]
-
-
-def _step_json(waits: _WaitFinder, name: str, view: dict[str, Any]) -> dict[str, Any]:
-    state, place = waits.state, waits.state.places[name]
-    record = None if place.failure_index is None else state.failures[place.failure_index]
-    # Most steps of a large run: nothing has to be looked for.
-    is_done = place.status == "completed" and place.settled != ""
-    return {
-        **{key: view[key] for key in _STEP_KEYS},
-        "failure_route": None if record is None else _route_json(record),
-        "waiting_for": [] if is_done else [msgspec.to_builtins(wait) for wait in waits.of_step(place)],
-        "warnings": view["warnings"],
-        # The run whose result was reused.
-        "up_to_date_since": place.reused_run_id or None,
-        "paused": None if place.pause is None else msgspec.to_builtins(place.pause),
-        "spent": spent_json(place.spent),
-        "budget": _budget_json(budget_of(state, name)),
-        "faked": traits_of(place.spec.action).is_fake,
-        "tool_calls": tool_calls_json(place),
-    }
-
-
-def _matrix_json(group: MatrixGroup) -> dict[str, Any]:
-    """A matrix as a whole. Its steps are also among the others; here they are listed with their values, in order."""
-    fields: dict[str, Any] = msgspec.to_builtins(group)
-    return {key: fields[key] for key in ("status", "statuses", "failures", "combinations")}
-
-
-def _budget_json(budget: Budget | None) -> dict[str, Any] | None:
-    """What agents may spend; money is text, as in `spent`."""
-    return None if budget is None else msgspec.to_builtins(budget.limits)
-
-
-def _route_json(record: FailureRecord) -> dict[str, Any]:
-    """Where a failure was routed, and why not to other steps."""
-    route = record.route
-    return {
-        "status": route.status,
-        "edge": route.edge,
-        "to": route.to or None,
-        "visit": route.visit or None,
-        "then": record.then or None,
-        "reason": route.reason or None,
-        "passed": [msgspec.to_builtins(passed) for passed in route.passed],
-    }
+    child_run_id: int = 0
 
 
 # -- what is waited for ----------------------------------------------------------------------------------------------
@@ -249,24 +84,35 @@ def _route_json(record: FailureRecord) -> dict[str, Any]:
 def list_waits(
     state: State, breaker_waits: Mapping[str, Obstacle] | None = None, pool: WorkerPool | None = None
 ) -> list[Wait]:
-    """What the run as a whole waits for, in the order of the file: people, times, workers, child runs."""
-    return list(_WaitFinder(state, breaker_waits, pool).of_run())
+    """What the run as a whole waits for, in the order of the file: people, times, workers, child runs.
+
+    `breaker_waits`: the places that wait for a circuit breaker, and for which. `pool`: the workers that may take its
+    tasks. With it, a wait for a worker says why none takes the task.
+    """
+    return list(WaitFinder(state, breaker_waits, pool).of_run())
+
+
+def list_step_waits(
+    state: State, name: str, breaker_waits: Mapping[str, Obstacle] | None = None, pool: WorkerPool | None = None
+) -> list[Wait]:
+    """What one step waits for."""
+    return WaitFinder(state, breaker_waits, pool).of_step(state.places[name])
 
 
 def waits_for_people(state: State, breaker_waits: Mapping[str, Obstacle] | None = None) -> bool:
     """Whether the run waits for a person, and only a person or time can move it: no worker and no child run.
 
-    The caller looks at the times: one may be a second or a year away. `breaker_waits`: as for `run_json`.
+    The caller looks at the times: one may be a second or a year away. `breaker_waits`: as for `list_waits`.
     """
     is_for_a_person = False
-    for wait in _WaitFinder(state, breaker_waits).of_run():
+    for wait in WaitFinder(state, breaker_waits).of_run():
         if wait.is_for_the_world:
             return False
         is_for_a_person = is_for_a_person or wait.is_for_a_person
     return is_for_a_person
 
 
-class _WaitFinder:
+class WaitFinder:
     """Finds what a state waits for. A group that many steps wait for is examined once."""
 
     def __init__(
@@ -307,8 +153,13 @@ class _WaitFinder:
         for loop in run.loops.values():
             yield Wait("loop", f"the loop back to '{loop.to}', due at {format_time(loop.due)}", loop.step, due=loop.due)
 
-    def of_step(self, place: Place) -> Iterator[Wait]:
-        """What a step that has not ended waits for."""
+    def of_step(self, place: Place) -> list[Wait]:
+        """What a step waits for."""
+        # Most steps of a large run have completed: nothing has to be looked for.
+        is_done = place.status == "completed" and place.settled != ""
+        return [] if is_done else list(self._of_step(place))
+
+    def _of_step(self, place: Place) -> Iterator[Wait]:
         if place.is_active:
             yield from self._of_active(place)
         elif place.status == "waiting" and place.key == END:

@@ -15,6 +15,7 @@ from mulligan.mcp_server.answers import as_text, present
 from mulligan.mcp_server.run_read_tools import REPORT_PAGE
 from mulligan.mcp_server.untrusted import mark_page
 from mulligan.service.runs.views.run_list import RunQuery
+from mulligan.service.runs.views.run_view import RUN_HEAD, part
 from mulligan.service.service import Service
 
 JSON, HTML, TEXT = "application/json", "text/html", "text/markdown"
@@ -66,7 +67,7 @@ class Listed:
 
 
 def _run(service: Service, parts: Mapping[str, str]) -> str:
-    return as_text(present(service.details.head(_number(parts, "run_id"))))
+    return as_text(present(part(service.details.head(_number(parts, "run_id")), RUN_HEAD)))
 
 
 def _report(service: Service, parts: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.views.run_comparison import RunComparison
 from mulligan.service.runs.views.run_pages import StepQuery
+from mulligan.service.runs.views.run_view import RUN_HEAD, part
 
 # The page of the report, in clients that show pages.
 REPORT_PAGE = "ui://mulligan/report.html"
@@ -70,7 +71,7 @@ def get_run(call: ToolCall) -> Any:
     asked: GetRun = call.arguments
     if asked.step:
         return to_json(call.service.details.step(asked.run_id, asked.step))
-    head = to_json(call.service.details.head(asked.run_id))
+    head = to_json(part(call.service.details.head(asked.run_id), RUN_HEAD))
     query = StepQuery(asked.status, limit=asked.limit, after=decode_cursor(asked.cursor, str) or "")
     page = call.service.runs.step_page(asked.run_id, query)
     steps = {"steps": to_json(page.steps), "next": encode_cursor(page.next), "total": page.total}
@@ -83,7 +84,7 @@ class GetReport(Arguments, frozen=True):
 
 def get_report(call: ToolCall) -> dict[str, Any]:
     run_id = call.arguments.run_id
-    found = to_json(call.service.details.head(run_id))
+    found = to_json(part(call.service.details.head(run_id), RUN_HEAD))
     return {"run_id": run_id, "uri": f"mulligan://runs/{run_id}/report", "run": found}
 
 

@@ -7,14 +7,16 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from mulligan.api.access.token_limits import changed_run, refuse_other_workflow
-from mulligan.api.areas import run_answers as shapes
 from mulligan.api.http.paging import Count, Limit, decode_cursor, encode_cursor
 from mulligan.api.http.routing import Body, Call, Query, Route
+from mulligan.api.http.struct_types import answer_type
 from mulligan.errors import UnknownRun
-from mulligan.service.decisions.decisions import make_decision
+from mulligan.service.decisions.decisions import Decision, make_decision
 from mulligan.service.decisions.inbox import PendingDetails
+from mulligan.service.decisions.pending import PendingEntry
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.change_verbs import ChangeResult, DecisionsResult
+from mulligan.service.runs.views.run_view import part_type
 
 # How many decisions one request may have.
 DECISIONS_MAX = 1000
@@ -92,6 +94,24 @@ def approve_step(call: Call) -> ChangeResult:
     )
 
 
+# By `to_json`: what came of a decision, with why it was refused.
+_REFUSAL = answer_type("RefusalView", "Why something was refused.", code=str, message=str, hint=str)
+_DECIDED = part_type(
+    Decision,
+    "DecidedView",
+    " ".join(name for name in Decision.__struct_fields__ if name != "budgets"),
+    by=str,
+    is_recorded=bool,
+    error=_REFUSAL | None,
+    follows=list[str],
+    starts=list[str],
+)
+DECISIONS_ANSWER = answer_type(
+    "DecisionsAnswer",
+    "What came of each decision, in the order in which they were given.",
+    dry_run=bool,
+    decisions=list[_DECIDED],  # type: ignore[valid-type]
+)
 ROUTES = (
     Route(
         "GET",
@@ -100,7 +120,13 @@ ROUTES = (
         "read",
         "List what waits for a person: parked steps, approvals, pauses.",
         query=PendingQuery,
-        answer=shapes.PendingAnswer,
+        answer=answer_type(
+            "PendingAnswer",
+            "What waits for a person, oldest run first; and how many wait over all pages.",
+            pending=list[PendingEntry],
+            next=str | None,
+            total=int,
+        ),
         is_shared=True,
     ),
     Route(
@@ -119,7 +145,7 @@ ROUTES = (
         "decide",
         "Decide about parked steps, each with a reason. One decision that is refused does not stop the others.",
         body=DecisionsBody,
-        answer=shapes.DecisionsAnswer,
+        answer=DECISIONS_ANSWER,
         problems=(409,),
     ),
     Route(

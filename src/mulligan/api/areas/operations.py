@@ -7,13 +7,17 @@ from typing import Annotated, Any
 
 import msgspec
 
-from mulligan.api.areas import run_answers as shapes
 from mulligan.api.http.routing import Body, Call, Query, Route
+from mulligan.api.http.struct_types import answer_type
 from mulligan.errors import InputInvalid, NotFound, ScopeMissing
 from mulligan.service.authoring.values import parse_time
+from mulligan.service.driving.workers import WorkerLine
+from mulligan.service.host.breakers import Breaker
 from mulligan.service.host.doctor import Diagnosis
 from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.statistics.stats import AgentStats, RungStats
 from mulligan.service.runs.statistics.trends import RecoveryTrend, Spending, WorkflowUsage
+from mulligan.service.runs.statistics.usage import StepUsage
 
 RunId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
@@ -114,7 +118,16 @@ def list_workers(call: Call) -> dict[str, Any]:
 
 
 ROUTES = (
-    Route("GET", "breakers", list_breakers, "read", "List the circuit breakers.", answer=shapes.BreakersAnswer),
+    Route(
+        "GET",
+        "breakers",
+        list_breakers,
+        "read",
+        "List the circuit breakers.",
+        answer=answer_type(
+            "BreakersAnswer", "The circuit breakers of the store, by name.", breakers=list[Breaker], next=None
+        ),
+    ),
     Route(
         "POST",
         "breakers/{name}:reset",
@@ -122,7 +135,9 @@ ROUTES = (
         "run",
         "Close a circuit breaker, so that waiting tasks continue.",
         body=ResetBody,
-        answer=shapes.BreakerReset,
+        answer=answer_type(
+            "BreakerReset", "How the breaker was before it was closed, or would be.", dry_run=bool, breaker=Breaker
+        ),
     ),
     Route(
         "GET",
@@ -132,7 +147,13 @@ ROUTES = (
         "Count how often retries, handlers, triage and routes were tried and worked.",
         query=StatsQuery,
         is_sum=True,
-        answer=shapes.StatsAnswer,
+        answer=answer_type(
+            "StatsAnswer",
+            "How often each rung of the ladder was tried and worked, and how often agents that decide were right.",
+            stats=list[RungStats],
+            agents=list[AgentStats],
+            next=None,
+        ),
     ),
     Route(
         "GET",
@@ -151,7 +172,13 @@ ROUTES = (
         "read",
         "Compare what the steps of a run asked for with what they used.",
         query=UsageQuery,
-        answer=shapes.UsageAnswer,
+        answer=answer_type(
+            "UsageAnswer",
+            "What steps asked for, what they used, and what they should ask for.",
+            run_id=int,
+            usage=list[StepUsage],
+            next=None,
+        ),
     ),
     Route(
         "GET",
@@ -183,6 +210,13 @@ ROUTES = (
         is_slow=True,
     ),
     Route(
-        "GET", "workers", list_workers, "read", "List the workers, and what each runs now.", answer=shapes.WorkersAnswer
+        "GET",
+        "workers",
+        list_workers,
+        "read",
+        "List the workers, and what each runs now.",
+        answer=answer_type(
+            "WorkersAnswer", "The workers of the store, and what each runs now.", workers=list[WorkerLine], next=None
+        ),
     ),
 )

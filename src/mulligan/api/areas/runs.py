@@ -12,22 +12,37 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from mulligan.api.areas import run_answers as shapes
 from mulligan.api.areas.run_filters import RunFilters, run_query
 from mulligan.api.http.byte_ranges import read_range
 from mulligan.api.http.paging import Count, Limit, decode_cursor, encode_cursor
 from mulligan.api.http.routing import Answer, Call, Query, Route, Streamed
+from mulligan.api.http.struct_types import answer_type
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid
+from mulligan.history.views import Wait
+from mulligan.ports.records import WaitingPlace
 from mulligan.ports.server_records import LogKey
 from mulligan.service.authoring.values import parse_time
 from mulligan.service.logs.log_lines import LogIndex, LogMatches
 from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.stored.artifacts import KeptFile
+from mulligan.service.runs.stored.run_data import DataEntry
 from mulligan.service.runs.views.items import Item
 from mulligan.service.runs.views.report import Report
 from mulligan.service.runs.views.run_details import FailureHandlers
-from mulligan.service.runs.views.run_pages import ItemQuery, StepQuery
+from mulligan.service.runs.views.run_list import RunLine
+from mulligan.service.runs.views.run_pages import ItemPage, ItemQuery, StepPage, StepQuery
 from mulligan.service.runs.views.run_timeline import Mosaic, Timeline
+from mulligan.service.runs.views.run_view import (
+    RUN_HEAD,
+    WHOLE_RUN,
+    MatrixView,
+    RunDriver,
+    SpentView,
+    StepView,
+    part,
+    part_type,
+)
 from mulligan.service.runs.views.time_travel import RunMoment
 from mulligan.service.service import Service
 
@@ -84,11 +99,11 @@ def show_run(call: Call) -> Answer:
     etag = f'"{call.service.details.etag(run_id)}"'
     if is_known(call, etag):
         return Answer(headers={"ETag": etag})
-    return Answer(call.service.details.head(run_id), headers={"ETag": etag})
+    return Answer(part(call.service.details.head(run_id), RUN_HEAD), headers={"ETag": etag})
 
 
 def show_whole_run(call: Call) -> Any:
-    return to_json(call.service.details.whole(_run_id(call)))
+    return part(call.service.details.whole(_run_id(call)), WHOLE_RUN)
 
 
 def is_known(call: Call, etag: str) -> bool:
@@ -422,6 +437,73 @@ async def search_log(call: Call) -> LogMatches:
     return found
 
 
+# -- the types of the answers ------------------------------------------------------------------------------------------
+
+Cursor = str | None
+# By `to_json`: the driver and what waits for a person in short.
+ASKED = part_type(WaitingPlace, "Asked", "run_id place kind")
+RUN_IN_LIST = part_type(RunLine, "RunInList", driver=RunDriver | None, asks=list[ASKED], spent=SpentView | None)  # type: ignore[valid-type]
+RUNS_PAGE = answer_type(
+    "RunsPage",
+    "Runs, the newest first. With `counts` also how many match, and how many runs there are with each status.",
+    runs=list[RUN_IN_LIST],  # type: ignore[valid-type]
+    next=Cursor,
+    # At most 10,000: counting takes time for each of them.
+    total=int | msgspec.UnsetType,
+    statuses=dict[str, int] | msgspec.UnsetType,
+)
+_STEP, _MATRIX = ({one.name: one.type for one in msgspec.structs.fields(kind)} for kind in (StepView, MatrixView))
+STEP_OR_MATRIX = answer_type(
+    "StepOrMatrix",
+    "One step with every attempt at it; or a matrix, which has `statuses`, `failures`, `combinations` and `steps`.",
+    **{
+        name: type_ if name in _STEP and name in _MATRIX else type_ | msgspec.UnsetType
+        for name, type_ in (_MATRIX | _STEP).items()
+    },
+)
+MOMENT = part_type(
+    RunMoment,
+    "RunMoment",
+    " ".join(name for name in RunMoment.__struct_fields__ if name != "is_whole"),
+    run=dict[str, Any],
+)
+EVENT = answer_type(
+    "EventView",
+    "An event as it is stored. `fact` has a `type`, and what belongs to it.",
+    v=int,
+    seq=int,
+    at=datetime,
+    fact=dict[str, Any],
+    caused_by=int | msgspec.UnsetType,
+)
+EVENTS_PAGE = answer_type(
+    "EventsPage",
+    "Events in their order. A page with `next` may be short, or empty: many events may be of other types.",
+    run_id=int,
+    events=list[EVENT],  # type: ignore[valid-type]
+    next=Cursor,
+)
+STORY_LINE = answer_type(
+    "StoryLineView",
+    "A sentence of the story. What is waited for now has no number and no time, and `waiting_for`.",
+    run_id=int,
+    seq=int | None,
+    at=datetime | None,
+    place=str,
+    text=str,
+    tone=Literal["plain", "good", "bad", "try", "wait"],
+    tail=list[str] | msgspec.UnsetType,
+    # The place as people know it, if that is not `place`: `load[west]`.
+    name=str | msgspec.UnsetType,
+    waiting_for=Wait | msgspec.UnsetType,
+)
+STORY_ANSWER = answer_type(
+    "StoryAnswer",
+    "The story of a run; its last page ends with what is waited for now.",
+    run_id=int,
+    lines=list[STORY_LINE],  # type: ignore[valid-type]
+    next=Cursor,
+)
 RANGE = (("Range", "One range of bytes, such as bytes=0-999 or bytes=-500."),)
 _RUN = "runs/{run_id:int}"
 ROUTES = (
@@ -432,17 +514,17 @@ ROUTES = (
         "read",
         "List runs, the newest first.",
         query=RunsQuery,
-        answer=shapes.RunsPage,
+        answer=RUNS_PAGE,
         is_shared=True,
     ),
-    Route("GET", _RUN, show_run, "read", "Show a run without its steps.", answer=shapes.RunHead),
+    Route("GET", _RUN, show_run, "read", "Show a run without its steps.", answer=RUN_HEAD),
     Route(
         "GET",
         f"{_RUN}/full",
         show_whole_run,
         "read",
         "Show a run of at most 2,000 steps with all of them, their attempts, and the runs that it called.",
-        answer=shapes.WholeRun,
+        answer=WHOLE_RUN,
     ),
     Route(
         "GET",
@@ -451,7 +533,7 @@ ROUTES = (
         "read",
         "List the steps of a run.",
         query=StepsQuery,
-        answer=shapes.StepsPage,
+        answer=part_type(StepPage, "StepsPage", next=Cursor),
     ),
     Route(
         "GET",
@@ -459,7 +541,7 @@ ROUTES = (
         show_moment,
         "read",
         "Show a run as it was after one of its events: its steps, what it waited for, and what came next.",
-        answer=RunMoment,
+        answer=MOMENT,
         problems=(422,),
     ),
     Route(
@@ -485,7 +567,7 @@ ROUTES = (
         show_step,
         "read",
         "Show a step with every attempt at it, or a matrix with its steps.",
-        answer=shapes.StepView,
+        answer=STEP_OR_MATRIX,
     ),
     Route(
         "GET",
@@ -494,7 +576,7 @@ ROUTES = (
         "read",
         "List the items of a map step, or the steps of a matrix.",
         query=ItemsQuery,
-        answer=shapes.ItemsPage,
+        answer=part_type(ItemPage, "ItemsPage", next=Cursor),
         problems=(409,),
     ),
     Route(
@@ -551,7 +633,7 @@ ROUTES = (
         "read",
         "List the runs that a run called.",
         query=ChildrenQuery,
-        answer=shapes.RunsPage,
+        answer=RUNS_PAGE,
     ),
     Route(
         "GET",
@@ -560,7 +642,7 @@ ROUTES = (
         "read",
         "List the events of a run as they are stored.",
         query=EventsQuery,
-        answer=shapes.EventsPage,
+        answer=EVENTS_PAGE,
     ),
     Route(
         "GET",
@@ -569,7 +651,7 @@ ROUTES = (
         "read",
         "Explain what happened in a run, and what it waits for.",
         query=StoryQuery,
-        answer=shapes.StoryAnswer,
+        answer=STORY_ANSWER,
     ),
     Route(
         "GET",
@@ -586,7 +668,9 @@ ROUTES = (
         list_artifacts,
         "read",
         "List the files that the attempts of a run kept.",
-        answer=shapes.ArtifactsAnswer,
+        answer=answer_type(
+            "ArtifactsAnswer", "The files that the attempts of a run kept.", run_id=int, artifacts=list[KeptFile]
+        ),
         is_slow=True,
     ),
     Route(
@@ -606,7 +690,9 @@ ROUTES = (
         list_data,
         "read",
         "List the values that the steps of a run have set.",
-        answer=shapes.DataAnswer,
+        answer=answer_type(
+            "DataAnswer", "The values that the steps of a run have set, by name.", run_id=int, data=list[DataEntry]
+        ),
     ),
     Route("GET", f"{_RUN}/data/{{name}}", read_data, "read", "Give one of these values.", answer=Any),
     # What has each step of a run in it takes seconds for one that is large.

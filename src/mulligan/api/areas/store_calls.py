@@ -70,7 +70,7 @@ def _keep(call: Call) -> Answer:
 # -- waiting for changes ---------------------------------------------------------------------------------------------
 
 
-class Wait(Query, frozen=True):
+class WaitQuery(Query, frozen=True):
     """How long to wait, and behind which change."""
 
     since: int = -1
@@ -211,7 +211,7 @@ ROUTES = (
             partial(_wait, scope),
             scope,
             "Wait for the next change.",
-            query=Wait,
+            query=WaitQuery,
             answer=int,
         )
         for scope in _WAITING_SCOPES

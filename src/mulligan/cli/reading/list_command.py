@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from mulligan.cli.output.full_screen import Screen
 from mulligan.cli.output.tables import age, columns, cut, length, table_lines
@@ -25,6 +25,7 @@ from mulligan.service.runs.views.run_list import (
     WaitReason,
     parse_statuses,
 )
+from mulligan.service.runs.views.run_view import RunView
 from mulligan.service.service import Service
 
 LIMIT = 50
@@ -221,13 +222,13 @@ def driven_by(pid: int, host: str) -> str:
     return f"driven by process {pid} on {host}"
 
 
-def driven(run: dict[str, Any], place: str) -> str:
+def driven(run: RunView, place: str) -> str:
     """The driver of an unfinished run, or what to do if there is none."""
-    if run["driver"]:
-        return driven_by(run["driver"]["pid"], run["driver"]["host"])
-    if run["parent_run_id"] is not None:
+    if run.driver:
+        return driven_by(run.driver.pid, run.driver.host)
+    if run.parent_run_id is not None:
         return "nothing is running it"
-    return f"nothing is running it; to run it here: mulligan resume {run['run_id']}{place}"
+    return f"nothing is running it; to run it here: mulligan resume {run.run_id}{place}"
 
 
 # -- below the table -------------------------------------------------------------------------------------------------

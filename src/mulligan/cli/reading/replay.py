@@ -16,6 +16,7 @@ from mulligan.cli.running.continue_run import Continuation, Detach, Follow, read
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import AsJson, By, HomeFolder, Reason, RunName, pairs, service_at, where
 from mulligan.cli.words.parameters import Argument, Option
+from mulligan.history.views import Wait
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.values import parse_time
 from mulligan.service.rendering.descriptions import describe_value, summarize_failure
@@ -25,7 +26,6 @@ from mulligan.service.rendering.page.styles import format_elapsed
 from mulligan.service.rendering.story_text import when_default_applies
 from mulligan.service.runs.changes.fork_at import EventFork
 from mulligan.service.runs.views.run_events import EventLine
-from mulligan.service.runs.views.run_story import shown_place
 from mulligan.service.runs.views.time_travel import RunDifference, RunMoment, StepPoints, TurnEvents
 from mulligan.service.service import Service
 
@@ -261,15 +261,13 @@ def _show_moment(moment: RunMoment, home: str) -> None:
     show(f"event {moment.seq}: {_sentence(moment.event)}")
     if not moment.is_at_rest:
         complain("note: further events follow from this one at once; they are listed below")
-    rows = [(row[0], row[1], row[2], row[6]) for row in step_rows({**run, "children": []}, 0, home)]
+    rows = [(row[0], row[1], row[2], row[6]) for row in step_rows(run, 0, home)]
     show_table(("STEP", "STATUS", "TRIES", ""), rows[:ROWS_MAX])
     _show_left_out(len(rows) - ROWS_MAX, "step")
-    if "step_counts" in run:
-        counted = ", ".join(f"{count:,} {status}" for status, count in run["step_counts"].items() if count)
-        show(
-            f"{run['step_count']:,} steps: {counted}; completed, skipped and waiting ones are not listed (all: --json)"
-        )
-    _show_list("waits for:", [_wait(wait) for wait in run["waiting_for"]])
+    if not moment.is_whole:
+        counted = ", ".join(f"{count:,} {status}" for status, count in run.step_counts.items() if count)
+        show(f"{run.step_count:,} steps: {counted}; completed, skipped and waiting ones are not listed (all: --json)")
+    _show_list("waits for:", [_wait(wait) for wait in run.waiting_for])
     _show_list("timers:", [f"'{one.name}': {one.text}" if one.place else one.text for one in moment.timers])
     for child in moment.called:
         is_over = "was waited for" if child.is_open else "had ended"
@@ -280,16 +278,16 @@ def _show_moment(moment: RunMoment, home: str) -> None:
 
 def _standing(moment: RunMoment) -> str:
     run = moment.run
-    words = [run["status"], *([f"round {run['round']}"] if run["round"] > 1 else [])]
+    words = [run.status, *([f"round {run.round}"] if run.round > 1 else [])]
     passed = (moment.at - moment.started_at).total_seconds()
     words.append(f"{moment.at.astimezone():%Y-%m-%d %H:%M:%S}, {format_elapsed(passed)} after its start")
     return ", ".join(words)
 
 
-def _wait(wait: dict[str, Any]) -> str:
-    name = shown_place(wait)
+def _wait(wait: Wait) -> str:
+    name = wait.shown_place
     place = f"'{name}': " if name else ""
-    return f"{place}{single_line(wait['text'])}{when_default_applies(wait)}"
+    return f"{place}{single_line(wait.text)}{when_default_applies(wait)}"
 
 
 def _show_list(head: str, lines: Sequence[str]) -> None:
@@ -344,8 +342,8 @@ def _show_points(found: StepPoints, home: str) -> None:
         for one in points
     ]
     show_table(("EVENT", "TIME", "STATUS", "TRIES", ""), rows)
-    for wait in found.then.get("waiting_for", ()):
-        show(f"it waits for {single_line(wait['text'])}{when_default_applies(wait)}")
+    for wait in found.then.waiting_for if found.then else ():
+        show(f"it waits for {single_line(wait.text)}{when_default_applies(wait)}")
     complain(f"the run at one of them: mulligan replay {found.run_id} --at EVENT{home}")
 
 

@@ -13,13 +13,13 @@ from mulligan.dashboard.runs.run_graph import render_graph
 from mulligan.dashboard.runs.run_grid import render_grid
 from mulligan.dashboard.runs.run_overview import render_overview
 from mulligan.dashboard.runs.run_replay import render_replay
-from mulligan.dashboard.runs.run_tab import RunPageQuery, RunView, Tab, TabName
+from mulligan.dashboard.runs.run_tab import RunOnPage, RunPageQuery, Tab, TabName
 from mulligan.errors import NotFound
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone, time_element
 from mulligan.service.runs.views.run_reasons import waits_only_for_a_person
 
-_TABS: dict[TabName, tuple[str, Callable[[RunView], Tab]]] = {
+_TABS: dict[TabName, tuple[str, Callable[[RunOnPage], Tab]]] = {
     "overview": ("Overview", render_overview),
     "graph": ("Graph", render_graph),
     "grid": ("Grid", render_grid),
@@ -37,7 +37,7 @@ def show_run(call: Call) -> Answer:
     """A run, as far as the tab in the address shows it."""
     run = _read(call)
     tab = _TABS[run.query.tab][1](run)
-    title = f"{run.head['workflow']}, run {run.run_id}"
+    title = f"{run.head.workflow}, run {run.run_id}"
     top = join_html([heading(_title(run), render_actions(run), over=_over(run)), _facts(run)])
     body = element("div", tab.content, id=f"tab-{run.query.tab}", class_="tab")
     modules = dict.fromkeys(("run_actions.js", *tab.modules))
@@ -53,28 +53,25 @@ def show_run(call: Call) -> Answer:
     )
 
 
-def _read(call: Call) -> RunView:
+def _read(call: Call) -> RunOnPage:
     """The run; of a large one that is not loaded yet only what is known at once, so that the page is there soon."""
     run_id = int(call.path["run_id"])
-    if call.query.tab != "overview" or call.service.details.is_quick(run_id):
-        return RunView(call, call.service.details.head(run_id))
-    record = call.service.runs.record(run_id)
-    names = ("run_id", "workflow", "version", "round", "degraded", "reason", "parent_run_id", "started_by")
-    known = {name: getattr(record, name) for name in names}
-    return RunView(call, {**known, "status": "running" if record.status == "new" else record.status}, is_loading=True)
+    is_shown = call.query.tab != "overview" or call.service.details.is_quick(run_id)
+    call.service.runs.record(run_id)
+    return RunOnPage(call, run_id, call.service.details.head(run_id) if is_shown else None)
 
 
-def _title(run: RunView) -> Html:
-    status = run.head["status"]
+def _title(run: RunOnPage) -> Html:
+    status = run.head.status
     asked = waits_only_for_a_person(run.line)
     words = asked or status_label(status)
-    if run.head["degraded"]:
+    if run.head.degraded:
         words += ", degraded"
     badge = element("span", words, class_=f"badge {'ask' if asked else status_tone(status)}", id="run-status")
-    return join_html([run.head["workflow"], badge], " ")
+    return join_html([run.head.workflow, badge], " ")
 
 
-def _facts(run: RunView) -> Html:
+def _facts(run: RunOnPage) -> Html:
     """When it began, how long it took, and what tells it from other runs: its labels and its short inputs."""
     line = run.line
     took = f"{'took' if run.has_ended else 'for'} {format_elapsed(line.seconds)}"
@@ -86,37 +83,37 @@ def _facts(run: RunView) -> Html:
     return element("p", words, *given, more, class_="run-facts", id="run-facts")
 
 
-def _over(run: RunView) -> Html:
+def _over(run: RunOnPage) -> Html:
     return join_html(_places(run), " · ")
 
 
-def _places(run: RunView) -> Iterator[object]:
+def _places(run: RunOnPage) -> Iterator[object]:
     """Where the run belongs: its workflow, the run that called it, its round."""
     head = run.head
     yield element("a", "Runs", href="/runs")
-    if head["parent_run_id"]:
-        yield element("a", f"called by run {head['parent_run_id']}", href=path_to("runs", head["parent_run_id"]))
-    yield f"run {run.run_id}" + (f", round {head['round']}" if head["round"] > 1 else "")
+    if head.parent_run_id:
+        yield element("a", f"called by run {head.parent_run_id}", href=path_to("runs", head.parent_run_id))
+    yield f"run {run.run_id}" + (f", round {head.round}" if head.round > 1 else "")
     if _is_published(run):
-        yield element("a", "workflow", href=path_to("workflows", head["workflow"]))
+        yield element("a", "workflow", href=path_to("workflows", head.workflow))
         if may(run.call, "write"):
-            yield element("a", "edit", href=path_to("workflows", head["workflow"], "edit"))
+            yield element("a", "edit", href=path_to("workflows", head.workflow, "edit"))
     published = run.line.labels.get("version")
-    digest = str(head["version"])
+    digest = str(head.version)
     yield element("span", f"version {published or digest[:12]}", title=f"digest of the definition: {digest}")
-    if head["started_by"]:
-        yield f"started by {head['started_by']}"
+    if head.started_by:
+        yield f"started by {head.started_by}"
 
 
-def _is_published(run: RunView) -> bool:
+def _is_published(run: RunOnPage) -> bool:
     try:
-        run.call.service.catalogue.workflow(run.head["workflow"])
+        run.call.service.catalogue.workflow(run.head.workflow)
     except NotFound:
         return False
     return True
 
 
-def _tabs(run: RunView) -> Html:
+def _tabs(run: RunOnPage) -> Html:
     path = path_to("runs", run.run_id)
     links = join_html(
         element(
@@ -130,7 +127,7 @@ def _tabs(run: RunView) -> Html:
     return element("nav", links, _elsewhere(run), class_="tabs", aria_label="Parts of the run")
 
 
-def _elsewhere(run: RunView) -> Html:
+def _elsewhere(run: RunOnPage) -> Html:
     """What is about the run on pages of their own."""
     usage = element("a", "Usage", href=f"/usage?run={run.run_id}")
     report = element("a", "Report", href=f"/api/v1/runs/{run.run_id}/report", title="One page to keep or to send")

@@ -9,7 +9,7 @@ import json
 from typing import Any, Literal
 
 from mulligan.dashboard.components.shell import may, path_to, path_to_entry
-from mulligan.dashboard.runs.run_tab import RunView
+from mulligan.dashboard.runs.run_tab import RunOnPage
 from mulligan.service.rendering.page.markup import Html, element, join_html
 
 # A step with one of these runs no more in this round.
@@ -18,12 +18,12 @@ ENDED_STEP = ("completed", "failed", "skipped", "cancelled")
 ActionKind = Literal["pause", "resume", "cancel", "retry", "fork"]
 
 
-def render_actions(run: RunView) -> Html:
+def render_actions(run: RunOnPage) -> Html:
     """The buttons beside the heading of a run: those that make sense now, and that the reader may use."""
     compare = element("a", "Compare", href=f"/compare?a={run.run_id}", class_="button", id="compare")
     if not may(run.call, "run"):
         return compare
-    parent = run.head["parent_run_id"]
+    parent = run.head.parent_run_id
     if parent:
         # Only the whole tree is changed. A retry opens a round of the run at the top.
         caller = element("a", f"Open run {parent}, which called it", href=path_to("runs", parent))
@@ -31,30 +31,30 @@ def render_actions(run: RunView) -> Html:
     return join_html([*_buttons(run), compare])
 
 
-def _buttons(run: RunView) -> list[Html]:
-    status = run.head["status"]
+def _buttons(run: RunOnPage) -> list[Html]:
+    status = run.head.status
     if run.has_ended:
         return [*_retry(run), _button(run, "fork", "Fork")]
     pause = _button(run, "resume", "Resume", "primary") if status == "paused" else _button(run, "pause", "Pause")
     return [pause, _button(run, "cancel", "Cancel")]
 
 
-def _retry(run: RunView) -> list[Html]:
-    return [_button(run, "retry", "Retry", "primary")] if run.head["status"] in ("failed", "cancelled") else []
+def _retry(run: RunOnPage) -> list[Html]:
+    return [_button(run, "retry", "Retry", "primary")] if run.head.status in ("failed", "cancelled") else []
 
 
-def step_buttons(run: RunView, step: str, status: str, *, is_paused: bool = False, is_short: bool = False) -> Html:
+def step_buttons(run: RunOnPage, step: str, status: str, *, is_paused: bool = False, is_short: bool = False) -> Html:
     """What can be done with one step: run it and what follows again, hold it, or let it go on."""
     if status == "pending_failed" and may(run.call, "decide"):
         return element("a", "Decide", href=path_to_entry(run.run_id, step), class_="button small")
-    is_called = bool(run.head["parent_run_id"])
+    is_called = bool(run.head.parent_run_id)
     if not may(run.call, "run") or (is_called and not run.has_ended) or step == "end":
         return Html("")
     if run.has_ended:
         if is_short and status in ("completed", "skipped", "waiting"):
             return Html("")
         # A run that completed has no further round; a fork runs a step of it again.
-        can_retry = run.head["status"] in ("failed", "cancelled")
+        can_retry = run.head.status in ("failed", "cancelled")
         parts = [_button(run, "retry", "Retry from here", "small", step=step)] if can_retry else []
         if not (is_short or is_called):
             parts.append(_button(run, "fork", "Fork from here", "small", step=step))
@@ -66,8 +66,8 @@ def step_buttons(run: RunView, step: str, status: str, *, is_paused: bool = Fals
     return _button(run, "pause", "Pause this step", "small", step=step)
 
 
-def _button(run: RunView, kind: ActionKind, title: str, look: str = "", **more: Any) -> Html:
-    action = {"kind": kind, "run_id": run.run_id, "workflow": run.head["workflow"], **more}
+def _button(run: RunOnPage, kind: ActionKind, title: str, look: str = "", **more: Any) -> Html:
+    action = {"kind": kind, "run_id": run.run_id, "workflow": run.head.workflow, **more}
     if kind in ("retry", "fork"):
         # A text that is typed is code.
         action["writes"] = may(run.call, "write")

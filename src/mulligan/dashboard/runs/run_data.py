@@ -6,7 +6,7 @@ from typing import Any
 
 from mulligan.dashboard.components.shell import empty, panel, path_to, table
 from mulligan.dashboard.components.value_tree import value_tree
-from mulligan.dashboard.runs.run_tab import RunView, Tab
+from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.service.rendering.formatting import format_size
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.runs.stored.artifacts import KeptFile
@@ -15,20 +15,21 @@ from mulligan.service.runs.stored.artifacts import KeptFile
 FILES_MAX = 500
 
 
-def render_data(run: RunView) -> Tab:
+def render_data(run: RunOnPage) -> Tab:
     """What went in and what came out."""
-    head, service = run.head, run.call.service
+    head, service = run.view, run.call.service
+    assert head is not None
     entries = service.views.data(run.run_id)
     files = service.details.artifacts(run.run_id)
-    outputs = head["outputs"]
+    outputs = head.outputs
     when = "This run has no outputs." if run.has_ended else "They are known when the run has ended."
     raw = element("a", "JSON", href=f"/api/v1{path_to('runs', run.run_id)}", class_="muted")
     parts = [
         panel("Outputs", _values("outputs", outputs, when), name="outputs", beside=raw if outputs else ""),
-        panel("Inputs", _values("inputs", head["inputs"], "This run has no inputs."), name="inputs"),
+        panel("Inputs", _values("inputs", head.inputs, "This run has no inputs."), name="inputs"),
     ]
-    if head["labels"]:
-        parts.append(panel("Labels", _values("labels", head["labels"], ""), name="labels"))
+    if head.labels:
+        parts.append(panel("Labels", _values("labels", head.labels, ""), name="labels"))
     set_by = [
         element("tr", *_data_cells(run, one.name, one.value, one.step, one.attempt, one.version), id=f"data-{one.name}")
         for one in entries
@@ -54,7 +55,7 @@ def _values(name: str, values: dict[str, Any], nothing: str) -> Html:
     return element("dl", join_html(lines), class_="values trees")
 
 
-def _data_cells(run: RunView, name: str, value: Any, step: str, attempt: int, version: int) -> list[Html]:
+def _data_cells(run: RunOnPage, name: str, value: Any, step: str, attempt: int, version: int) -> list[Html]:
     who: object = "the workflow file"
     if step:
         who = join_html([element("a", step, href=path_to("runs", run.run_id, "steps", step)), f", attempt {attempt}"])
@@ -71,7 +72,7 @@ def _files_title(files: list[KeptFile]) -> str:
     return f"Files ({len(files):,})" if files else "Files"
 
 
-def _files(run: RunView, files: list[KeptFile]) -> Html:
+def _files(run: RunOnPage, files: list[KeptFile]) -> Html:
     if not files:
         return element("p", "No step has kept a file.", class_="muted")
     names = run.call.service.runs.name_places(run.run_id, [one.place for one in files[:FILES_MAX]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from mulligan.dashboard.components.shell import empty, path_to, shortened
-from mulligan.dashboard.runs.run_tab import RunView, Tab
+from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.errors import InputInvalid
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import time_element
@@ -27,7 +27,7 @@ _GROUPS = {
 _TONES = {"plain": "", "good": "good", "bad": "bad", "try": "try", "wait": "ask"}
 
 
-def render_events(run: RunView) -> Tab:
+def render_events(run: RunOnPage) -> Tab:
     """A page of events. A word of `type` is a group of events, or the type of one."""
     asked = run.query
     found = run.call.service.views.feed(
@@ -59,7 +59,7 @@ def _before(cursor: str) -> int | None:
     return int(cursor)
 
 
-def _address(run: RunView, *, types: tuple[str, ...], step: str, before: int | None = None) -> str:
+def _address(run: RunOnPage, *, types: tuple[str, ...], step: str, before: int | None = None) -> str:
     query: dict[str, object] = {"tab": "events"}
     if types:
         query["type"] = types
@@ -70,7 +70,7 @@ def _address(run: RunView, *, types: tuple[str, ...], step: str, before: int | N
     return f"{path_to('runs', run.run_id)}?{urlencode(query, doseq=True)}"
 
 
-def _filters(run: RunView) -> Html:
+def _filters(run: RunOnPage) -> Html:
     asked = run.query
     chips = [
         element(
@@ -101,7 +101,7 @@ def _filters(run: RunView) -> Html:
     return element("div", *chips, form, class_="filters")
 
 
-def _line(run: RunView, one: EventLine) -> Html:
+def _line(run: RunOnPage, one: EventLine) -> Html:
     place: object = ""
     if one.step:
         place = element("a", one.shown_place, href=path_to("runs", run.run_id, "steps", one.step), class_="feed-place")
@@ -132,7 +132,7 @@ def _clock(one: EventLine) -> Html:
     return Html(time_element(one.at).replace("<time ", '<time data-show="time" ', 1))
 
 
-def _pages(run: RunView, found: EventFeed) -> Html:
+def _pages(run: RunOnPage, found: EventFeed) -> Html:
     asked = run.query
     parts: list[object] = []
     if asked.cursor:

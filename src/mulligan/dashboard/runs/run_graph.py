@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from mulligan.dashboard.components.shell import path_to
 from mulligan.dashboard.runs.run_actions import step_buttons
-from mulligan.dashboard.runs.run_tab import RunView, Tab
+from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.service.rendering.drawing.picture import Node
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import status_label, status_tone
@@ -17,7 +17,7 @@ from mulligan.service.runs.views.run_graph import RunGraph
 _EXPANDED_MAX = 300
 
 
-def render_graph(run: RunView) -> Tab:
+def render_graph(run: RunOnPage) -> Tab:
     """The whole graph, or what is around the step in the address."""
     is_around = bool(run.query.step)
 
@@ -41,11 +41,11 @@ def render_graph(run: RunView) -> Tab:
     )
 
 
-def _tab(run: RunView, **query: str) -> str:
+def _tab(run: RunOnPage, **query: str) -> str:
     return f"{path_to('runs', run.run_id)}?{urlencode(query)}"
 
 
-def _whole(run: RunView, found: RunGraph) -> Html:
+def _whole(run: RunOnPage, found: RunGraph) -> Html:
     words = f"{found.step_count:,} step{'' if found.step_count == 1 else 's'}"
     parts: list[object] = [element("span", words, class_="muted")]
     if found.kind == "stacked":
@@ -57,7 +57,7 @@ def _whole(run: RunView, found: RunGraph) -> Html:
     return element("div", _step_search(run), *parts, class_="filters")
 
 
-def _step_search(run: RunView) -> Html:
+def _step_search(run: RunOnPage) -> Html:
     """Show the surroundings of a step by its name."""
     box = element(
         "input",
@@ -74,7 +74,7 @@ def _step_search(run: RunView) -> Html:
     return element("form", element("input", type="hidden", name="tab", value="graph"), box, names, method="get")
 
 
-def _around(run: RunView, found: RunGraph) -> Html:
+def _around(run: RunOnPage, found: RunGraph) -> Html:
     status = element("span", status_label(found.status), class_=f"status {status_tone(found.status)}")
     name = element("a", element("strong", found.step), href=path_to("runs", run.run_id, "steps", found.step))
     whole = element("a", "Whole graph", href=_tab(run, tab="graph")) if run.query.step else ""
@@ -91,7 +91,7 @@ def _around(run: RunView, found: RunGraph) -> Html:
     return element("div", top, actions, element("dl", *rows, class_="neighbours"))
 
 
-def _neighbours(run: RunView, title: str, names: tuple[str, ...], count: int) -> Html:
+def _neighbours(run: RunOnPage, title: str, names: tuple[str, ...], count: int) -> Html:
     links: list[object] = [element("a", name, href=_tab(run, tab="graph", step=name)) for name in names]
     if count > len(names):
         links.append(element("span", f"and {count - len(names):,} more", class_="muted"))

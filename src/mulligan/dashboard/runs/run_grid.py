@@ -6,11 +6,14 @@ from urllib.parse import urlencode
 
 from mulligan.dashboard.components.shell import empty, path_to, table
 from mulligan.dashboard.runs.run_actions import step_buttons
-from mulligan.dashboard.runs.run_tab import RunView, Tab
+from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.errors import InputInvalid
+from mulligan.service.rendering.descriptions import summarize_failure
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone
-from mulligan.service.runs.views.run_grid import GridAttempt, GridPage, GridQuery, GridRow
+from mulligan.service.runs.stored.attempts import AttemptRecord
+from mulligan.service.runs.views.report.attempts import part_of
+from mulligan.service.runs.views.run_grid import GridPage, GridQuery, GridRow
 
 ROWS = 100
 # How many attempts of a round are drawn one by one, the newest.
@@ -28,7 +31,7 @@ _PARTS = {
 }
 
 
-def render_grid(run: RunView) -> Tab:
+def render_grid(run: RunOnPage) -> Tab:
     """A page of the grid."""
     asked = run.query
     query = GridQuery(text=asked.text, hides_completed=asked.hide_completed, start=_start(asked.cursor), limit=ROWS)
@@ -65,7 +68,7 @@ def _start(cursor: str) -> int:
     return int(cursor or 0)
 
 
-def _address(run: RunView, *, start: int = 0, hides: bool | None = None) -> str:
+def _address(run: RunOnPage, *, start: int = 0, hides: bool | None = None) -> str:
     asked = run.query
     query = {
         "tab": "grid",
@@ -76,7 +79,7 @@ def _address(run: RunView, *, start: int = 0, hides: bool | None = None) -> str:
     return f"{path_to('runs', run.run_id)}?{urlencode(query)}"
 
 
-def _filters(run: RunView, found: GridPage) -> Html:
+def _filters(run: RunOnPage, found: GridPage) -> Html:
     asked = run.query
     box = element(
         "input", type="search", name="text", value=asked.text, placeholder="Part of a name", aria_label="Find steps"
@@ -100,7 +103,7 @@ def _filters(run: RunView, found: GridPage) -> Html:
     return element("div", form, hide, element("span", words, class_="muted", id="grid-count"), class_="filters")
 
 
-def _row(run: RunView, row: GridRow, rounds: int) -> Html:
+def _row(run: RunOnPage, row: GridRow, rounds: int) -> Html:
     step = row.step
     name = element("a", step.name, href=path_to("runs", run.run_id, "steps", step.name), data_open=True)
     words = status_label(step.status) if not step.paused else "paused"
@@ -124,9 +127,9 @@ def _row(run: RunView, row: GridRow, rounds: int) -> Html:
     )
 
 
-def _cell(run: RunView, row: GridRow, number: int) -> Html:
+def _cell(run: RunOnPage, row: GridRow, number: int) -> Html:
     attempts = [one for one in row.attempts if one.round == number]
-    marks = [_mark(run, row.step.name, one) for one in attempts[-ATTEMPTS_MAX:]]
+    marks = [_mark(run, row, one) for one in attempts[-ATTEMPTS_MAX:]]
     if len(attempts) > ATTEMPTS_MAX:
         marks.insert(0, element("small", f"{len(attempts) - ATTEMPTS_MAX:,} before "))
     # How its items stand is known for now only: it belongs to the last round in which it ran.
@@ -135,25 +138,26 @@ def _cell(run: RunView, row: GridRow, number: int) -> Html:
     return join_html(marks)
 
 
-def _mark(run: RunView, step: str, one: GridAttempt) -> Html:
+def _mark(run: RunOnPage, row: GridRow, one: AttemptRecord) -> Html:
     """One attempt. Its letter says the outcome to those who do not see the colour."""
-    took = f", {format_elapsed(one.seconds)}" if one.seconds is not None else ""
-    what = f": {one.failure}" if one.failure else ""
-    said = f"{_PARTS[one.part]}attempt {one.attempt} {one.outcome}{took}{what}"
-    kind = "mark" if one.part == "own" else "mark part"
-    text = one.attempt if one.part == "own" else one.part[0]
-    if one.child_run_id:
-        said += f", by run {one.child_run_id}"
+    seconds, part, child = one.wall_seconds, part_of(one.place), row.called.get((one.place, one.attempt))
+    took = f", {format_elapsed(seconds)}" if isinstance(seconds, int | float) else ""
+    what = f": {summarize_failure(one.failure)}" if one.failure else ""
+    said = f"{_PARTS[part]}attempt {one.attempt} {one.status}{took}{what}"
+    kind = "mark" if part == "own" else "mark part"
+    text = one.attempt if part == "own" else part[0]
+    if child:
+        said += f", by run {child}"
     mark = element(
         "a",
         text,
-        href=path_to("runs", run.run_id, "steps", step),
-        class_=f"{kind} {_TONES.get(one.outcome, 'odd')}",
+        href=path_to("runs", run.run_id, "steps", row.step.name),
+        class_=f"{kind} {_TONES.get(one.status, 'odd')}",
         title=said,
         aria_label=said,
     )
-    if one.child_run_id:
-        called = element("a", f"run {one.child_run_id}", href=path_to("runs", one.child_run_id), class_="called")
+    if child:
+        called = element("a", f"run {child}", href=path_to("runs", child), class_="called")
         return join_html([mark, called])
     return mark
 
@@ -164,7 +168,7 @@ def _items(counts: dict[str, int]) -> Html:
     return element("span", f"{total:,} items: {', '.join(words)}" if total else "items", class_="items-note")
 
 
-def _pages(run: RunView, found: GridPage) -> Html:
+def _pages(run: RunOnPage, found: GridPage) -> Html:
     if found.total <= len(found.rows):
         return Html("")
     end = found.start + len(found.rows)

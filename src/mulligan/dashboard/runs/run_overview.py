@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from mulligan.dashboard.components.shell import may, panel, path_to, path_to_entry, shortened
-from mulligan.dashboard.runs.run_tab import RunView, Tab
+from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.service.rendering.formatting import pluralize
 from mulligan.service.rendering.page.failures import render_visit
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import status_label, status_tone
-from mulligan.service.runs.views.run_reasons import RunFailures, RunReason, explain_line, explain_run
+from mulligan.service.runs.views.run_reasons import FailureOverview, RunReason, explain_line, explain_run
 
 # The order of the statuses in the bar.
 BAR = (
@@ -24,23 +24,24 @@ BAR = (
 OPEN_MAX, LISTED_MAX = 2, 6
 
 
-def render_overview(run: RunView) -> Tab:
+def render_overview(run: RunOnPage) -> Tab:
     """Everything but the islands is text of the server; `run.js` draws these, and follows the run."""
-    if run.is_loading:
+    view = run.view
+    if view is None:
         # What the list knows of it says why at once; what was tried is read with all the rest.
         note = element("p", "Reading what was tried …", class_="note", role="status", id="run-loading")
         parts = [_render_reason(run, explain_line(run.line)), note, _status_bar({})]
     else:
         failures = run.call.service.details.failures(run.run_id)
         parts = [
-            _render_reason(run, explain_run(run.head, failures, run.line)),
-            _status_bar(run.head["step_counts"]),
+            _render_reason(run, explain_run(view, failures, run.line)),
+            _status_bar(view.step_counts),
             _failures(run, failures),
         ]
     text = join_html(parts)
     islands = join_html([_mosaic(run), _timeline(run)])
     # What the text was made of: `run.js` may find that the run has gone on since.
-    made_of = None if run.is_loading else json.dumps({"status": run.head["status"], "counts": run.head["step_counts"]})
+    made_of = None if view is None else json.dumps({"status": view.status, "counts": view.step_counts})
     root = (
         element("div", text, id="run-text"),
         element("div", islands, id="run-charts", data_keep=True, data_run=run.run_id, data_shown=made_of),
@@ -51,7 +52,7 @@ def render_overview(run: RunView) -> Tab:
 # -- why -------------------------------------------------------------------------------------------------------------
 
 
-def _render_reason(run: RunView, reason: RunReason) -> Html:
+def _render_reason(run: RunOnPage, reason: RunReason) -> Html:
     """What is wrong, why, what was tried, what can be done; in this order."""
     path = path_to("runs", reason.run_id or run.run_id, "steps", _name_of_step(reason.step))
     step = element("a", "Open the step", href=path, class_="button")
@@ -75,9 +76,9 @@ def _name_of_step(place: str) -> str:
     return place.partition("[")[0]
 
 
-def _buttons(run: RunView, reason: RunReason) -> Iterator[Html]:
+def _buttons(run: RunOnPage, reason: RunReason) -> Iterator[Html]:
     """The next sensible action, if whoever looks at the page may do it."""
-    run_id, is_called = run.run_id, bool(run.head["parent_run_id"])
+    run_id, is_called = run.run_id, bool(run.head.parent_run_id)
     entry = path_to_entry(reason.run_id or run_id, reason.step)
     if reason.action == "decide" and may(run.call, "decide"):
         yield element("a", "Decide", href=entry, class_="button primary")
@@ -135,7 +136,7 @@ def _status_bar(counts: dict[str, int]) -> Html:
 # -- failures --------------------------------------------------------------------------------------------------------
 
 
-def _failures(run: RunView, failures: RunFailures) -> Html:
+def _failures(run: RunOnPage, failures: FailureOverview) -> Html:
     if not failures.total:
         return Html("")
     shown = [
@@ -162,7 +163,7 @@ def _failures(run: RunView, failures: RunFailures) -> Html:
     return panel("Failures and how they were handled", *parts, name="failures", beside=beside)
 
 
-def _codes(failures: RunFailures) -> Html:
+def _codes(failures: FailureOverview) -> Html:
     """The failures by code, if there are several codes or many failures."""
     if len(failures.codes) < 2 and failures.total <= LISTED_MAX:
         return Html("")
@@ -181,7 +182,7 @@ def _codes(failures: RunFailures) -> Html:
 # -- what run.js draws -----------------------------------------------------------------------------------------------
 
 
-def _mosaic(run: RunView) -> Html:
+def _mosaic(run: RunOnPage) -> Html:
     grid = element("a", "as a table", href=f"{path_to('runs', run.run_id)}?tab=grid")
     hide = element("label", element("input", type="checkbox", id="hide-completed"), " Hide completed", class_="toggle")
     canvas = element(
@@ -210,7 +211,7 @@ _LEGEND = (
 )
 
 
-def _timeline(run: RunView) -> Html:
+def _timeline(run: RunOnPage) -> Html:
     legend = join_html(element("li", element("i", class_=kind), words, data_kind=kind) for kind, words in _LEGEND)
     chart = element(
         "div",

@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from urllib.parse import urlencode
 
 from mulligan.dashboard.components.shell import may, panel, path_to
-from mulligan.dashboard.runs.run_tab import RunView, Tab
+from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.service.rendering.drawing.picture import Node
 from mulligan.service.rendering.formatting import pluralize
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone, time_element
 from mulligan.service.runs.views.run_details import FailureHandlers
 from mulligan.service.runs.views.run_events import EventLine
-from mulligan.service.runs.views.run_story import shown_place
 from mulligan.service.runs.views.run_timeline import Timeline
 from mulligan.service.runs.views.time_travel import MomentPicture, RunMoment, TurnEvents
 
@@ -32,7 +31,7 @@ _WAITS = ("queue", "delay", "parked")
 _AT_RUNG = {"backing_off": "retry", "handling": "handle", "pending_failed": "triage", "failed": "route"}
 
 
-def render_replay(run: RunView) -> Tab:
+def render_replay(run: RunOnPage) -> Tab:
     """The run after the event in the address."""
     past = run.call.service.past
     last = run.call.service.runs.record(run.run_id).seq
@@ -73,7 +72,7 @@ def _link(run_id: int, seq: int) -> str:
 # -- where we are ----------------------------------------------------------------------------------------------------
 
 
-def _controls(run: RunView, moment: RunMoment) -> Html:
+def _controls(run: RunOnPage, moment: RunMoment) -> Html:
     """The slider, with links that work without JavaScript."""
     slider = element(
         "input",
@@ -108,10 +107,10 @@ def _step_link(moment: RunMoment, seq: int, sign: str, words: str) -> Html:
     )
 
 
-def _fork_button(run: RunView, moment: RunMoment) -> Html:
+def _fork_button(run: RunOnPage, moment: RunMoment) -> Html:
     """Start a new run from this point. Of a called run only the whole tree is changed."""
-    is_open = moment.run["status"] in ("running", "paused")
-    if not may(run.call, "run") or run.head["parent_run_id"] or not is_open or moment.seq < 2:
+    is_open = moment.run.status in ("running", "paused")
+    if not may(run.call, "run") or run.head.parent_run_id or not is_open or moment.seq < 2:
         return Html("")
     action = {
         "path": f"runs/{moment.run_id}/at/{moment.seq}:fork",
@@ -128,7 +127,7 @@ def _fork_button(run: RunView, moment: RunMoment) -> Html:
 
 def _sentence(moment: RunMoment) -> Html:
     event, passed = moment.event, (moment.at - moment.started_at).total_seconds()
-    status = moment.run["status"]
+    status = moment.run.status
     place = element("b", event.shown_place, " ") if event.place else ""
     return element(
         "p",
@@ -216,22 +215,22 @@ def _cut(name: str) -> str:
 # -- steps and ladder ------------------------------------------------------------------------------------------------
 
 
-def _steps(run: RunView, moment: RunMoment) -> Html:
-    steps = moment.run["steps"]
+def _steps(run: RunOnPage, moment: RunMoment) -> Html:
+    steps = moment.run.steps
     rows = [
         element(
             "li",
-            element("span", status_label(step["status"]), class_=f"status {status_tone(step['status'])}"),
+            element("span", status_label(step.status), class_=f"status {status_tone(step.status)}"),
             element("a", name, href=f"{_link(run.run_id, moment.seq)}&{urlencode({'step': name})}"),
-            element("small", f"attempt {step['attempts']}") if step["attempts"] > 1 else "",
+            element("small", f"attempt {step.attempts}") if step.attempts > 1 else "",
             class_="now" if name == moment.event.step else None,
         )
         for name, step in list(steps.items())[:STEPS_MAX]
     ]
-    total = moment.run.get("step_count", len(steps))
+    total = len(steps) if moment.is_whole else moment.run.step_count
     note = ""
     if total > len(rows):
-        what = "those that ran or had failed" if "step_counts" in moment.run else "the first ones"
+        what = "those that ran or had failed" if not moment.is_whole else "the first ones"
         note = element("p", f"Of {total:,} steps {len(rows):,} are listed: {what}.", class_="note")
     return panel("Steps", element("ul", *rows, class_="replay-steps"), note, name="replay-steps")
 
@@ -278,7 +277,7 @@ def _retries(looks_for: str, granted: int, most: int) -> str:
 
 
 def _waits(moment: RunMoment) -> Html:
-    waits = [(shown_place(wait), wait["text"]) for wait in moment.run["waiting_for"]]
+    waits = [(wait.shown_place, wait.text) for wait in moment.run.waiting_for]
     lines = [*waits, *((one.name, f"timer: {one.text}") for one in moment.timers)]
     rows = [element("li", element("b", place, " ") if place else "", text) for place, text in lines[:LINES_MAX]]
     if len(lines) > LINES_MAX:

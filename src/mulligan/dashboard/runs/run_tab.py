@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from mulligan.api.http.routing import Call, Query
 from mulligan.service.rendering.page.markup import Html
 from mulligan.service.runs.views.run_list import RunLine
+from mulligan.service.runs.views.run_view import RunView
 
 TabName = Literal["overview", "graph", "grid", "events", "replay", "data"]
 
@@ -32,19 +33,16 @@ class RunPageQuery(Query, frozen=True):
 
 
 @dataclass(frozen=True)
-class RunView:
-    """A run without its steps, as `GET runs/ID` gives it.
-
-    While a large run `is_loading`, only what the store knows without loading it.
-    """
+class RunOnPage:
+    """A run without its steps. `view`: None while a large run is loading; until then there is only its `line`."""
 
     call: Call
-    head: dict[str, Any]
-    is_loading: bool = False
+    run_id: int
+    view: RunView | None
 
     @property
-    def run_id(self) -> int:
-        return int(self.head["run_id"])
+    def head(self) -> RunView | RunLine:
+        return self.view or self.line
 
     @property
     def query(self) -> RunPageQuery:
@@ -59,7 +57,7 @@ class RunView:
 
     @property
     def has_ended(self) -> bool:
-        return self.head["status"] in ("completed", "failed", "cancelled")
+        return self.head.status in ("completed", "failed", "cancelled")
 
 
 @dataclass(frozen=True)

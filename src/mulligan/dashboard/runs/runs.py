@@ -35,7 +35,7 @@ TIMES = (
 )
 
 
-class RunsQuery(RunFilters, frozen=True):
+class RunsPageQuery(RunFilters, frozen=True):
     """Which runs to show. An empty text is no filter: a form sends all its fields."""
 
     # Only runs with a lower number.
@@ -79,13 +79,13 @@ def show_runs(call: Call) -> Answer:
 # -- filters ---------------------------------------------------------------------------------------------------------
 
 
-def _given(asked: RunsQuery) -> RunsQuery:
+def _given(asked: RunsPageQuery) -> RunsPageQuery:
     """The filters without those that are empty."""
 
     def texts(values: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(one.strip() for one in values if one.strip()))
 
-    return RunsQuery(
+    return RunsPageQuery(
         workflow=texts(asked.workflow),
         status=texts(asked.status),
         since=asked.since.strip(),
@@ -99,7 +99,7 @@ def _given(asked: RunsQuery) -> RunsQuery:
     )
 
 
-def _path(asked: RunsQuery, **changes: object) -> str:
+def _path(asked: RunsPageQuery, **changes: object) -> str:
     """The address of the list with other filters; from its first page, unless `before` is given."""
     return runs_path(**{**msgspec.structs.asdict(asked), "before": None, **changes})
 
@@ -118,7 +118,7 @@ def _views(call: Call) -> Html:
     return element("nav", *links, save, id="views", class_="views", aria_label="Views", data_keep=True)
 
 
-def _filters(call: Call, asked: RunsQuery, runs: list[RunLine]) -> Html:
+def _filters(call: Call, asked: RunsPageQuery, runs: list[RunLine]) -> Html:
     published = call.service.catalogue.workflows(limit=200).workflows
     names = sorted({*(one.name for one in published), *(run.workflow for run in runs)})
     codes = sorted({run.failure.code for run in runs if run.failure})
@@ -169,7 +169,7 @@ def _box(name: str, value: str, title: str, hint: str, *, type: str = "text", ch
     return element("label", element("span", title), box, known, class_="filter")
 
 
-def _active_filters(asked: RunsQuery) -> Html:
+def _active_filters(asked: RunsPageQuery) -> Html:
     """What is filtered by, each with a link that leaves it out."""
     chips = []
     for name in ("workflow", "failure", "label", "input", "who"):
@@ -185,7 +185,7 @@ def _active_filters(asked: RunsQuery) -> Html:
             chips.append(_chip(join_html([f"{name} ", shown]), _path(asked, **{name: ""})))
     if not chips:
         return Html("")
-    clear = element("a", "Clear all", href=_path(RunsQuery(), status=asked.status))
+    clear = element("a", "Clear all", href=_path(RunsPageQuery(), status=asked.status))
     return element("p", join_html([*chips, clear], " "), class_="active-filters", id="active-filters")
 
 
@@ -194,7 +194,7 @@ def _chip(text: object, path: str) -> Html:
     return element("a", text, cross, href=path, class_="chip", title="Leave out this filter")
 
 
-def _statuses(call: Call, asked: RunsQuery, query: RunQuery, found: RunPage) -> Html:
+def _statuses(call: Call, asked: RunsPageQuery, query: RunQuery, found: RunPage) -> Html:
     """A tab for each status, with the number of runs that match everything else."""
     counts = _counts(call, asked, query, found)
     total = sum(counts.values())
@@ -210,7 +210,7 @@ def _statuses(call: Call, asked: RunsQuery, query: RunQuery, found: RunPage) -> 
     return element("nav", *tabs, class_="tabs", aria_label="Status")
 
 
-def _counts(call: Call, asked: RunsQuery, query: RunQuery, found: RunPage) -> dict[str, int]:
+def _counts(call: Call, asked: RunsPageQuery, query: RunQuery, found: RunPage) -> dict[str, int]:
     if _is_plain(asked):
         return call.service.runs.status_counts()
     if not asked.status and asked.before is None and found.next is None:
@@ -225,9 +225,9 @@ def _counts(call: Call, asked: RunsQuery, query: RunQuery, found: RunPage) -> di
     }
 
 
-def _is_plain(asked: RunsQuery) -> bool:
+def _is_plain(asked: RunsPageQuery) -> bool:
     """Whether nothing but the status is filtered by."""
-    return msgspec.structs.replace(asked, status=(), before=None) == RunsQuery()
+    return msgspec.structs.replace(asked, status=(), before=None) == RunsPageQuery()
 
 
 def _tab(title: object, count: str, path: str, *, is_chosen: bool) -> Html:
@@ -255,14 +255,14 @@ def _toolbar() -> Html:
     )  # fmt: skip
 
 
-def _table(runs: list[RunLine], asked: RunsQuery, *, can_change: bool) -> Html:
+def _table(runs: list[RunLine], asked: RunsPageQuery, *, can_change: bool) -> Html:
     everything = element("input", type="checkbox", id="select-all", aria_label="Select all runs of this page")
     select = (everything,) if can_change else ()
     head = (*select, "Run", "Status", "What happens", "Labels", "Created", "Took")
     return table(head, [_row(run, asked, can_change=can_change) for run in runs], label="Runs", keyed=True)
 
 
-def _row(run: RunLine, asked: RunsQuery, *, can_change: bool) -> Html:
+def _row(run: RunLine, asked: RunsPageQuery, *, can_change: bool) -> Html:
     path = path_to("runs", run.run_id)
     box = element(
         "input", type="checkbox", class_="select", value=run.run_id, aria_label=f"Select run {run.run_id}",
@@ -298,7 +298,7 @@ def _what(run: RunLine) -> Html | str:
     return element("span", run.reason, class_="words") if run.reason else ""
 
 
-def _labels(run: RunLine, asked: RunsQuery) -> Html:
+def _labels(run: RunLine, asked: RunsPageQuery) -> Html:
     own = [f"{name}={value}" for name, value in run.labels.items() if name not in SERVER_LABELS]
     shown = own[:LABELS_SHOWN_MAX]
     chips = [
@@ -313,8 +313,8 @@ def _starter(run: RunLine) -> Html | str:
     return element("small", f" {run.started_by}") if run.started_by else ""
 
 
-def _nothing(asked: RunsQuery) -> Html:
-    if asked != RunsQuery():
+def _nothing(asked: RunsPageQuery) -> Html:
+    if asked != RunsPageQuery():
         return empty("No run matches.", element("p", element("a", "Show all runs", href="/runs")))
     return empty(
         "There is no run yet.",
@@ -322,7 +322,7 @@ def _nothing(asked: RunsQuery) -> Html:
     )
 
 
-def _pager(asked: RunsQuery, next_: int | None) -> Html | str:
+def _pager(asked: RunsPageQuery, next_: int | None) -> Html | str:
     links = []
     if asked.before is not None:
         links.append(element("a", "Newest", href=_path(asked), class_="button"))
@@ -331,4 +331,4 @@ def _pager(asked: RunsQuery, next_: int | None) -> Html | str:
     return element("nav", *links, class_="pager actions", aria_label="Pages") if links else ""
 
 
-ROUTES = (page_route("/runs", show_runs, "The list of runs.", query=RunsQuery),)
+ROUTES = (page_route("/runs", show_runs, "The list of runs.", query=RunsPageQuery),)

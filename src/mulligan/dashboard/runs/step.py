@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
 from mulligan.api.http.paging import Count
@@ -16,6 +16,7 @@ from mulligan.dashboard.runs.step_ladder import ladder, ladder_title, plan
 from mulligan.service.rendering.formatting import format_size, pluralize
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone
+from mulligan.service.runs.stored.attempts import Cost
 from mulligan.service.runs.views.step_history import StepHistory
 
 
@@ -71,8 +72,7 @@ def _title(found: StepHistory) -> str:
 
 
 def _matrix(found: StepHistory) -> str:
-    matrix = found.view.get("matrix")
-    return str(matrix["name"]) if matrix else ""
+    return found.view.matrix.name if found.view and found.view.matrix else ""
 
 
 # -- the head --------------------------------------------------------------------------------------------------------
@@ -145,15 +145,15 @@ def _attempts(found: StepHistory) -> Html:
         "Attempts",
         attempts_table(found.attempts, found.unit, found.attempts_count),
         name="attempts",
-        beside=_usage(found.view.get("usage")),
+        beside=_usage(found.view.usage if found.view else None),
     )
 
 
-def _usage(usage: dict[str, Any] | None) -> Html | str:
-    if not usage or not usage["peak_memory"]:
+def _usage(usage: Cost | None) -> Html | str:
+    if not usage or not usage.peak_memory:
         return ""
-    figures = (format_elapsed(usage["wall_seconds"]), format_elapsed(usage["cpu_seconds"]))
-    text = f"{figures[0]} in all, CPU {figures[1]}, at most {format_size(usage['peak_memory'])}"
+    figures = (format_elapsed(usage.wall_seconds), format_elapsed(usage.cpu_seconds))
+    text = f"{figures[0]} in all, CPU {figures[1]}, at most {format_size(usage.peak_memory)}"
     return element("span", text, class_="muted")
 
 
@@ -186,11 +186,11 @@ def _logs(found: StepHistory) -> Html:
 def _output(found: StepHistory) -> Html:
     parts = []
     raw = f"/api/v1/runs/{found.run_id}/outputs/{quote(found.unit, safe='')}"
-    if found.kind == "item":
-        parts.append(panel("Item", value_view(found.view.get("item"), name="item", raw=_item_path(found)), name="item"))
-    elif (matrix := found.view.get("matrix")) is not None:
-        parts.append(panel("Values", value_view(matrix["values"], name="values", raw=_step_path(found)), name="values"))
-    output = found.view.get("output")
+    if found.of_item:
+        parts.append(panel("Item", value_view(found.of_item.item, name="item", raw=_item_path(found)), name="item"))
+    elif found.view and (matrix := found.view.matrix) is not None:
+        parts.append(panel("Values", value_view(matrix.values, name="values", raw=_step_path(found)), name="values"))
+    output = found.output
     if output is not None:
         parts.append(panel("Output", value_view(output, name="output", raw=raw), name="output"))
     elif found.ladders and (refused := found.ladders[0].visit.refused):
@@ -237,7 +237,7 @@ def _files(call: Call, found: StepHistory) -> Html:
 
 def _tool_calls(found: StepHistory) -> Html:
     """The tools that the agent of the step has called in this visit, in order."""
-    calls = found.view.get("tool_calls") or []
+    calls = found.view.tool_calls if found.view else []
     if not calls:
         return Html("")
     rows = [
@@ -255,7 +255,7 @@ def _tool_calls(found: StepHistory) -> Html:
 
 
 def _children(found: StepHistory) -> Html:
-    children = found.view.get("children") or []
+    children = found.view.children if found.view else []
     if not children:
         return Html("")
     links = join_html((element("a", f"run {one}", href=path_to("runs", one)) for one in children[:100]), ", ")

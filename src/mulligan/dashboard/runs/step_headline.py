@@ -13,6 +13,7 @@ from mulligan.service.rendering.descriptions import failure_tail, summarize_fail
 from mulligan.service.rendering.formatting import pluralize, up_to_date_since
 from mulligan.service.rendering.page.markup import Html, element
 from mulligan.service.rendering.page.styles import status_label, status_tone
+from mulligan.service.runs.views.run_view import FailureView
 from mulligan.service.runs.views.step_history import StepHistory
 
 TAIL_LINES_MAX = 8
@@ -24,12 +25,12 @@ TAIL_LINES_MAX = 8
 def headline(found: StepHistory) -> Html:
     """What is wrong and why; for a step that is well, how it stands."""
     tone = _tone(found)
-    failure = found.view.get("failure") if found.status in ("failed", "pending_failed", "backing_off") else None
+    failure = found.failure if found.status in ("failed", "pending_failed", "backing_off") else None
     parts = [element("p", _sentence(found, failure), class_="headline")]
     if failure:
         parts += _tail(failure)
     parts += [element("p", said, class_="sentence") for said in _because(found)]
-    waits = [one["text"] for one in found.view.get("waiting_for") or [] if one["kind"] != "task"]
+    waits = [one.text for one in found.waiting_for if one.kind != "task"]
     if waits:
         shown = ", ".join(waits[:3]) + (f" and {len(waits) - 3} more" if len(waits) > 3 else "")
         parts.append(element("p", "Waits for ", shortened(shown), class_="sentence"))
@@ -46,7 +47,7 @@ def _tone(found: StepHistory) -> str:
     return status_tone(found.status)
 
 
-def _sentence(found: StepHistory, failure: dict[str, Any] | None) -> str:
+def _sentence(found: StepHistory, failure: FailureView | None) -> str:
     if failure:
         before = {"pending_failed": "Parked until somebody decides: ", "backing_off": "Failed, and is retried: "}
         return before.get(found.status, "") + summarize_failure(failure)
@@ -55,7 +56,7 @@ def _sentence(found: StepHistory, failure: dict[str, Any] | None) -> str:
     if found.status == "completed":
         if found.ladders and found.ladders[0].visit.outcome == FailureOutcome.REPAIRED:
             return f"Completed after a failure: {found.ladders[0].visit.answer}"
-        since = found.view.get("up_to_date_since")
+        since = found.view.up_to_date_since if found.view else None
         return up_to_date_since(since).capitalize() if since else "Completed"
     last = next((one for one in reversed(found.attempts) if one.part == "own"), None)
     if found.status == "running" and last is not None:
@@ -72,7 +73,7 @@ def _counted(found: StepHistory) -> str:
     return f"{pluralize(total, what)}: {', '.join(words)}"
 
 
-def _tail(failure: dict[str, Any]) -> list[Html]:
+def _tail(failure: FailureView) -> list[Html]:
     lines = failure_tail(failure)[-TAIL_LINES_MAX:]
     return [element("pre", "\n".join(lines), class_="tail", tabindex="0", aria_label="The last lines")] if lines else []
 
@@ -88,9 +89,8 @@ def _because(found: StepHistory) -> list[str]:
             else ""
         )
         said.append(answer[:1].upper() + answer[1:] + later)
-    paused = found.view.get("paused")
-    if paused:
-        by, why = paused.get("by"), paused.get("reason")
+    if found.view and (paused := found.view.paused):
+        by, why = paused.by, paused.reason
         said.append(f"Paused{f' by {by}' if by else ''}{f': {why}' if why else ''}")
     return said
 
@@ -100,7 +100,7 @@ def _because(found: StepHistory) -> list[str]:
 
 def step_actions(call: Call, found: StepHistory) -> list[Html]:
     """The buttons for what the reader may do now, the most likely one first."""
-    kinds = {one["kind"] for one in found.view.get("waiting_for") or []}
+    kinds = {one.kind for one in found.waiting_for}
     buttons: list[Html] = []
     if found.kind == "item":
         return _item_actions(call, found)
@@ -187,7 +187,7 @@ def _retry_run(found: StepHistory, label: str, title: str, body: dict[str, Any],
 
 
 def _pause(found: StepHistory) -> list[Html]:
-    if found.view.get("paused"):
+    if found.view and found.view.paused:
         verb, label, done = "resume", "Resume step", "the step goes on"
     elif found.status in ("waiting", "ready", "running", "backing_off"):
         verb, label, done = "pause", "Pause step", "the step is paused"

@@ -46,7 +46,7 @@ def describe_budget(shown: Mapping[str, Any]) -> str:
     return format_spent(spent_from_usage(shown))
 
 
-def describe_spending(shown: dict[str, Any] | None) -> str:
+def describe_spending(shown: Mapping[str, Any] | None) -> str:
     """What agents spent: `3 calls, 41,200 tokens, $0.62`; "" if nothing."""
     return "" if shown is None else format_spent(spent_from_usage(shown))
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from mulligan.core.state.scope import error_view
 from mulligan.errors import MulliganError, Problem
-
-if TYPE_CHECKING:
-    pass
 
 
 def to_json(result: Any) -> Any:
@@ -103,9 +100,21 @@ def _located_line(located: Any) -> dict[str, Any]:
 
 def _located_wait(located: Any) -> dict[str, Any]:
     """A wait is not an event: it has no number and no time."""
-    place, text = located.wait.get("place", ""), f"waits for {located.wait['text']}"
-    line = {"run_id": located.run_id, "seq": None, "at": None, "place": place, "text": text, "tone": "wait"}
-    return {**line, "waiting_for": located.wait}
+    wait, text = located.wait, f"waits for {located.wait.text}"
+    line = {"run_id": located.run_id, "seq": None, "at": None, "place": wait.place, "text": text, "tone": "wait"}
+    return {**line, "waiting_for": msgspec.to_builtins(wait)}
+
+
+def _run_moment(moment: Any) -> dict[str, Any]:
+    from mulligan.service.runs.views import run_view
+
+    view = run_view.part(moment.run, run_view.RUN if moment.is_whole else run_view.PAST_RUN_HEAD)
+    names = [name for name in moment.__struct_fields__ if name not in ("run", "is_whole")]
+    return {**{name: msgspec.to_builtins(getattr(moment, name)) for name in names}, "run": msgspec.to_builtins(view)}
+
+
+def _step_points(found: Any) -> dict[str, Any]:
+    return {**msgspec.to_builtins(found), "then": {} if found.then is None else msgspec.to_builtins(found.then)}
 
 
 def _garbage_report(report: Any) -> dict[str, Any]:
@@ -189,6 +198,8 @@ _FORMS: dict[str, Callable[[Any], Any]] = {
     "Publication": _publication,
     "PublishedWorkflow": _published,
     "RunLine": _run_line,
+    "RunMoment": _run_moment,
+    "StepPoints": _step_points,
     "Validation": _validation,
     "WorkflowList": _workflow_list,
 }

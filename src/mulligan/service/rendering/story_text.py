@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from itertools import chain, islice
-from typing import Any
 
 from mulligan.core.model.text.formatting import single_line
 from mulligan.history.story import StoryLine
-from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait, shown_place
+from mulligan.history.views import Wait
+from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait
 
 # The largest width of the column of places, and the number of lines that it is measured on.
 PLACE_CHARS_MAX, MEASURED_MAX = 30, 1000
@@ -37,25 +36,25 @@ def format_story(story: Iterator[LocatedLine], text_of: Callable[[StoryLine], st
 def format_wait(located: LocatedWait) -> str:
     """What is waited for, in a line."""
     place = f"'{located.where}'" if located.where else "the run"
-    return f"{place} waits for {single_line(located.wait['text'])}{when_default_applies(located.wait)}"
+    return f"{place} waits for {single_line(located.wait.text)}{when_default_applies(located.wait)}"
 
 
-def when_default_applies(wait: dict[str, Any]) -> str:
+def when_default_applies(wait: Wait) -> str:
     """When the default happens, if no person answers."""
-    if wait["kind"] not in ("triage", "approval") or not wait.get("due"):
+    if wait.kind not in ("triage", "approval") or not wait.due:
         return ""
-    return f"; the default applies {datetime.fromisoformat(wait['due']).astimezone():on %Y-%m-%d at %H:%M}"
+    return f"; the default applies {wait.due.astimezone():on %Y-%m-%d at %H:%M}"
 
 
-def describe_question(run_id: int, wait: dict[str, Any], home: str) -> str:
+def describe_question(run_id: int, wait: Wait, home: str) -> str:
     """The command that answers what a run waits for; "" if no person is asked. `home`: its `--home` option."""
-    name = shown_place(wait)
+    name = wait.shown_place
     typed = f"{run_id} {shlex.quote(name)}"
-    if wait["kind"] == "triage":
+    if wait.kind == "triage":
         return f"'{name}' is parked: mulligan classify {typed} retry|fail --reason TEXT{home}"
-    if wait["kind"] == "approval":
+    if wait.kind == "approval":
         return f"'{name}' waits for an approval: mulligan approve {typed} --reason TEXT{home}"
-    if wait["kind"] == "step_pause":
-        step = wait["steps"][0]
+    if wait.kind == "step_pause":
+        step = wait.steps[0]
         return f"step '{step}' is paused: mulligan resume {run_id} {step}{home}"
-    return f"it is paused: mulligan resume {run_id}{home}" if wait["kind"] == "pause" else ""
+    return f"it is paused: mulligan resume {run_id}{home}" if wait.kind == "pause" else ""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mulligan.service.runs.views.run_pages import ItemPage, ItemQuery, RunChanges, StepPage, StepQuery
     from mulligan.service.runs.views.run_snapshot import RunSnapshot, RunStatus
     from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait
+    from mulligan.service.runs.views.run_view import MatrixView, RunView, StepView
     from mulligan.service.server.catalogue.catalogue import Catalogue
     from mulligan.worker.logs.progress_records import Progress
 
@@ -94,12 +95,11 @@ class Runs:
 
         return overview.show_run(self._reader, run_id)
 
-    def overview(self, run_id: int, *, with_attempts: bool = False) -> dict[str, Any]:
+    def overview(self, run_id: int, *, with_attempts: bool = False) -> RunView:
         """The same with its driver, costs, items, the runs that it called and, on request, every attempt."""
         from mulligan.service.runs.views import overview
 
-        find = overview.overview_with_attempts if with_attempts else overview.overview
-        return find(self._reader, run_id)
+        return overview.overview(self._reader, run_id, with_attempts=with_attempts)
 
     def needs_force(self, run_id: int) -> bool:
         """Whether another round of an ended run is refused without `force`, since an undo has failed."""
@@ -107,7 +107,7 @@ class Runs:
 
         return overview.is_force_needed(self._reader, run_id)
 
-    def step_overview(self, run_id: int, step: str) -> dict[str, Any]:
+    def step_overview(self, run_id: int, step: str) -> StepView | MatrixView:
         """One step with every attempt at it, or a matrix with all its steps."""
         from mulligan.service.runs.views import overview
 
@@ -311,15 +311,15 @@ class Runs:
 
     def is_large(self, run_id: int) -> bool:
         """Whether a run is shown in brief, unless all of it is asked for."""
-        from mulligan.service.runs.views import brief_overview
+        from mulligan.service.runs.views import overview
 
-        return brief_overview.is_large(self._reader, run_id)
+        return overview.is_large(self._reader, run_id)
 
-    def brief_overview(self, run_id: int) -> dict[str, Any]:
+    def brief_overview(self, run_id: int) -> RunView:
         """A run with the steps that need attention alone; the others are counted."""
-        from mulligan.service.runs.views import brief_overview
+        from mulligan.service.runs.views import overview
 
-        return brief_overview.brief_overview(self._reader, run_id)
+        return overview.brief_overview(self._reader, run_id)
 
     def some_items(
         self, run_id: int, step: str, *, is_failed: bool = False, after: int = -1, limit: int | None = None

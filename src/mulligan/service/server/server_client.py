@@ -110,7 +110,7 @@ def _transport(home: Home) -> HttpTransport:
     return HttpTransport(home.store_url, token=home.token or find_token(home.store_url), ca_file=find_ca_file())
 
 
-class StartedRun(msgspec.Struct, frozen=True):
+class StartAnswer(msgspec.Struct, frozen=True):
     """The answer to a request to start a run. The server sends more about it."""
 
     run_id: int
@@ -141,7 +141,7 @@ def request_start(
     *,
     key: str = "",
     notify: Sequence[NoticeRule] = (),
-) -> StartedRun:
+) -> StartAnswer:
     """Start a workflow that is published on the server. The same key gives the same run."""
     transport = _transport(home)
     asked: dict[str, Any] = {"workflow": name, "inputs": dict(inputs), "labels": dict(labels)}
@@ -159,4 +159,4 @@ def request_start(
             answer = transport.request("POST", "runs", body, headers)
     finally:
         transport.close()
-    return msgspec.json.decode(answer, type=StartedRun)
+    return msgspec.json.decode(answer, type=StartAnswer)

@@ -12,8 +12,8 @@ from mulligan.core.model.text.formatting import pluralize
 from mulligan.history.route_outcomes import FailureOutcome, format_times
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.runs.views.report import Report
-from mulligan.service.runs.views.report.build import CodeCount
-from mulligan.service.runs.views.report.visits import FailedVisit, ItemFailures, Log, Rung, VisitLine
+from mulligan.service.runs.views.report.build import FailureCode
+from mulligan.service.runs.views.report.visits import ItemFailures, Log, Rung, VisitFailure, VisitLine
 
 # Up to this many blocks are open at first; of more, only the unhandled ones, up to this many.
 OPEN_MAX = 6
@@ -66,14 +66,14 @@ def _codes(report: Report) -> Html:
     return element("ul", rows, class_="codes")
 
 
-def _how_many(one: CodeCount) -> str:
+def _how_many(one: FailureCode) -> str:
     words = [pluralize(one.steps, "step")] if one.steps else []
     words += [pluralize(one.items, "item")] if one.items else []
     suffix = f", {one.unhandled:,} unhandled" if one.unhandled else ", resolved" if _tone(one) == "good" else ""
     return " and ".join(words) + suffix
 
 
-def _tone(one: CodeCount) -> str:
+def _tone(one: FailureCode) -> str:
     if one.unhandled:
         return "bad"
     return "good" if one.repaired == one.visits else "idle"
@@ -86,7 +86,7 @@ def _left_out(report: Report) -> Html:
     )
 
 
-def _groups(visits: list[FailedVisit], order: dict[str, int], folder: str | None) -> Iterator[Html]:
+def _groups(visits: list[VisitFailure], order: dict[str, int], folder: str | None) -> Iterator[Html]:
     """Visits below their code, if there are several codes; unhandled visits first."""
     groups = _by_code(visits, order)
     number = 0
@@ -106,15 +106,15 @@ def _groups(visits: list[FailedVisit], order: dict[str, int], folder: str | None
             yield element("details", more, join_html(rest), class_="inner")
 
 
-def _by_code(visits: list[FailedVisit], order: dict[str, int]) -> list[tuple[str, list[FailedVisit]]]:
-    groups: dict[str, list[FailedVisit]] = {}
+def _by_code(visits: list[VisitFailure], order: dict[str, int]) -> list[tuple[str, list[VisitFailure]]]:
+    groups: dict[str, list[VisitFailure]] = {}
     for visit in visits:
         groups.setdefault(visit.code, []).append(visit)
     return sorted(groups.items(), key=lambda group: order.get(group[0], len(order)))
 
 
 def render_visit(
-    visit: FailedVisit, folder: str | None = None, *, is_open: bool = False, href: str = "", name: str = ""
+    visit: VisitFailure, folder: str | None = None, *, is_open: bool = False, href: str = "", name: str = ""
 ) -> Html:
     """A failed visit with its ladder, its story and its logs. `href`: the page of its step; `name`: its id."""
     tone = _TONES[visit.outcome]
@@ -142,31 +142,31 @@ def render_visit(
     return element("div", fold, link, class_="visit-beside", id=f"{name}-beside" if name else None)
 
 
-def _occurrence(visit: FailedVisit) -> str:
+def _occurrence(visit: VisitFailure) -> str:
     words = [f"round {visit.round}"] if visit.round > 1 else []
     words += [f"visit {visit.visit}"] if visit.visit > 1 else []
     words += [f"failed{format_times(visit.failures)}"] if visit.failures > 1 else []
     return ", ".join(words)
 
 
-def _rung(rung: Rung, visit: FailedVisit) -> Html:
+def _rung(rung: Rung, visit: VisitFailure) -> Html:
     unused = "not reached" if visit.outcome == FailureOutcome.IN_PROGRESS else "not needed"
     said = unused if rung.outcome == "unasked" else rung.said
     return element("li", element("b", _RUNGS[rung.name]), element("span", said), class_=rung.outcome)
 
 
-def _message(visit: FailedVisit) -> Html:
+def _message(visit: VisitFailure) -> Html:
     """The message of the failure, unless the summary line already shows all of it."""
     message = visit.message.strip()
     is_shown = not message or message in visit.what or message in (TOO_LONG, TOO_LARGE)
     return Html("") if is_shown else element("pre", message, tabindex="0")
 
 
-def _refused(visit: FailedVisit) -> Html:
+def _refused(visit: VisitFailure) -> Html:
     return _stream("the output that 'validate' rejected", visit.refused) if visit.refused else Html("")
 
 
-def _story(visit: FailedVisit) -> Html:
+def _story(visit: VisitFailure) -> Html:
     lines = [_line(line, visit.unit) for line in visit.lines]
     if visit.lines_left:
         lines.insert(
@@ -202,9 +202,9 @@ def _stream(name: str, written: str) -> Html:
     return element("figure", element("figcaption", name), element("pre", written.rstrip("\n"), tabindex="0"))
 
 
-def _items(report: Report, visits: list[FailedVisit], order: dict[str, int], folder: str | None) -> Iterator[Html]:
+def _items(report: Report, visits: list[VisitFailure], order: dict[str, int], folder: str | None) -> Iterator[Html]:
     kinds = {(one.step, one.visit): one for one in report.item_failures}
-    groups: dict[tuple[str, int], list[FailedVisit]] = {}
+    groups: dict[tuple[str, int], list[VisitFailure]] = {}
     for visit in visits:
         groups.setdefault((visit.step, visit.visit), []).append(visit)
     for (step, number), group in groups.items():

@@ -9,7 +9,7 @@ from mulligan.history.matrices import count_statuses, group_counts, group_status
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import STATUSES, status_label
 from mulligan.service.runs.views.report import Report
-from mulligan.service.runs.views.report.build import StepLine
+from mulligan.service.runs.views.report.build import StepRow
 
 SQUARES_MAX = 20_000
 
@@ -19,43 +19,43 @@ def matrix_of(report: Report) -> dict[str, str]:
     return {step.name: step.matrix for step in report.steps if step.matrix}
 
 
-def group_by_matrix(steps: Sequence[StepLine]) -> list[StepLine]:
+def group_by_matrix(steps: Sequence[StepRow]) -> list[StepRow]:
     """The steps, with one row for each matrix at the position of its first step."""
-    found: dict[str, list[StepLine]] = {}
+    found: dict[str, list[StepRow]] = {}
     for step in steps:
         # No step's name contains a colon.
         found.setdefault(f"matrix:{step.matrix}" if step.matrix else step.name, []).append(step)
     return [one[0] if not one[0].matrix else _together(one) for one in found.values()]
 
 
-def steps_by_matrix(steps: Sequence[StepLine]) -> dict[str, list[StepLine]]:
+def steps_by_matrix(steps: Sequence[StepRow]) -> dict[str, list[StepRow]]:
     """The steps of each matrix."""
-    found: dict[str, list[StepLine]] = {}
+    found: dict[str, list[StepRow]] = {}
     for step in steps:
         if step.matrix:
             found.setdefault(step.matrix, []).append(step)
     return found
 
 
-def status_counts(steps: Sequence[StepLine]) -> str:
+def status_counts(steps: Sequence[StepRow]) -> str:
     """`8 failed, 292 completed`."""
     return group_counts(count_statuses(step.status for step in steps))
 
 
-def render_matrix(name: str, steps: Sequence[StepLine], rows: Callable[[Sequence[StepLine]], Html]) -> Html:
+def render_matrix(name: str, steps: Sequence[StepRow], rows: Callable[[Sequence[StepRow]], Html]) -> Html:
     """All steps of a matrix, collapsed: a square and a row for each."""
     title = f"{group_title(name, len(steps))}: {status_counts(steps)}"
     inside = join_html([draw_mosaic(steps), rows(steps)])
     return element("details", element("summary", title), inside, class_="inner")
 
 
-def values_of(step: StepLine) -> str:
+def values_of(step: StepRow) -> str:
     return values_text(step.values)
 
 
-def _together(steps: Sequence[StepLine]) -> StepLine:
+def _together(steps: Sequence[StepRow]) -> StepRow:
     first = steps[0]
-    return StepLine(
+    return StepRow(
         name=group_title(first.matrix, len(steps)),
         action=first.action,
         status=group_status(count_statuses(step.status for step in steps)),
@@ -72,7 +72,7 @@ def _together(steps: Sequence[StepLine]) -> StepLine:
     )
 
 
-def draw_mosaic(steps: Sequence[StepLine]) -> Html:
+def draw_mosaic(steps: Sequence[StepRow]) -> Html:
     """All steps of a large run at a glance: one small square per step, coloured by status."""
     squares = join_html(_square(step) for step in steps[:SQUARES_MAX])
     left = len(steps) - SQUARES_MAX
@@ -81,5 +81,5 @@ def draw_mosaic(steps: Sequence[StepLine]) -> Html:
     return join_html([element("div", squares, class_="mosaic", role="img", aria_label=label), note])
 
 
-def _square(step: StepLine) -> Html:
+def _square(step: StepRow) -> Html:
     return element("i", class_=STATUSES.get(step.status, "idle"), title=f"{step.name}: {status_label(step.status)}")

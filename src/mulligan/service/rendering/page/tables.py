@@ -17,7 +17,7 @@ from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import OUTCOMES, STATUSES, format_elapsed, status_label
 from mulligan.service.runs.views.report import Report
 from mulligan.service.runs.views.report.attempts import Attempt
-from mulligan.service.runs.views.report.build import StepLine, Value
+from mulligan.service.runs.views.report.build import StepRow, Value
 
 # A table with more rows than the first is folded; rows beyond the second are not shown.
 OPEN_ROWS_MAX, ROWS_MAX = 25, 1_000
@@ -57,7 +57,7 @@ def steps_table(report: Report) -> Html:
         ("", "dim"),
     ]
 
-    def rows(steps: Sequence[StepLine]) -> Html:
+    def rows(steps: Sequence[StepRow]) -> Html:
         left = len(steps) - ROWS_MAX
         note = element("p", f"and {left:,} more steps", class_="note") if left > 0 else ""
         return join_html([render_table(heads, (_step(step, of_matrix) for step in steps[:ROWS_MAX])), note])
@@ -68,7 +68,7 @@ def steps_table(report: Report) -> Html:
     return join_html([inside, *(render_matrix(name, steps, rows) for name, steps in of_matrix.items())])
 
 
-def _step(step: StepLine, of_matrix: Mapping[str, Sequence[StepLine]]) -> list[object]:
+def _step(step: StepRow, of_matrix: Mapping[str, Sequence[StepRow]]) -> list[object]:
     status = element("span", status_label(step.status), class_=f"status {STATUSES.get(step.status, 'idle')}")
     figures = [format_elapsed(step.wall_seconds), format_elapsed(step.cpu_seconds)] if step.peak_memory else ["", ""]
     memory = format_size(step.peak_memory) if step.peak_memory else ""
@@ -83,7 +83,7 @@ def _step(step: StepLine, of_matrix: Mapping[str, Sequence[StepLine]]) -> list[o
     ]
 
 
-def _remarks(step: StepLine, of_matrix: Mapping[str, Sequence[StepLine]]) -> str:
+def _remarks(step: StepRow, of_matrix: Mapping[str, Sequence[StepRow]]) -> str:
     # The row of a whole matrix has no values.
     words = [values_of(step) or status_counts(of_matrix[step.matrix])] if step.matrix else []
     words += [f"{step.visits} visits"] if step.visits > 1 else []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -45,12 +46,19 @@ class AttemptRecord(msgspec.Struct):
     artifacts: list[KeptFile] = []
 
 
-def list_attempts(entries: Iterable[e.Entry], is_wanted: Callable[[str], bool]) -> list[AttemptRecord]:
-    """The attempts at the wanted places, over all rounds, in the order of scheduling."""
+def list_attempts(
+    entries: Iterable[e.Entry], is_wanted: Callable[[str], bool], rounds: Sequence[tuple[int, int]] = ()
+) -> list[AttemptRecord]:
+    """The attempts at the wanted places, over all rounds, in the order of scheduling.
+
+    `rounds`: the events that opened a round, and its number, in order; if these events are not among the entries.
+    """
     found: dict[tuple[str, int], AttemptRecord] = {}
-    round_ = 1
+    round_, left = 1, deque(rounds)
     for entry in entries:
         fact = entry.fact
+        while left and left[0][0] <= entry.seq:
+            round_ = left.popleft()[1]
         if isinstance(fact, e.RunReopened):
             round_ = fact.round
         elif isinstance(fact, _OF_AN_ATTEMPT) and is_wanted(fact.place):

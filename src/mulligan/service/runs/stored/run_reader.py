@@ -424,7 +424,8 @@ class RunReader:
         """
         state = self.state(run_id)
         places = state.places
-        if members := state.graph.matrices.get(place):
+        # A run that no worker has taken yet has no places.
+        if places and (members := state.graph.matrices.get(place)):
             return StepOutput([self._fetch(places[name].output) for name in members], False)
         self.refuse_unknown(run_id, place)
         key = self.find_place(run_id, place)

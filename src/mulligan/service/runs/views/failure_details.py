@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 
@@ -15,6 +14,7 @@ from mulligan.service.decisions.pending import PendingEntry
 from mulligan.service.runs.stored.run_cache import RunCache
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.run_details import FailureHandlers
+from mulligan.service.runs.views.run_view import FailureView
 from mulligan.service.runs.views.step_history import AttemptLine, StepHistories, StepHistory, VisitLadder
 
 # The last attempts, of which there may be thousands.
@@ -32,7 +32,7 @@ class FailureDetails(msgspec.Struct, frozen=True):
     step: str
     status: str
     # As `show RUN STEP --json` has it.
-    failure: dict[str, Any] | None
+    failure: FailureView | None
     # The entry of the step, if it waits for a person; otherwise the last answer that somebody gave.
     pending: PendingEntry | None
     answer: GivenAnswer | None
@@ -64,7 +64,7 @@ class Failures:
         waiting = self._inbox.details(run_id, step)
         history = self._history(run_id, step)
         ladder = history.ladders[0] if history.ladders else None
-        failure = history.view.get("failure")
+        failure = history.failure
         if ladder is None and failure is None and waiting.entry is None:
             raise Refused(
                 f"'{step}' of run {run_id} has not failed: it is {history.status}",

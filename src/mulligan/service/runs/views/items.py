@@ -20,11 +20,11 @@ from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import Refused, UnknownItem
 from mulligan.history.item_names import find_item, index_names
-from mulligan.service.runs.stored.artifacts import add_file_paths, with_artifact_paths
+from mulligan.service.runs.stored.artifacts import with_artifact_paths
 from mulligan.service.runs.stored.attempts import AttemptRecord, list_attempts
 from mulligan.service.runs.stored.run_reader import RunReader, unknown_item
 from mulligan.service.runs.stored.step_events import StepEvents
-from mulligan.service.runs.views.attempt_progress import add_progress
+from mulligan.service.runs.views.overview import complete_attempts
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,9 +133,7 @@ def item_histories(reader: RunReader, run_id: int, step: str, indexes: Sequence[
             raise UnknownItem(f"step '{step}' of run {run_id} has no item {index}", hint=hint, step=step, item=index)
     items = _brief_items(reader, state, ended, step, indexes, statuses)
     attempts = _attempts(reader, state, items)
-    tried = [one for some in attempts.values() for one in some]
-    add_progress(reader.home.folders, run_id, tried)
-    add_file_paths(reader.store.artifacts, (kept for attempt in tried for kept in attempt.artifacts))
+    complete_attempts(reader, run_id, [one for some in attempts.values() for one in some])
     return [msgspec.structs.replace(item, history=attempts.get(_place(item), [])) for item in items]
 
 

@@ -1,14 +1,16 @@
-"""A run as plain data: its steps, what they cost, its items, its child runs."""
+"""Reading the view of a run from the store: whole, without its steps, in brief, one step, or at an earlier event."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import msgspec
 
 from mulligan.core.deciding.rounds.rounds import needs_force
+from mulligan.core.effects.snapshot import read_place
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END
 from mulligan.core.state.brief_state import BriefState
@@ -16,35 +18,109 @@ from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import Refused, UnknownStep
 from mulligan.history.matrices import ATTENTION
-from mulligan.history.views import run_json, run_json_parts, step_json
+from mulligan.history.views import ChildWait, Wait, WaitFinder
 from mulligan.ports import RunRecord
 from mulligan.service.driving.workers import find_worker_pool
 from mulligan.service.host.breakers import find_breaker_waits
 from mulligan.service.runs.changes.run_worktrees import seen_workspace
-from mulligan.service.runs.stored.artifacts import KeptFile, add_file_paths, kept_files, with_artifact_paths
+from mulligan.service.runs.stored.artifacts import add_file_paths, kept_files, with_artifact_paths
 from mulligan.service.runs.stored.attempts import AttemptRecord, Cost, Costs, attempts_by_step, total
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.stored.step_events import StepEvents
 from mulligan.service.runs.views.attempt_progress import FindProgress, add_progress, progress_finder
+from mulligan.service.runs.views.run_view import (
+    RUN,
+    CalledRunView,
+    MatrixPlace,
+    MatrixView,
+    RunDriver,
+    RunRow,
+    RunView,
+    Show,
+    StepView,
+    has_handled_failure,
+    view_state,
+    view_step,
+)
 
-# How many items of a map are in each status.
-CountItems = Callable[[State, Place], dict[str, int] | None]
 # The steps of so many child runs are shown: a map may call ten thousand.
 CHILDREN_OPENED_MAX = 20
+# A run with more events is shown in brief: reading its log takes seconds.
+WHOLE_EVENTS_MAX = 20_000
+# In brief: how many steps of each matrix, and of the steps that belong to none, are listed. If there are no more, all.
+MATRIX_STEPS_MAX, STEPS_MAX = 8, 20
+# How many failures and waits are described, where all might be too many.
+ENTRIES_MAX = 50
 
 
-def overview(reader: RunReader, run_id: int) -> dict[str, Any]:
-    """The run as `run --json` prints it, with its driver, the cost of each step, its items and its child runs."""
-    record = reader.record(run_id)
-    children = called_runs(reader, run_id)
-    line = {**listed(reader, record), "labels": reader.labels(run_id)}
-    return {**line, **_run_with_steps(reader, run_id, children), "children": children}
+def run_row(reader: RunReader, record: RunRecord) -> RunRow:
+    """What the row of a run in the store says of it."""
+    driver = None if record.status in RUN_ENDED else reader.driver_of(record)
+    return RunRow(
+        run_id=record.run_id,
+        workflow=record.workflow,
+        version=record.version,
+        # A new run counts as running, also before a worker has taken it.
+        status="running" if record.status == "new" else record.status,
+        round=record.round,
+        degraded=record.degraded,
+        reason=record.reason,
+        created_at=record.created_at.isoformat(),
+        updated_at=record.updated_at.isoformat(),
+        parent_run_id=record.parent_run_id,
+        driver=None if driver is None else RunDriver(pid=driver.pid, host=driver.host),
+    )
+
+
+def _add_row(reader: RunReader, view: RunView, record: RunRecord) -> RunView:
+    """Add what the row says, and the labels. The state of a run that has not begun does not know its number."""
+    row = run_row(reader, record)
+    view.run_id, view.workflow, view.version = row.run_id, row.workflow, view.version or row.version
+    view.created_at, view.updated_at = row.created_at, row.updated_at
+    view.parent_run_id, view.driver = row.parent_run_id, row.driver
+    view.labels = reader.labels(record.run_id)
+    return view
+
+
+def _show(reader: RunReader) -> Show:
+    return partial(with_artifact_paths, reader.store.artifacts)
+
+
+def find_waits(reader: RunReader, state: State) -> WaitFinder:
+    """What a run waits for now, with the breakers and the workers of the store."""
+    workers = find_worker_pool(reader.home, reader.store, state)
+    return WaitFinder(state, find_breaker_waits(reader.store, state), workers)
+
+
+def view_head(reader: RunReader, record: RunRecord, state: State) -> RunView:
+    """A run without its steps: of failures and waits only the first, and matrices are counted."""
+    view = view_state(state, find_waits(reader, state), _show(reader), names=(), entries_max=ENTRIES_MAX)
+    view.waiting_for = view.waiting_for[:ENTRIES_MAX]
+    view.matrices = {
+        name: MatrixView(status=group.status, statuses=group.statuses, count=len(group.combinations))
+        for name, group in (view.matrices if state.places else {}).items()
+    }
+    if not state.places:
+        view.inputs = _show(reader)(reader.inputs(record.run_id) or {})
+    view.root_run_id, view.started_by = record.root_run_id or record.run_id, record.started_by
+    view.child_count = len(reader.store.children(record.run_id))
+    return _add_row(reader, view, record)
+
+
+def overview(reader: RunReader, run_id: int, *, with_attempts: bool = False) -> RunView:
+    """The whole run: with its driver, the cost of each step, its items and its child runs; and every attempt."""
+    children = _children(reader, run_id, [CHILDREN_OPENED_MAX])
+    view = _add_row(reader, _view_whole(reader, run_id, children), reader.record(run_id))
+    if with_attempts:
+        tried = attempts_of_run(reader, run_id)
+        for name, step in _steps_of(view):
+            step.tries = tried.get(name, [])
+    return view
 
 
 def show_run(reader: RunReader, run_id: int) -> dict[str, Any]:
     """The run as `run --json` prints it."""
-    # The state of a run that has not begun does not know its number.
-    return {**_view(reader, reader.state(run_id)), "run_id": run_id}
+    return {key: dict(value) if key == "steps" else value for key, value in show_run_in_parts(reader, run_id, None)}
 
 
 def show_run_in_parts(reader: RunReader, run_id: int, known: State | None) -> Iterator[tuple[str, Any]]:
@@ -54,15 +130,16 @@ def show_run_in_parts(reader: RunReader, run_id: int, known: State | None) -> It
     """
     is_latest = known is not None and (known.run.run_id, known.run.seq) == (run_id, reader.record(run_id).seq)
     state = known if known is not None and is_latest else reader.state(run_id)
-    artifacts = reader.store.artifacts
-    workers = find_worker_pool(reader.home, reader.store, state)
-    for key, value in run_json_parts(state, find_breaker_waits(reader.store, state), workers):
+    waits, show = find_waits(reader, state), _show(reader)
+    view = view_state(state, waits, show, names=())
+    # The state of a run that has not begun does not know its number.
+    view.run_id, view.workspace = run_id, seen_workspace(state)
+    names = state.graph.nodes if state.places else ()
+    for key in RUN.__struct_fields__:
         if key == "steps":
-            yield key, ((name, with_artifact_paths(artifacts, step)) for name, step in value)
-        elif key == "workspace":
-            yield key, seen_workspace(state)
+            yield key, ((name, msgspec.to_builtins(view_step(waits, name, show))) for name in names)
         else:
-            yield key, with_artifact_paths(artifacts, value)
+            yield key, msgspec.to_builtins(getattr(view, key))
 
 
 def is_force_needed(reader: RunReader, run_id: int) -> bool:
@@ -70,150 +147,198 @@ def is_force_needed(reader: RunReader, run_id: int) -> bool:
     return needs_force(reader.state(run_id))
 
 
-def past_run(reader: RunReader, state: State, called: Mapping[tuple[str, int], int]) -> dict[str, Any]:
-    """The run as `run --json` prints it, at an earlier event: without what nobody recorded, such as the workers then.
+def past_run(reader: RunReader, state: State, called: Mapping[tuple[str, int], int]) -> RunView:
+    """The run at an earlier event: without what nobody recorded, such as the workers then.
 
     `called`: the runs that it had called by then.
     """
-    shown = with_artifact_paths(reader.store.artifacts, run_json(state))
-    by_step = _called_by_step(called)
-    for name, step in _steps_of(shown):
-        add_facts(state, name, step, _no_progress, {}, by_step.get(name, []))
-    for group in shown["matrices"].values():
-        add_up(group, shown["steps"])
-    for waiting in (shown["waiting_for"], *(step["waiting_for"] for step in shown["steps"].values())):
-        name_called(waiting, called)
-    return shown
+    view = view_state(state, show=_show(reader))
+    _add_past_facts(state, _steps_of(view), called)
+    for group in view.matrices.values():
+        _add_up(group, view.steps)
+    _name_called(view, called)
+    return view
 
 
-def past_steps(
-    reader: RunReader, state: State, names: Iterable[str], called: Mapping[tuple[str, int], int]
-) -> dict[str, dict[str, Any]]:
-    """Some steps as `past_run` has them."""
-    by_step = _called_by_step(called)
-    steps = {name: with_artifact_paths(reader.store.artifacts, step_json(state, name)) for name in names}
-    for name, step in steps.items():
-        add_facts(state, name, step, _no_progress, {}, by_step.get(name, []))
-        name_called(step["waiting_for"], called)
-    return steps
+def past_head(reader: RunReader, state: State, called: Mapping[tuple[str, int], int], names: Iterable[str]) -> RunView:
+    """The same of a large run: with these steps only, and of failures and waits the first."""
+    view, waits, show = view_state(state, names=(), entries_max=ENTRIES_MAX), WaitFinder(state), _show(reader)
+    view.waiting_for = view.waiting_for[:ENTRIES_MAX]
+    view.steps, view.matrices = {name: view_step(waits, name, show) for name in names}, {}
+    _add_past_facts(state, view.steps.items(), called)
+    _name_called(view, called)
+    return view
 
 
-def _no_progress(place: str, attempt: int) -> None:
-    """What an attempt reports while it runs is replaced by what it reports later."""
-
-
-def _called_by_step(called: Mapping[tuple[str, int], int]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+def _add_past_facts(state: State, steps: Iterable[tuple[str, StepView]], called: Mapping[tuple[str, int], int]) -> None:
+    by_step: dict[str, list[int]] = {}
     for (place, _), run_id in called.items():
-        found.setdefault(step_name(place), []).append(run_id)
-    return found
-
-
-def _view(reader: RunReader, state: State) -> dict[str, Any]:
-    workers = find_worker_pool(reader.home, reader.store, state)
-    shown = run_json(state, find_breaker_waits(reader.store, state), workers)
-    return with_artifact_paths(reader.store.artifacts, {**shown, "workspace": seen_workspace(state)})
-
-
-def overview_with_attempts(reader: RunReader, run_id: int) -> dict[str, Any]:
-    """The same, with every attempt at each step, its handlers and scripts."""
-    found, tried = overview(reader, run_id), attempts_of_run(reader, run_id)
-    for name, step in _steps_of(found):
-        step["tries"] = tried.get(name, [])
-    return found
+        by_step.setdefault(step_name(place), []).append(run_id)
+    for name, step in steps:
+        # What an attempt reports while it runs is replaced by what it reports later.
+        _add_facts(state, name, step, None, {}, by_step.get(name, []))
 
 
 def attempts_of_run(reader: RunReader, run_id: int) -> dict[str, list[AttemptRecord]]:
     """Every attempt at the steps of a run, by step, with what it reported and the files that it kept."""
     tried = attempts_by_step(reader.events(run_id))
-    _complete(reader, run_id, [one for tries in tried.values() for one in tries])
+    complete_attempts(reader, run_id, [one for tries in tried.values() for one in tries])
     return tried
 
 
-def _complete(reader: RunReader, run_id: int, tried: Sequence[AttemptRecord]) -> None:
+def complete_attempts(reader: RunReader, run_id: int, tried: Sequence[AttemptRecord]) -> None:
     """Add to attempts what they reported last, and the paths of the files that they kept."""
     add_progress(reader.home.folders, run_id, tried)
     add_file_paths(reader.store.artifacts, (kept for attempt in tried for kept in attempt.artifacts))
 
 
-def _steps_of(shown: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield from shown["steps"].items()
-    if shown["end"]:
-        yield END, shown["end"]
+def _steps_of(view: RunView) -> Iterator[tuple[str, StepView]]:
+    """The steps of a run, and `end`."""
+    yield from view.steps.items()
+    if view.end:
+        yield END, view.end
 
 
-def _run_with_steps(reader: RunReader, run_id: int, children: list[dict[str, Any]]) -> dict[str, Any]:
+def _view_whole(reader: RunReader, run_id: int, children: list[CalledRunView]) -> RunView:
     """One run with its steps, each with its cost and the runs that it called."""
     state = reader.state(run_id)
-    costs, kept = _read_log(reader, run_id)
-    called, progress_of = children_by_step(children), progress_finder(reader.home.folders, run_id)
-    shown = _view(reader, state)
-    shown["artifacts"] = msgspec.to_builtins(kept)
-    for name, step in _steps_of(shown):
-        add_facts(state, name, step, progress_of, costs, called.get(name, []))
-    for group in shown["matrices"].values():
-        add_up(group, shown["steps"])
-    name_waits(shown, children)
-    return shown
+    view = view_state(state, find_waits(reader, state), _show(reader))
+    view.workspace, view.children = seen_workspace(state), children
+    costs, called, find_progress = Costs(), _children_by_step(children), progress_finder(reader.home.folders, run_id)
+    view.artifacts = []
+    for entry in reader.events(run_id):
+        costs.see(entry)
+        view.artifacts.extend(kept_files(entry, reader.store.artifacts))
+    for name, step in _steps_of(view):
+        _add_facts(state, name, step, find_progress, costs.by_step, called.get(name, []))
+    for group in view.matrices.values():
+        _add_up(group, view.steps)
+    _name_called(view, {(child.step, child.attempt): child.run_id for child in children})
+    return view
 
 
-def name_waits(shown: dict[str, Any], children: list[dict[str, Any]]) -> None:
-    """Add the numbers of the child runs that a run and its steps wait for."""
-    runs = {(child["step"], child["attempt"]): child["run_id"] for child in children}
-    for waiting in (shown["waiting_for"], *(step["waiting_for"] for step in shown["steps"].values())):
-        name_called(waiting, runs)
+# How many items of a map are in each status.
+CountItems = Callable[[State, Place], dict[str, int] | None]
 
 
-def add_facts(
+def _add_facts(
     state: State,
     name: str,
-    step: dict[str, Any],
-    progress_of: FindProgress,
+    step: StepView,
+    find_progress: FindProgress | None,
     costs: Mapping[str, Cost],
     children: list[int],
     count_items: CountItems | None = None,
 ) -> None:
     """Add to a step what is not in its state: its progress, its cost, its items, the runs that it called."""
     place = state.places[name]
-    step["progress"] = msgspec.to_builtins(progress_of(name, place.attempt))
-    step["usage"] = msgspec.to_builtins(costs[name]) if name in costs else None
-    step["items"] = (count_items or count_item_statuses)(state, place)
-    step["undone"] = place.is_undone and not place.undo_failed
-    step["undo_failed"] = place.undo_failed
-    step["children"] = children
+    step.progress = find_progress(name, place.attempt) if find_progress else None
+    step.usage = costs.get(name)
+    step.items = (count_items or count_item_statuses)(state, place)
+    step.undone, step.undo_failed = place.is_undone and not place.undo_failed, place.undo_failed
+    step.children = children
 
 
-def _read_log(reader: RunReader, run_id: int) -> tuple[dict[str, Cost], list[KeptFile]]:
-    """The costs by step, and the files that the attempts kept, from one pass over the log."""
-    costs, artifacts = Costs(), reader.store.artifacts
-    kept: list[KeptFile] = []
-    for entry in reader.events(run_id):
-        costs.see(entry)
-        kept.extend(kept_files(entry, artifacts))
-    return costs.by_step, kept
+def _add_up(group: MatrixView, steps: Mapping[str, StepView]) -> None:
+    """Add to a matrix the totals of its steps."""
+    # A run that no worker has taken yet has no steps.
+    members = [steps[name] for name in group.combinations if name in steps]
+    costs = [step.usage for step in members if step.usage]
+    group.attempts = sum(step.attempts for step in members)
+    group.usage = total(costs) if costs else None
 
 
-def add_up(group: dict[str, Any], steps: Mapping[str, dict[str, Any]]) -> None:
-    """Add to a matrix the totals of its steps: attempts, time and processor time; and the most memory of one."""
-    members = [steps[name] for name in group["combinations"]]
-    costs = [Cost(**step["usage"]) for step in members if step["usage"]]
-    group["attempts"] = sum(step["attempts"] for step in members)
-    group["usage"] = msgspec.to_builtins(total(costs)) if costs else None
+def _children_by_step(children: list[CalledRunView]) -> dict[str, list[int]]:
+    called: dict[str, list[int]] = {}
+    for child in children:
+        called.setdefault(step_name(child.step), []).append(child.run_id)
+    return called
+
+
+def _name_called(view: RunView, called: Mapping[tuple[str, int], int]) -> None:
+    """Add the numbers of the child runs that a run and its steps wait for."""
+    view.waiting_for = name_called(view.waiting_for, called)
+    for step in view.steps.values():
+        step.waiting_for = name_called(step.waiting_for, called)
+
+
+def name_called(waiting: Iterable[Wait], called: Mapping[tuple[str, int], int]) -> list[Wait]:
+    """Add the number of the child run that is waited for, which the core does not know."""
+    return [_named(wait, called.get((wait.place, wait.attempt)) if wait.kind == "child" else None) for wait in waiting]
+
+
+def _named(wait: Wait, run_id: int | None) -> Wait:
+    if run_id is None:
+        return wait
+    kind = Wait if wait.child_run_id else ChildWait
+    text = wait.text.replace("its child run", f"run {run_id}")
+    return kind(**{**msgspec.structs.asdict(wait), "child_run_id": run_id, "text": text})
+
+
+def count_item_statuses(state: State, place: Place) -> dict[str, int] | None:
+    """How many items of a map are in each status; None for a step that has none."""
+    if place.items is None:
+        return None
+    items = state.items_of(place)
+    up_to_date = sum(item is not None and item.reused_run_id > 0 for item in items)
+    return _item_counts(Counter("waiting" if item is None else item.status for item in items), up_to_date)
+
+
+def _item_counts(statuses: Counter[str], up_to_date: int) -> dict[str, int]:
+    counted = ("completed", "failed", "running", "waiting", "cancelled")
+    return {"total": statuses.total(), **{status: statuses[status] for status in counted}, "up_to_date": up_to_date}
+
+
+def _children(reader: RunReader, run_id: int, left: list[int]) -> list[CalledRunView]:
+    """The runs that a run called, recursively; with their steps for as many as `left` allows."""
+    children = reader.store.children(run_id)
+    names = reader.name_places(run_id, [record.parent_place for record in children])
+    return [_child(reader, record, names[record.parent_place], left) for record in children]
+
+
+def _child(reader: RunReader, record: RunRecord, name: str, left: list[int]) -> CalledRunView:
+    left[0] -= 1
+    is_opened = left[0] >= 0
+    children = _children(reader, record.run_id, left)
+    view = _view_whole(reader, record.run_id, children) if is_opened else None
+    return CalledRunView(
+        **msgspec.structs.asdict(run_row(reader, record)),
+        step=record.parent_place,
+        step_name=name,
+        attempt=reader.calling_attempt(record),
+        steps=view.steps if view else None,
+        matrices=view.matrices if view else {},
+        waiting_for=view.waiting_for if view else [],
+        children=children,
+    )
+
+
+# -- one step --------------------------------------------------------------------------------------------------------
 
 
 def step_overview(
     reader: RunReader, run_id: int, name: str, state: State | None = None, events: StepEvents | None = None
-) -> dict[str, Any]:
+) -> StepView | MatrixView:
     """One step with every attempt at it, or a matrix with all its steps, as `show RUN STEP --json` prints it.
 
     `state`, `events`: the state of the run, and the events of its steps, if the caller has them.
     """
     state = reader.lazy_state(run_id) if state is None else state
-    if name in state.graph.matrices:
-        shown = _run_with_steps(reader, run_id, _children(reader, run_id, [0]))
-        group = shown["matrices"][name]
-        steps = [{"name": member, **shown["steps"][member]} for member in _by_attention(group, shown["steps"])]
-        return {"run_id": run_id, "name": name, **group, "steps": steps}
+    if name in state.graph.matrices and state.places:
+        whole = _view_whole(reader, run_id, _children(reader, run_id, [0]))
+        group = whole.matrices[name]
+        group.run_id, group.name, group.steps = run_id, name, []
+        for member in _by_attention(group, whole.steps):
+            whole.steps[member].name = member
+            group.steps.append(whole.steps[member])
+        return group
+    return view_single_step(reader, run_id, name, state, events)
+
+
+def view_single_step(
+    reader: RunReader, run_id: int, name: str, state: State, events: StepEvents | None = None
+) -> StepView:
+    """One step with every attempt at it. Only its own events are read."""
     if name not in state.places or (name != END and name not in state.graph.nodes):
         _refuse_no_step(reader, run_id, state, name)
     if isinstance(state, BriefState) and state.step(name).map is not None:
@@ -224,112 +349,113 @@ def step_overview(
     entries = events.entries(run_id, name)
     of_items = events.cost_of_items(run_id, name) if state.step(name).map is not None else None
     measured = [one for one in (Costs(entries).by_step.get(name), of_items) if one]
-    costs, tried = {name: total(measured)} if measured else {}, attempts_by_step(entries).get(name, [])
-    store = reader.store
-    found = step_json(state, name, find_breaker_waits(store, state), find_worker_pool(reader.home, store, state))
-    progress_of = progress_finder(reader.home.folders, run_id)
-    add_facts(state, name, found, progress_of, costs, [child.run_id for child in children])
-    name_called(found["waiting_for"], {(one.parent_place, one.parent_attempt): one.run_id for one in children})
-    _complete(reader, run_id, tried)
-    found = with_artifact_paths(store.artifacts, found)
-    return {"run_id": run_id, "name": name, **found, "matrix": _matrix_of(state, name), "tries": tried}
+    view = view_step(find_waits(reader, state), name, _show(reader))
+    find_progress = progress_finder(reader.home.folders, run_id)
+    costs = {name: total(measured)} if measured else {}
+    _add_facts(state, name, view, find_progress, costs, [child.run_id for child in children])
+    called = {(one.parent_place, one.parent_attempt): one.run_id for one in children}
+    view.waiting_for = name_called(view.waiting_for, called)
+    step = state.step(name)
+    view.run_id, view.name = run_id, name
+    view.matrix = MatrixPlace(name=step.matrix_name, values=step.matrix) if step.matrix_name else None
+    view.tries = attempts_by_step(entries).get(name, [])
+    complete_attempts(reader, run_id, view.tries)
+    return view
 
 
 def _refuse_no_step(reader: RunReader, run_id: int, state: State, name: str) -> NoReturn:
     # The state of a run that no worker has taken yet does not have its number.
-    reader.refuse_unknown(run_id, name)
-    reader.refuse_removed(run_id, name)
+    if name not in state.graph.matrices:
+        reader.refuse_unknown(run_id, name)
+        reader.refuse_removed(run_id, name)
     if not state.places:
         raise Refused(f"run {run_id} has not started yet: '{name}' has had no attempt", step=name)
     raise UnknownStep(f"'{name}' is a part of a step, not a step", hint=f"mulligan show {run_id} {step_name(name)}")
 
 
-def _by_attention(group: Mapping[str, Any], steps: Mapping[str, dict[str, Any]]) -> list[str]:
+def _by_attention(group: MatrixView, steps: Mapping[str, StepView]) -> list[str]:
     """The steps of a matrix: failed, parked and running ones first, then in the order of the combinations."""
     rank = {status: index for index, status in enumerate(ATTENTION)}
-    return sorted(group["combinations"], key=lambda name: rank.get(steps[name]["status"], len(rank)))
+    return sorted(group.combinations, key=lambda name: rank.get(steps[name].status, len(rank)))
 
 
-def _matrix_of(state: State, name: str) -> dict[str, Any] | None:
-    """The matrix that a step belongs to, and the values of the step."""
-    step = state.step(name)
-    return {"name": step.matrix_name, "values": msgspec.to_builtins(step.matrix)} if step.matrix_name else None
+# -- a large run in brief --------------------------------------------------------------------------------------------
 
 
-def children_by_step(children: list[dict[str, Any]]) -> dict[str, list[int]]:
-    called: dict[str, list[int]] = {}
-    for child in children:
-        called.setdefault(step_name(child["step"]), []).append(child["run_id"])
-    return called
+def is_large(reader: RunReader, run_id: int) -> bool:
+    """Whether a run is shown in brief, unless everything is asked for."""
+    return reader.record(run_id).seq > WHOLE_EVENTS_MAX
 
 
-def name_called(waiting: Iterable[dict[str, Any]], called: Mapping[tuple[str, int], int]) -> None:
-    """Add the number of the child run that is waited for, which the core does not know."""
-    for wait in waiting:
-        if wait["kind"] == "child" and (wait["place"], wait["attempt"]) in called:
-            wait["child_run_id"] = called[wait["place"], wait["attempt"]]
-            wait["text"] = wait["text"].replace("its child run", f"run {wait['child_run_id']}")
+def brief_overview(reader: RunReader, run_id: int) -> RunView:
+    """The run as `overview` has it, with the steps that need attention alone, without reading its log.
+
+    What the steps cost and the files that they kept are left out: only the log knows them.
+    """
+    children = _children(reader, run_id, [CHILDREN_OPENED_MAX])
+    (state, ended), record = reader.brief_state(run_id), reader.record(run_id)
+    items, chosen = _ItemCounts(state, ended), _chosen(state)
+    view = view_state(
+        state,
+        find_waits(reader, state),
+        _show(reader),
+        names=[name for some in chosen.values() for name in some],
+        entries_max=ENTRIES_MAX,
+        queued_max=ENTRIES_MAX,
+    )
+    view.listed, view.children = chosen, children
+    called, find_progress = _children_by_step(children), progress_finder(reader.home.folders, run_id)
+    for name, step in _steps_of(view):
+        _add_facts(state, name, step, find_progress, {}, called.get(name, []), items.of)
+    for group in view.matrices.values():
+        group.attempts, group.usage = 0, None
+    _name_called(view, {(child.step, child.attempt): child.run_id for child in children})
+    held = (wait.place for wait in view.waiting_for if wait.kind == "step_pause")
+    matrix_of = {name: state.step(name).matrix_name for name in held if name in state.graph.nodes}
+    view.matrix_of = {name: matrix for name, matrix in matrix_of.items() if matrix}
+    return _add_row(reader, view, record)
 
 
-def listed(reader: RunReader, record: RunRecord) -> dict[str, Any]:
-    """The run's row in the list."""
-    driver = None if record.status in RUN_ENDED else reader.driver_of(record)
-    return {
-        "run_id": record.run_id,
-        "workflow": record.workflow,
-        "version": record.version,
-        # A new run counts as running, also before a worker has taken it.
-        "status": "running" if record.status == "new" else record.status,
-        "round": record.round,
-        "degraded": record.degraded,
-        "reason": record.reason,
-        "created_at": record.created_at.isoformat(),
-        "updated_at": record.updated_at.isoformat(),
-        "parent_run_id": record.parent_run_id,
-        "driver": None if driver is None else {"pid": driver.pid, "host": driver.host},
-    }
+def _chosen(state: State) -> dict[str, list[str]]:
+    """The steps to list, by the name of their matrix, or "" for none: in the order of the file."""
+    plain = [name for name, node in state.graph.nodes.items() if not node.step.matrix_name]
+    found = {name: _listed(state, group, MATRIX_STEPS_MAX) for name, group in state.graph.matrices.items()}
+    return {**found, "": _listed(state, plain, STEPS_MAX)}
 
 
-def count_item_statuses(state: State, place: Place) -> dict[str, int] | None:
-    """How many items of a map are in each status; None for a step that has none."""
-    if place.items is None:
-        return None
-    items = state.items_of(place)
-    up_to_date = sum(item is not None and item.reused_run_id > 0 for item in items)
-    return item_counts(Counter("waiting" if item is None else item.status for item in items), up_to_date)
+def _listed(state: State, names: Iterable[str], most: int) -> list[str]:
+    """These steps, or if they are too many the first of those that need attention, unhandled failures first."""
+    names = list(names) if state.places else []
+    if len(names) <= most:
+        return names
+    wanted = [(name, number) for number, name in enumerate(names) if state.status_of(name) in ATTENTION]
+    wanted.sort(key=lambda one: (_rank(state, one[0]), one[1]))
+    return [name for name, _ in sorted(wanted[:most], key=lambda one: one[1])]
 
 
-def item_counts(statuses: Counter[str], up_to_date: int) -> dict[str, int]:
-    """The items of a map as `show` has them."""
-    counted = ("completed", "failed", "running", "waiting", "cancelled")
-    return {"total": statuses.total(), **{status: statuses[status] for status in counted}, "up_to_date": up_to_date}
+def _rank(state: State, name: str) -> int:
+    if (status := state.status_of(name)) != "failed":
+        return ATTENTION.index(status)
+    return len(ATTENTION) if has_handled_failure(state, state.places[name]) else 0
 
 
-def called_runs(reader: RunReader, run_id: int) -> list[dict[str, Any]]:
-    """The runs that a run called, recursively; the first with their steps."""
-    return _children(reader, run_id, [CHILDREN_OPENED_MAX])
+class _ItemCounts:
+    """How many items of each map are in each status, without those that have ended in the state."""
 
+    def __init__(self, state: State, ended: Mapping[str, tuple[str, bytes]]) -> None:
+        items = (place for place in state.others() if place.role == "item")
+        self._live = Counter((place.parent, place.status) for place in items)
+        self._ended = Counter((key[: key.rindex("[")], status) for key, (status, _) in ended.items())
+        # Items are looked at one by one where some may have taken over the result of another run.
+        rows = ended.items() if state.run.changed_only else ()
+        reused = (key for key, (_, row) in rows if read_place(key, row).reused_run_id)
+        self._up_to_date = Counter(key[: key.rindex("[")] for key in reused)
 
-def _children(reader: RunReader, run_id: int, left: list[int]) -> list[dict[str, Any]]:
-    """The runs that a run called, recursively; with their steps for as many as `left` allows."""
-    children = reader.store.children(run_id)
-    names = reader.name_places(run_id, [record.parent_place for record in children])
-    return [_child(reader, record, names[record.parent_place], left) for record in children]
-
-
-def _child(reader: RunReader, record: RunRecord, step_name: str, left: list[int]) -> dict[str, Any]:
-    left[0] -= 1
-    is_opened = left[0] >= 0
-    children = _children(reader, record.run_id, left)
-    shown = _run_with_steps(reader, record.run_id, children) if is_opened else {}
-    return {
-        **listed(reader, record),
-        "step": record.parent_place,
-        # The display name of the place that called it.
-        "step_name": step_name,
-        "attempt": reader.calling_attempt(record),
-        "steps": shown.get("steps"),
-        "matrices": shown.get("matrices", {}),
-        "waiting_for": shown.get("waiting_for", []),
-        "children": children,
-    }
+    def of(self, state: State, place: Place) -> dict[str, int] | None:
+        """Those of one step; None if it is no map or has no items yet."""
+        if place.items is None:
+            return None
+        both = self._live + self._ended
+        found = Counter({status: count for (step, status), count in both.items() if step == place.key})
+        found["waiting"] += max(0, len(place.items.values) - found.total())
+        return _item_counts(found, self._up_to_date[place.key])

@@ -18,29 +18,23 @@ from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import Artifact, parse_reference, references
 from mulligan.core.model.codec import encode
 from mulligan.core.model.workflow import END, Backoff, Command, Handler, Rule
-from mulligan.core.state.state import Place, State
+from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import ArtifactDamaged, InputInvalid, UnknownArtifact
-from mulligan.history.matrices import matrix_groups
 from mulligan.history.phrases import describe_triager
-from mulligan.history.views import run_head_json
 from mulligan.language.loading import pause_garbage_collection
 from mulligan.language.text.suggestions import did_you_mean
-from mulligan.service.driving.workers import find_worker_pool
-from mulligan.service.host.breakers import find_breaker_waits
 from mulligan.service.rendering.json_output import to_json
-from mulligan.service.runs.stored.artifacts import KeptFile, kept_files, with_artifact_paths
+from mulligan.service.runs.stored.artifacts import KeptFile, kept_files
 from mulligan.service.runs.stored.run_cache import RunCache
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.service.runs.views.overview import listed, overview_with_attempts, step_overview
+from mulligan.service.runs.views.overview import overview, step_overview, view_head
 from mulligan.service.runs.views.run_list import RunPage, summarize_runs
-from mulligan.service.runs.views.run_pages import count_statuses
-from mulligan.service.runs.views.run_reasons import RunFailures, run_failures
+from mulligan.service.runs.views.run_reasons import FailureOverview, run_failures
 from mulligan.service.runs.views.run_story import run_story, run_waits
 from mulligan.service.runs.views.run_timeline import Mosaic, Timeline, make_mosaic, mosaic_of
+from mulligan.service.runs.views.run_view import MatrixView, RunView, StepView, status_of
 
-# How many failures and waits the head of a run has.
-ENTRIES_MAX = 50
 # How many events or lines one page has at most, and how many events are searched for those of a type.
 PAGE_MAX, SEARCHED_MAX = 1_000, 5_000
 # A run with more events takes a while to load.
@@ -146,39 +140,15 @@ class RunDetails:
         is_idle = record.status not in RUN_ENDED and self._reader.driver_of(record) is None
         return f"{record.seq}-idle" if is_idle else str(record.seq)
 
-    def head(self, run_id: int) -> dict[str, Any]:
-        """The run as `show --json` prints it, without its steps, its child runs and their files.
+    def head(self, run_id: int) -> RunView:
+        """The run without its steps, its child runs and their files: `RUN_HEAD` of it.
 
         Failures and waits are the first of them, with their number; steps and matrices are counted.
         """
-        record = self._reader.record(run_id)
-        cached = self._cache.get(run_id)
-        state, store = cached.state, self._reader.store
-        pool = find_worker_pool(self._reader.home, store, state)
-        head = run_head_json(state, find_breaker_waits(store, state), pool, entries_max=ENTRIES_MAX)
-        inputs = state.run.inputs if state.places else self._reader.inputs(run_id) or {}
-        return {
-            **listed(self._reader, record),
-            "labels": self._reader.labels(run_id),
-            **with_artifact_paths(store.artifacts, head),
-            # A run that no worker has taken yet does not know them itself.
-            "run_id": run_id,
-            "version": head["version"] or record.version,
-            "seq": cached.seq,
-            "root_run_id": record.root_run_id or run_id,
-            "started_by": record.started_by,
-            "inputs": with_artifact_paths(store.artifacts, inputs),
-            "step_count": len(state.graph.nodes),
-            "step_counts": count_statuses(state),
-            "matrices": {
-                name: {"status": group.status, "statuses": group.statuses, "count": group.count}
-                for name, group in (matrix_groups(state) if state.places else {}).items()
-            },
-            "child_count": len(store.children(run_id)),
-        }
+        return view_head(self._reader, self._reader.record(run_id), self._cache.get(run_id).state)
 
-    def whole(self, run_id: int) -> dict[str, Any]:
-        """The run as `show --json` prints it, unless it is too large: everybody else would wait for the answer."""
+    def whole(self, run_id: int) -> RunView:
+        """The run with all its steps, unless it is too large: everybody else would wait for the answer."""
         count = len(self._cache.get(run_id).state.graph.nodes)
         if count > WHOLE_STEPS_MAX:
             raise InputInvalid(
@@ -186,7 +156,7 @@ class RunDetails:
                 hint="list them in pages: runs/ID/steps",
                 run_id=run_id,
             )
-        return overview_with_attempts(self._reader, run_id)
+        return overview(self._reader, run_id, with_attempts=True)
 
     def is_quick(self, run_id: int) -> bool:
         """Whether the run can be read in a moment: it is small, or was read before."""
@@ -203,7 +173,7 @@ class RunDetails:
             statuses = read_step_statuses(loaded.workflow, loaded.rows)
         return make_mosaic(run_id, loaded.record.seq, loaded.record.status, statuses, ())
 
-    def failures(self, run_id: int) -> RunFailures:
+    def failures(self, run_id: int) -> FailureOverview:
         """What failed and how it was handled, unhandled failures first."""
         return run_failures(self._reader, self._cache.get(run_id).state)
 
@@ -212,7 +182,7 @@ class RunDetails:
         state = self._cache.get(run_id).state
         return self._cache.timelines.read(run_id, state, first=first, limit=limit, hide_completed=hide_completed)
 
-    def step(self, run_id: int, name: str) -> dict[str, Any]:
+    def step(self, run_id: int, name: str) -> StepView | MatrixView:
         """One step with every attempt at it, or a matrix with all its steps, as `show RUN STEP --json` prints it."""
         return step_overview(self._reader, run_id, name, self._cache.get(run_id).state, self._cache.step_events)
 
@@ -306,7 +276,7 @@ def describe_failure_handlers(state: State, name: str) -> FailureHandlers:
     return FailureHandlers(
         run_id=state.run.run_id,
         step=name,
-        status=_status(place),
+        status=status_of(state, name),
         round=state.run.round,
         visit=place.visit if place else 0,
         attempts=place.attempt if place else 0,
@@ -322,10 +292,6 @@ def describe_failure_handlers(state: State, name: str) -> FailureHandlers:
         ],
         continue_on_error=step.continue_on_error,
     )
-
-
-def _status(place: Place | None) -> str:
-    return place.status if place is not None else "waiting"
 
 
 def _rule(index: int, rule: Rule, granted: int) -> RuleView:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -13,10 +11,8 @@ from mulligan.core.model.workflow import END
 from mulligan.core.state.state import State
 from mulligan.core.state.verdict import is_handled
 from mulligan.errors import InputInvalid
-from mulligan.history.phrases import describe_failure
-from mulligan.service.runs.stored.attempts import ENDS, Outcome
+from mulligan.service.runs.stored.attempts import AttemptRecord, list_attempts
 from mulligan.service.runs.stored.run_cache import RunCache
-from mulligan.service.runs.views.report.attempts import Part, part_of
 from mulligan.service.runs.views.run_pages import StepLine, step_line
 
 # How many steps a page has at most.
@@ -27,29 +23,17 @@ EVENTS_MAX = 2_000
 QUIET = ("completed", "skipped")
 
 
-class GridAttempt(msgspec.Struct):
-    """One attempt of a step itself, of its handler, script, check or undo."""
-
-    place: str
-    attempt: int
-    round: int
-    part: Part
-    outcome: Outcome
-    scheduled_at: datetime
-    seconds: float | None = None
-    # The code of its failure, and the failure in one line.
-    code: str = ""
-    failure: str = ""
-    # The run that it called; None if it called none.
-    child_run_id: int | None = None
-
-
 class GridRow(msgspec.Struct, frozen=True):
-    """A step with its attempts, in their order. `is_folded`: there are too many events, so attempts are left out."""
+    """A step with its attempts, in their order. `is_folded`: there are too many events, so attempts are left out.
+
+    Attempts at its items are left out too: the counts of its items say more.
+    """
 
     step: StepLine
-    attempts: list[GridAttempt]
+    attempts: list[AttemptRecord]
     is_folded: bool = False
+    # The runs that it called, by place and attempt.
+    called: dict[tuple[str, int], int] = {}
 
 
 class GridQuery(msgspec.Struct, frozen=True):
@@ -96,10 +80,10 @@ def read_grid(cache: RunCache, run_id: int, query: GridQuery, called: Mapping[tu
     rows = []
     for name in page:
         is_folded = cache.index.count(run_id, name) > EVENTS_MAX
-        attempts = [] if is_folded else _attempts(cache.index.entries(run_id, name), opened)
-        for one in attempts:
-            one.child_run_id = one.child_run_id or called.get((one.place, one.attempt))
-        rows.append(GridRow(step_line(state, name), attempts, is_folded))
+        entries = [] if is_folded else cache.index.entries(run_id, name)
+        attempts = list_attempts(entries, lambda place: "[" not in place, opened)
+        by_attempt = {key: called[key] for one in attempts if (key := (one.place, one.attempt)) in called}
+        rows.append(GridRow(step_line(state, name), attempts, is_folded, by_attempt | dict(_continued(entries))))
     return GridPage(run_id, state.run.round, rows, query.start, len(chosen), len(names) - len(chosen))
 
 
@@ -121,35 +105,9 @@ def _rank(state: State, name: str, status: str) -> int:
 _UNDER_WAY = ("pending_failed", "handling", "backing_off", "running", "ready", "cancelled")
 
 
-def _attempts(entries: list[e.Entry], opened: list[tuple[int, int]]) -> list[GridAttempt]:
-    """The attempts of a step. Those at its items are left out: the counts of its items say more."""
-    found: dict[tuple[str, int], GridAttempt] = {}
-    starts = [seq for seq, _ in opened]
+def _continued(entries: list[e.Entry]) -> Iterator[tuple[tuple[str, int], int]]:
+    """The runs that attempts continued, which an earlier attempt had called."""
     for entry in entries:
         fact = entry.fact
-        if not isinstance(fact, _OF_AN_ATTEMPT) or "[" in fact.place:
-            continue
-        key = (fact.place, fact.attempt)
-        if key not in found:
-            before = bisect_right(starts, entry.seq)
-            number = opened[before - 1][1] if before else 1
-            found[key] = GridAttempt(fact.place, fact.attempt, number, part_of(fact.place), "queued", entry.at)
-        one = found[key]
-        if isinstance(fact, e.AttemptStarted):
-            one.outcome = "running"
-            one.child_run_id = fact.continues.run_id if fact.continues is not None else None
-        elif isinstance(fact, e.ResultRejected):
-            one.outcome, one.code, one.failure = "failed", fact.failure.code, describe_failure(fact.failure)
-        elif not isinstance(fact, e.AttemptScheduled):
-            one.outcome = ENDS[type(fact)]
-            seconds = getattr(fact, "usage", {}).get("wall_seconds")
-            one.seconds = seconds if isinstance(seconds, int | float) else None
-            if isinstance(fact, e.AttemptFailed):
-                one.code, one.failure = fact.failure.code, describe_failure(fact.failure)
-    return list(found.values())
-
-
-_OF_AN_ATTEMPT = (
-    *(e.AttemptScheduled, e.AttemptStarted, e.ResultRejected),
-    *(e.AttemptSucceeded, e.AttemptFailed, e.AttemptLost, e.AttemptInterrupted, e.AttemptCancelled),
-)
+        if isinstance(fact, e.AttemptStarted) and fact.continues is not None:
+            yield (fact.place, fact.attempt), fact.continues.run_id

@@ -11,7 +11,6 @@ import msgspec
 
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import Place, State
-from mulligan.core.state.verdict import is_handled
 from mulligan.errors import InputInvalid, UnknownStep
 from mulligan.history.matrices import values_text
 from mulligan.history.phrases import describe_failure
@@ -20,6 +19,7 @@ from mulligan.service.rendering.descriptions import describe_value
 from mulligan.service.runs.stored.run_cache import CachedRun, RunCache
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.items import Item, item_statuses, items_at
+from mulligan.service.runs.views.run_view import count_statuses, status_of, step_fields
 
 # How many steps or items a page has at most.
 LIMIT_MAX = 1_000
@@ -228,17 +228,7 @@ def _changed(run: CachedRun, after: int) -> tuple[Literal["none", "steps", "all"
 
 
 def _has_status(state: State, name: str, statuses: Sequence[str]) -> bool:
-    return not statuses or _status(state.places.get(name)) in statuses
-
-
-def _status(place: Place | None) -> str:
-    # A run that no worker has taken yet has no places.
-    return place.status if place is not None else "waiting"
-
-
-def count_statuses(state: State) -> dict[str, int]:
-    """How many steps have each status."""
-    return dict(Counter(_status(state.places.get(name)) for name in state.graph.nodes))
+    return not statuses or status_of(state, name) in statuses
 
 
 def step_line(state: State, name: str, positions: Mapping[str, int] = MappingProxyType({})) -> StepLine:
@@ -246,20 +236,11 @@ def step_line(state: State, name: str, positions: Mapping[str, int] = MappingPro
     place, index = state.places.get(name), positions.get(name, -1)
     if place is None:
         return StepLine(name, index=index)
-    record = None if place.failure_index is None else state.failures[place.failure_index]
     return StepLine(
-        name=name,
-        status=place.status,
-        visits=place.visit,
-        attempts=place.attempt,
+        **step_fields(state, name),
         code=place.failure.code if place.failure else "",
         failure=describe_failure(place.failure) if place.failure else "",
-        is_handled=record is not None and is_handled(state, record) is True,
-        recovered_by=place.recovered_by,
         items=_items(state, place),
-        is_undone=place.is_undone and not place.undo_failed,
-        undo_failed=place.undo_failed,
-        up_to_date_since=place.reused_run_id or None,
         paused=place.pause is not None and not place.has_ended,
         index=index,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -15,11 +15,12 @@ from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.history.phrases import describe_failure
 from mulligan.history.route_outcomes import FailureOutcome, describe_route_outcome, format_times
 from mulligan.history.story import StoryWriter
+from mulligan.history.views import Wait
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.failure_summary import ENDINGS, OUTCOMES, RECOVERED
-from mulligan.service.runs.views.report.visits import FailedVisit, FailedVisits, ItemFailures
+from mulligan.service.runs.views.report.visits import FailedVisits, ItemFailures, VisitFailure
 from mulligan.service.runs.views.run_list import RunLine, WaitReason
-from mulligan.service.runs.views.run_story import shown_place
+from mulligan.service.runs.views.run_view import RunView
 
 # The log of a run with more events is not read for the ladders of its failures: the page of a step has them.
 LADDER_EVENTS_MAX = 5_000
@@ -45,10 +46,10 @@ class CodeCount(msgspec.Struct, frozen=True):
     unhandled: int
 
 
-class RunFailures(msgspec.Struct, frozen=True):
+class FailureOverview(msgspec.Struct, frozen=True):
     """The failures of a run, unhandled ones first. `total`: how many there are."""
 
-    visits: list[FailedVisit]
+    visits: list[VisitFailure]
     total: int
     unhandled: int
     codes: list[CodeCount]
@@ -75,7 +76,7 @@ class RunReason(msgspec.Struct, frozen=True):
     has_run_out: bool = False
 
 
-def run_failures(reader: RunReader, state: State) -> RunFailures:
+def run_failures(reader: RunReader, state: State) -> FailureOverview:
     """What failed and how it was handled; with ladders, if the log is short."""
     kinds: list[ItemFailures] = []
     visits = list(_visits(reader, state, kinds))
@@ -87,7 +88,7 @@ def run_failures(reader: RunReader, state: State) -> RunFailures:
         visit.code for visit in visits if visit.outcome == FailureOutcome.UNHANDLED and visit.step not in parked
     )
     codes = [CodeCount(code, count, unhandled[code]) for code, count in counts.items()]
-    return RunFailures(
+    return FailureOverview(
         visits=visits[:GIVEN_MAX],
         total=len(visits),
         unhandled=unhandled.total(),
@@ -97,7 +98,7 @@ def run_failures(reader: RunReader, state: State) -> RunFailures:
     )
 
 
-def _visits(reader: RunReader, state: State, kinds: list[ItemFailures]) -> Iterator[FailedVisit]:
+def _visits(reader: RunReader, state: State, kinds: list[ItemFailures]) -> Iterator[VisitFailure]:
     if not state.places:
         return
     if state.run.seq <= LADDER_EVENTS_MAX:
@@ -116,7 +117,7 @@ def _visits(reader: RunReader, state: State, kinds: list[ItemFailures]) -> Itera
             yield _under_way(state, place)
 
 
-def _of_record(state: State, record: FailureRecord) -> FailedVisit:
+def _of_record(state: State, record: FailureRecord) -> VisitFailure:
     answer, outcome = _answer(state, record)
     tried = f"retried{format_times(record.retries_used)}, " if record.retries_used else ""
     return _visit(record.step, record.visit, record.failure, record.at, tried + answer, outcome)
@@ -132,13 +133,13 @@ def _answer(state: State, record: FailureRecord) -> tuple[str, FailureOutcome]:
     return describe_route_outcome(state, record)
 
 
-def _under_way(state: State, place: Place) -> FailedVisit:
+def _under_way(state: State, place: Place) -> VisitFailure:
     answer, outcome = ENDINGS[place.status]
     return _visit(place.key, place.visit, place.failure, None, answer, outcome)
 
 
-def _visit(step: str, visit: int, failure: Any, at: Any, answer: str, outcome: FailureOutcome) -> FailedVisit:
-    return FailedVisit(
+def _visit(step: str, visit: int, failure: Any, at: Any, answer: str, outcome: FailureOutcome) -> VisitFailure:
+    return VisitFailure(
         unit=step,
         step=step,
         visit=visit,
@@ -167,26 +168,26 @@ def waits_only_for_a_person(line: RunLine) -> str:
     return next((words for kind, words in _ASKED.items() if kind in kinds), "")
 
 
-def explain_run(head: Mapping[str, Any], failures: RunFailures, line: RunLine) -> RunReason:
+def explain_run(head: RunView, failures: FailureOverview, line: RunLine) -> RunReason:
     """The headline of a run. `head`: as `RunDetails.head` gives it. `line`: as the list of runs shows it."""
-    waits = [wait for wait in head["waiting_for"] if wait["kind"] in _PERSON]
+    waits = [wait for wait in head.waiting_for if wait.kind in _PERSON]
     open_ = [visit for visit in failures.visits if visit.outcome == FailureOutcome.UNHANDLED and visit.step != END]
-    if head["status"] in ("running", "paused") and waits:
+    if head.status in ("running", "paused") and waits:
         return _waits_for_a_person(head, waits, failures)
-    if head["status"] in ("running", "paused") and (called := _asked_below(line)):
+    if head.status in ("running", "paused") and (called := _asked_below(line)):
         return _called_run_waits(called)
-    if head["status"] == "paused":
-        reason = f": {head['reason']}" if head["reason"] else ""
+    if head.status == "paused":
+        reason = f": {head.reason}" if head.reason else ""
         return RunReason("ask", f"Paused{reason}", "Nothing new starts until it is resumed.", action="resume")
-    if head["status"] == "failed":
+    if head.status == "failed":
         return _failed(head, open_, failures)
-    if head["status"] == "cancelled":
-        reason = f": {head['reason']}" if head["reason"] else ""
-        left = head["step_count"] - head["step_counts"].get("completed", 0)
+    if head.status == "cancelled":
+        reason = f": {head.reason}" if head.reason else ""
+        left = head.step_count - head.step_counts.get("completed", 0)
         return RunReason(
             "idle", f"Cancelled{reason}", more=f"{pluralize(left, 'step')} did not complete", action="retry"
         )
-    if head["status"] == "completed":
+    if head.status == "completed":
         return _completed(head, failures)
     if waits_only_for_a_person(line) and (held := next(iter(_held_steps(line)), None)):
         return _held(head, held)
@@ -240,45 +241,45 @@ def _called_run_waits(asked: WaitReason) -> RunReason:
     )
 
 
-def _held(head: Mapping[str, Any], held: WaitReason) -> RunReason:
+def _held(head: RunView, held: WaitReason) -> RunReason:
     step = held.place.partition(".")[0]
-    said = next((wait["text"] for wait in head["waiting_for"] if wait["kind"] == "step_pause"), "")
+    said = next((wait.text for wait in head.waiting_for if wait.kind == "step_pause"), "")
     why = f"It waits for {said}." if said else "Nothing else runs until it is resumed."
     return RunReason(
         tone="ask", title=f"'{step}' is paused", why=why, step=step, run_id=held.run_id, action="resume_step"
     )
 
 
-def _waits_for_a_person(head: Mapping[str, Any], waits: list[Any], failures: RunFailures) -> RunReason:
+def _waits_for_a_person(head: RunView, waits: list[Wait], failures: FailureOverview) -> RunReason:
     first = waits[0]
-    step = first.get("place", "").partition(".")[0]
-    same = [wait for wait in waits if wait["kind"] == first["kind"]]
+    step = first.place.partition(".")[0]
+    same = [wait for wait in waits if wait.kind == first.kind]
     others = f" and {pluralize(len(same) - 1, 'other step')}" if len(same) > 1 else ""
     rest = len(waits) - len(same)
-    noun = "parked step" if first["kind"] == "approval" else "approval"
+    noun = "parked step" if first.kind == "approval" else "approval"
     more = f"{pluralize(rest, noun)} {'waits' if rest == 1 else 'wait'} for a person too" if rest else ""
     visit = next((one for one in failures.visits if one.step == step), None)
-    if first["kind"] == "approval":
+    if first.kind == "approval":
         return RunReason(
             "ask",
-            f"'{shown_place(first)}'{others} waits for an approval",
-            first["text"],
+            f"'{first.shown_place}'{others} waits for an approval",
+            first.text,
             more=more,
             step=step,
             action="approve",
         )
     title = f"'{step}' failed{others and f', as did {others[5:]}'} and waits for a decision"
-    why = f"{visit.what}" if visit else first["text"]
+    why = f"{visit.what}" if visit else first.text
     return RunReason("ask", title, why, _tried(visit), more, step=step, action="decide")
 
 
-def _failed(head: Mapping[str, Any], open_: list[FailedVisit], failures: RunFailures) -> RunReason:
+def _failed(head: RunView, open_: list[VisitFailure], failures: FailureOverview) -> RunReason:
     if not open_:
-        return RunReason("bad", f"Failed: {head['reason']}" if head["reason"] else "Failed", action="retry")
+        return RunReason("bad", f"Failed: {head.reason}" if head.reason else "Failed", action="retry")
     first = open_[0]
     others = failures.unhandled - 1
     causes = _causes(failures, first)
-    skipped = head["step_counts"].get("skipped", 0) + head["step_counts"].get("cancelled", 0)
+    skipped = head.step_counts.get("skipped", 0) + head.step_counts.get("cancelled", 0)
     more = [f"{pluralize(others, 'other step')} failed too"] if others > 0 else []
     more += [f"{pluralize(skipped, 'step')} did not run because of it"] if skipped else []
     return RunReason(
@@ -293,13 +294,13 @@ def _failed(head: Mapping[str, Any], open_: list[FailedVisit], failures: RunFail
     )
 
 
-def _causes(failures: RunFailures, visit: FailedVisit) -> str:
+def _causes(failures: FailureOverview, visit: VisitFailure) -> str:
     """What the items of a map step failed with, the most frequent first: `7 × EXIT_NONZERO 11: …; 1 × TIMEOUT`."""
     found = next((one for one in failures.items if (one.step, one.visit) == (visit.step, visit.visit)), None)
     return "; ".join(f"{count:,} × {what}" for what, count in found.kinds[:CAUSES_MAX]) if found else ""
 
 
-def _tried(visit: FailedVisit | None) -> str:
+def _tried(visit: VisitFailure | None) -> str:
     """What the rungs of the ladder did, or why they did nothing."""
     if visit is None:
         return ""
@@ -307,32 +308,30 @@ def _tried(visit: FailedVisit | None) -> str:
     return single_line("; ".join(words)) or visit.answer
 
 
-def _completed(head: Mapping[str, Any], failures: RunFailures) -> RunReason:
+def _completed(head: RunView, failures: FailureOverview) -> RunReason:
     if not failures.total:
-        done = head["step_counts"].get("completed", 0)
-        skipped = head["step_counts"].get("skipped", 0)
+        done = head.step_counts.get("completed", 0)
+        skipped = head.step_counts.get("skipped", 0)
         why = f"{pluralize(done, 'step')} completed" + (f", {skipped:,} skipped" if skipped else "")
         # Without a failure, this alone degrades a run.
-        more = "Degraded: an output was too large to be kept." if head["degraded"] else ""
+        more = "Degraded: an output was too large to be kept." if head.degraded else ""
         return RunReason("good", "Completed, degraded" if more else "Completed", why, more=more)
     first = failures.visits[0]
-    title = "Completed, degraded" if head["degraded"] else "Completed"
-    more = "Degraded: a failure on the way was recovered, handled or allowed." if head["degraded"] else ""
+    title = "Completed, degraded" if head.degraded else "Completed"
+    more = "Degraded: a failure on the way was recovered, handled or allowed." if head.degraded else ""
     why = f"{pluralize(failures.total, 'step')} failed on the way; '{first.step}': {first.answer}"
     return RunReason("good", title, why, more=more, step=first.step)
 
 
-def _running(head: Mapping[str, Any], open_: list[FailedVisit], failures: RunFailures) -> RunReason:
-    counts = head["step_counts"]
+def _running(head: RunView, open_: list[VisitFailure], failures: FailureOverview) -> RunReason:
+    counts = head.step_counts
     done = counts.get("completed", 0) + counts.get("skipped", 0) + counts.get("failed", 0)
-    progress = f"{done:,} of {pluralize(head['step_count'], 'step')} done"
-    stuck = next((wait for wait in head["waiting_for"] if wait.get("is_impossible")), None)
+    progress = f"{done:,} of {pluralize(head.step_count, 'step')} done"
+    stuck = next((wait for wait in head.waiting_for if wait.is_impossible), None)
     if stuck is not None:
-        step = stuck.get("place", "").partition(".")[0]
-        return RunReason(
-            "bad", f"No worker can take '{step}'", stuck["text"], more=progress, step=step, action="workers"
-        )
-    if head["driver"] is None and not head["parent_run_id"] and not counts.get("running"):
+        step = stuck.place.partition(".")[0]
+        return RunReason("bad", f"No worker can take '{step}'", stuck.text, more=progress, step=step, action="workers")
+    if head.driver is None and not head.parent_run_id and not counts.get("running"):
         text = "Nothing is running this run now. The next free worker or server continues it."
         return RunReason("ask", "Nobody drives this run", text, more=progress, action="workers")
     if open_:
@@ -345,6 +344,6 @@ def _running(head: Mapping[str, Any], open_: list[FailedVisit], failures: RunFai
         tried = _tried(now) if now.rungs else ""
         return RunReason("now", title, now.what, tried, more=progress, step=now.step)
     # What runs or is ready is in the numbers below; what it waits for besides is worth saying.
-    waits = next((wait for wait in head["waiting_for"] if wait["kind"] in _OUTSIDE), None)
-    why = f"'{waits['place']}' waits for {waits['text']}" if waits and waits.get("place") else ""
+    waits = next((wait for wait in head.waiting_for if wait.kind in _OUTSIDE), None)
+    why = f"'{waits.place}' waits for {waits.text}" if waits and waits.place else ""
     return RunReason("now", "Running", why, more=progress)

@@ -17,6 +17,7 @@ from mulligan.history.phrases import describe_failure
 from mulligan.ports import RunRecord
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.run_list import summarize_runs
+from mulligan.service.runs.views.run_view import step_fields
 
 RunStatus = Literal["running", "waiting", "paused", "completed", "failed", "cancelled"]
 
@@ -138,23 +139,15 @@ def _failed_visit(state: State, record: FailureRecord) -> FailedVisit:
 
 
 def _step(state: State, place: Place) -> StepSnapshot:
-    record = None if place.failure_index is None else state.failures[place.failure_index]
+    called = _called(state, place.key)
     return StepSnapshot(
-        name=place.key,
-        status=place.status,
-        visits=place.visit,
-        attempts=place.attempt,
+        **step_fields(state, place.key),
         output=place.output,
         failure=place.failure,
-        is_handled=record is not None and is_handled(state, record) is True,
-        recovered_by=place.recovered_by,
         warnings=tuple(place.warnings),
         is_map=place.key != END and state.step(place.key).map is not None,
-        up_to_date_since=place.reused_run_id or None,
-        is_undone=place.is_undone and not place.undo_failed,
-        undo_failed=place.undo_failed,
-        call=_called(state, place.key).get("call", ""),
-        is_pinned="source" in _called(state, place.key),
+        call=called.get("call", ""),
+        is_pinned="source" in called,
     )
 
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
 from mulligan.core.model.events import Entry, RunReopened
 from mulligan.core.model.place_keys import is_at_or_below, step_name
-from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.story import StoryLine, story
-from mulligan.history.views import list_waits, step_json
-from mulligan.service.driving.workers import find_worker_pool
-from mulligan.service.host.breakers import find_breaker_waits
-from mulligan.service.runs.stored.artifacts import with_artifact_paths
+from mulligan.history.views import Wait
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.service.runs.views.overview import name_called
+from mulligan.service.runs.views.overview import find_waits, name_called
 
 __all__ = ["LocatedLine", "LocatedWait", "StoryLine", "run_story", "run_waits"]
 
@@ -36,7 +31,7 @@ class LocatedWait(msgspec.Struct, frozen=True):
 
     run_id: int
     where: str
-    wait: dict[str, Any]
+    wait: Wait
 
 
 def run_story(service: RunReader, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
@@ -98,40 +93,22 @@ def run_waits(service: RunReader, run_id: int, step: str = "") -> list[LocatedWa
     if not step and service.record(run_id).status in RUN_ENDED:
         return []
     state = service.brief_state(run_id)[0]
-    waiting = _waits(service, state)
+    waits = find_waits(service, state)
+    waiting = list(waits.of_run())
     if step:
         is_selected = _place_filter(service, run_id, step)
-        own = [wait for wait in waiting if is_selected(wait.get("place", ""))]
+        own = [wait for wait in waiting if is_selected(wait.place)]
         is_a_step = step in state.graph.nodes and step in state.places
-        waiting = own or (_step_waits(service, state, step) if is_a_step else [])
+        waiting = own or (waits.of_step(state.places[step]) if is_a_step else [])
     return list(_located_waits(service, run_id, waiting, ""))
 
 
-def _waits(service: RunReader, state: State) -> list[dict[str, Any]]:
-    """What a run as a whole waits for, as its `waiting_for` has it."""
-    pool = find_worker_pool(service.home, service.store, state)
-    found = list_waits(state, find_breaker_waits(service.store, state), pool)
-    return with_artifact_paths(service.store.artifacts, msgspec.to_builtins(found))
-
-
-def _step_waits(service: RunReader, state: State, step: str) -> list[dict[str, Any]]:
-    pool = find_worker_pool(service.home, service.store, state)
-    found = step_json(state, step, find_breaker_waits(service.store, state), pool)["waiting_for"]
-    return with_artifact_paths(service.store.artifacts, found)
-
-
-def shown_place(wait: Mapping[str, Any]) -> str:
-    """The display name of the place that waits; "" for a run."""
-    return str(wait.get("name") or wait.get("place", ""))
-
-
-def _located_waits(
-    service: RunReader, run_id: int, waiting: list[dict[str, Any]], prefix: str
-) -> Iterator[LocatedWait]:
-    if any(wait["kind"] == "child" for wait in waiting):
-        name_called(waiting, service.called(run_id))
+def _located_waits(service: RunReader, run_id: int, waiting: list[Wait], prefix: str) -> Iterator[LocatedWait]:
+    if any(wait.kind == "child" for wait in waiting):
+        waiting = name_called(waiting, service.called(run_id))
     for wait in waiting:
-        where = f"{prefix}{shown_place(wait)}".rstrip("/")
+        where = f"{prefix}{wait.shown_place}".rstrip("/")
         yield LocatedWait(run_id, where, wait)
-        if child := wait.get("child_run_id"):
-            yield from _located_waits(service, child, _waits(service, service.brief_state(child)[0]), f"{where}/")
+        if child := wait.child_run_id:
+            below = list(find_waits(service, service.brief_state(child)[0]).of_run())
+            yield from _located_waits(service, child, below, f"{where}/")

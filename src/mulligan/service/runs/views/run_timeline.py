@@ -22,6 +22,7 @@ from mulligan.core.state.verdict import is_handled
 from mulligan.service.runs.stored.attempts import ENDS, Outcome
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.report.attempts import part_of
+from mulligan.service.runs.views.run_view import status_of
 
 SpanKind = Literal["own", "handler", "script", "check", "undo", "triager", "model", "tool", "queue", "delay", "parked"]
 
@@ -130,7 +131,7 @@ _RANK = {letter: number for number, letter in enumerate(LETTERS.values())}
 def mosaic_of(run_id: int, state: State) -> Mosaic:
     """All steps of a run in one short answer."""
     handled = {record.step for record in state.failures if is_handled(state, record) is True}
-    statuses = {name: _status(state, name) for name in state.graph.nodes}
+    statuses = {name: status_of(state, name) for name in state.graph.nodes}
     return make_mosaic(run_id, state.run.seq, state.run.status, statuses, handled)
 
 
@@ -191,7 +192,7 @@ class Timelines:
         run = self._moved_on(run_id)
         names: Sequence[str] = run.order
         if hide_completed:
-            names = [name for name in names if _status(state, name) != "completed"]
+            names = [name for name in names if status_of(state, name) != "completed"]
         has_ended = state.run.status in RUN_ENDED
         end = run.last if has_ended else max(run.last, _milliseconds(now or datetime.now(UTC)))
         begin = run.started
@@ -252,17 +253,12 @@ class Timelines:
         return run
 
 
-def _status(state: State, name: str) -> str:
-    place = state.places.get(name)
-    return place.status if place is not None else "waiting"
-
-
 def _row(state: State, name: str, found: array[int], begin: int, end: int, *, is_handled: bool) -> TimelineRow:
     spans = [one for one in _spans(found) if one[0] != _HIDDEN]
     shown = spans if len(spans) <= ROW_SPANS_MAX else _pieces(spans, end)
     return TimelineRow(
         name=name,
-        status=_status(state, name),
+        status=status_of(state, name),
         is_handled=is_handled,
         spans=[
             Span(_KINDS[kind], max(0, since - begin), None if until < 0 else until - begin, _OUTCOMES[outcome], attempt)

@@ -5,6 +5,7 @@ It reads only the events of that step, so that it stays fast in a run of any siz
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any, Literal
@@ -26,6 +27,7 @@ from mulligan.history.matrices import group_status
 from mulligan.history.retry_reasons import why_not
 from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.history.story import StoryLine, StoryWriter
+from mulligan.history.views import Wait
 from mulligan.ports import RunRecord
 from mulligan.service.runs.stored.artifacts import KeptFile, kept_files
 from mulligan.service.runs.stored.attempts import Outcome
@@ -33,11 +35,12 @@ from mulligan.service.runs.stored.run_cache import CachedRun, RunCache
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.stored.step_events import NO_ITEM
 from mulligan.service.runs.views.attempt_progress import describe_progress, progress_finder
-from mulligan.service.runs.views.items import item_statuses, items_at
-from mulligan.service.runs.views.overview import step_overview
+from mulligan.service.runs.views.items import Item, item_statuses, items_at
+from mulligan.service.runs.views.overview import view_single_step
 from mulligan.service.runs.views.report.attempts import Attempt, Attempts, Part
-from mulligan.service.runs.views.report.visits import FailedVisit, FailedVisits
+from mulligan.service.runs.views.report.visits import FailedVisits, VisitFailure
 from mulligan.service.runs.views.run_details import FailureHandlers, describe_failure_handlers
+from mulligan.service.runs.views.run_view import FailureView, StepView
 
 # The last attempts and failed visits are shown; a loop may have thousands.
 ATTEMPTS_MAX, VISITS_MAX, FILES_MAX = 200, 20, 100
@@ -99,7 +102,7 @@ class RuleLine(msgspec.Struct, frozen=True):
 class VisitLadder(msgspec.Struct):
     """A failed visit with its rungs; what each rule did; why each failure edge was taken or not."""
 
-    visit: FailedVisit
+    visit: VisitFailure
     rules: list[RuleLine]
     edges: list[str]
 
@@ -121,8 +124,10 @@ class StepHistory(msgspec.Struct, kw_only=True):
     status: str
     # What it runs: shell, python, agent …
     action: str
-    # As `show RUN STEP --json` has it: failure, waiting_for, output and so on. Of an item and a matrix other fields.
-    view: dict[str, Any]
+    # Of an item only `of_item`, of a matrix and of a step of a run that has not begun neither.
+    view: StepView | None = None
+    of_item: Item | None = None
+    waiting_for: list[Wait] = []
     attempts: list[AttemptLine]
     attempts_count: int
     ladders: list[VisitLadder]
@@ -139,6 +144,16 @@ class StepHistory(msgspec.Struct, kw_only=True):
     @property
     def unit(self) -> str:
         return self.step if self.item is None else item_key(self.step, self.item)
+
+    @property
+    def failure(self) -> FailureView | None:
+        shown: Any = self.view or self.of_item
+        return shown.failure if shown else None
+
+    @property
+    def output(self) -> Any:
+        shown = self.view or self.of_item
+        return shown.output if shown else None
 
     @property
     def has_run_ended(self) -> bool:
@@ -165,11 +180,11 @@ class StepHistories:
             return self._matrix(record, run, name)
         if not state.places and name in state.graph.nodes:
             return self._unstarted(record, state, name)
-        view = step_overview(self._reader, run_id, name, state, self._cache.step_events)
+        view = view_single_step(self._reader, run_id, name, state, self._cache.step_events)
         collected = self._collect(state, name, NO_ITEM)
         is_map = state.step(name).map is not None
         place = state.places[name]
-        counts = _count(self._item_statuses(run, name)) if is_map else {}
+        counts = dict(Counter(self._item_statuses(run, name))) if is_map else {}
         return self._history(
             record,
             state,
@@ -178,6 +193,7 @@ class StepHistories:
             kind="map" if is_map else "step",
             status=place.status,
             view=view,
+            waiting_for=view.waiting_for,
             items=counts,
         )
 
@@ -201,7 +217,7 @@ class StepHistories:
             name=_item_name(values.values, index) if values else "",
             kind="item",
             status=found.status,
-            view=msgspec.to_builtins(found),
+            of_item=found,
             failed_before=str(next((at for at in range(index - 1, -1, -1) if statuses[at] == "failed"), "")),
             failed_behind=str(next((at for at in range(index + 1, len(statuses)) if statuses[at] == "failed"), "")),
         )
@@ -210,17 +226,17 @@ class StepHistories:
         return run.item_statuses(step, lambda: item_statuses(self._reader, run.state, step))
 
     def _matrix(self, record: RunRecord, run: CachedRun, name: str) -> StepHistory:
-        state, counts = run.state, _count(self._item_statuses(run, name))
+        state, counts = run.state, dict(Counter(self._item_statuses(run, name)))
         nothing = _Collector(name, StoryWriter())
         return self._history(
-            record, state, nothing, step=name, kind="matrix", status=group_status(counts), view={}, items=counts
+            record, state, nothing, step=name, kind="matrix", status=group_status(counts), items=counts
         )
 
     def _unstarted(self, record: RunRecord, state: State, name: str) -> StepHistory:
         """A step of a run that no worker has taken yet."""
-        view = {"waiting_for": [{"kind": "worker", "text": "a worker that takes the run"}]}
+        waits = [Wait("worker", "a worker that takes the run")]
         nothing = _Collector(name, StoryWriter())
-        return self._history(record, state, nothing, step=name, kind="step", status="waiting", view=view)
+        return self._history(record, state, nothing, step=name, kind="step", status="waiting", waiting_for=waits)
 
     def _collect(self, state: State, step: str, item: int) -> _Collector:
         run_id = state.run.run_id
@@ -365,7 +381,7 @@ class _Collector:
                 and (one.memory, one.cpus, detail.timeout) != (last.memory, last.cpus, earlier.timeout),
             )
 
-    def ladder(self, visit: FailedVisit) -> VisitLadder:
+    def ladder(self, visit: VisitFailure) -> VisitLadder:
         failed = ((place, one) for (number, place), one in self._failed.items() if number == visit.visit)
         own = [(place, one) for place, one in failed if "@" not in place and is_at_or_below(place, visit.unit)]
         name_of = self._writer.memory.name_of
@@ -424,13 +440,6 @@ def _failed_neighbours(state: State, step: str) -> tuple[str, str]:
 
 def _is_failed(place: Place | None) -> bool:
     return place is not None and place.status in ("failed", "pending_failed")
-
-
-def _count(statuses: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for one in statuses:
-        found[one] = found.get(one, 0) + 1
-    return found
 
 
 def _item_name(values: list[Any], index: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import islice, pairwise
-from typing import Any
 
 import msgspec
 
@@ -29,21 +28,20 @@ from mulligan.history.moments import (
 )
 from mulligan.history.story import StoryWriter
 from mulligan.history.story_memory import StoryMemory
-from mulligan.history.views import run_head_json
 from mulligan.language.loading import pause_garbage_collection
 from mulligan.service.runs.stored.past_states import TURN_MAX, PastRun
 from mulligan.service.runs.stored.run_cache import RunCache
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.stored.step_events import place_of
-from mulligan.service.runs.views.overview import name_called, past_run, past_steps
+from mulligan.service.runs.views.overview import past_head, past_run
 from mulligan.service.runs.views.run_details import WHOLE_STEPS_MAX, FailureHandlers, describe_failure_handlers
 from mulligan.service.runs.views.run_events import EventLine, event_line
 from mulligan.service.runs.views.run_graph import HrefOf, RunGraph, draw_run_graph
-from mulligan.service.runs.views.run_pages import count_statuses
 from mulligan.service.runs.views.run_timeline import Timeline
+from mulligan.service.runs.views.run_view import RunView, StepView
 
-# How many points of a step; and of a run that is not shown whole how many steps, failures and waits.
-POINTS_MAX, STEPS_MAX, ENTRIES_MAX = 1_000, 200, 50
+# How many points of a step; and of a run that is not shown whole how many steps.
+POINTS_MAX, STEPS_MAX = 1_000, 200
 # How many rows of the timeline are drawn.
 ROWS_MAX = 16
 
@@ -60,7 +58,7 @@ class TurnEvents(msgspec.Struct, frozen=True):
     events: list[EventLine]
 
 
-class CalledRun(msgspec.Struct, frozen=True):
+class CalledThen(msgspec.Struct, frozen=True):
     """A run that had been called by then: by which place and attempt, and whether that still waited for it."""
 
     run_id: int
@@ -72,7 +70,7 @@ class CalledRun(msgspec.Struct, frozen=True):
 
 
 class RunMoment(msgspec.Struct, frozen=True):
-    """A run after one of its events. `run` is what `show --json` prints, as of then."""
+    """A run after one of its events. `run`: as of then; not `is_whole`: with the steps that need attention alone."""
 
     run_id: int
     workflow: str
@@ -87,8 +85,9 @@ class RunMoment(msgspec.Struct, frozen=True):
     turn: TurnEvents
     next: TurnEvents | None
     timers: list[DueTimer]
-    called: list[CalledRun]
-    run: dict[str, Any]
+    called: list[CalledThen]
+    run: RunView
+    is_whole: bool = True
 
 
 class StepPoint(msgspec.Struct, frozen=True):
@@ -110,7 +109,7 @@ class StepPoints(msgspec.Struct, frozen=True):
     points: list[StepPoint]
     left_out: int
     # The step at the last of them, as `show --json` prints it.
-    then: dict[str, Any]
+    then: StepView | None
 
 
 class RunDifference(msgspec.Struct, frozen=True):
@@ -173,10 +172,11 @@ class TimeTravel:
                 next=_describe_turn(found.memory.copy(), following, turn[-1]) if following else None,
                 timers=due_timers(state),
                 called=[
-                    CalledRun(child, *key, is_open=_waits_for(found, *key), name=names.name(state, key[0]))
+                    CalledThen(child, *key, is_open=_waits_for(found, *key), name=names.name(state, key[0]))
                     for key, child in called.items()
                 ],
                 run=past_run(self._reader, state, called) if is_whole else self._head(state, called),
+                is_whole=is_whole,
             )
 
     def points(self, run_id: int, step: str, seq: int | None = None) -> StepPoints:
@@ -204,7 +204,7 @@ class TimeTravel:
             raise UnknownStep(f"'{step}' was not a step of run {run_id} at event {until}", step=step)
         found = found[-POINTS_MAX:]
         view = past_run(self._reader, run.state, self._called(run))
-        then = view["steps"].get(step) or (view["end"] if step == END else None) or {}
+        then = view.end if step == END else view.steps.get(step)
         return StepPoints(run_id, step, until, last, points=found, left_out=count - len(found), then=then)
 
     def compare(self, run_id: int, a: int, b: int) -> RunDifference:
@@ -273,14 +273,10 @@ class TimeTravel:
             (one.parent_place, one.parent_attempt): one.run_id for one in children if one.created_at <= run.state.run.at
         }
 
-    def _head(self, state: State, called: dict[tuple[str, int], int]) -> dict[str, Any]:
-        """The run with the steps that need attention only, and how many there are of each status."""
-        head = run_head_json(state, entries_max=ENTRIES_MAX)
-        name_called(head["waiting_for"], called)
+    def _head(self, state: State, called: dict[tuple[str, int], int]) -> RunView:
+        """The run with the steps that need attention only."""
         chosen = (one.key for one in state.steps() if one.status in _NOTABLE) if state.places else ()
-        steps = past_steps(self._reader, state, islice(chosen, STEPS_MAX), called)
-        counts = {"step_count": len(state.graph.nodes), "step_counts": count_statuses(state)}
-        return {**head, **counts, "steps": steps, "matrices": {}}
+        return past_head(self._reader, state, called, islice(chosen, STEPS_MAX))
 
 
 # The statuses of steps that need attention, or that something happens to.

@@ -37,8 +37,8 @@ from mulligan.service.runs.stored.attempts import Cost, Costs
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.attempt_progress import describe_progress, progress_finder
 from mulligan.service.runs.views.report.attempts import Attempt, Attempts, Gap
-from mulligan.service.runs.views.report.visits import FailedVisit, FailedVisits, ItemFailures, Log
-from mulligan.service.runs.views.run_story import run_waits, shown_place
+from mulligan.service.runs.views.report.visits import FailedVisits, ItemFailures, Log, VisitFailure
+from mulligan.service.runs.views.run_story import run_waits
 from mulligan.worker.folders import open_regular_file
 
 # Limits, so that a report stays readable and can be sent by mail.
@@ -61,7 +61,7 @@ class Value(msgspec.Struct, frozen=True):
     is_cut: bool = False
 
 
-class StepLine(msgspec.Struct, frozen=True):
+class StepRow(msgspec.Struct, frozen=True):
     """A row of the steps table: the status of a step, and what it used."""
 
     name: str
@@ -101,7 +101,7 @@ class ChildRun(msgspec.Struct, frozen=True):
     round: int = 1
 
 
-class EventLine(msgspec.Struct, frozen=True):
+class EventRow(msgspec.Struct, frozen=True):
     seq: int
     at: datetime
     type: str
@@ -128,7 +128,7 @@ class Round(msgspec.Struct, frozen=True):
     ended_at: datetime
 
 
-class CodeCount(msgspec.Struct, frozen=True):
+class FailureCode(msgspec.Struct, frozen=True):
     """The number of steps and items that failed with a code, and of their visits that are unhandled and repaired."""
 
     code: str
@@ -175,22 +175,22 @@ class Report(msgspec.Struct):
     counts: Counts | None
     statuses: dict[str, int]
     waits: list[ReportWait]
-    visits: list[FailedVisit]
+    visits: list[VisitFailure]
     visits_count: int
     item_failures: list[ItemFailures]
-    steps: list[StepLine]
+    steps: list[StepRow]
     attempts: list[Attempt]
     gaps: list[Gap]
     children: list[ChildRun]
     children_count: int
     inputs: list[Value]
     outputs: list[Value]
-    events: list[EventLine]
+    events: list[EventRow]
     events_count: int
     # The rounds that have ended, this one among them.
     rounds: list[Round] = []
     # The failures by code, unhandled ones first.
-    codes: list[CodeCount] = []
+    codes: list[FailureCode] = []
     # The display names of items, by key.
     item_names: dict[str, str] = {}
     # The display names of places of items, by key: `load[west]`.
@@ -362,18 +362,18 @@ def _counts(last: Any) -> Counts:
 
 def _waits(service: RunReader, run_id: int) -> Iterator[ReportWait]:
     for one in run_waits(service, run_id)[:WAITS_MAX]:
-        is_asking = one.wait["kind"] in ("triage", "approval", "pause", "step_pause")
-        commands = commands_for_wait(one.run_id, one.wait["kind"], shown_place(one.wait), one.wait.get("steps", ()))
-        yield ReportWait(one.run_id, one.where, one.wait["text"], is_asking, commands)
+        is_asking = one.wait.is_for_a_person
+        commands = commands_for_wait(one.run_id, one.wait.kind, one.wait.shown_place, one.wait.steps)
+        yield ReportWait(one.run_id, one.where, one.wait.text, is_asking, commands)
 
 
-def _codes(visits: list[FailedVisit]) -> list[CodeCount]:
+def _codes(visits: list[VisitFailure]) -> list[FailureCode]:
     """The failures by code: most unhandled first, then most frequent."""
-    groups: dict[str, list[FailedVisit]] = {}
+    groups: dict[str, list[VisitFailure]] = {}
     for visit in visits:
         groups.setdefault(visit.code, []).append(visit)
     found = [
-        CodeCount(
+        FailureCode(
             code,
             steps=len({one.unit for one in group if not one.is_item}),
             items=len({one.unit for one in group if one.is_item}),
@@ -387,7 +387,7 @@ def _codes(visits: list[FailedVisit]) -> list[CodeCount]:
 
 
 def _next_commands(
-    service: RunReader, record: RunRecord, state: State, visits: list[FailedVisit], waits: list[ReportWait]
+    service: RunReader, record: RunRecord, state: State, visits: list[VisitFailure], waits: list[ReportWait]
 ) -> list[NextCommand]:
     """The commands to show: responses to what the run waits for, or those for a run in this status."""
     run_id, status = record.run_id, state.run.status
@@ -415,7 +415,7 @@ def _next_commands(
     return logs + usual[:NEXT_MAX]
 
 
-def _to_read(run_id: int, visit: FailedVisit) -> NextCommand:
+def _to_read(run_id: int, visit: VisitFailure) -> NextCommand:
     """The command that shows what went wrong."""
     if visit.refused:
         return NextCommand(f"mulligan show {run_id} --output {shlex.quote(visit.unit)}", "the rejected output")
@@ -429,13 +429,13 @@ def _child_run(service: RunReader, child: RunRecord) -> ChildRun:
     return ChildRun(child.run_id, child.workflow, child.status, child.parent_place, attempt, child.round)
 
 
-def _steps(state: State, reader: _LogReader) -> Iterator[StepLine]:
+def _steps(state: State, reader: _LogReader) -> Iterator[StepRow]:
     attempts: Counter[str] = Counter(one.unit for one in reader.attempts.found.values() if one.part == "own")
     for place in (*state.steps(), state.places[END]) if state.places else ():
         items = state.items_of(place) if place.items else []
         failed = sum(1 for item in items if item is not None and item.status == "failed")
         step, cost = state.step(place.key), reader.costs.by_step.get(place.key, _NO_COST)
-        yield StepLine(
+        yield StepRow(
             name=place.key,
             action="map" if step.map else step.action.kind if step.action else "",
             status=place.status,
@@ -466,18 +466,18 @@ def _value(name: str, value: Any) -> Value:
     return Value(name, text[:VALUE_CHARS_MAX], len(text) > VALUE_CHARS_MAX)
 
 
-def _event(entry: e.Entry) -> EventLine:
+def _event(entry: e.Entry) -> EventRow:
     fact = entry.fact
     place = getattr(fact, "place", "") or getattr(fact, "step", "")
-    return EventLine(entry.seq, entry.at, str(fact.__struct_config__.tag), place)
+    return EventRow(entry.seq, entry.at, str(fact.__struct_config__.tag), place)
 
 
 # -- logs ------------------------------------------------------------------------------------------------------------
 
 
 def _with_logs(
-    service: RunReader, run_id: int, visits: list[FailedVisit], attempts: Attempts, names: Mapping[str, str]
-) -> list[FailedVisit]:
+    service: RunReader, run_id: int, visits: list[VisitFailure], attempts: Attempts, names: Mapping[str, str]
+) -> list[VisitFailure]:
     """The visits with the logs of their last failed attempts, up to `LOGS_MAX` logs."""
     left = LOGS_MAX
     for visit in visits:

@@ -75,7 +75,7 @@ class Log(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class FailedVisit(msgspec.Struct):
+class VisitFailure(msgspec.Struct):
     """One visit of a step, or one item in it, in which an attempt failed or was lost."""
 
     unit: str
@@ -209,7 +209,7 @@ class FailedVisits:
             self._trackers[key] = _VisitTracker(*key, self._round, at)
         return self._trackers[key]
 
-    def failed_visits(self, state: State) -> list[FailedVisit]:
+    def failed_visits(self, state: State) -> list[VisitFailure]:
         """All of them: unhandled ones first, then in the order in which they started."""
         records = {(record.step, record.visit): record for record in state.failures}
         found = [self._visit(state, tracker, records) for tracker in self._trackers.values() if tracker.has_failed]
@@ -226,13 +226,13 @@ class FailedVisits:
 
     def _visit(
         self, state: State, tracker: _VisitTracker, records: dict[tuple[str, int], FailureRecord]
-    ) -> FailedVisit:
+    ) -> VisitFailure:
         record = records.get((tracker.unit, tracker.visit))
         answer, outcome = self._answer(state, tracker, record)
         failure, half = tracker.failure, LINES_MAX // 2
         many = len(tracker.lines) > LINES_MAX
         lines = [*tracker.lines[:half], *tracker.lines[-half:]] if many else tracker.lines
-        return FailedVisit(
+        return VisitFailure(
             unit=tracker.unit,
             step=step_name(tracker.unit),
             visit=tracker.visit,
