@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.history.views import Wait
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.driving.run_progress import Activity, RunProgress
@@ -54,10 +55,10 @@ _PEOPLE = ("triage", "approval", "pause", "step_pause")
 # What a step waits for that is worth a sentence in its row. Needs and edges are in the graph.
 _REPORTED_WAITS = ("retry", "timer", "breaker", "loop", "repair", "limit")
 _OUTCOME_TONES = {
-    FailureLine.UNHANDLED: "bad",
-    FailureLine.ALLOWED: "idle",
-    FailureLine.IN_PROGRESS: "try",
-    FailureLine.REPAIRED: "good",
+    FailureOutcome.UNHANDLED: "bad",
+    FailureOutcome.ALLOWED: "idle",
+    FailureOutcome.IN_PROGRESS: "try",
+    FailureOutcome.REPAIRED: "good",
 }
 
 
