@@ -102,7 +102,7 @@ class TaskSupply:
         self.is_alone = not is_shared
         # Whether it was ever otherwise: who has gone may come again.
         self._had_others = is_shared
-        # Whether the store has named others since we were told that there are none.
+        # Whether the store has named others since `set_alone` has said that there are none.
         self._found_others = False
         self.is_draining = False
         self.pacing = LeasePacing(clock, is_shared=is_shared)
@@ -153,7 +153,7 @@ class TaskSupply:
             self.set_alone(False, drivers)
 
     def has_others(self) -> bool:
-        """Whether other workers take tasks from the store now: one may have come since we were told that none does.
+        """Whether other workers take tasks from the store now: one may have come since `is_alone` was set.
 
         Asked before we take, or fail, what is ours only if we are alone, such as a task that belongs to another host.
         """
