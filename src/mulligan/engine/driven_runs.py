@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
@@ -110,7 +110,6 @@ class DrivenRuns:
         supply: TaskSupply,
         timers: TimerWatch,
         changes: ChangeWatch,
-        expects_others: Callable[[], bool],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -123,7 +122,6 @@ class DrivenRuns:
         self._supply = supply
         self._timers = timers
         self._changes = changes
-        self._expects_others = expects_others
         self.drivers: dict[int, RunDriver] = {}
         # Drivers with something for their next turn.
         self.ready: dict[int, RunDriver] = {}
@@ -229,7 +227,8 @@ class DrivenRuns:
             executor=None if self._supply.is_draining else self._executor,
             is_exclusive=not is_shared,
             ahead=ahead,
-            others_take_part=self._others_take_part,
+            has_others=self._supply.has_others,
+            others_take_part=self._supply.others_take_part,
         )
         driver.is_alone = self._supply.is_alone
         self.drivers[turn.run_id] = driver
@@ -242,21 +241,6 @@ class DrivenRuns:
             self._ended.append(driver)
         self._changes.request()
         return driver
-
-    def _others_take_part(self) -> bool:
-        """Whether workers of other hosts take part in a store of this machine, did while we were here, or may join.
-
-        They have no lock. Asked before a task fails because no worker can take it: one may have joined since the last
-        look, and one that died may be started again.
-        """
-        if not self._supply.had_others:
-            try:
-                others = (worker for worker in self._store.workers() if worker.name != self._name)
-                are_there = any(not worker.lock and worker.cpus for worker in others)
-                self._supply.had_others = are_there or self._expects_others()
-            except StoreUnavailable:
-                return True  # it is asked again
-        return self._supply.had_others
 
     # -- reports -----------------------------------------------------------------------------------------------------
 

@@ -63,7 +63,9 @@ class Engine:
         self.heartbeats = HeartbeatSender(store, clock, name, executor, lease_seconds)
         self._changes = ChangeWatch(store, clock, is_shared=is_shared)
         self._timers = TimerWatch(store, clock, holder="" if is_shared else name)
-        self._supply = TaskSupply(store, executor, name, self.workflows, clock, is_shared=is_shared)
+        self._supply = TaskSupply(
+            store, executor, name, self.workflows, clock, is_shared=is_shared, expects_others=expects_others
+        )
         self._tasks = TasksInFlight(
             store=store,
             clock=clock,
@@ -73,7 +75,7 @@ class Engine:
             check=check,
             changes=self._changes,
             lease_seconds=lease_seconds,
-            may_give_back=lambda: self.root_run_id is None and not self._supply.is_alone,
+            may_give_back=lambda: self.root_run_id is None and self._supply.has_others(),
         )
         self._runs = DrivenRuns(
             store=store,
@@ -87,7 +89,6 @@ class Engine:
             supply=self._supply,
             timers=self._timers,
             changes=self._changes,
-            expects_others=expects_others,
         )
         # The runs that we drive.
         self.drivers = self._runs.drivers

@@ -117,6 +117,7 @@ class RunDriver:
         executor: TaskCapacity | None,
         is_exclusive: bool,
         ahead: timedelta,
+        has_others: Callable[[], bool] = lambda: False,
         others_take_part: Callable[[], bool] = lambda: False,
     ) -> None:
         self.turn = turn
@@ -133,6 +134,8 @@ class RunDriver:
         # other hosts take part, or did: one that comes again may take it.
         self.is_exclusive = is_exclusive
         self._others_take_part = others_take_part
+        # Whether other workers take tasks now: `is_alone` may be old.
+        self._has_others = has_others
         # Whether no other worker takes tasks of this run: then all of them are ours, also those that never fit.
         self.is_alone = True
         self.reports: deque[QueuedReport] = deque()
@@ -326,6 +329,8 @@ class RunDriver:
                     continue
                 skipped.append(entry)
                 task = self._task(entry.task_key[0])
+                if not self._may_run_here(task):
+                    continue
                 if self._is_ours(task):
                     self._begin().claimed.append(skipped.pop().task_key)
                     self._take_or_refuse(self._begin(), task, now)
@@ -489,13 +494,16 @@ class RunDriver:
         return offer.tasks_max + ahead_share(scheduled - offer.tasks_max, scheduled)
 
     def _may_run_here(self, task: Task) -> bool:
-        """Whether it may run on this host. If not, it is queued: the store knows whether its own host has workers."""
-        is_ours = self.is_exclusive and self.is_alone
-        if is_ours or self.executor is None:
+        """Whether it may run on this host. If not, it is queued: the store knows whether its own host has workers.
+
+        If there are no other workers, every task may.
+        """
+        if self.executor is None:
             return True
         is_avoided = task.avoids is not None and self.executor.host in task.avoids.hosts
         is_there = self.is_alone or task.home not in self.executor.offer().lacks
-        return task.host in ("", self.executor.host) and not is_avoided and is_there
+        is_meant = task.host in ("", self.executor.host) and not is_avoided and is_there
+        return is_meant or (self.is_alone and not self._has_others())
 
     def _is_ours(self, task: Task) -> bool:
         """Whether our executor takes it: it fits, or we have to fail it because it can never fit.

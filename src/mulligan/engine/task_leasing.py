@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from itertools import islice
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -13,8 +14,10 @@ from mulligan.core.effects.lease_rules import has_time_for
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import Report
 from mulligan.engine.run_driver import RunDriver
+from mulligan.engine.worker_expiry import other_workers
 from mulligan.engine.workflow_cache import WorkflowCache
-from mulligan.ports import Clock, Commit, Lease, Offer, TaskCapacity, TaskQueue
+from mulligan.errors import StoreUnavailable
+from mulligan.ports import Clock, Commit, Lease, Offer, TaskCapacity, TaskQueue, WorkerRegistry
 
 # How many runs are asked in a round of the loop whether a task of theirs fits: there may be thousands.
 CLAIMS_MAX = 200
@@ -68,6 +71,10 @@ class LeasePacing:
         self._rounds_without_room = 0
 
 
+class _Store(TaskQueue, WorkerRegistry, Protocol):
+    """What has tasks, and knows who else takes them."""
+
+
 class TaskSupply:
     """Decides where tasks come from.
 
@@ -77,22 +84,26 @@ class TaskSupply:
 
     def __init__(
         self,
-        store: TaskQueue,
+        store: _Store,
         executor: TaskCapacity | None,
         name: str,
         workflows: WorkflowCache,
         clock: Clock,
         *,
         is_shared: bool,
+        expects_others: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
+        self._expects_others = expects_others
         self._executor = executor
         self._name = name
         self._workflows = workflows
         self._is_shared = is_shared
         self.is_alone = not is_shared
         # Whether it was ever otherwise: who has gone may come again.
-        self.had_others = is_shared
+        self._had_others = is_shared
+        # Whether the store has named others since `set_alone` has said that there are none.
+        self._found_others = False
         self.is_draining = False
         self.pacing = LeasePacing(clock, is_shared=is_shared)
         # Drivers whose runs have queued tasks that wait for capacity.
@@ -127,14 +138,45 @@ class TaskSupply:
         """Set whether other workers may take tasks. A worker may appear at any time: then a commit is a Conflict."""
         if is_alone == self.is_alone:
             return
-        self.is_alone = is_alone
-        self.had_others = self.had_others or not is_alone
+        self.is_alone, self._found_others = is_alone, False
+        self._had_others = self._had_others or not is_alone
         self.pacing.may_have_tasks = True
         self._queuing.clear()
         for driver in drivers:
             driver.is_alone = is_alone
             driver.queue.clear()
             self.add(driver)
+
+    def note_found_others(self, drivers: Iterable[RunDriver]) -> None:
+        """Leave queued tasks to the store if `has_others` has found others."""
+        if self._found_others:
+            self.set_alone(False, drivers)
+
+    def has_others(self) -> bool:
+        """Whether other workers take tasks from the store now: one may have come since `is_alone` was set.
+
+        Asked before we take, or fail, what is ours only if we are alone, such as a task that belongs to another host.
+        """
+        if self.is_alone and not self._found_others:
+            try:
+                workers = self._store.workers()
+            except StoreUnavailable:
+                return True  # it is asked again
+            self._found_others = bool(other_workers(workers, self._name, is_shared=self._is_shared))
+        return not self.is_alone or self._found_others
+
+    def others_take_part(self) -> bool:
+        """Whether other workers take tasks from the store, did while we were here, or may join.
+
+        Asked before a task fails because no worker can take it: one that died may be started again.
+        """
+        if self._had_others or self.has_others():
+            return True
+        try:
+            self._had_others = self._expects_others()
+        except StoreUnavailable:
+            return True  # it is asked again
+        return self._had_others
 
     def note_conflict(self, drivers: Iterable[RunDriver]) -> None:
         """Note that another worker has written: in a shared store it may take tasks."""

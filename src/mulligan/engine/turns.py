@@ -69,6 +69,7 @@ class TurnTaker:
 
     def take(self) -> bool:
         """Decide and write one turn of each run that is ready. False if there was nothing to write."""
+        self._supply.note_found_others(self._runs.drivers.values())
         now, ready = self._clock.now(), self._runs.ready
         run_ids = list(islice(ready, TURNS_AT_ONCE_MAX))
         # Runs whose time is up are stopped alone: their child runs must hear of it before they start anything.

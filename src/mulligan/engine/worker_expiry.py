@@ -52,6 +52,15 @@ def expire_dead_workers(
     return expired
 
 
+def other_workers(workers: Iterable[WorkerRecord], name: str, *, is_shared: bool) -> list[WorkerRecord]:
+    """The workers beside this one that take tasks from the store.
+
+    In a store of one machine only those of other hosts do, which have no lock: the tasks of a run come with its turn.
+    """
+    others = (worker for worker in workers if worker.name != name and worker.cpus)
+    return [worker for worker in others if is_shared or not worker.lock]
+
+
 def _with_life(end: JobEnd | None, worker: WorkerRecord) -> JobEnd | None:
     """The end of its job. The life of a worker that did not know its end is what can be seen of it."""
     if end is None or end.ending != "time" or end.job.life_seconds is not None:

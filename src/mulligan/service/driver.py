@@ -32,7 +32,7 @@ from mulligan.engine.engine import Engine
 from mulligan.engine.heartbeat import WorkerExpired
 from mulligan.engine.observers import NullObserver, Observer
 from mulligan.engine.run_driver import RunDriver
-from mulligan.engine.worker_expiry import expire_dead_workers
+from mulligan.engine.worker_expiry import expire_dead_workers, other_workers
 from mulligan.errors import Conflict, HomeMoved, MulliganError, StoreRefused, StoreUnavailable
 from mulligan.history.views import waits_for_people
 from mulligan.language.expressions import Cel
@@ -375,10 +375,8 @@ class Driver:
             if worker.lock:
                 Path(self._locks.path(worker)).unlink(missing_ok=True)
             remove_folder(self.home.folders.worker(worker.name))
-        gone = {self.name, *(worker.name for worker in expired)}
-        others = (worker for worker in workers if worker.name not in gone and worker.cpus)
-        # In a store of one machine a worker without a lock is one of another host, which takes part through a server.
-        self.engine.set_alone(not any(self.store.is_shared or not worker.lock for worker in others))
+        left = (worker for worker in workers if worker not in expired)
+        self.engine.set_alone(not other_workers(left, self.name, is_shared=self.store.is_shared))
 
     def _remove_dead_files(self) -> None:
         """Remove what killed workers of this home have left on this host: the server cannot see it."""
