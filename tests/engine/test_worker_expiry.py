@@ -1,16 +1,29 @@
-"""Who is dead: where its lock can be seen the lock says it, elsewhere the store's clock does."""
+"""Who is dead: where its lock can be seen the lock says it, elsewhere the store's clock does, or a lease of silence."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
+from mulligan.core.model import events as e
 from mulligan.core.model.scheduler_job import JobEnd, JobEnding, WorkerJob
-from mulligan.engine.worker_expiry import expire_dead_workers
-from mulligan.ports import LockState, WorkerRecord
+from mulligan.engine.worker_expiry import SilentWorkers, expire_dead_workers
+from mulligan.language import load_text
+from mulligan.ports import LockState, Offer, WorkerRecord
+from mulligan.service.driver import machine
+from mulligan.service.home import DATABASE, Home
+from mulligan.service.local_worker import local_worker
+from mulligan.service.run_control import RunControl, prepare
+from mulligan.service.run_reader import RunReader
+from mulligan.store import open_store
+from mulligan.store.clock import PROCESS_CLOCK
 from mulligan.store.memory import MemoryStore
-from mulligan.testing.clock import JumpingClock
+from mulligan.testing.clock import START, JumpingClock
 
 from .conftest import World
 
@@ -143,3 +156,98 @@ def test_the_life_of_a_worker_that_knew_no_end_is_what_was_seen_of_it(
     )
 
     assert store.ends == JobEnd(WorkerJob("17", life_seconds=life), ending=ending)
+
+
+# -- workers of other hosts in a store of one machine, whose heartbeats a server writes ------------------------------
+
+
+class Machine:
+    """A machine that looks at the workers of its store once a second. The server there writes by a clock of its own."""
+
+    def __init__(self, server_ahead_seconds: float = 0.0) -> None:
+        self.ours, self.servers = JumpingClock(), JumpingClock(START + timedelta(seconds=server_ahead_seconds))
+        self.store = MemoryStore(clock=self.servers, lease_seconds=30.0)
+        self.silent_workers = SilentWorkers(self.ours.elapsed, 30.0)
+        self.store.register(WorkerRecord("far", "there", 1))
+        self.store.register(WorkerRecord("local", "here", 2, "w.lock"))
+
+    def look(self) -> set[str]:
+        return self.silent_workers.look(self.store.workers())
+
+    def pass_time(self, seconds: int, *, beats: bool = False) -> set[str]:
+        """Who was silent at any look."""
+        found: set[str] = set()
+        for _ in range(seconds):
+            self.ours.advance(1)
+            self.servers.advance(1)
+            if beats:
+                self.store.record_heartbeat("far")
+            found |= self.look()
+        return found
+
+
+def test_a_worker_of_another_host_is_silent_when_no_heartbeat_came_while_we_looked_for_a_lease() -> None:
+    machine = Machine()
+
+    assert machine.pass_time(100, beats=True) == set()
+    assert machine.pass_time(30) == set()
+    assert machine.pass_time(1) == {"far"}
+
+
+@pytest.mark.parametrize("server_ahead_seconds", [-7200, 7200])
+def test_it_does_not_matter_that_the_clock_of_the_server_is_another(server_ahead_seconds: float) -> None:
+    machine = Machine(server_ahead_seconds)
+
+    assert machine.pass_time(100, beats=True) == set()
+    assert machine.pass_time(31) == {"far"}
+
+
+def test_who_was_suspended_gives_others_a_lease_to_be_heard_of() -> None:
+    machine = Machine()
+    machine.pass_time(60, beats=True)
+    machine.ours.advance(3600)
+    machine.servers.advance(3600)
+
+    assert machine.look() == set()
+    assert machine.pass_time(30) == set()
+    assert machine.pass_time(1) == {"far"}
+
+
+def test_a_worker_that_starts_expires_no_remote_worker_whose_server_was_down(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.make()
+    store = open_store(tmp_path / DATABASE, clock=JumpingClock(PROCESS_CLOCK.now() - timedelta(hours=1)))
+    store.register(WorkerRecord("far", "there", 1, cpus=1.0))
+    store.close()
+
+    store = home.open()
+    try:
+        with local_worker(home, store, machine(1), serves=True) as driver:
+            names = {worker.name for worker in store.workers()}
+    finally:
+        store.close()
+
+    assert names == {"far", driver.name}
+
+
+def test_who_drives_one_run_expires_a_remote_worker_that_has_died_with_a_task_of_it(tmp_path: Path) -> None:
+    lease_seconds = 0.3
+    home = Home(tmp_path)
+    text = "steps: [{step: one, shell: 'true'}, {step: two, shell: 'true'}]"
+    with ExitStack() as held:
+        reader = RunReader(home)
+        held.callback(reader.close)
+        driver = held.enter_context(local_worker(home, reader.store, machine(1), lease_seconds=lease_seconds))
+        [run_id] = RunControl(reader).start(prepare(load_text(text), {}, tmp_path), driver)
+        driver.engine.tick(0.0)
+        server = held.enter_context(closing(home.open()))
+        server.register(WorkerRecord("far", "there", 1, cpus=1.0))
+        [lease] = server.lease("far", Offer(1.0, 2**40, 0, labels=(), host="there", tasks_max=1))
+
+        until = time.monotonic() + 30
+        driver.turn(run_id, lambda: reader.store.run(run_id).status == "completed" or time.monotonic() > until)
+
+        lost = [entry.fact.place for entry in reader.events(run_id) if isinstance(entry.fact, e.AttemptLost)]
+        status = reader.store.run(run_id).status
+
+    assert (lease.task.place, lost, status) == ("two", ["two"], "completed")

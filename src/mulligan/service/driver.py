@@ -32,7 +32,7 @@ from mulligan.engine.engine import Engine
 from mulligan.engine.heartbeat import WorkerExpired
 from mulligan.engine.observers import NullObserver, Observer
 from mulligan.engine.run_driver import RunDriver
-from mulligan.engine.worker_expiry import expire_dead_workers, other_workers
+from mulligan.engine.worker_expiry import SilentWorkers, expire_dead_workers, other_workers
 from mulligan.errors import Conflict, HomeMoved, MulliganError, StoreRefused, StoreUnavailable
 from mulligan.history.views import waits_for_people
 from mulligan.language.expressions import Cel
@@ -212,6 +212,7 @@ class Driver:
         self.executor: Executor | None = None
         self.lock: lock.Lock | None = None
         self._locks = Locks(home, is_shared=store.is_shared)
+        self._silent_workers = SilentWorkers(clock.elapsed, lease_seconds)
         self._job_ends: job_ends.JobEnds | None = None
         self._was_unproven = False
         self._heartbeat_at = 0.0
@@ -359,7 +360,7 @@ class Driver:
         if self.home.is_remote:
             self._remove_dead_files()
             return
-        may_expire_others = self.engine.heartbeats.may_expire_others or not self.store.is_shared
+        may_expire_others = self.engine.heartbeats.may_expire_others
         workers = self.store.workers()
         expired = expire_dead_workers(
             self.store,
@@ -367,6 +368,7 @@ class Driver:
             kill_worker_processes,
             workers=workers,
             may_expire_others=may_expire_others,
+            silent=None if self.store.is_shared else self._silent_workers.look(workers),
             ask_jobs=self._ask_jobs,
         )
         for worker in expired:
@@ -571,10 +573,12 @@ class Driver:
         self.observer.trouble(f"{trouble}; no more tasks are started until a try succeeds" if trouble else "")
 
     def _maintain(self) -> None:
-        """Send a heartbeat if the store is shared, and expire dead workers if their runs or probes matter here."""
+        """Send a heartbeat if the store is shared, and expire dead workers: we may wait for a run, a task or a probe.
+
+        Who serves all runs of a store of one machine does that in `_take_up_idle`.
+        """
         is_shared = self.store.is_shared
-        others_matter = is_shared or self.engine.workflows.has_breakers or self._lacks_its_run()
-        if not others_matter or not self._is_heartbeat_due():
+        if (self.engine.root_run_id is None and not is_shared) or not self._is_heartbeat_due():
             return
         if is_shared:
             self.clock.set_by(self.engine.heartbeats.send)
@@ -599,7 +603,8 @@ class Driver:
 
     def _is_heartbeat_due(self) -> bool:
         """Whether the last heartbeat is old enough. If so, this moment counts as the next one."""
-        seconds = self.lease_seconds / BEATS_PER_LEASE if self.store.is_shared else IDLE_RUNS_SECONDS
+        seconds = self.lease_seconds / BEATS_PER_LEASE
+        seconds = seconds if self.store.is_shared else min(seconds, IDLE_RUNS_SECONDS)
         now = time.monotonic()
         if now - self._heartbeat_at < seconds:
             return False

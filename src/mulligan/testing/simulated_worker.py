@@ -20,7 +20,7 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.engine.engine import Engine
 from mulligan.engine.heartbeat import WorkerExpired
 from mulligan.engine.observers import NullObserver
-from mulligan.engine.worker_expiry import expire_dead_workers
+from mulligan.engine.worker_expiry import SilentWorkers, expire_dead_workers, other_workers
 from mulligan.engine.workflow_cache import WorkflowCache
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Lease, LockState, Store, WorkerRecord
@@ -99,6 +99,7 @@ class SimulatedWorker:
         # When it continues after SIGSTOP.
         self.frozen_until = 0.0
         self._is_drained = False
+        self._silent_workers = SilentWorkers(self.clock.elapsed, LEASE_SECONDS)
         self._run_ids: list[int] = [] if root_run_id is None else [root_run_id]
         self._beaten_at = self._idle_at = -LEASE_SECONDS
 
@@ -210,18 +211,22 @@ class SimulatedWorker:
 
     def _expire_dead_workers(self, engine: Engine) -> None:
         around, search = self.around, self.around.search(self)
-        for _ in expire_dead_workers(
+        may_expire_others = engine.heartbeats.may_expire_others
+        workers, is_shared = self.store.workers(), self.store.is_shared
+        expired = expire_dead_workers(
             self.store,
             self._lock_state,
             self._kill_leftovers,
-            may_expire_others=engine.heartbeats.may_expire_others or not self.store.is_shared,
+            workers=workers,
+            may_expire_others=may_expire_others,
+            silent=None if is_shared else self._silent_workers.look(workers),
             ask_jobs=_ask_jobs,
-        ):
+        )
+        if expired:
             engine.request_look()
         around.recorder.note_search(search)
-        if self.store.is_shared:
-            others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
-            engine.set_alone(next(others, None) is None)
+        left = (worker for worker in workers if worker not in expired)
+        engine.set_alone(not other_workers(left, self.name, is_shared=is_shared))
 
     def _lock_state(self, worker: WorkerRecord) -> LockState:
         """Return the lock's state. In a shared store, locks of other hosts cannot be seen."""
@@ -259,11 +264,12 @@ class SimulatedWorker:
         self.is_away = False
 
     def _send_heartbeat(self, engine: Engine) -> None:
-        """Send a heartbeat, and expire dead workers if something may wait for their work."""
+        """Send a heartbeat, and expire dead workers: something may wait for their work."""
         is_shared = self.store.is_shared
         seconds = LEASE_SECONDS / BEATS_PER_LEASE if is_shared else IDLE_RUNS_SECONDS
-        others_matter = is_shared or engine.workflows.has_breakers or self._has_not_its_run(engine)
-        if not others_matter or self.clock.monotonic() - self._beaten_at < seconds:
+        if self.root_run_id is None and not is_shared:
+            return
+        if self.clock.monotonic() - self._beaten_at < seconds:
             return
         self._beaten_at = self.clock.monotonic()
         if is_shared:
