@@ -16,6 +16,7 @@ from mulligan.core.effects import effects
 from mulligan.engine import engine, run_driver
 from mulligan.engine.driven_runs import DrivenRuns
 from mulligan.engine.heartbeat import HeartbeatSender
+from mulligan.engine.task_leasing import TaskSupply
 from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.errors import StaleLease
 from mulligan.ports import Commit
@@ -287,6 +288,12 @@ def _(real: Any) -> Any:
 def _(real: Any) -> Any:
     """an engine never asks the store for tasks"""
     return lambda self: None
+
+
+@defect(TaskSupply, "has_others")
+def _(real: Any) -> Any:
+    """a worker that was alone when it last looked takes what belongs to the host of another"""
+    return lambda self: not self.is_alone
 
 
 @defect(TasksInFlight, "_restore")

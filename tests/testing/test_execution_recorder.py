@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from mulligan.core.deciding.breaker import Guard, GuardedOutcome, Verdict
 from mulligan.core.effects.effects import StopTask
@@ -22,6 +23,7 @@ from mulligan.testing.fault_budget import FaultBudget
 from mulligan.testing.history import step, workflow
 from mulligan.testing.simulated_cluster import SimulatedCluster
 from mulligan.testing.store_contents import BreakerRow
+from mulligan.testing.timer_checks import CountedClock
 
 
 def make(lease_seconds: float | None = None) -> ExecutionRecorder:
@@ -131,6 +133,44 @@ def test_a_task_that_its_turn_has_taken_starts_only_if_the_log_says_so(
 
     said = f"promise 6: attempt 1 of 'a' in run 1 starts, and the last word of its log on it is {word}"
     assert recorder.violations == ([said] if word else [])
+
+
+class Process:
+    """A worker on the host 'h1' that began its round at that time."""
+
+    host = "h1"
+
+    def __init__(self, stepped_at: float) -> None:
+        self.clock = CountedClock(lambda: START, lambda: 0.0)
+        self.stepped_at = stepped_at
+
+    def time_of(self, run_id: int) -> datetime | None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("belongs_to", "stepped_at", "cpus", "is_found"),
+    [
+        pytest.param("h2", 6.0, 1.0, True, id="its worker was there"),
+        pytest.param("h2", 5.0, 1.0, False, id="its worker has come since"),
+        pytest.param("h2", 6.0, 0.0, False, id="who is there takes no tasks"),
+        pytest.param("h3", 6.0, 1.0, False, id="its host is gone"),
+        pytest.param("h1", 6.0, 1.0, False, id="it belongs here"),
+        pytest.param("", 6.0, 1.0, False, id="it belongs nowhere"),
+    ],
+)
+def test_a_task_that_belongs_to_the_host_of_another_worker_is_found(
+    belongs_to: str, stepped_at: float, cpus: float, is_found: bool
+) -> None:
+    database, clock = DATABASES["memory"](), JumpingClock()
+    recorder = ExecutionRecorder(database, None)
+    clock.advance(5)
+    recorder.wrap(database.open(clock), clock).register(WorkerRecord("h2.1", "h2", 1, cpus=cpus))
+
+    task = replace(lease(7).task, host=belongs_to)
+    recorder.promise_15_what_belongs_to_a_host_runs_there([task], Process(stepped_at))
+
+    assert [one.partition(":")[0] for one in recorder.violations] == ["promise 15"] * is_found
 
 
 # -- whose word counts -----------------------------------------------------------------------------------------------

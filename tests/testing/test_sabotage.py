@@ -138,6 +138,13 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
         "promise 10",
     ),
     ("an engine never asks the store for tasks", None, "shared", 11, "promise 10"),
+    (
+        "a worker that was alone when it last looked takes what belongs to the host of another",
+        PLAIN,
+        "shared",
+        73,
+        "promise 15",
+    ),
     ("a timer that has passed already is not fired", None, "memory", 4, "promise 10"),
     ("a child run ends and tells nobody", None, "memory", 8, "promise 10"),
     ("a rule grants more retries than it has", None, "memory", 16, "promise 3"),

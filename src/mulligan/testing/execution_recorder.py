@@ -71,6 +71,8 @@ class ExecutionRecorder:
         self._taken: set[int] = set()
         self._last_facts: dict[TaskKey, e.Fact] = {}
         self._left_to_finish: set[TaskKey] = set()
+        # When each worker that takes tasks was registered, by the common time, and its host.
+        self._registered: dict[str, tuple[float, str]] = {}
         self._known_dead: set[str] = set()
         self._searched_at: datetime | None = None
         self._outages: list[Outage] = []
@@ -163,6 +165,24 @@ class ExecutionRecorder:
             if due is not None and at > due and not goes_on:
                 self.violations.append(
                     f"promise 6: '{task.place}' of run {task.run_id} starts at {at}, and its time was up at {due}"
+                )
+
+    def note_registered(self, worker: WorkerRecord, at: float) -> None:
+        if worker.cpus:
+            self._registered[worker.name] = at, worker.host
+
+    def promise_15_what_belongs_to_a_host_runs_there(self, tasks: Iterable[Task], process: TimedWorker) -> None:
+        """Called after a worker has taken these tasks: not if a worker of their host was there when it began to."""
+        bound = [task for task in tasks if task.host not in ("", process.host)]
+        if not bound:
+            return
+        known = (self._registered[name] for name in self._database.read_contents().workers if name in self._registered)
+        hosts = {host for at, host in known if at < process.stepped_at}
+        for task in bound:
+            if task.host in hosts:
+                self.violations.append(
+                    f"promise 15: '{task.place}' of run {task.run_id} starts on {process.host}, and a worker of "
+                    f"{task.host}, to which it belongs, is there"
                 )
 
     def kill_leftovers(self, name: str) -> None:
@@ -285,6 +305,10 @@ class _RecordedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
+    def register(self, worker: WorkerRecord) -> None:
+        self._store.register(worker)
+        self._recorder.note_registered(worker, self._clock.monotonic())
+
     def fire_timers(self, *args: Any, **named: Any) -> int:
         timer_checks = self._recorder.timer_checks
         if self._process is None or timer_checks is None:
@@ -305,18 +329,20 @@ class _RecordedStore:
     def lease(self, *args: Any, **named: Any) -> list[Lease]:
         leases = self._store.lease(*args, **named)
         self._recorder.promise_7_no_more_run_than_may_fail(leases)
-        self._check_time(leases)
+        self._check_leases(leases)
         return leases
 
     def report_and_lease(self, *args: Any, **named: Any) -> tuple[bool, list[Lease]]:
         is_free, leases = self._store.report_and_lease(*args, **named)
-        self._check_time(leases)
+        self._check_leases(leases)
         return is_free, leases
 
-    def _check_time(self, leases: Sequence[Lease]) -> None:
+    def _check_leases(self, leases: Sequence[Lease]) -> None:
+        tasks = [lease.task for lease in leases]
+        if self._process is not None:
+            self._recorder.promise_15_what_belongs_to_a_host_runs_there(tasks, self._process)
         if self._store.is_shared:
             # Only there the store has a clock for all.
-            tasks = (lease.task for lease in leases)
             self._recorder.promise_6_no_task_starts_after_the_time_of_its_run(tasks, self._clock.now())
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
@@ -349,8 +375,11 @@ class _RecordedStore:
             raise
         recorder.note_commits(commits, written)
         recorder.note_logs(commits)
-        if self._process is not None and recorder.timer_checks is not None:
-            recorder.timer_checks.note_commits(commits, self._process)
+        if self._process is not None:
+            taken = (task for commit in commits for task in commit.taken)
+            recorder.promise_15_what_belongs_to_a_host_runs_there(taken, self._process)
+            if recorder.timer_checks is not None:
+                recorder.timer_checks.note_commits(commits, self._process)
         recorder.promise_2_a_void_lease_is_ignored(ended, leased)
         recorder.promise_7_what_fails_in_a_row_opens_a_breaker(counted, breakers)
         return written

@@ -96,7 +96,8 @@ class SimulatedWorker:
         self.name = self.lock = ""
         # The store does not answer; Ctrl-C was pressed; the process is done.
         self.is_away = self.is_leaving = self.has_left = False
-        # When it continues after SIGSTOP.
+        # When it began the last round of its loop; when it continues after SIGSTOP.
+        self.stepped_at = 0.0
         self.frozen_until = 0.0
         self._is_drained = False
         self._silent_workers = SilentWorkers(self.clock.elapsed, LEASE_SECONDS)
@@ -110,6 +111,7 @@ class SimulatedWorker:
 
     def step(self) -> None:
         """Run the loop once."""
+        self.stepped_at = self.clock.monotonic()
         if self.engine is None:
             self._set_up()
         elif self.is_leaving:

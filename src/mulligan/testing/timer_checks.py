@@ -36,9 +36,12 @@ class CountedClock(ProcessClock):
 
 
 class TimedWorker(Protocol):
-    """A process, as far as its timers are concerned."""
+    """A process, as far as its timers are concerned, and what it can know of others."""
 
     clock: CountedClock
+    host: str
+    # When, by `clock.monotonic`, it began what it does now.
+    stepped_at: float
 
     def time_of(self, run_id: int) -> datetime | None:
         """Return the time of a run that it drives; None if it does not."""
