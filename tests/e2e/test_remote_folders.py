@@ -112,6 +112,7 @@ class Other:
             token = service.tokens.create(TokenForm(user="builder", scopes=("worker",))).secret
         command = shlex.join([*_MULLIGAN, "worker", "--server", self.url, "--home", str(self.other), *words])
         hidden = f"hostname there && mount -t tmpfs none {shlex.quote(str(self.home.parent))} && exec {command}"
+        before = self._count_there()
         with self._log.open("ab") as log:
             worker = subprocess.Popen(
                 [*_ALONE, hidden],
@@ -122,10 +123,13 @@ class Other:
                 text=True,
             )
         self._processes.append(worker)
-        before = len(self.ask("GET", "workers")["workers"])
-        until(lambda: len(self.ask("GET", "workers")["workers"]) > before or worker.poll() is not None)
+        until(lambda: self._count_there() > before or worker.poll() is not None)
         assert worker.poll() is None, self._log.read_text()
         return worker
+
+    def _count_there(self) -> int:
+        # The worker of the server may be registered a moment after this one.
+        return sum(worker["host"] == "there" for worker in self.ask("GET", "workers")["workers"])
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         connection = HTTPConnection(urlsplit(self.url).netloc)
