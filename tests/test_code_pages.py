@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from tests.support import played
-from tests.test_architecture import PARTS
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src/mulligan"
@@ -21,6 +20,16 @@ PAGES = (ARCHITECTURE, CONTRIBUTING, ONE_FAILURE, ROOT / "docs/project/layers.md
 
 # A file or a folder in backticks, below the clone or the package; NAME stands for any name.
 PATH = re.compile(r"`((?:[\w.*-]+/)+[\w.*-]*|[\w-]+\.(?:py|toml|md))`")
+RECIPES = (
+    "A flag of `list`",
+    "A field of a retry rule",
+    "A store",
+    "An action",
+    "A column of the runs page",
+    "An event",
+    "A file format",
+    "How a failed notice is retried",
+)
 ROW = re.compile(r"^\| (.+) \| `([\w/.]+\.py)` \| `([\w.]+)` \|$", re.MULTILINE)
 EVENT = re.compile(r"^ *\d+ \S+Z (\w+\.\w+) +([\w.@]+(?= {2,}|$|  ?\w+=))?", re.MULTILINE)
 
@@ -30,7 +39,7 @@ def is_there(path: str) -> bool:
 
 
 def missing_paths(text: str) -> list[str]:
-    return [path for path in PATH.findall(text) if not is_there(path) and "SYSTEM" not in path]
+    return [path for path in PATH.findall(text) if "SYSTEM" not in path and not is_there(path)]
 
 
 @cache
@@ -87,13 +96,19 @@ def first_lines(path: Path) -> str:
     return " ".join(said.partition("\n\n")[0].split())
 
 
+def parts() -> list[str]:
+    """The packages in their import order, as `tests/test_architecture.py` has them."""
+    text = (ROOT / "tests/test_architecture.py").read_text(encoding="utf-8")
+    return re.findall(r'"(\w+)"', text.partition("\nPARTS = (")[2].partition("\n)")[0])
+
+
 def rooms(folder: Path) -> list[Path]:
     return sorted(found.parent for found in folder.glob("*/__init__.py"))
 
 
 def picture() -> Iterator[str]:
     """The packages in their import order, and below `service` and `worker` their rooms, each with what it says."""
-    for name in PARTS:
+    for name in parts():
         for path in (PACKAGE / name, PACKAGE / f"{name}.py"):
             if path.exists():
                 name_shown = path.name + "/" if path.is_dir() else path.name
@@ -118,3 +133,12 @@ def test_each_row_of_the_decisions_is_one_question_and_one_file() -> None:
 
     assert len(rows) > 50
     assert odd == []
+
+
+def test_each_change_has_a_recipe_that_names_its_files() -> None:
+    section = CONTRIBUTING.read_text(encoding="utf-8").partition("## How to add")[2].partition("\n## ")[0]
+    recipes = dict(re.findall(r"^\*\*(.+?)\.?\*\*(.*?)(?=^\*\*|\Z)", section, re.MULTILINE | re.DOTALL))
+
+    nameless = [name for name in RECIPES if not PATH.findall(recipes.get(name, ""))]
+
+    assert nameless == []
