@@ -68,7 +68,7 @@ DATA_FOR_FACES = (
     "mulligan.worker.logs.progress_records",
 )
 # What `Service` is made of, and no face touches.
-BEHIND_THE_SERVICE = frozenset({"control", "reader", "store"})
+BEHIND_THE_SERVICE = frozenset({"reader", "store"})
 CLASSES_BEHIND_THE_SERVICE = frozenset({"RunControl", "RunReader"})
 # Inside `core`, from the bottom up: data, one run's state, what a fact changes, what is decided, what is asked for.
 CORE_LAYERS = ("model", "schedules", "state", "evolve", "deciding", "effects", "notices", "turn")

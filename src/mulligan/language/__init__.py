@@ -1,4 +1,4 @@
-"""The language: YAML or Python into one checked `core.workflow.Workflow`."""
+"""The language: YAML or Python into one checked `core.model.workflow.Workflow`."""
 
 from mulligan.language.loading import LoadResult, examine, lint, load, load_text
 from mulligan.language.readers.inputs import check_inputs, check_recorded_inputs, refuse_references
