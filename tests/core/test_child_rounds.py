@@ -479,5 +479,5 @@ def test_a_refusal_names_the_command_for_the_same_round_by_force() -> None:
     for options in ({"from_step": "c", "keep_completed": True}, {"child": ChildRound("c", 2, 2, from_step="b")}):
         with pytest.raises(UndoFailed) as refused:
             run.retry(**options)
-        hints.append(refused.value.hint.partition("same: ")[2])
+        hints.append(refused.value.hint.partition("anyway: ")[2])
     assert hints == ["mulligan retry 1 --from c --keep-completed --force", "mulligan retry 2 --from b --force"]

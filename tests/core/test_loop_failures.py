@@ -46,7 +46,7 @@ def test_the_limit_of_a_loop_has_the_last_real_failure_as_its_cause() -> None:
 
     found = run["plan"].failure
     assert (run.status, found.code, [one.code for one in found.cause]) == ("failed", "LOOP_LIMIT", ["NO_SUCH_TABLE"])
-    assert "(max_visits); last 'execute' failed with NO_SUCH_TABLE 0: no table 'orders'" in found.message
+    assert "(max_visits); last 'execute' failed with NO_SUCH_TABLE: no table 'orders'" in found.message
 
 
 def test_a_loop_that_says_so_fails_with_the_last_real_failure_itself() -> None:

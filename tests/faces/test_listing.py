@@ -309,7 +309,7 @@ steps:
     assert (refused.code, refused.err) == (
         2,
         "error[step.undo_failed]: step 'charge' of run 1 would run again, but its undo failed: what it did may still "
-        "be in effect\n  check it first; to run it again anyway:  mulligan retry 1 --force\n",
+        "be in effect\n  check it first; to run it again anyway: mulligan retry 1 --force\n",
     )
     planned = mulligan("retry", 1, "--force", "--dry-run", "--json").json
     assert (planned["undo_failed"], planned["why"]["charge"]) == (

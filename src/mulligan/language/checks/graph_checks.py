@@ -117,7 +117,7 @@ def _refuse_closed_by_need(cycle: list[str], resolved: Resolved, source: Source)
     # Readers expect the closing edge to be the one that leads to the earliest step of the file.
     first, second = min(needed, key=lambda pair: order[pair[1]])
     shown = " → ".join(map(readable, cycle))
-    message = f"a need closes this cycle, and only a 'next' edge may close one:  {shown}"
+    message = f"a need closes this cycle, and only a 'next' edge may close one: {shown}"
     node = _need_node(second, first, resolved)
     hint = f"let '{readable(first)}' lead to '{second}' with 'next'"
     return source.refuse("cycle", message, node, hint=hint)

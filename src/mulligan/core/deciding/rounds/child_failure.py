@@ -130,8 +130,8 @@ def _name(one: Failure) -> str:
 
 
 def failure_words(inner: Failure) -> str:
-    """Its code, the exit code of an EXIT_NONZERO, and one line of its message."""
-    figure = f" {inner.exit_code}" if inner.code == "EXIT_NONZERO" and inner.exit_code is not None else ""
+    """Its code, its exit code if that is not 0, and one line of its message."""
+    figure = f" {inner.exit_code}" if inner.exit_code else ""
     text = inner.message
     line = _line(text.lstrip().partition("\n")[0] if inner.code == "EXCEPTION" else most_useful_line(text))
     says_more = line and line not in (f"exit code {inner.exit_code}", inner.code)

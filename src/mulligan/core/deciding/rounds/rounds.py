@@ -127,7 +127,7 @@ def refuse_failed_undos(state: State, steps: Iterable[str], report: RetryRequest
     raise UndoFailed(
         f"{said[0]} {quote_names(few)}{more} of run {run_id} would run again, but {said[1]} failed: what {said[2]} did "
         "may still be in effect",
-        hint=f"check it first; to run it again anyway:  {_forced(run_id, report)}",
+        hint=f"check it first; to run it again anyway: {_forced(run_id, report)}",
         steps=names,
     )
 
