@@ -411,7 +411,7 @@ def kinds_of_actions_are_told_apart_by_their_traits(module: Source) -> Iterator[
             found = [kind for part in parts for kind in kinds_named_in(part)]
             is_about = any("kind" in (getattr(part, "attr", ""), getattr(part, "id", "")) for part in parts)
         else:
-            is_about = isinstance(node, ast.Call) and ast.unparse(node.func) == "Action"
+            is_about = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Action"
             literal = node.args[0] if isinstance(node, ast.Call) and is_about and node.args else None
             found = [literal.value] if isinstance(literal, ast.Constant) and literal.value in TABLE else []
         if is_about and found:
