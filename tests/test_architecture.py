@@ -62,8 +62,10 @@ DATA_FOR_FACES = (
     "mulligan.engine.timings",
     "mulligan.formats",
     "mulligan.history.route_outcomes",
+    "mulligan.history.views",
     "mulligan.language.readers.workspace_steps",
     "mulligan.language.text.suggestions",
+    "mulligan.ports.records",
     "mulligan.ports.server_records",
     "mulligan.worker.logs.progress_records",
 )

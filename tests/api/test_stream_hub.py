@@ -40,7 +40,9 @@ class Bench:
         self.trouble: Exception | None = None
         file = home.folder.parent / "flow.yaml"
         file.write_text(FLOW)
-        self.prepared: Prepared = self.writing.prepare(self.writing.load_workflow(file), {}, file.parent)
+        self.prepared: Prepared = self.writing.starts.prepare(
+            self.writing.workflows.load_workflow(file), {}, file.parent
+        )
 
     def hub(self) -> StreamHub:
         return StreamHub(
@@ -53,7 +55,7 @@ class Bench:
         return work(self.reading)
 
     def start(self) -> int:
-        (run_id,) = self.writing.start(self.prepared)
+        (run_id,) = self.writing.control.start(self.prepared)
         return run_id
 
     def play(self, scene: Callable[[StreamHub], Coroutine[Any, Any, None]]) -> None:
@@ -165,7 +167,7 @@ def test_a_client_comes_back_with_its_cursor_and_gets_what_it_has_missed_once(be
         await leaves.aclose()
 
         bench.start()
-        bench.writing.pause(run_id)
+        bench.writing.control.pause(run_id)
         await hub.poll()
         seen = await sent(stays)
         back = await sent(await hub.join(TOKEN, wanted, cursor))

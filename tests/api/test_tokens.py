@@ -132,12 +132,12 @@ def test_the_service_of_a_token_shows_and_starts_runs_of_its_project(service: Se
     blue = service.for_token(service.tokens.check(made.secret))
 
     with pytest.raises(UnknownRun):
-        blue.record(first)
+        blue.runs.record(first)
     with pytest.raises(UnknownRun):
         blue.cache.get(first)
     ours = start_run(blue)
 
-    assert (blue.by, blue.record(ours).project, service.runs.record(ours).started_by) == ("ci", "blue", "ci")
+    assert (blue.by, blue.runs.record(ours).project, service.runs.record(ours).started_by) == ("ci", "blue", "ci")
 
 
 def test_a_token_for_some_workflows_starts_and_changes_no_others(service: Service) -> None:
@@ -154,7 +154,7 @@ def test_a_token_for_some_workflows_starts_and_changes_no_others(service: Servic
         with pytest.raises(ScopeMissing):
             refused()
 
-    assert limited.record(other).workflow == "other"
+    assert limited.runs.record(other).workflow == "other"
 
 
 # -- the routes ------------------------------------------------------------------------------------------------------

@@ -121,6 +121,10 @@ def test_the_path_of_a_file_that_is_kept_elsewhere_lasts_as_long_as_the_program(
 class StoreWithoutFiles:
     description: ClassVar = {"name": "1/keep/1/report.txt", "size": 4, "format": "file"}
 
+    @property
+    def runs(self) -> StoreWithoutFiles:
+        return self
+
     def read_artifact(self, description: object) -> bytes:
         assert description == self.description
         return b"fine"

@@ -77,7 +77,7 @@ def end_there(world: World, lease: Lease, exit_code: int) -> None:
 
 
 def work(engine: Engine) -> None:
-    engine.request_look()
+    engine.request_poll()
     for _ in range(5):
         engine.tick(0.0)
 

@@ -120,7 +120,7 @@ def test_a_killed_server_starts_again_with_what_was_committed_and_at_the_same_po
 
     after = start_postgres(running)
 
-    assert (after.driving.outcome, after.store_url) == ("started", before.store_url)
+    assert (after.outcome, after.store_url) == ("started", before.store_url)
     assert after.pid != before.pid
     assert ask(after.store_url, "SELECT n FROM kept") == 7
 

@@ -101,7 +101,7 @@ def test_a_client_that_is_cut_at_any_point_of_a_run_gets_what_it_has_missed(live
             driver.drive(run_id, 0.0)
         assert cutter.away is not None
         cutter.away.get(cutter.feed.join(watching, watch, cutter.away.position)[1])
-        page = watching.step_page(run_id, StepQuery())
+        page = watching.runs.step_page(run_id, StepQuery())
 
     assert page.end is not None
     shown = {line.name: to_json(line) for line in (*page.steps, page.end)}
@@ -132,7 +132,7 @@ def test_the_list_and_what_waits_are_followed_and_come_back_by_their_positions(l
         quiet = feed.poll(watching, lists)
 
         with Service(live.home) as other:
-            other.approve(run_id, "gate", True, "fine")
+            other.control.approve(run_id, "gate", True, "fine")
         live.resume(run_id)
         (ended, answered) = names(feed.poll(watching, lists))
         missed = [names(feed.join(watching, watch, at)[1]) for watch, at in zip(lists, at_first, strict=True)]

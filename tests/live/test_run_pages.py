@@ -67,7 +67,7 @@ def test_a_run_is_read_in_pages_and_moved_on_by_its_log(live: Live) -> None:
     # Another process moves the run on: the state that is kept here follows its log.
     before = service.cache.get(run_id)
     with Service(live.home) as other:
-        other.approve(run_id, "gate", True, "fine")
+        other.control.approve(run_id, "gate", True, "fine")
     live.resume(run_id)
     changes = service.runs.changes_since(run_id, first.seq)
 
@@ -87,7 +87,7 @@ def test_a_run_is_read_in_pages_and_moved_on_by_its_log(live: Live) -> None:
 
     # Another round: what it puts back has changed as well.
     with Service(live.home) as other:
-        other.retry(run_id)
+        other.control.retry(run_id)
     again = service.runs.changes_since(run_id, changes.seq)
     assert (again.kind, again.round, "last" in {step.name for step in again.steps}) == ("steps", 2, True)
     assert is_same(service.cache.get(run_id).state, service.reader.state(run_id))

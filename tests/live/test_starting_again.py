@@ -113,7 +113,7 @@ def test_other_inputs_are_refused_also_in_the_moment_in_which_a_worker_takes_the
 def test_each_call_may_be_in_the_name_of_another_user(live: Live, tmp_path: Path) -> None:
     ann, eve = (live.service.as_user(name) for name in ("ann", "eve"))
 
-    run_id = ann.start_once(prepared(FLOW, tmp_path), "order-7")
+    run_id = ann.control.start_once(prepared(FLOW, tmp_path), "order-7")
     eve.control.pause(run_id, "for lunch")
 
     first, *_, last = live.service.reader.events(run_id)

@@ -59,7 +59,7 @@ def test_a_parked_child_makes_its_parent_wait_and_is_found_with_it(live: Live) -
 
     assert (ran.exit_code, ran.steps["inner"]["status"]) == (4, "running")
     assert (found["parent_run_id"], found["root_run_id"]) == (ran.run_id, ran.run_id)
-    assert (after.runs.status, live.children(ran.run_id)[0].status) == ("completed", "completed")
+    assert (after.status, live.children(ran.run_id)[0].status) == ("completed", "completed")
 
 
 # -- the word reaches the attempt ------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def test_a_retry_with_more_time_has_it(live: Live) -> None:
     live.service.control.classify(ran.run_id, "a", "retry", "the disk was slow", timeout=60.0)
     after = live.resume(ran.run_id)
 
-    assert (after.runs.status, after.steps["a"]["attempts"]) == ("completed", 2)
+    assert (after.status, after.steps["a"]["attempts"]) == ("completed", 2)
     assert after.facts(e.AttemptScheduled, place="a", attempt=2)[0].adjusted == Adjusted(timeout=60.0)
 
 
@@ -217,8 +217,8 @@ def test_what_would_follow_is_what_follows_and_foreseeing_writes_nothing(live: L
     assert live.look(ran.run_id).log == ran.log
     live.service.control.classify(ran.run_id, "simulate", "fail", "hopeless")
     after = live.look(ran.run_id)
-    assert (foreseen.starts, after.runs.status) == ([], "failed")
-    assert _places(foreseen.follows) == _places(after.runs.story[len(ran.story) :])
+    assert (foreseen.starts, after.status) == ([], "failed")
+    assert _places(foreseen.follows) == _places(after.story[len(ran.story) :])
 
 
 def _places(story: list[str]) -> list[str]:

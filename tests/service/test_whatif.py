@@ -49,10 +49,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("whatif")
     with Service(Home(folder / "home"), "ada") as opened:
         workflow = load(opened, folder, flow())
-        with opened.driver(Capacity(cpus=4.0, memory=4 << 30)) as driver:
+        with opened.driving.driver(Capacity(cpus=4.0, memory=4 << 30)) as driver:
             for fails in range(4):
-                prepared = opened.prepare(workflow, {"fails": fails}, folder)
-                driver.drive(opened.start(prepared)[0], 0.0)
+                prepared = opened.starts.prepare(workflow, {"fails": fails}, folder)
+                driver.drive(opened.control.start(prepared)[0], 0.0)
         yield opened
 
 

@@ -76,7 +76,7 @@ def test_what_cannot_be_sent_is_refused_in_words(monkeypatch: pytest.MonkeyPatch
     assert (unnamed.code, wrong.code, refused.code) == (2, 2, 1)
     assert "OTEL_EXPORTER_OTLP_ENDPOINT" in unnamed.err
     assert "http://127.0.0.1:4318" in wrong.err
-    assert refused.err.startswith("error[telemetry.collector_unavailable]: the collector of traces did not take")
+    assert refused.err.startswith("error[telemetry.collector_unavailable]: the collector of traces did not accept")
     assert "Traceback" not in refused.err
 
 

@@ -401,7 +401,7 @@ def test_a_step_that_meddles_with_its_process_is_told_in_words_and_the_next_is_w
         "import subprocess, sys\ndef main():\n  print('out'); print('err', file=sys.stderr)\n"
         "  return subprocess.call(['false'])"
     )
-    assert (after.driving.outcome, after.runs.output) == (Outcome(), 1)
+    assert (after.outcome, after.output) == (Outcome(), 1)
     expect_the_next_to_be_well(work)
 
 
@@ -416,7 +416,7 @@ def test_what_a_step_set_of_masks_timers_and_rights_is_put_back_for_the_next(wor
         "  return [mask == 0o777, signal.alarm(0), len(signal.pthread_sigmask(signal.SIG_BLOCK, []))]"
     )
 
-    assert (after.driving.outcome, after.runs.output) == (Outcome(), [False, 0, 0])
+    assert (after.outcome, after.output) == (Outcome(), [False, 0, 0])
 
 
 def test_details_that_are_too_large_are_counted(work: Work) -> None:

@@ -336,7 +336,7 @@ def test_a_command_that_is_stopped_before_its_input_is_written_never_starts(
     keeping.run_python("def main(): pass")
 
     assert isinstance(report, TaskInterrupted)
-    assert after.runs.output == "another"
+    assert after.output == "another"
 
 
 def test_a_value_too_large_for_the_environment_is_not_even_read(keeping: Work, files: ArtifactFiles) -> None:

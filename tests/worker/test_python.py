@@ -364,7 +364,7 @@ def test_a_child_that_dies_is_replaced(work: Work, code: str, exit_code: int | N
     after = work.run_python(WHO)
 
     assert (outcome.exit_code, outcome.signal) == (exit_code, signal)
-    assert (after.driving.outcome, after.runs.output != before) == (Outcome(), True)
+    assert (after.outcome, after.output != before) == (Outcome(), True)
 
 
 def test_what_a_child_said_before_it_died_is_told(work: Work) -> None:

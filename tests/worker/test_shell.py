@@ -339,7 +339,7 @@ def test_an_output_file_that_is_not_json_is_invalid_and_no_later_task_sees_it(wo
     after = work.run_shell("echo fine")
 
     assert report.outcome == Outcome(output_error="$MULLIGAN_OUTPUT is not JSON: Input data was truncated")
-    assert after.runs.output == "fine"
+    assert after.output == "fine"
 
 
 def test_what_a_failed_task_left_in_its_files_no_later_task_sees(work: Work) -> None:

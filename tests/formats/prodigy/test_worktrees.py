@@ -541,7 +541,7 @@ def test_whoever_comes_after_a_killed_worker_waits_for_its_git(repository: Repos
     opened: list[str] = []
     after = threading.Thread(target=lambda: opened.append(open_run(1)["branch"]))
 
-    after.control.start()
+    after.start()
     after.join(0.2)
     opened_beside = list(opened)
     may_end.write_text("\n")

@@ -131,7 +131,7 @@ class StepView(ViewPart, kw_only=True):
     # How many items of a map are in each status.
     items: dict[str, int] | None = NOT_ASKED
     undone: bool = NOT_ASKED
-    # A visit could not be undone: what it did may still stand.
+    # A visit could not be undone: what it did may still be in effect.
     undo_failed: bool = NOT_ASKED
     # The runs that it called.
     children: list[int] = NOT_ASKED
