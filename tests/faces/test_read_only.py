@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.commands import mulligan, ran, steady, workflow
+from tests.support.nightly import sample
 
 from mulligan.cli.commands import COMMANDS
 from mulligan.service import Service
@@ -102,7 +103,7 @@ def test_every_command_reads_writes_or_uses_no_home():
     assert {*READING, *WRITING, *OTHERS} == {*COMMANDS}
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", sample(WAYS, 2))
 def test_what_reads_says_the_same_as_in_a_home_that_can_be_written(way: str):
     home = left(way)
     copy = shutil.copytree(home, Path("copy").absolute())

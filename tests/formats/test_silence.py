@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.nightly import IS_NIGHTLY
 
 from mulligan.errors import LanguageError
 from mulligan.formats import FORMATS, convert
@@ -90,7 +91,9 @@ def test_what_is_read_is_never_dropped_in_silence(system: str, tmp_path: Path) -
         for place in keys_of(tree):
             word = str(place[-1])
             met.add(word)
-            if word in known - heard and told(without(tree, place), probe, system) != whole:
+            # By day, those of the list are believed to be silent.
+            is_asked = word in known - heard and (IS_NIGHTLY or word not in SILENT[system])
+            if is_asked and told(without(tree, place), probe, system) != whole:
                 heard.add(word)
 
     assert (met & known) - heard == SILENT[system]

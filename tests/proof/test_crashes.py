@@ -89,10 +89,11 @@ def test_a_home_that_is_moved_while_a_run_is_driven_costs_nothing(theatre: Theat
 def test_a_disk_that_fails_anywhere_costs_nothing(theatre: Theatre) -> None:
     expect_all_is_well(
         theatre,
-        *("sqlite/disk:open.error@1", "sqlite/disk:write.half@101", "sqlite/disk:sync.torn@25"),
+        *("sqlite/disk:write.half@101", "sqlite/disk:sync.torn@25"),
         at_night=(
             # Half of the first page of the file; by day, of one in the middle of a run.
             *("sqlite/disk:write.die@1", "sqlite/disk:lock.error@3", "sqlite/disk:sync.error@20"),
+            "sqlite/disk:open.error@1",
             *("sqlite/disk:write.power@70", "sqlite/disk:truncate.die@2"),
         ),
     )

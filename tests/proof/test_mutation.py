@@ -305,6 +305,7 @@ def test_a_kill_is_known_while_the_killer_and_its_helpers_stay_the_same(toy: Pat
     assert len(set(digests)) == 3
 
 
+@pytest.mark.nightly
 def test_whoever_survived_for_want_of_patience_is_hunted_again_with_more(toy: Path):
     (toy / "src/toy/core/bill.py").write_text("def price(hours):\n    return hours * 10\n")
     (toy / "tests/test_bill.py").write_text(TESTS.partition("def test_nothing")[0].replace(", spent", ""))

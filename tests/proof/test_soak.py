@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from proof.soak.__main__ import told
 from proof.soak.figures import figures
 from proof.soak.flows import FLOWS, expected_of, flow_of
@@ -16,6 +18,7 @@ from proof.soak.soak import Settings, Soak
 SHORT = Settings(runs=20, minutes=5.0, watchers=5, is_spread=False)
 
 
+@pytest.mark.nightly
 def test_a_server_with_two_workers_and_watchers_loses_doubles_and_keeps_nothing(tmp_path: Path) -> None:
     with Soak(SHORT, tmp_path) as soak:
         soak.endure()

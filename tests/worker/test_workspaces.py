@@ -23,8 +23,8 @@ from mulligan.worker.workspaces import run
 
 __all__ = ["repository"]
 
-# After which calls of Git a long action is killed: every third by day, every one at night.
-STRIDE = examples(3, 1)
+# After which calls of Git a long action is killed: every fifth by day, every one at night.
+STRIDE = examples(5, 1)
 
 
 def opened(branch: str = "mulligan/1", number: int = 1) -> dict[str, Any]:
