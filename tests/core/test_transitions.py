@@ -139,8 +139,8 @@ def lawful_moves() -> list[tuple[type[e.Fact], str, str]]:
     return [(kind, before, after) for kind, moves in PLACE.items() for before, after in moves.items()]
 
 
-def unlawful_moves() -> list[tuple[type[e.Fact], str]]:
-    return [(kind, status) for kind, moves in PLACE.items() for status in ("new", *STATUSES) if status not in moves]
+def unlawful_statuses(kind: type[e.Fact]) -> list[str]:
+    return [status for status in ("new", *STATUSES) if status not in PLACE[kind]]
 
 
 # -- the table is whole ----------------------------------------------------------------------------------------------
@@ -193,18 +193,19 @@ def test_an_allowed_fact_leads_where_the_table_says(kind: type[e.Fact], before: 
     assert (place is None) if is_gone else (place is not None and place.status == after)
 
 
-@pytest.mark.parametrize(("kind", "status"), unlawful_moves(), ids=lambda v: getattr(v, "__name__", v))
-def test_a_forbidden_fact_is_refused_and_changes_nothing(kind: type[e.Fact], status: str) -> None:
+@pytest.mark.parametrize("kind", [*filter(unlawful_statuses, PLACE)], ids=lambda kind: kind.__name__)
+def test_an_unlawful_fact_is_refused_and_changes_nothing(kind: type[e.Fact]) -> None:
     fact = FACTS[kind]
-    state = with_status(fact, status)
-    before = copy.deepcopy(state)
+    for status in unlawful_statuses(kind):
+        state = with_status(fact, status)
+        before = copy.deepcopy(state)
 
-    with pytest.raises(IllegalTransition) as refused:
-        evolve(state, entry(fact))
+        with pytest.raises(IllegalTransition) as refused:
+            evolve(state, entry(fact))
 
-    said = "not there" if status == "new" else status
-    assert str(refused.value) == f"{kind.__name__} cannot follow for '{subject(fact)}', which is {said}"
-    assert state == before
+        said = "not there" if status == "new" else status
+        assert str(refused.value) == f"{kind.__name__} cannot follow for '{subject(fact)}', which is {said}"
+        assert state == before, status
 
 
 @pytest.mark.parametrize("kind", NEEDS_ITS_PLACE, ids=lambda kind: kind.__name__)

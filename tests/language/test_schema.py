@@ -96,9 +96,10 @@ def test_what_the_reader_takes_the_schema_takes(text: str) -> None:
     assert problems(text) == []
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=[path.name for path in EXAMPLES] or None)
-def test_every_example_fits_the_schema(path: Path) -> None:
-    assert problems(path.read_text("utf-8")) == []
+def test_every_example_fits_the_schema() -> None:
+    found = {path.name: problems(path.read_text("utf-8")) for path in EXAMPLES}
+
+    assert found == {name: [] for name in found}
 
 
 BAD = [
