@@ -84,7 +84,7 @@ def test_an_unknown_workflow_or_step_is_refused(filled: Service):
 def test_runs_of_another_project_are_not_read(filled: Service):
     other = filled.as_user("eve", project="other")
 
-    assert other.suggest().looked_at.runs == 0
+    assert other.workflows.suggest().looked_at.runs == 0
 
 
 def test_a_proposal_becomes_a_draft_that_somebody_has_to_publish(filled: Service):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from mulligan.flows.callbacks import command_for
+from mulligan.flows.callbacks import Callback, command_for
 from mulligan.flows.context import RECORDER, Site, refuse
-from mulligan.flows.flow import RESULT, Flow
 from mulligan.flows.functions import definition_site
 from mulligan.flows.input_types import inputs_of
 from mulligan.flows.parameters import Parameters
-from mulligan.flows.recording import END, Group, Record, Recorder
+from mulligan.flows.recording import END, RESULT, Group, Record, Recorder
 from mulligan.flows.references import SUCCESS, Reference, merge, source_of, step_path
 from mulligan.flows.steps import Step
 from mulligan.language.loading import pause_garbage_collection
@@ -29,6 +28,19 @@ _END_VALUES = {
 _STACK: ContextVar[tuple[Any, ...]] = ContextVar("mulligan_flows", default=())
 
 
+class RecordedFlow(Protocol):
+    """A `Flow`, as far as it is built here: it builds itself with this module."""
+
+    keys: Any
+    site: Site
+    end_action: tuple[Callback | None, dict[str, Any], Site] | None
+
+    @property
+    def fn(self) -> Any: ...
+    @property
+    def name(self) -> str: ...
+
+
 class Built(NamedTuple):
     """The workflow of a flow, and whether it returns one value instead of a mapping of outputs."""
 
@@ -36,7 +48,7 @@ class Built(NamedTuple):
     returns_one_value: bool
 
 
-def build(flow: Flow[Any, Any]) -> Built:
+def build(flow: RecordedFlow) -> Built:
     """Run the function of the flow with references as its arguments, and build what it says."""
     if flow in _STACK.get():
         way = " → ".join(one.name for one in (*_STACK.get(), flow))
@@ -55,7 +67,7 @@ def build(flow: Flow[Any, Any]) -> Built:
         _STACK.reset(stacked)
 
 
-def child_of(recorder: Recorder, flow: Flow[Any, Any]) -> tuple[str, bool]:
+def child_of(recorder: Recorder, flow: RecordedFlow) -> tuple[str, bool]:
     """The name under which a step calls the flow as a child run, and whether it returns one value."""
     for name, (known, built) in recorder.children.items():
         if known is flow:
@@ -72,7 +84,7 @@ def child_of(recorder: Recorder, flow: Flow[Any, Any]) -> tuple[str, bool]:
 class _Builder:
     """Turns what a flow recorded into the keys of a file."""
 
-    def __init__(self, flow: Flow[Any, Any], recorder: Recorder, declared: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, flow: RecordedFlow, recorder: Recorder, declared: dict[str, dict[str, Any]]) -> None:
         self.flow = flow
         self.recorder = recorder
         self.declared = declared

@@ -6,6 +6,7 @@ from mulligan.flows.callbacks import Callback, as_callback
 from mulligan.flows.context import RECORDER, Site, call_site, refuse
 from mulligan.flows.functions import FunctionWrapper
 from mulligan.flows.parameters import Parameters
+from mulligan.flows.recording import RESULT
 from mulligan.flows.static_types import Generic, overload
 from mulligan.flows.step_keys import apply_keys, located
 
@@ -53,8 +54,6 @@ else:
 
 
 # Builds the workflow. It imports the language, which a step never needs.
-# The output of a flow that returns one value.
-RESULT = "result"
 
 
 class Flow(FunctionWrapper, Generic[P, R]):

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # An expression without braces of its own.
 _TOKEN = r"\$\{[^{}]*\}"
+# The output of a flow that returns one value.
+RESULT = "result"
 END = "end"
 # As deep as an output may be.
 DEPTH_MAX = 100
