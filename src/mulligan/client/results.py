@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mulligan.errors import MulliganError
-from mulligan.values.annotations import ArgumentRefused
+from mulligan.values.annotations import ArgumentRefused, TableUnreadable
 from mulligan.values.decoding import convert_value
-from mulligan.values.files import KEY, VALUE_FORMATS, StoredFile, TableUnreadable, load_output
+from mulligan.values.files import KEY, VALUE_FORMATS, StoredFile, load_output
 
 if TYPE_CHECKING:
     from mulligan.service.runs.views.run_snapshot import StepSnapshot

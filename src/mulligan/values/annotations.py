@@ -1,6 +1,6 @@
-"""Find out without importing `typing` whether the parameters of a function are annotated with more than JSON's types.
+"""What annotations and types of values are called, and what is refused, without importing `typing`.
 
-A warm child asks for every step, and nearly all answers are no.
+A warm child asks for every step whether a function has annotations beyond JSON types, and nearly all answers are no.
 """
 
 from __future__ import annotations
@@ -46,3 +46,12 @@ def _is_plain(annotation: Any) -> bool:
         is_keyed = annotation.__origin__ is dict and annotation.__args__[:1] != (str,)
         return annotation.__origin__ in (list, dict) and not is_keyed and all(map(_is_plain, annotation.__args__))
     return False
+
+
+class TableUnreadable(Exception):
+    """A file that this interpreter cannot read as what is wanted; the message says why."""
+
+
+def type_name(kind: type) -> str:
+    """Return the name under which a type is recorded: `pandas.DataFrame`, wherever the library defines it."""
+    return f"{kind.__module__.partition('.')[0]}.{kind.__name__}"

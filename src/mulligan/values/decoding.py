@@ -18,10 +18,10 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from mulligan.values.annotations import ArgumentRefused
+from mulligan.values.annotations import ArgumentRefused, TableUnreadable, type_name
 from mulligan.values.durations import parse_duration
 from mulligan.values.encoding import ValueRefused, encode
-from mulligan.values.files import KEY, StoredFile, TableUnreadable, load_files, type_name
+from mulligan.values.files import KEY, StoredFile, load_files
 
 SHOWN_CHARS_MAX = 60
 

@@ -11,8 +11,9 @@ import os
 import re
 import sys
 
+from mulligan.values.annotations import type_name
 from mulligan.values.durations import format_duration
-from mulligan.values.files import KEY, type_name
+from mulligan.values.files import KEY
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False

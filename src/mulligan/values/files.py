@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.values.annotations import ArgumentRefused
+from mulligan.values.annotations import ArgumentRefused, TableUnreadable
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 KEY = "$artifact"
 # The formats whose content is a value; others are files.
 VALUE_FORMATS = ("json", "text")
-
-
-class TableUnreadable(Exception):
-    """A file that this interpreter cannot read as what is wanted; the message says why."""
 
 
 class StoredFile:
@@ -52,11 +48,6 @@ class StoredFile:
 
     def describe(self) -> str:
         return f"a {self.reference[KEY].get('type') or 'file'}"
-
-
-def type_name(kind: type) -> str:
-    """Return the name under which a type is recorded: `pandas.DataFrame`, wherever the library defines it."""
-    return f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
 
 
 def load_arguments(arguments: dict[str, Any]) -> dict[str, Any]:

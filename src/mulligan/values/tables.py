@@ -10,7 +10,7 @@ import io
 import sys
 
 from mulligan.values import pandas_tables
-from mulligan.values.files import TableUnreadable, type_name
+from mulligan.values.annotations import TableUnreadable, type_name
 from mulligan.values.pandas_tables import Frames, TableRefused
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.

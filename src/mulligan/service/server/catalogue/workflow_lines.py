@@ -8,8 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from mulligan.service.runs.area import Runs
-from mulligan.service.runs.views.run_list import RunLine, RunQuery
+from mulligan.service.runs.views.run_list import RunLine, RunPage, RunQuery
 from mulligan.service.server.catalogue.catalogue import Catalogue, Draft, PublishedWorkflow
 from mulligan.service.server.schedules.schedules import Schedules
 
@@ -36,6 +35,12 @@ class WorkflowLines(msgspec.Struct, frozen=True):
     next: str | None = None
 
 
+class RunPages(Protocol):
+    """What the list needs of `Service.runs`."""
+
+    def page(self, query: RunQuery) -> RunPage: ...
+
+
 class ListingService(Protocol):
     """What the list is made of."""
 
@@ -44,7 +49,7 @@ class ListingService(Protocol):
     @property
     def schedules(self) -> Schedules: ...
     @property
-    def runs(self) -> Runs: ...
+    def runs(self) -> RunPages: ...
 
 
 def list_workflow_lines(service: ListingService, *, after: str = "", limit: int = 100) -> WorkflowLines:

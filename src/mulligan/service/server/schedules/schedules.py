@@ -42,9 +42,9 @@ from mulligan.errors import (
 )
 from mulligan.history.notice_text import NoticeBody
 from mulligan.language.text.suggestions import did_you_mean
+from mulligan.ports import RunRecord
 from mulligan.ports.fault_points import fault_point
 from mulligan.ports.server_records import Document, NoticeRecord, ServerRecords
-from mulligan.service.runs.area import Runs
 from mulligan.service.runs.changes.run_control import RunControl
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.catalogue.catalogue import Catalogue
@@ -84,6 +84,12 @@ class UnknownSchedule(NotFound):
     code = "schedule.unknown"
 
 
+class RunRows(Protocol):
+    """What a schedule needs of `Service.runs`."""
+
+    def records(self, run_ids: Iterable[int]) -> list[RunRecord]: ...
+
+
 class ProjectService(Protocol):
     """What a schedule needs of the service of its project."""
 
@@ -92,7 +98,7 @@ class ProjectService(Protocol):
     @property
     def control(self) -> RunControl: ...
     @property
-    def runs(self) -> Runs: ...
+    def runs(self) -> RunRows: ...
 
 
 class StoredSchedule(msgspec.Struct, frozen=True, omit_defaults=True):
