@@ -194,7 +194,7 @@ def test_an_allowed_fact_leads_where_the_table_says(kind: type[e.Fact], before: 
 
 
 @pytest.mark.parametrize("kind", [*filter(unlawful_statuses, PLACE)], ids=lambda kind: kind.__name__)
-def test_an_unlawful_fact_is_refused_and_changes_nothing(kind: type[e.Fact]) -> None:
+def test_a_forbidden_fact_is_refused_and_changes_nothing(kind: type[e.Fact]) -> None:
     fact = FACTS[kind]
     for status in unlawful_statuses(kind):
         state = with_status(fact, status)

@@ -1,8 +1,8 @@
-"""Everything that a face can ask for, in one class.
+"""Everything that a face can ask for: `Service` opens a home or a server, and gives areas.
 
-A face (the command line, an API, a page, an MCP tool) opens a `Service`, calls one method, and shows the answer: a
-typed struct, which `to_json` turns into plain data. The work is done by the modules that are named here; each is
-imported when the first of its functions is called, since a command should not wait for what it does not use.
+A face (the command line, an API, a page, an MCP tool) calls one method of an area and shows the answer: a typed
+struct, which `to_json` turns into plain data. An area is a class in its own room, imported and opened when it is first
+asked for, since a command should not wait for what it does not use.
 """
 
 from __future__ import annotations
