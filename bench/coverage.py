@@ -4,9 +4,8 @@
 
 Shapes: a chain, a fan and layers (as in core.py); `recovering`, layers in which every step has rules, a handler and a
 route to a remediation of its own, which stands in for it; `rerunning`, the same with remediations after which the step
-runs again, so that a lasting failure is met ten times; `reported`, chains and a last step that runs whatever fails. CPU
-time is measured, since
-the machine may be shared. The bar: 1,000 steps in under 10 seconds.
+runs again, so that a lasting failure is met ten times; `reported`, chains and a last step that runs whatever fails;
+`read`, a matrix, and a step that reads what all of it gave. CPU time is measured, since the machine may be shared. The bar: 1,000 steps in under 10 seconds.
 """
 
 from __future__ import annotations
@@ -18,12 +17,27 @@ import subprocess
 import sys
 import time
 
+import msgspec
+
 from core import shape as core_shape
 from mulligan.analysis.coverage.exploring import Explorer
-from mulligan.core.model.workflow import Action, Backoff, Command, Edge, Handler, Need, Rule, Step, Then, Workflow
+from mulligan.core.model.workflow import (
+    Action,
+    Backoff,
+    Command,
+    Edge,
+    Expression,
+    Handler,
+    Need,
+    Rule,
+    Step,
+    Template,
+    Then,
+    Workflow,
+)
 from mulligan.language.expressions import Cel
 
-SHAPES = ("chain", "fan", "layers", "recovering", "rerunning", "reported")
+SHAPES = ("chain", "fan", "layers", "recovering", "rerunning", "reported", "read")
 SECONDS_MAX = 10.0
 STEPS_OF_THE_BAR = 1_000
 TRUE = Action("shell", {"text": "true"})
@@ -32,6 +46,8 @@ TRUE = Action("shell", {"text": "true"})
 def shape(name: str, size: int) -> Workflow:
     if name == "reported":
         return _reported(size)
+    if name == "read":
+        return _read(size)
     thens: dict[str, Then] = {"recovering": "continue", "rerunning": "rerun"}
     return _recovering(size, thens[name]) if name in thens else core_shape(name, size)
 
@@ -66,6 +82,17 @@ def _reported(size: int) -> Workflow:
     groups = {"all": tuple(step.name for step in steps)}
     report = Step(name="report", action=TRUE, needs=(Need("all", "always", is_group=True),))
     return Workflow(name="reported", steps=(*steps, report), end=Step(name="end"), groups=groups)
+
+
+def _read(size: int) -> Workflow:
+    """A matrix, and a step that reads what all of it gave."""
+    matrix = [Step(name=f"sim_{i}", action=TRUE, sweep="sim") for i in range(size - 1)]
+    reads = {"VALUES": Template((Expression("steps.sim.output", ("steps.sim",)),))}
+    total = Step(
+        name="total", action=msgspec.structs.replace(TRUE, bindings=reads), needs=(Need("sim", is_group=True),)
+    )
+    groups = {"sim": tuple(step.name for step in matrix)}
+    return Workflow(name="read", steps=(*matrix, total), end=Step(name="end"), groups=groups)
 
 
 def measure(name: str, size: int) -> dict[str, object]:

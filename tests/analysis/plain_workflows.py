@@ -2,13 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from mulligan.core.model.workflow import END, Adjust, Edge, Need, Rule, Step, Triage, TriageAgent, Workflow
+from mulligan.core.model.workflow import (
+    END,
+    Action,
+    Adjust,
+    Edge,
+    Expression,
+    Need,
+    Rule,
+    Step,
+    Template,
+    Triage,
+    TriageAgent,
+    Workflow,
+)
 from mulligan.testing.history import command, handler, retry, shell, step, workflow
 
 CODES = ("TIMEOUT", "OUT_OF_MEMORY", "WORKER_LOST", "CUSTOM")
+
+
+def reading_workflow(rng: Random) -> Workflow:
+    """A plain workflow with steps that are alike but for their names, and with steps that read others."""
+    plain = plain_workflow(rng)
+    named = {one.name: one for one in plain.steps}
+    steps: list[Step] = []
+    for one in plain.steps:
+        if one.name.startswith("s") and rng.random() < 0.5:
+            one = _with(one, **_reading(rng, one))
+        steps.append(one)
+        if one.name.startswith("s") and rng.random() < 0.6:
+            steps += _twins(rng, one, named)
+    return _with_steps(plain, _needing_twins(rng, steps))
+
+
+def _reading(rng: Random, one: Step) -> dict[str, Any]:
+    """Fields that read a step which this one needs: its output, or more of it."""
+    if not one.needs:
+        return {}
+    name = rng.choice(one.needs).of
+    text = rng.choice((f"steps.{name}.output", f"steps.{name}.output", f"steps.{name}.status"))
+    reads = (f"steps.{name}",)
+    where = rng.choice(("binding", "when", "validate"))
+    if where == "binding":
+        return {"action": Action("shell", {"text": "true"}, {"X": Template((Expression(text, reads),))})}
+    sign, value = rng.choice(("==", "!=")), rng.choice(("null", "'failed'"))
+    return {where: Expression(f"{text} {sign} {value}", reads)}
+
+
+def _twins(rng: Random, one: Step, named: dict[str, Step]) -> Iterator[Step]:
+    """Steps like this one, each with remediations of its own, or with the same."""
+    has_own = rng.random() < 0.7
+    for number in range(rng.randint(1, 2)):
+        edges = []
+        for edge in one.edges:
+            target = f"{edge.to}x{one.name}x{number}" if has_own else edge.to
+            edges.append(Edge(**{**{name: getattr(edge, name) for name in edge.__struct_fields__}, "to": target}))
+            if has_own and not any(target == other.to for other in edges[:-1]):
+                yield _with(named[edge.to], name=target)
+        yield _with(one, name=f"{one.name}x{number}", edges=tuple(edges))
+
+
+def _needing_twins(rng: Random, steps: list[Step]) -> list[Step]:
+    """Some steps that need a step need its twins too; and one may read what all of them gave."""
+    found: list[Step] = []
+    for one in steps:
+        more = [
+            Need(twin.name, need.on)
+            for need in one.needs
+            for twin in steps
+            if twin.name.startswith(f"{need.of}x") and not one.name.startswith(need.of)
+        ]
+        found.append(_with(one, needs=(*one.needs, *more)) if more and rng.random() < 0.7 else one)
+    return found
+
+
+def _with_steps(plain: Workflow, steps: list[Step]) -> Workflow:
+    return Workflow(**{**{name: getattr(plain, name) for name in plain.__struct_fields__}, "steps": tuple(steps)})
 
 
 def plain_workflow(rng: Random) -> Workflow:

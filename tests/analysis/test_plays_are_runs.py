@@ -27,17 +27,18 @@ from mulligan.analysis.playing.assumed_values import assumed_inputs
 from mulligan.analysis.playing.player import HOST, START, WORKER, PlayedRun, Player
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.workflow import Expression, Template, Workflow, decode, encode, version
+from mulligan.core.model.workflow import Action, Edge, Expression, Template, Workflow, decode, encode, version
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.engine.engine import Engine
+from mulligan.language.expressions import Cel
 from mulligan.ports import Lease, NewRun, WorkerRecord
 from mulligan.testing.clock import JumpingClock
-from mulligan.testing.history import handler, retry, step, workflow
+from mulligan.testing.history import expression, handler, retry, step, workflow
 from mulligan.testing.memory.memory_store import MemoryStore
 from proof.simulator.cluster.fake_tasks import FakeTasks
 from proof.simulator.workflows import random_workflow
 
-from .plain_workflows import plain_workflow
+from .plain_workflows import plain_workflow, reading_workflow
 
 TICKS_MAX = 400
 
@@ -214,6 +215,11 @@ def plain_explorer_for(seed: int) -> tuple[Random, Explorer]:
     return rng, Explorer(plain_workflow(rng), SteadyAnswers(), events_max=200_000)
 
 
+def reading_explorer_for(seed: int) -> tuple[Random, Explorer]:
+    rng = Random(seed)
+    return rng, Explorer(reading_workflow(rng), Cel({}), events_max=200_000)
+
+
 def explorer_for(seed: int) -> tuple[Random, Explorer]:
     rng = Random(seed)
     definition = without_breakers(random_workflow(rng, often=OFTEN[seed % len(OFTEN)]))
@@ -234,7 +240,11 @@ def test_a_case_is_what_a_real_run_does(make: Callable[[int], tuple[Random, Expl
     assert compared >= count - 2
 
 
-@pytest.mark.parametrize(("make", "count"), [(explorer_for, 4), (plain_explorer_for, 8)], ids=["all", "plain"])
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [(explorer_for, 4), (plain_explorer_for, 8), (reading_explorer_for, examples(4, 100))],
+    ids=["all", "plain", "reading"],
+)
 def test_exploring_finds_what_playing_each_case_alone_finds(
     make: Callable[[int], tuple[Random, Explorer]], count: int
 ) -> None:
@@ -260,6 +270,35 @@ def events_of(size: int, **fields: Any) -> int:
 @pytest.mark.parametrize("fields", [{}, {"rules": retry(2), "on_failure": handler("fix")}], ids=["plain", "handled"])
 def test_a_case_of_a_long_workflow_costs_no_more_than_one_of_a_short_one(fields: dict[str, Any]) -> None:
     assert events_of(40, **fields) < 4.2 * events_of(10, **fields)
+
+
+def events_of_workflow(definition: Workflow) -> int:
+    explorer = Explorer(definition, Cel({}))
+    for _ in explorer.cases():
+        pass
+    return explorer.events
+
+
+def test_a_case_of_a_step_whose_output_is_read_costs_no_more_in_a_long_workflow() -> None:
+    def read_by_the_last(size: int) -> Workflow:
+        sources = [f"steps.s{i}.output" for i in range(size)]
+        reads = Template(tuple(expression(source, source.removesuffix(".output")) for source in sources))
+        names = [f"s{i}" for i in range(size)]
+        last = step("last", needs=names, action=Action("shell", {"text": "true"}, {"X": reads}))
+        return workflow(*(step(name) for name in names), last)
+
+    assert events_of_workflow(read_by_the_last(40)) < 4.2 * events_of_workflow(read_by_the_last(10))
+
+
+def test_steps_that_are_alike_are_played_once() -> None:
+    def alike(size: int) -> Workflow:
+        retried = [step(f"s{i}", next=[Edge(f"m{i}", 0, "failure", then="rerun")]) for i in range(size)]
+        return workflow(*retried, *(step(f"m{i}") for i in range(size)))
+
+    ten, forty = events_of_workflow(alike(10)), events_of_workflow(alike(40))
+
+    # One more step costs its place in the run without failures, and a few events to see how its remediation is reached.
+    assert forty - ten < 30 * 25
 
 
 def alone(explorer: Explorer, case: Case) -> Case:

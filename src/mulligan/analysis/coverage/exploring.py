@@ -94,6 +94,8 @@ class _Moment(msgspec.Struct, frozen=True):
     known: Shortcuts
     # The running tasks of the step.
     keys: list[str]
+    # What it has in common with other steps whose failures are dealt with in the same way; None if that is not known.
+    shape: Any
 
 
 class Explorer:
@@ -121,6 +123,8 @@ class Explorer:
         self._evaluators: list[tuple[Assumptions, AssumingEvaluator]] = []
         # Under which assumptions the step of a row is reached.
         self._assumptions: dict[str, Assumptions] = {}
+        # How cases ended that were decided locally, by the shape of the step, what failed, and how often.
+        self._ends: dict[Any, tuple[CaseEnd, bool]] = {}
 
     def choose(self, step: str, failure: str) -> None:
         """Play only the failures of this step, only this failure, or only this failure of this step."""
@@ -191,12 +195,22 @@ class Explorer:
             for row, run in _started(player, by_path, lengths):
                 del left[row.name]
                 self._assumptions[row.name] = assumed
-                moment = _Moment(player, run, row, assumed, known, player.running(run, row.step.name))
+                shape = None if row.path or assumed.injections else self._shape_of(known, row)
+                moment = _Moment(player, run, row, assumed, known, player.running(run, row.step.name), shape)
                 yield from self._cases_of(moment)
                 if not row.path and not assumed.injections:
                     yield from self._cases_of_remedies(moment, left)
             if player.is_over or self.is_spent or not player.step():
                 return
+
+    def _shape_of(self, known: Shortcuts, row: Row) -> Any:
+        shape = known.shape_of(row.step)
+        if shape is None:
+            return None
+        rows = [row, *(self.rows[edge.to] for edge in row.step.edges)]
+        # What can happen to a step depends on its command too.
+        kinds = [(kind.of, kind.found.code, kind.found.exit_code) for one in rows for kind in self.kinds[one.name]]
+        return (shape, tuple(kinds))
 
     def _cases_of(self, moment: _Moment) -> Iterator[Case]:
         row = moment.row
@@ -222,14 +236,32 @@ class Explorer:
         elif is_first and known.is_local(row.step, kind):
             outcomes = InjectedOutcomes((Injection(row.path, row.step, kind, times),))
             local = LocalPlay(known, moment.player, moment.run, row.step, kind, moment.keys)
-            end = local.end(outcomes)
-            self.events += local.events
-            if end is not None:
-                return end, not outcomes.was_asked_again
+            found = self._play_locally(moment, (row, kind, times), local, outcomes)
+            if found is not None:
+                return found
         end, is_same = self._play_on(moment, kind, times)
         if local is not None and local.key is not None:
             known.remember(local.key, end, local.seconds)
         return end, is_same or kind.of in ("cancel", "kill")
+
+    def _play_locally(
+        self, moment: _Moment, case: tuple[Row, Kind, int], local: LocalPlay, outcomes: InjectedOutcomes
+    ) -> tuple[CaseEnd, bool] | None:
+        """How a case ends, if what belongs to the step decides it; None if not. Steps of one shape are played once."""
+        row, kind, times = case
+        own = [moment.row.step.name, *(edge.to for edge in moment.row.step.edges)]
+        names = [one.name for one in self.kinds[row.name]]
+        key = (moment.shape, own.index(row.step.name), names.index(kind.name), times)
+        if key in self._ends:
+            return self._ends[key]
+        end = local.end(outcomes)
+        self.events += local.events
+        if end is None:
+            return None
+        found = end, not outcomes.was_asked_again
+        if moment.shape is not None and local.key is None:
+            self._ends[key] = found
+        return found
 
     def _cases_of_remedies(self, moment: _Moment, left: dict[str, Row]) -> Iterator[Case]:
         """The cases of the steps that only failures of this step lead to, as far as these can be played locally."""
@@ -280,8 +312,7 @@ class Explorer:
         elif known.is_local(moment.row.step, kind):
             outcomes = InjectedOutcomes((first, Injection((), row.step, kind, times)))
             local = self._local(moment, kind, row.step)
-            end, is_same = local.end(outcomes), not outcomes.was_asked_again
-            self.events += local.events
+            end, is_same = self._play_locally(moment, (row, kind, times), local, outcomes) or (None, False)
         if end is None:
             end, is_same = self._play_alone(row, kind, times, self._assumptions[row.name])
             if local is not None and local.key is not None:

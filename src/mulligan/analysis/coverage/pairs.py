@@ -1,13 +1,15 @@
 """Failures of two steps in one run: all of them where that is feasible, else a sample that depends on a seed alone.
 
-Two steps can interact if one is behind the other, or if something is behind both of them: a step that needs both, a
-remediation of both, or `end`. The sample has every such pair of steps at least once, as far as the budget goes.
+Any two steps can interact, since `end` is behind all. The sample has every pair of steps at least once, as far as the
+budget goes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations, count
+from math import comb, isqrt
 
 import msgspec
 
@@ -32,20 +34,19 @@ def explore_pairs(
     """The pairs that end worse than each of their failures alone; how many were played; whether that is a sample."""
     verdicts = {(cell.step, cell.failure): cell.verdict for cell in cells}
     rows = [row for row in explorer.rows.values() if not row.path and not explorer.assumptions_of(row).injections]
-    kinds = {row.name: _kinds(explorer, row) for row in rows}
-    places = [
-        (first, second) for first, second in _interacting(explorer, rows) if kinds[first.name] and kinds[second.name]
-    ]
-    total = sum(len(kinds[first.name]) * len(kinds[second.name]) for first, second in places)
+    kinds = {row.name: found for row in rows if (found := _kinds(explorer, row))}
+    rows = [row for row in rows if row.name in kinds]
+    counts = [len(found) for found in kinds.values()]
+    total = (sum(counts) ** 2 - sum(count**2 for count in counts)) // 2
     is_sample = total > PAIRS_MAX
-    pairs = _sample(places, kinds, seed) if is_sample else _all(places, kinds)
+    pairs = _sample(rows, kinds, seed) if is_sample else _all(rows, kinds)
     found: list[Case] = []
-    count, begun = 0, explorer.events
+    played, begun = 0, explorer.events
     for first, kind, second, other in pairs:
-        if count >= PAIRS_MAX or explorer.events - begun > EVENTS_MAX or not may_go_on():
+        if played >= PAIRS_MAX or explorer.events - begun > EVENTS_MAX or not may_go_on():
             is_sample = True
             break
-        count += 1
+        played += 1
         case = _play(explorer, first, kind, second, other)
         worse = [
             VERDICTS.index(verdicts.get(cell, "recovered"))
@@ -53,39 +54,49 @@ def explore_pairs(
         ]
         if VERDICTS.index(case.verdict) > max(worse):
             found.append(case)
-    return found, count, is_sample
+    return found, played, is_sample
 
 
 def _kinds(explorer: Explorer, row: Row) -> list[Kind]:
     return [kind for kind in explorer.kinds[row.name] if kind.of in _PARTS and kind.after is None]
 
 
-def _interacting(explorer: Explorer, rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
-    """The pairs of steps that can interact: with `end` behind all of them, those are all pairs."""
-    for index, first in enumerate(rows):
-        for second in rows[index + 1 :]:
-            yield first, second
-
-
-def _all(places: Sequence[tuple[Row, Row]], kinds: dict[str, list[Kind]]) -> Iterator[_Pair]:
-    for first, second in places:
+def _all(rows: Sequence[Row], kinds: dict[str, list[Kind]]) -> Iterator[_Pair]:
+    for first, second in combinations(rows, 2):
         for kind in kinds[first.name]:
             for other in kinds[second.name]:
                 yield first, kind, second, other
 
 
-def _sample(places: Sequence[tuple[Row, Row]], kinds: dict[str, list[Kind]], seed: int) -> Iterator[_Pair]:
+def _sample(rows: Sequence[Row], kinds: dict[str, list[Kind]], seed: int) -> Iterator[_Pair]:
     """Every pair of steps once, in an order that the seed decides, each with two kinds that it chooses."""
 
     def number(text: str) -> int:
         return int.from_bytes(hashlib.blake2b(f"{seed}:{text}".encode(), digest_size=8).digest(), "big")
 
-    ordered = sorted(places, key=lambda pair: number(f"{pair[0].name}:{pair[1].name}"))
+    ordered: Iterable[tuple[Row, Row]]
+    if comb(len(rows), 2) <= PAIRS_MAX:
+        ordered = sorted(combinations(rows, 2), key=lambda pair: number(f"{pair[0].name}:{pair[1].name}"))
+    else:
+        ordered = list(_draw(rows, number))
     for turn in range(max(map(len, kinds.values()), default=0)):
         for first, second in ordered:
             one, two = kinds[first.name], kinds[second.name]
             chosen = number(f"{first.name}:{second.name}:{turn}")
             yield first, one[chosen % len(one)], second, two[chosen // len(one) % len(two)]
+
+
+def _draw(rows: Sequence[Row], number: Callable[[str], int]) -> Iterator[tuple[Row, Row]]:
+    """As many different pairs as are played at most, without a list of all: these grow with the square of the steps."""
+    drawn: set[int] = set()
+    draws = count()
+    while len(drawn) < PAIRS_MAX:
+        place = number(f"pair {next(draws)}") % comb(len(rows), 2)
+        if place not in drawn:
+            drawn.add(place)
+            # The pairs in the order (0, 1), (0, 2), (1, 2), (0, 3) …
+            second = (1 + isqrt(1 + 8 * place)) // 2
+            yield rows[place - comb(second, 2)], rows[second]
 
 
 def _play(explorer: Explorer, first: Row, kind: Kind, second: Row, other: Kind) -> Case:

@@ -17,6 +17,8 @@ import re
 from functools import cached_property
 from typing import Any
 
+import msgspec
+
 from mulligan.analysis.coverage.case_end import CaseEnd, attempts_of, extra_seconds, good_verdict, rung_of
 from mulligan.analysis.coverage.failure_kinds import Kind, failing_command
 from mulligan.analysis.coverage.injection import InjectedOutcomes
@@ -25,15 +27,56 @@ from mulligan.analysis.playing.player import PlayedRun, Player
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.workflow import END, Step, Workflow, all_commands, encode
+from mulligan.core.model.workflow import END, Step, Workflow, all_commands, expressions_in
 from mulligan.core.state.verdict import unhandled
 
 # A step as an expression reads it, and the field that is read.
-_READ = re.compile(rb"steps(?:\.([\w-]+)|\[\\?[\"']([^\"'\\]+)\\?[\"']\])(?:\.(\w+))?")
-_READS = re.compile(rb'"reads":\[([^\]]*)\]')
+_READ = re.compile(r"""\bsteps\s*(?:\.\s*([\w-]+)|\[\s*["']([^"']+)["']\s*\])(?:\s*\.\s*(\w+))?""")
 _DECISIVE = frozenset({e.StepCompleted, e.StepFailed, e.StepReplaced, e.StepSettled})
 _LOCAL_PARTS = frozenset({"step", "handler", "script", "remediation", "triager", "validator", "success", "lister"})
 _STATUSES: dict[Verdict, str] = {"parked": "waiting", "fails": "failed", "stops": "failed"}
+
+
+class _Reads:
+    """What the expressions of a workflow read of its steps."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        # The steps of which more is read than the output, such as the status; "*": anything of any step.
+        self.in_full: set[str] = set()
+        # The steps whose output is read; those of them whose output may be read although they have failed.
+        self.outputs: set[str] = set()
+        self.after_failure: set[str] = set()
+        # Whether a failure is read: its code, its message.
+        self.failures = False
+        self._groups = workflow.groups
+        # A failure that is allowed meets needs.
+        self._allowed = {step.name for step in workflow.steps if step.continue_on_error}
+        for step in workflow.steps:
+            self._add(step, step)
+        self._add(msgspec.structs.replace(workflow, steps=()), None)
+
+    def _add(self, part: Any, step: Step | None) -> None:
+        """Note what a part reads: a step, or with None what belongs to no step."""
+        outputs: set[str] = set()
+        for one in expressions_in(part):
+            self.failures = self.failures or any(name.startswith(("failure", "error")) for name in one.reads)
+            fields: dict[str, set[str]] = {}
+            for match in _READ.finditer(one.source):
+                fields.setdefault(match[1] or match[2], set()).add(match[3] or "")
+            named = {name.removeprefix("steps.") for name in one.reads if name.startswith("steps.")}
+            for name in named | fields.keys():
+                # A step that is read in a way that the pattern does not know is read in full.
+                found = outputs if fields.get(name) == {"output"} else self.in_full
+                found.update(self._groups.get(name, (name,)))
+        if outputs:
+            self.outputs |= outputs
+            self.after_failure |= outputs - (self._needed(step) - self._allowed)
+
+    def _needed(self, step: Step | None) -> set[str]:
+        """The steps without whose success this one is skipped."""
+        needs = () if step is None else step.needs
+        plain = [need for need in needs if need.on == "success"]
+        return {name for need in plain for name in (self._groups[need.of] if need.is_group else (need.of,))}
 
 
 class Shortcuts:
@@ -59,19 +102,11 @@ class Shortcuts:
         is_known = step.name in self.completed and step.name != END
         if not (self._is_timeless and is_known and kind.of in _LOCAL_PARTS):
             return False
-        return step.name not in self._read_steps and "*" not in self._read_steps and not self._has_slow_stop
+        return not {step.name, "*"} & self._reads.in_full and not self._has_slow_stop
 
     @cached_property
-    def _read_steps(self) -> frozenset[str]:
-        """The steps of which an expression reads more than the output: such as their status."""
-        found = set()
-        for match in _READ.finditer(encode(self.workflow)):
-            name = (match[1] or match[2]).decode()
-            if match[3] != b"output":
-                found.add(name)
-        if b"steps.*" in encode(self.workflow):
-            found.add("*")
-        return frozenset(found)
+    def _reads(self) -> _Reads:
+        return _Reads(self.workflow)
 
     def is_remedy(self, step: Step, target: Step) -> bool:
         """Whether the cases of `target`, to which only failures of `step` lead, may be played locally."""
@@ -79,14 +114,21 @@ class Shortcuts:
         if node is None or traits_of(target.action).runs_in == "engine" or target.map is not None:
             return False
         is_alone = not (node.needs or node.waits) and all(arc.source == step.name for arc in node.arrivals)
-        is_plain = is_alone and target.when is None and not self.reads_failures and target.name not in self._read_steps
+        is_read = target.name in self._reads.in_full or self.is_output_read(target.name)
+        is_plain = is_alone and target.when is None and not self._reads.failures and not is_read
         return is_plain and self._is_timeless and step.name in self.completed and not self._has_slow_stop
 
-    @cached_property
+    @property
     def reads_failures(self) -> bool:
         """Whether an expression reads a failure: its code, its message."""
-        reads = (match[1] for match in _READS.finditer(encode(self.workflow)))
-        return any(b'"failure' in found or b'"error' in found for found in reads)
+        return self._reads.failures
+
+    def is_read_after_failure(self, step: str) -> bool:
+        """Whether an expression may read the output of a step that has failed."""
+        return step in self._reads.after_failure
+
+    def is_output_read(self, step: str) -> bool:
+        return step in self._reads.outputs
 
     @cached_property
     def _has_slow_stop(self) -> bool:
@@ -120,6 +162,46 @@ class Shortcuts:
         actions = (one.action for one in all_commands([node.step]) if one.action is not None)
         is_waiting = any(traits_of(action).runs_in == "engine" for action in actions)
         return not is_waiting and node.step.no_match != "fail" and vertex not in self.graph.loops
+
+    def shape_of(self, step: Step) -> Any:
+        """What decides how the failures of a step are dealt with locally, without its name; None if that is not known.
+
+        That is what the step says, and what the remediations say that it has for itself. What commands do is assumed.
+        """
+        if not self._is_timeless or step.name == END or self.graph.nodes[step.name].arrivals:
+            return None
+        own = [edge.to for edge in step.edges if self._is_own_remedy(edge.to, step.name)]
+        if len(set(own)) != len(step.edges):
+            return None
+        names = {step.name: "", **{name: f"remedy {index}" for index, name in enumerate(own)}}
+        parts = [self._nameless(self.graph.nodes[name].step, names) for name in names]
+        return None if None in parts else tuple(parts)
+
+    def _is_own_remedy(self, name: str, source: str) -> bool:
+        """Whether only failures of `source` lead to this step, and nothing follows it but what its edge says."""
+        node = self.graph.nodes.get(name)
+        if node is None or node.arcs or node.dependents or node.barriers:
+            return False
+        return not node.needs and not node.waits and all(arc.source == source for arc in node.arrivals)
+
+    def _nameless(self, step: Step, names: dict[str, str]) -> Any:
+        """A step as it is compared with others; None if more than its fields decide what becomes of it."""
+        commands = [one.action for one in all_commands([step]) if one.action is not None]
+        is_task = step.map is None and all(traits_of(action).runs_in != "engine" for action in commands)
+        if (
+            not is_task
+            or any(traits_of(action).calls_run for action in commands)
+            or step.when is not None
+            or step.name in self._reads.in_full | self._reads.after_failure
+        ):
+            return None
+        edges = tuple(msgspec.structs.replace(edge, to=names[edge.to]) for edge in step.edges)
+        fields = msgspec.structs.replace(step, name="", action=None, matrix={}, needs=(), edges=edges, accepts={})
+        return (
+            msgspec.json.encode(fields, order="sorted"),
+            self.is_harmless(step.name),
+            self.is_output_read(step.name),
+        )
 
     def has_time_left(self, seconds: float) -> bool:
         return self.workflow.timeout is None or seconds < self.workflow.timeout
@@ -160,7 +242,7 @@ class Shortcuts:
         commands = all_commands((*self.workflow.steps, self.workflow.end))
         lost = ("WORKER_LOST" in rule.codes for one in commands for rule in one.rules)
         is_run_again = all(one.on_lost == "rerun" for one in all_commands((*self.workflow.steps, self.workflow.end)))
-        return is_run_again and not any(lost) and not self._read_steps
+        return is_run_again and not any(lost) and not self._reads.in_full
 
     def rest_of(self, key: Any) -> tuple[Verdict, str, float] | None:
         return self._rests.get(key)
@@ -292,7 +374,7 @@ class LocalPlay:
         if not self._spreads and kind in (e.StepCompleted, e.StepReplaced) and self._is_as_before(fact):
             self._verdict = "recovered" if kind is e.StepCompleted else "handled"
             return True
-        if known.is_harmless(fact.step) and self._visited_is_harmless:
+        if known.is_harmless(fact.step) and not known.is_read_after_failure(fact.step) and self._visited_is_harmless:
             is_failed = kind is e.StepFailed and not fact.route.is_sent
             if is_failed or (kind is e.StepSettled and fact.outcome == "failed"):
                 self._verdict = self._verdict_of_failed(fact)
@@ -330,7 +412,11 @@ class LocalPlay:
     def _visited_is_harmless(self) -> bool:
         """Whether the other steps of this case have ended well or badly, and nothing can follow from them."""
         places = self._run.state.places
-        return all(self._known.is_harmless(name) and places[name].has_ended for name in self._visited)
+        known = self._known
+        return all(
+            known.is_harmless(name) and places[name].has_ended and not known.is_output_read(name)
+            for name in self._visited
+        )
 
     def _key_of(self, fact: Any) -> Any:
         places = self._run.state.places
