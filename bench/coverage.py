@@ -5,7 +5,8 @@
 Shapes: a chain, a fan and layers (as in core.py); `recovering`, layers in which every step has rules, a handler and a
 route to a remediation of its own, which stands in for it; `rerunning`, the same with remediations after which the step
 runs again, so that a lasting failure is met ten times; `reported`, chains and a last step that runs whatever fails;
-`read`, a matrix, and a step that reads what all of it gave. CPU time is measured, since the machine may be shared. The bar: 1,000 steps in under 10 seconds.
+`read`, a matrix, and a step that reads what all of it gave. CPU time is measured, since the machine may be shared. The
+bar: 1,000 steps in under 10 seconds.
 """
 
 from __future__ import annotations

@@ -34,10 +34,10 @@ def explore_pairs(
     """The pairs that end worse than each of their failures alone; how many were played; whether that is a sample."""
     verdicts = {(cell.step, cell.failure): cell.verdict for cell in cells}
     rows = [row for row in explorer.rows.values() if not row.path and not explorer.assumptions_of(row).injections]
-    kinds = {row.name: found for row in rows if (found := _kinds(explorer, row))}
+    kinds = {row.name: of_row for row in rows if (of_row := _kinds(explorer, row))}
     rows = [row for row in rows if row.name in kinds]
-    counts = [len(found) for found in kinds.values()]
-    total = (sum(counts) ** 2 - sum(count**2 for count in counts)) // 2
+    counts = [len(of_row) for of_row in kinds.values()]
+    total = (sum(counts) ** 2 - sum(one**2 for one in counts)) // 2
     is_sample = total > PAIRS_MAX
     pairs = _sample(rows, kinds, seed) if is_sample else _all(rows, kinds)
     found: list[Case] = []
