@@ -30,7 +30,7 @@ from mulligan.api.http import uploads
 from mulligan.api.http.decoding import BodyDecoder, QueryDecoder, refuse_nul
 from mulligan.api.http.path_table import Found, PathTable
 from mulligan.api.http.problems import PROBLEM, as_known_error, details, headers_of
-from mulligan.api.http.routing import JSON, PREFIX, Answer, Call, Pages, Route, Streamed
+from mulligan.api.http.routing import JSON, PREFIX, Answer, AnswerBody, Call, Pages, Route, Streamed
 from mulligan.api.processes.service_threads import ServiceThreads
 from mulligan.api.processes.stream_hub import TOKEN_SECONDS, StreamClient, StreamHub
 from mulligan.api.routes import ROUTES
@@ -508,7 +508,7 @@ def _prepare(route: Route) -> _Endpoint:
         route,
         query=QueryDecoder(route.query),
         body=BodyDecoder(route.body) if is_json else None,
-        is_coroutine=inspect.iscoroutinefunction(handler),
+        is_coroutine=inspect.iscoroutinefunction(inspect.unwrap(handler)),
     )
 
 
@@ -542,7 +542,11 @@ def _as_answer(route: Route, result: Any) -> Answer | Streamed:
         return answer
     if isinstance(answer.value, str) and answer.media != JSON:
         return replace(answer, value=answer.value.encode())
-    value = answer.value if isinstance(answer.value, dict) else to_json(answer.value)
+    value = answer.value
+    if isinstance(value, AnswerBody):
+        value = {name: to_json(getattr(value, name)) for name in value.__struct_fields__}
+    elif not isinstance(value, dict):
+        value = to_json(value)
     return replace(answer, value=msgspec.json.encode(value))
 
 

@@ -9,10 +9,12 @@ import msgspec
 from mulligan.analysis.coverage.figures import Figures, count_figures
 from mulligan.analysis.coverage.results import Coverage, Times
 from mulligan.api.areas.catalogue import Number, WorkflowText
-from mulligan.api.http.routing import Call, Query, Route
+from mulligan.api.http.routing import Call, Query, Routes
 from mulligan.errors import InputInvalid
 from mulligan.service.authoring.coverage import CaseStory
 from mulligan.service.rendering.json_output import to_json
+
+ROUTES = Routes()
 
 
 class CoverageQuery(Query, frozen=True):
@@ -41,24 +43,23 @@ class CoverageAnswer(msgspec.Struct, frozen=True):
     story: CaseStory | None = None
 
 
-def show_coverage(call: Call) -> Any:
-    name, asked = call.path["name"], call.query
-    if _is_case(asked):
-        found = call.service.workflows.published_coverage_story(
-            name, asked.version, asked.step, asked.failure, asked.times
-        )
-        return _story(found)
-    return _whole(call.service.workflows.published_coverage(name, asked.version))
+@ROUTES.add("GET", "workflows/{name}/coverage", "read", answer=CoverageAnswer, is_slow=True)
+def show_coverage(call: Call, name: str, query: CoverageQuery) -> Any:
+    """What a published workflow does about each failure of each step, or the story of one case. Nothing is run."""
+    workflows = call.service.workflows
+    if _is_case(query):
+        case = (query.step, query.failure, query.times)
+        return _story(workflows.published_coverage_story(name, query.version, *case))
+    return _whole(workflows.published_coverage(name, query.version))
 
 
-def cover_text(call: Call) -> Any:
-    body: CoveredText = call.body
+@ROUTES.add("POST", "workflows:coverage", "read", answer=CoverageAnswer, is_change=False, is_slow=True)
+def cover_text(call: Call, body: CoveredText) -> Any:
+    """The same of a text. Nothing is stored, nothing is run, no file is read. The work of a server is bounded."""
     file = body.file or "workflow.yaml"
     if _is_case(body):
-        found = call.service.workflows.text_coverage_story(
-            body.text, body.step, body.failure, body.times, file=file, format=body.format
-        )
-        return _story(found)
+        case = (body.step, body.failure, body.times)
+        return _story(call.service.workflows.text_coverage_story(body.text, *case, file=file, format=body.format))
     return _whole(call.service.workflows.text_coverage(body.text, file=file, format=body.format))
 
 
@@ -75,28 +76,3 @@ def _whole(found: Coverage) -> dict[str, Any]:
 
 def _story(found: CaseStory) -> dict[str, Any]:
     return {"figures": None, "coverage": None, "story": to_json(found)}
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "workflows/{name}/coverage",
-        show_coverage,
-        "read",
-        "What a published workflow does about each failure of each step, or the story of one case. Nothing is run.",
-        query=CoverageQuery,
-        answer=CoverageAnswer,
-        is_slow=True,
-    ),
-    Route(
-        "POST",
-        "workflows:coverage",
-        cover_text,
-        "read",
-        "The same of a text. Nothing is stored, nothing is run, no file is read. The work of a server is bounded.",
-        body=CoveredText,
-        answer=CoverageAnswer,
-        is_change=False,
-        is_slow=True,
-    ),
-)

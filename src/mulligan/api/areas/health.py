@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from mulligan import __version__
-from mulligan.api.http.routing import Call, Route
+from mulligan.api.http.routing import Call, Routes
+
+ROUTES = Routes()
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -15,25 +17,16 @@ class Health(msgspec.Struct, frozen=True):
     version: str
 
 
+@ROUTES.add("GET", "/healthz", "public")
 async def healthz(call: Call) -> Health:
+    """Whether the server is up."""
     return Health("ok", __version__)
 
 
+@ROUTES.add("GET", "/readyz", "public")
 def readyz(call: Call) -> Health:
+    """Whether the server can answer: 503 while its store is away, or was migrated by a newer Mulligan."""
     # Errors of the store become 503.
     call.service.machine.check_store()
     call.service.runs.records((1,))
     return Health("ready", __version__)
-
-
-ROUTES = (
-    Route("GET", "/healthz", healthz, "public", "Whether the server is up.", answer=Health),
-    Route(
-        "GET",
-        "/readyz",
-        readyz,
-        "public",
-        "Whether the server can answer: 503 while its store is away, or was migrated by a newer Mulligan.",
-        answer=Health,
-    ),
-)

@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from mulligan.api.access.auth import COOKIE
-from mulligan.api.http.routing import Answer, Call, Query, Route
+from mulligan.api.http.routing import Answer, Call, Query, Routes
 from mulligan.service.server.logins import LINK_MINUTES, SESSION_HOURS
+
+ROUTES = Routes()
 
 HTML = "text/html; charset=utf-8"
 # Printable ASCII without a backslash; a second slash would begin the name of another server.
@@ -30,21 +32,27 @@ class LoginLink(msgspec.Struct, frozen=True):
     expires_at: datetime
 
 
-def log_in(call: Call) -> Answer:
-    session = call.service.logins.log_in(call.query.code, datetime.now(UTC))
+@ROUTES.add("GET", "/login", "public", media=HTML, status=303, is_change=True)
+def log_in(call: Call, query: LoginQuery) -> Answer:
+    """Log a browser in with a link that works once."""
+    session = call.service.logins.log_in(query.code, datetime.now(UTC))
     cookie = _cookie(call, session.secret, SESSION_HOURS * 3600)
-    return Answer(b"", status=303, headers={"location": _own_path(call.query.next), "set-cookie": cookie}, media=HTML)
+    return Answer(b"", status=303, headers={"location": _own_path(query.next), "set-cookie": cookie}, media=HTML)
 
 
-def log_out(call: Call) -> Answer:
-    call.service.logins.log_out(call.token, datetime.now(UTC))
-    return Answer(status=204, headers={"set-cookie": _cookie(call, "", 0)})
-
-
+@ROUTES.add("POST", "logins", "read", status=201)
 def offer_login(call: Call) -> LoginLink:
+    """Make a link with which a browser logs in, once."""
     now = datetime.now(UTC)
     code = call.service.logins.offer(call.token, now)
     return LoginLink(f"{call.base_url}/login?code={code}", now + timedelta(minutes=LINK_MINUTES))
+
+
+@ROUTES.add("POST", "logins:end", "read")
+def log_out(call: Call) -> Answer:
+    """Log the browser out that asks."""
+    call.service.logins.log_out(call.token, datetime.now(UTC))
+    return Answer(status=204, headers={"set-cookie": _cookie(call, "", 0)})
 
 
 def _own_path(path: str) -> str:
@@ -57,28 +65,3 @@ def _cookie(call: Call, value: str, seconds: int) -> str:
     # Lax: a link in a message opens the page for somebody who is logged in. Changes are checked by their origin.
     parts = [f"{COOKIE}={value}", "Path=/", f"Max-Age={seconds}", "HttpOnly", "SameSite=Lax"]
     return "; ".join([*parts, "Secure"] if call.base_url.startswith("https:") else parts)
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/login",
-        log_in,
-        "public",
-        "Log a browser in with a link that works once.",
-        query=LoginQuery,
-        media=HTML,
-        status=303,
-        is_change=True,
-    ),
-    Route(
-        "POST",
-        "logins",
-        offer_login,
-        "read",
-        "Make a link with which a browser logs in, once.",
-        answer=LoginLink,
-        status=201,
-    ),
-    Route("POST", "logins:end", log_out, "read", "Log the browser out that asks."),
-)

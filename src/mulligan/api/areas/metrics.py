@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mulligan.api.http.routing import Answer, Call, Route
+from mulligan.api.http.routing import Answer, Call, Routes
 from mulligan.service.server.telemetry.telemetry import METRICS_TYPE, merge_metrics, request_metrics
 
+ROUTES = Routes()
 
+
+@ROUTES.add("GET", "/metrics", "read", media=METRICS_TYPE)
 def metrics(call: Call) -> Answer:
+    """Metrics for Prometheus; with a token for all projects also those of the server and its worker."""
     texts = [call.service.telemetry.store_metrics()]
     # Names of workflows of other projects are in what follows.
     if call.token.project is None and call.counts is not None:
@@ -27,15 +31,3 @@ def _worker_metrics(home: Path) -> bytes:
         return worker_metrics_file(home).read_bytes()
     except OSError:
         return b""  # the server has no worker, or it has just begun
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/metrics",
-        metrics,
-        "read",
-        "Metrics for Prometheus; with a token for all projects also those of the server and its worker.",
-        media=METRICS_TYPE,
-    ),
-)

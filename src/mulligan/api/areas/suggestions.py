@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
-from mulligan.api.http.routing import Body, Call, Query, Route
+from mulligan.api.http.routing import Body, Call, Query, Routes
 from mulligan.service.authoring.suggest import DraftedChanges, Suggestions
 from mulligan.service.authoring.values import parse_time
-from mulligan.service.rendering.json_output import to_json
+
+ROUTES = Routes()
 
 ProposalId = Annotated[str, msgspec.Meta(max_length=20)]
 
@@ -31,44 +32,21 @@ class DraftBody(Body, frozen=True):
     dry_run: bool = False
 
 
-def show_suggestions(call: Call) -> Any:
-    asked: SuggestQuery = call.query
-    return to_json(call.service.workflows.suggest(asked.workflow, since=moment_of(asked.since), step=asked.step))
+@ROUTES.add("GET", "suggestions", "read", is_slow=True)
+def show_suggestions(call: Call, query: SuggestQuery) -> Suggestions:
+    """What the newest runs say about the rules and limits of their workflows: proposals with their evidence."""
+    return call.service.workflows.suggest(query.workflow, since=moment_of(query.since), step=query.step)
 
 
-def draft_suggestions(call: Call) -> Any:
-    asked: DraftBody = call.body
-    name = call.path["name"]
+@ROUTES.add("POST", "workflows/{name}:suggest", "propose", problems=(409,))
+def draft_suggestions(call: Call, name: str, body: DraftBody) -> DraftedChanges:
+    """Write proposals into a draft of a published workflow. A draft of somebody else stays."""
     # Before the runs are read, which takes a while.
     call.service.catalogue.workflow(name)
-    found = call.service.workflows.suggest(name, since=moment_of(asked.since))
-    chosen = call.service.workflows.choose_suggestions(found, asked.ids)
-    return to_json(call.service.workflows.draft_suggestions(name, chosen, dry_run=asked.dry_run))
+    found = call.service.workflows.suggest(name, since=moment_of(body.since))
+    chosen = call.service.workflows.choose_suggestions(found, body.ids)
+    return call.service.workflows.draft_suggestions(name, chosen, dry_run=body.dry_run)
 
 
 def moment_of(since: str) -> datetime | None:
     return parse_time(since, datetime.now(UTC)) if since else None
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "suggestions",
-        show_suggestions,
-        "read",
-        "What the newest runs say about the rules and limits of their workflows: proposals with their evidence.",
-        query=SuggestQuery,
-        answer=Suggestions,
-        is_slow=True,
-    ),
-    Route(
-        "POST",
-        "workflows/{name}:suggest",
-        draft_suggestions,
-        "propose",
-        "Write proposals into a draft of a published workflow. A draft of somebody else stays.",
-        body=DraftBody,
-        answer=DraftedChanges,
-        problems=(409,),
-    ),
-)

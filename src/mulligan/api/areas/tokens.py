@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from mulligan.api.http.routing import Answer, Call, Route
+from mulligan.api.http.routing import Answer, Call, Routes
 from mulligan.service.server.tokens.tokens import NewToken, TokenForm, TokenList, TokenView
 
+ROUTES = Routes()
 
-def _list(call: Call) -> Any:
+
+@ROUTES.add("GET", "tokens", "admin")
+def _list(call: Call) -> TokenList:
+    """All tokens without their secrets, the newest first."""
     return call.service.tokens.list_tokens()
 
 
-def _create(call: Call) -> Any:
+@ROUTES.add("POST", "tokens", "admin", answer=NewToken, status=201)
+def _create(call: Call, body: TokenForm) -> Answer:
+    """Make a token. Its secret is in this answer and never again."""
     # A secret must not stay in a cache on the way.
-    return Answer(call.service.tokens.create(call.body), status=201, headers={"cache-control": "no-store"})
+    return Answer(call.service.tokens.create(body), status=201, headers={"cache-control": "no-store"})
 
 
-def _revoke(call: Call) -> Any:
-    return call.service.tokens.revoke(call.path["token_id"])
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("GET", "tokens", _list, "admin", "All tokens without their secrets, the newest first.", answer=TokenList),
-    Route(
-        "POST",
-        "tokens",
-        _create,
-        "admin",
-        "Make a token. Its secret is in this answer and never again.",
-        body=TokenForm,
-        answer=NewToken,
-        status=201,
-    ),
-    Route(
-        "DELETE",
-        "tokens/{token_id}",
-        _revoke,
-        "admin",
-        "Revoke a token: it lets nobody in from then on.",
-        answer=TokenView,
-    ),
-)
+@ROUTES.add("DELETE", "tokens/{token_id}", "admin")
+def _revoke(call: Call, token_id: str) -> TokenView:
+    """Revoke a token: it lets nobody in from then on."""
+    return call.service.tokens.revoke(token_id)

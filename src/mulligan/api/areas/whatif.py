@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from mulligan.analysis.whatif.results import WhatIf
 from mulligan.api.areas.catalogue import WorkflowText
-from mulligan.api.http.routing import Call, Route
+from mulligan.api.http.routing import Call, Routes
 from mulligan.service.authoring.values import parse_time
 from mulligan.service.authoring.whatif import WhatIfSelection
-from mulligan.service.rendering.json_output import to_json
+
+ROUTES = Routes()
 
 RunId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 # What one request may look at.
@@ -33,8 +34,9 @@ class WhatIfBody(WorkflowText, frozen=True):
     seed: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 0
 
 
-def try_text(call: Call) -> Any:
-    body: WhatIfBody = call.body
+@ROUTES.add("POST", "workflows:whatif", "read", is_change=False, is_slow=True)
+def try_text(call: Call, body: WhatIfBody) -> WhatIf:
+    """Try a changed workflow on the runs that are recorded: what would be otherwise. Nothing is stored or run."""
     selection = WhatIfSelection(
         workflow=body.name,
         since=parse_time(body.since, datetime.now(UTC)) if body.since else None,
@@ -44,19 +46,4 @@ def try_text(call: Call) -> Any:
         runs_max=RUNS_MAX,
         seconds_max=SECONDS_MAX,
     )
-    return to_json(call.service.workflows.whatif_of_text(body.text, selection, file=body.file, format=body.format))
-
-
-ROUTES = (
-    Route(
-        "POST",
-        "workflows:whatif",
-        try_text,
-        "read",
-        "Try a changed workflow on the runs that are recorded: what would be otherwise. Nothing is stored or run.",
-        body=WhatIfBody,
-        answer=WhatIf,
-        is_change=False,
-        is_slow=True,
-    ),
-)
+    return call.service.workflows.whatif_of_text(body.text, selection, file=body.file, format=body.format)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from mulligan.api.http.routing import Answer
 from mulligan.errors import RequestRefused
 
 
 def entity_tag(revision: int) -> dict[str, str]:
     """The header that says at which revision a thing is."""
     return {"ETag": f'"{revision}"'}
+
+
+def with_revision(found: Any) -> Answer:
+    """A thing that has a revision, with the header."""
+    return Answer(found, headers=entity_tag(found.revision))
 
 
 def expected_revision(headers: Mapping[str, str], *, without: int | None) -> int | None:

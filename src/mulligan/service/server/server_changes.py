@@ -14,7 +14,15 @@ import msgspec
 from mulligan.core.model.schedule import Schedule
 from mulligan.errors import WARNING, LanguageError, Problem, Refused
 from mulligan.service.home import Home
-from mulligan.service.server.catalogue.catalogue import Catalogue, Draft, Proposal, Publication, PublishedWorkflow
+from mulligan.service.server.catalogue.catalogue import (
+    Catalogue,
+    Draft,
+    Proposal,
+    ProposedDraft,
+    Publication,
+    Published,
+    PublishedWorkflow,
+)
 from mulligan.service.server.schedules.forms import ScheduleForm, instant_text
 from mulligan.service.server.schedules.schedules import Backfill, Schedules, ScheduleView
 from mulligan.service.server.tokens.tokens import NewToken, TokenForm, TokenList, Tokens, TokenView
@@ -45,24 +53,6 @@ def ask(
         return msgspec.json.decode(transport.request(method, f"{path}{query}", data, headers), type=type_)
 
 
-class _Published(PublishedWorkflow, frozen=True, kw_only=True):
-    is_new: bool
-    warnings: tuple[dict[str, Any], ...]
-    schedules: tuple[str, ...]
-    removed_schedules: tuple[str, ...]
-    dry_run: bool
-
-
-class _Proposed(msgspec.Struct, frozen=True):
-    name: str
-    changes_version: int
-    would_be_version: int
-    diff: str
-    warnings: tuple[dict[str, Any], ...]
-    dry_run: bool
-    revision: int
-
-
 class RemoteCatalogue(Catalogue):
     """The catalogue of a server."""
 
@@ -84,7 +74,7 @@ class RemoteCatalogue(Catalogue):
         body = {"text": text, "file": file, "format": format, "note": note, "labels": dict(labels)}
         path = f"workflows/{quote(name, safe='')}"
         try:
-            return _publication(ask(self._home, "PUT", path, _Published, body, dry_run=dry_run), text)
+            return _publication(ask(self._home, "PUT", path, Published, body, dry_run=dry_run), text)
         except LanguageError as refused:
             raise LanguageError([_with_line(one, text) for one in refused.problems]) from None
 
@@ -96,7 +86,7 @@ class RemoteCatalogue(Catalogue):
     def propose(self, name: str, text: str, *, file: str = "", note: str = "", dry_run: bool = False) -> Proposal:
         body = {"text": text, "file": file, "note": note, "dry_run": dry_run}
         try:
-            found = ask(self._home, "POST", f"workflows/{quote(name, safe='')}:propose", _Proposed, body)
+            found = ask(self._home, "POST", f"workflows/{quote(name, safe='')}:propose", ProposedDraft, body)
         except LanguageError as refused:
             raise LanguageError([_with_line(one, text) for one in refused.problems]) from None
         fields = msgspec.structs.asdict(found) | {"warnings": tuple(_warning(one, text) for one in found.warnings)}
@@ -110,7 +100,7 @@ class RemoteCatalogue(Catalogue):
     ) -> Publication:
         body = {"note": note, "dry_run": dry_run}
         path = f"workflows/{quote(name, safe='')}:publish"
-        return _publication(ask(self._home, "POST", path, _Published, body, expected=expected))
+        return _publication(ask(self._home, "POST", path, Published, body, expected=expected))
 
 
 class RemoteSchedules(Schedules):
@@ -172,7 +162,7 @@ def _path(name: str) -> str:
     return f"schedules/{quote(name, safe='')}"
 
 
-def _publication(answer: _Published, text: str = "") -> Publication:
+def _publication(answer: Published, text: str = "") -> Publication:
     fields = {name: getattr(answer, name) for name in PublishedWorkflow.__struct_fields__}
     return Publication(
         PublishedWorkflow(**fields),

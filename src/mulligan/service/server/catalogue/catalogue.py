@@ -99,6 +99,17 @@ class Publication(msgspec.Struct, frozen=True):
     dry_run: bool = False
 
 
+class Published(PublishedWorkflow, frozen=True, kw_only=True):
+    """A version, and what came of publishing it."""
+
+    is_new: bool
+    warnings: tuple[dict[str, Any], ...]
+    # The schedules of the text, which are in force now, and those that it had and has no more.
+    schedules: tuple[str, ...]
+    removed_schedules: tuple[str, ...]
+    dry_run: bool
+
+
 class Draft(msgspec.Struct, frozen=True):
     """A text on its way, perhaps with mistakes."""
 
@@ -124,6 +135,18 @@ class Proposal(msgspec.Struct, frozen=True):
     dry_run: bool
     # Of the draft; 0 if it was not written.
     revision: int = 0
+
+
+class ProposedDraft(msgspec.Struct, frozen=True):
+    """What a draft would change, line by line, and its revision; 0 if it was not written."""
+
+    name: str
+    changes_version: int
+    would_be_version: int
+    diff: str
+    warnings: tuple[dict[str, Any], ...]
+    dry_run: bool
+    revision: int
 
 
 @lru_cache(PARSED_MAX)

@@ -9,7 +9,7 @@ import copy
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
@@ -43,15 +43,15 @@ _INDENT = 2
 _WORDS = re.compile(r"[A-Za-z_./]([\w ./=-]*[\w./=-])?", re.ASCII)
 
 
-class NewStep(msgspec.Struct, frozen=True):
-    """A step to add: its name, its other keys, and the step behind which it stands; "" for the end of the list."""
+class AddedStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A step to add: its name, its other keys, and the step behind which it stands; the last one by default."""
 
     step: str
-    set: Mapping[str, Any] = {}
+    set: dict[str, Any] = {}
     after: str = ""
 
 
-class NewEdge(msgspec.Struct, frozen=True):
+class AddedEdge(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """An arrow to add. `needs`: the target waits for the source. `next`: the source leads to the target."""
 
     source: str
@@ -61,21 +61,22 @@ class NewEdge(msgspec.Struct, frozen=True):
     on: On = "success"
     then: Then | None = None
     # Only failures with one of these codes; only these exit codes, each a number or a range such as `10-19`.
-    codes: Sequence[str] = ()
-    exit_codes: Sequence[int | str] = ()
+    codes: tuple[str, ...] = ()
+    exit_codes: tuple[int | str, ...] = ()
 
 
-class NewRule(msgspec.Struct, frozen=True):
-    """A retry rule to add to a step: how often, after which delay, and for which failures; for any by default."""
+class AddedRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A retry rule to add to a step, for any failure or for some codes or exit codes. Rules that are there stay."""
 
     step: str
-    max_retries: int
+    max_retries: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+    # Such as `10s`.
     delay: str = ""
-    codes: Sequence[str] = ()
-    exit_codes: Sequence[int | str] = ()
+    codes: tuple[str, ...] = ()
+    exit_codes: tuple[int | str, ...] = ()
 
 
-Edit = StepEdit | NewStep | NewEdge | NewRule
+Edit = StepEdit | AddedStep | AddedEdge | AddedRule
 
 
 @read_apart
@@ -84,18 +85,18 @@ def edit_text(given: WorkflowText, *edits: Edit) -> EditedText:
     refuse_long_text(given.text)
     text = given.text
     for edit in edits:
-        if isinstance(edit, NewStep):
+        if isinstance(edit, AddedStep):
             text = add_step(text, edit)
-        elif isinstance(edit, NewEdge):
+        elif isinstance(edit, AddedEdge):
             text = add_edge(text, edit)
-        elif isinstance(edit, NewRule):
+        elif isinstance(edit, AddedRule):
             text = add_rule(text, edit)
         else:
             text = edit_step(text, edit)
     return edited_text(given, text)
 
 
-def add_step(text: str, new: NewStep) -> str:
+def add_step(text: str, new: AddedStep) -> str:
     """The text with one more step."""
     values = _values(text)
     names = _step_names(values)
@@ -111,7 +112,7 @@ def add_step(text: str, new: NewStep) -> str:
     return _checked(_with_step(text, keys, at), wanted, f"step '{new.step}' cannot be added in place")
 
 
-def add_edge(text: str, new: NewEdge) -> str:
+def add_edge(text: str, new: AddedEdge) -> str:
     """The text with one more arrow."""
     values = _values(text)
     names = _step_names(values)
@@ -134,7 +135,7 @@ def add_edge(text: str, new: NewEdge) -> str:
     return _checked(result, wanted, f"'{new.kind}' of step '{owner}' cannot be extended in place")
 
 
-def _edge(new: NewEdge) -> Any:
+def _edge(new: AddedEdge) -> Any:
     about: dict[str, Any] = {"to": new.target}
     if new.on != "success":
         about["on"] = new.on
@@ -147,7 +148,7 @@ def _edge(new: NewEdge) -> Any:
     return about if len(about) > 1 else new.target
 
 
-def add_rule(text: str, new: NewRule) -> str:
+def add_rule(text: str, new: AddedRule) -> str:
     """The text with one more retry rule of a step. Rules that are there stay."""
     if new.codes and new.exit_codes:
         raise InputInvalid("a rule has either codes or exit codes", hint="leave one of them out, or add two rules")
