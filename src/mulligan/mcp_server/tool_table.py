@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mulligan.mcp_server import (
-    coverage_tool,
     decide_tools,
     failure_tools,
-    propose_tools,
     run_change_tools,
     run_read_tools,
-    suggest_tools,
     workflow_tools,
 )
 from mulligan.mcp_server.tool import Tool
@@ -22,9 +19,6 @@ TOOLS: tuple[Tool, ...] = (
     *decide_tools.TOOLS,
     *run_read_tools.TOOLS,
     *workflow_tools.TOOLS,
-    *coverage_tool.TOOLS,
-    *suggest_tools.TOOLS,
-    *propose_tools.TOOLS,
     *run_change_tools.TOOLS,
 )
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
+from mulligan.api.areas.run_filters import moment_of
 from mulligan.api.http.routing import AnswerBody, Body, Call, Query, Routes
 from mulligan.errors import InputInvalid, NotFound, ScopeMissing
-from mulligan.service.authoring.values import parse_time
 from mulligan.service.driving.workers import WorkerLine
 from mulligan.service.host.breakers import Breaker
 from mulligan.service.host.doctor import Diagnosis
@@ -78,10 +78,9 @@ def show_stats(call: Call, query: StatsQuery) -> StatsAnswer:
     if query.run is not None and (query.workflow or query.since):
         hint = "leave out the run, or the others"
         raise InputInvalid("'workflow' and 'since' cannot be combined with 'run'", hint=hint, parameter="run")
-    since = parse_time(query.since, datetime.now(UTC)) if query.since else None
-    found = call.service.runs.stats(query.run, workflow=query.workflow or None, since=since)
-    agents = call.service.runs.agent_stats(query.run, workflow=query.workflow or None, since=since)
-    return StatsAnswer(stats=found, agents=agents, next=None)
+    about: dict[str, Any] = {"workflow": query.workflow or None, "since": moment_of(query.since)}
+    runs = call.service.runs
+    return StatsAnswer(stats=runs.stats(query.run, **about), agents=runs.agent_stats(query.run, **about), next=None)
 
 
 class TrendQuery(Query, frozen=True):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
 
+from mulligan.api.areas.run_filters import moment_of
 from mulligan.api.http.routing import Body, Call, Query, Routes
 from mulligan.service.authoring.suggest import DraftedChanges, Suggestions
-from mulligan.service.authoring.values import parse_time
 
 ROUTES = Routes()
 
@@ -46,7 +45,3 @@ def draft_suggestions(call: Call, name: str, body: DraftBody) -> DraftedChanges:
     found = call.service.workflows.suggest(name, since=moment_of(body.since))
     chosen = call.service.workflows.choose_suggestions(found, body.ids)
     return call.service.workflows.draft_suggestions(name, chosen, dry_run=body.dry_run)
-
-
-def moment_of(since: str) -> datetime | None:
-    return parse_time(since, datetime.now(UTC)) if since else None

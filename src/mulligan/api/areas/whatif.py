@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
 
 from mulligan.analysis.whatif.results import WhatIf
 from mulligan.api.areas.catalogue import WorkflowText
+from mulligan.api.areas.run_filters import moment_of
 from mulligan.api.http.routing import Call, Routes
-from mulligan.service.authoring.values import parse_time
 from mulligan.service.authoring.whatif import WhatIfSelection
 
 ROUTES = Routes()
@@ -39,7 +38,7 @@ def try_text(call: Call, body: WhatIfBody) -> WhatIf:
     """Try a changed workflow on the runs that are recorded: what would be otherwise. Nothing is stored or run."""
     selection = WhatIfSelection(
         workflow=body.name,
-        since=parse_time(body.since, datetime.now(UTC)) if body.since else None,
+        since=moment_of(body.since),
         run_ids=body.runs,
         step=body.step,
         seed=body.seed,
