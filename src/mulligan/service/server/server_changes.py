@@ -23,6 +23,7 @@ from mulligan.service.server.catalogue.catalogue import (
     Published,
     PublishedWorkflow,
 )
+from mulligan.service.server.combined_structs import combine
 from mulligan.service.server.schedules.forms import ScheduleForm, instant_text
 from mulligan.service.server.schedules.schedules import Backfill, Schedules, ScheduleView
 from mulligan.service.server.tokens.tokens import NewToken, TokenForm, TokenList, Tokens, TokenView
@@ -89,8 +90,7 @@ class RemoteCatalogue(Catalogue):
             found = ask(self._home, "POST", f"workflows/{quote(name, safe='')}:propose", ProposedDraft, body)
         except LanguageError as refused:
             raise LanguageError([_with_line(one, text) for one in refused.problems]) from None
-        fields = msgspec.structs.asdict(found) | {"warnings": tuple(_warning(one, text) for one in found.warnings)}
-        return Proposal(**fields)
+        return combine(Proposal, found, warnings=tuple(_warning(one, text) for one in found.warnings))
 
     def delete_draft(self, name: str, *, expected: int | None = None) -> None:
         ask(self._home, "DELETE", f"workflows/{quote(name, safe='')}/draft", dict, expected=expected)
@@ -163,15 +163,8 @@ def _path(name: str) -> str:
 
 
 def _publication(answer: Published, text: str = "") -> Publication:
-    fields = {name: getattr(answer, name) for name in PublishedWorkflow.__struct_fields__}
-    return Publication(
-        PublishedWorkflow(**fields),
-        answer.is_new,
-        tuple(_warning(one, text) for one in answer.warnings),
-        schedules=answer.schedules,
-        removed_schedules=answer.removed_schedules,
-        dry_run=answer.dry_run,
-    )
+    warnings = tuple(_warning(one, text) for one in answer.warnings)
+    return combine(Publication, answer, workflow=combine(PublishedWorkflow, answer), warnings=warnings)
 
 
 def _warning(answer: Mapping[str, Any], text: str) -> Problem:

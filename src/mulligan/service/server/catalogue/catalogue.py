@@ -44,6 +44,7 @@ from mulligan.service.server.catalogue.texts import (
     read_text,
     validate_text,
 )
+from mulligan.service.server.combined_structs import combine
 
 DRAFT = "draft"
 # How many drafts one user may have in a project, and how large they may be together: lists of drafts have their texts.
@@ -465,17 +466,13 @@ def _page(found: Sequence[WorkflowVersion], limit: int, position: Callable[[Work
 
 
 def _shown(one: WorkflowVersion) -> PublishedWorkflow:
-    return PublishedWorkflow(
-        name=one.name,
+    return combine(
+        PublishedWorkflow,
+        one,
         version=one.number,
-        digest=one.digest,
         format=one.format.partition(".")[0],
-        published_at=one.published_at,
-        published_by=one.published_by,
-        note=one.note,
         labels=dict(one.labels),
         file=published_text(one.name, "", one.format).file,
-        text=one.text,
     )
 
 
@@ -484,16 +481,7 @@ def _without_text(one: PublishedWorkflow) -> PublishedWorkflow:
 
 
 def _draft(document: Document) -> Draft:
-    data = msgspec.json.decode(document.data, type=_DraftData)
-    return Draft(
-        name=document.name,
-        text=data.text,
-        revision=document.revision,
-        updated_at=document.updated_at,
-        updated_by=document.updated_by,
-        file=data.file,
-        note=data.note,
-    )
+    return combine(Draft, document, msgspec.json.decode(document.data, type=_DraftData))
 
 
 def _check_note(note: str) -> str:

@@ -18,6 +18,7 @@ from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import Document, NoticeRecord, NoticeStatus, WaitingTarget
 from mulligan.service.home_names import CONFIG_VARIABLE, HOOKS_MARK
 from mulligan.service.home_names import SERVER_CONFIG as FILE
+from mulligan.service.server.combined_structs import combine
 from mulligan.service.server.notices.configuration import TargetList, find_targets
 from mulligan.service.server.notices.targets import check_name
 from mulligan.service.server.notices.worker_trouble import announce_troubles
@@ -357,20 +358,7 @@ def unknown_target_note(name: str) -> str:
 
 def notice_line(notice: NoticeRecord) -> NoticeLine:
     body = _summary(notice.body)
-    return NoticeLine(
-        id=notice.id,
-        key=notice.key,
-        target=notice.target,
-        event=body.event,
-        title=body.title,
-        run_id=notice.run_id or None,
-        project=notice.project,
-        status=notice.status,
-        created_at=notice.created_at,
-        attempts=notice.attempts,
-        due_at=notice.due_at,
-        reason=notice.reason,
-    )
+    return combine(NoticeLine, notice, event=body.event, title=body.title, run_id=notice.run_id or None)
 
 
 class _Summary(msgspec.Struct):

@@ -49,6 +49,7 @@ from mulligan.service.runs.changes.run_control import RunControl
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.catalogue.catalogue import Catalogue
 from mulligan.service.server.catalogue.texts import check_name, is_name
+from mulligan.service.server.combined_structs import combine
 from mulligan.service.server.schedules.forms import ScheduleForm, check_timing, instant_text, instants, read_schedule
 from mulligan.service.server.schedules.instant_inputs import check_inputs_of_next, inputs_at, inputs_by_instant
 from mulligan.service.server.schedules.past_instants import (
@@ -555,31 +556,18 @@ class Schedules:
         schedule = stored.schedule
         is_paused = state.pause is not None
         following = () if is_paused else tuple(islice(instants(schedule, self._now()), SHOWN_NEXT))
-        return ScheduleView(
-            name=document.name,
-            workflow=schedule.workflow,
-            version=schedule.version,
+        return combine(
+            ScheduleView,
+            document,
+            stored,
+            schedule,
+            state,
             cron=schedule.cron or None,
             timezone=schedule.timezone if schedule.cron else None,
-            every=schedule.every,
-            anchor=schedule.anchor,
-            inputs=schedule.inputs,
-            labels=schedule.labels,
             catch_up=catch_up_text(schedule),
-            overlap=schedule.overlap,
-            pause_after=schedule.pause_after,
-            is_from_file=stored.is_from_file,
             is_paused=is_paused,
-            pause=state.pause,
             next=following,
-            last=state.last,
-            active=state.active,
             waiting=len(state.waiting) + len(state.starting),
-            failures=state.failures,
-            skips=state.skips,
-            updated_at=document.updated_at,
-            updated_by=document.updated_by,
-            revision=document.revision,
             next_inputs=inputs_by_instant(document.name, schedule, following),
         )
 
