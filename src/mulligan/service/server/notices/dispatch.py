@@ -6,8 +6,7 @@ from datetime import datetime
 from importlib.util import find_spec
 
 from mulligan.errors import MulliganError
-from mulligan.service.server.notices.delivery import Delivery
-from mulligan.service.server.notices.messages import Message
+from mulligan.service.server.notices.messages import Delivery, Message
 from mulligan.service.server.notices.targets import Target
 
 
@@ -31,13 +30,11 @@ def send(target: Target, message: Message, now: datetime) -> Delivery:
     if target.webhook:
         from mulligan.service.server.notices.webhooks import send_to_webhook
 
-        found: Delivery = send_to_webhook(target, message, now)
-        return found
+        return send_to_webhook(target, message, now)
     try:
         refuse_missing_library(target)
     except NotifyLibraryMissing as error:
         return Delivery(f"{error.message}: {error.hint}", is_target_down=True)
     from mulligan.service.server.notices.people import send_to_people
 
-    found = send_to_people(target, message)
-    return found
+    return send_to_people(target, message)

@@ -25,8 +25,7 @@ import msgspec
 from mulligan.core.model.text.formatting import format_duration, pluralize
 from mulligan.errors import InputInvalid
 from mulligan.ports import NoticeRecord, Outbox, SettledNotice, TargetPause, WaitingTarget
-from mulligan.service.server.notices.delivery import Delivery
-from mulligan.service.server.notices.messages import Message, make_digest, make_message
+from mulligan.service.server.notices.messages import Delivery, Message, make_digest, make_message
 from mulligan.service.server.notices.targets import GIVE_UP_SECONDS, Target
 
 # How long a claimed notice is ours. Sending to a target stops at half of it, so that no claim ends while it is sent.
