@@ -141,7 +141,8 @@ def test_warnings_about_a_published_text_are_those_of_a_local_check(remote: Serv
 def test_a_run_that_is_started_over_http_notifies_whom_it_was_asked_to(remote: Service, service: Service) -> None:
     remote.catalogue.publish("hello", HELLO)
 
-    run_id = start_published(remote.home, "hello", None, {}, {}, notify=parse_notify(["ops=failed"]))
+    rules = parse_notify(["ops=failed"])
+    run_id = start_published(remote.home, "hello", None, {}, {}, notify=rules).run_id
 
     with service.driving.driver() as driver:
         driver.drive(run_id)

@@ -184,7 +184,8 @@ def test_the_first_step_makes_the_list(text: str, result: str) -> None:
 def test_a_remediation_is_added_with_its_edge_and_the_answer_says_where() -> None:
     given = WorkflowText(TEXT.replace("    retry:", "    shell: echo\n    retry:"), "a.yaml")
 
-    done = edit_text(given, AddedStep("fix", {"shell": "make clean"}, after="fetch"), AddedEdge("fetch", "fix", **RERUN))
+    step = AddedStep("fix", {"shell": "make clean"}, after="fetch")
+    done = edit_text(given, step, AddedEdge("fetch", "fix", **RERUN))
 
     assert done.validation.ok, done.validation.problems
     assert done.line == 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
@@ -26,9 +25,8 @@ from mulligan.service.server.catalogue.catalogue import (
 from mulligan.service.server.combined_structs import combine
 from mulligan.service.server.schedules.forms import ScheduleForm, instant_text
 from mulligan.service.server.schedules.schedules import Backfill, Schedules, ScheduleView
+from mulligan.service.server.server_client import open_transport
 from mulligan.service.server.tokens.tokens import NewToken, TokenForm, TokenList, Tokens, TokenView
-from mulligan.store.http.http_connection import HttpTransport
-from mulligan.store.http.server_login import find_ca_file, find_token
 
 Answered = TypeVar("Answered")
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -46,11 +44,10 @@ def ask(
 ) -> Answered:
     """The answer of a route of the server, or the error that it answers with."""
     query = f"?{urlencode({'dry_run': 'true'})}" if dry_run else ""
-    token = home.token or find_token(home.store_url)
     tag = expected if isinstance(expected, str) else f'"{expected}"'
     headers = {} if expected is None else {"If-Match": tag}
     data = b"" if body is None else msgspec.json.encode(body)
-    with closing(HttpTransport(home.store_url, token=token, ca_file=find_ca_file(), scope="read")) as transport:
+    with open_transport(home) as transport:
         return msgspec.json.decode(transport.request(method, f"{path}{query}", data, headers), type=type_)
 
 

@@ -13,7 +13,7 @@ from mulligan.errors import InputInvalid
 from mulligan.history.spans import Span, SpanReader
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.telemetry.trace_export import PAGE, TraceExporter
-from mulligan.service.server.telemetry.worker_metrics import load_exposition
+from mulligan.service.server.telemetry.worker_metrics import load_exposition, refuse_missing_library
 
 # The variables with which a collector is named everywhere.
 ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -98,17 +98,10 @@ class Telemetry:
 
 
 def _otlp() -> ModuleType:
-    try:
+    with refuse_missing_library("traces", "opentelemetry", extra="otel"):
         from mulligan.service.server.telemetry import otlp
 
         return otlp
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("mulligan"):
-            raise
-        raise InputInvalid(
-            "traces need a library that is not installed: opentelemetry",
-            hint="install it: pip install 'mulligan[otel]'",
-        ) from None
 
 
 def _checked(endpoint: str) -> str:
