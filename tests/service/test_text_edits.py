@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from mulligan.errors import InputInvalid, NotFound
-from mulligan.service.server.catalogue.text_additions import AddedEdge, AddedRule, AddedStep, edit_text
-from mulligan.service.server.catalogue.text_edits import StepEdit
+from mulligan.service.server.catalogue.text_edits import AddedEdge, AddedRule, AddedStep, StepEdit, edit_text
 from mulligan.service.server.catalogue.texts import WorkflowText
 
 TEXT = """\

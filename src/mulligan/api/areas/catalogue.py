@@ -22,8 +22,7 @@ from mulligan.service.server.catalogue.catalogue import (
     WorkflowList,
 )
 from mulligan.service.server.catalogue.drawn_texts import DrawnText
-from mulligan.service.server.catalogue.text_additions import AddedEdge, AddedRule, AddedStep
-from mulligan.service.server.catalogue.text_edits import StepEdit
+from mulligan.service.server.catalogue.text_edits import AddedEdge, AddedRule, AddedStep, StepEdit
 
 ROUTES = Routes()
 

@@ -30,9 +30,8 @@ from mulligan.service.runs.changes.preflight import check_labels
 from mulligan.service.runs.changes.run_control import Prepared, prepare
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.catalogue.drawn_texts import ExaminedText, examine_and_draw
-from mulligan.service.server.catalogue.text_additions import Edit, edit_text
 from mulligan.service.server.catalogue.text_diff import diff_as_text, diff_texts
-from mulligan.service.server.catalogue.text_edits import EditedText
+from mulligan.service.server.catalogue.text_edits import Edit, EditedText, edit_text
 from mulligan.service.server.catalogue.texts import (
     WorkflowText,
     check_name,
