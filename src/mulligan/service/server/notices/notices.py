@@ -150,10 +150,9 @@ class Notices:
     @cached_property
     def sender(self) -> Sender:
         """The sender of this process. It loads threads and libraries, so it is made when something is sent."""
-        from mulligan.service.server.notices.dispatch import send
-        from mulligan.service.server.notices.sender import Sender
+        from mulligan.service.server.notices import sender
 
-        return Sender(self._outbox, send, url=self.config().server.public_url)
+        return sender.Sender(self._outbox, sender.send, url=self.config().server.public_url)
 
     def config(self) -> ServerConfig:
         """The configuration with the targets. It is read again each time, so that a change counts at once."""
@@ -206,10 +205,10 @@ class Notices:
         if target not in found.targets:
             raise self._unknown(target, found.targets)
         from mulligan.history import notice_text as text
-        from mulligan.service.server.notices import dispatch, messages
+        from mulligan.service.server.notices import messages, sender
 
         now = _now()
-        dispatch.refuse_missing_library(found.targets[target])
+        sender.refuse_missing_library(found.targets[target])
         body = text.NoticeBody(
             event="test", title=f"a test of target '{target}' by {self._by or 'mulligan'}", at=now, details=(_TEST,)
         )
@@ -217,7 +216,7 @@ class Notices:
             key=f"test_{os.urandom(16).hex()}", target=target, body=msgspec.json.encode(body), created_at=now
         )
         try:
-            delivery = dispatch.send(found.targets[target], messages.make_message(notice, found.server.public_url), now)
+            delivery = sender.send(found.targets[target], messages.make_message(notice, found.server.public_url), now)
         except InputInvalid as error:
             return TestResult(target, is_sent=False, reason=error.message)
         return TestResult(target, is_sent=not delivery.problem, reason=delivery.problem)
