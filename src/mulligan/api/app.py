@@ -224,6 +224,7 @@ class Api:
             hub=self.hub,
             is_closing=self.closing.is_set,
             base_url=self.config.server.public_url.rstrip("/") or self.gate.base_url(request),
+            session_hours=self.config.server.session_hours,
             arrived=arrived,
             counts=self.counts,
             read=lambda work: self.threads.read(lambda service: work(service.for_token(token)), claimant(token)),

@@ -18,6 +18,7 @@ from mulligan.api.access.request_counts import RequestCounts
 from mulligan.api.http.problems import ProblemDetails
 from mulligan.api.processes.stream_hub import StreamHub
 from mulligan.ports.server_records import TokenRecord
+from mulligan.service.server.logins import SESSION_HOURS
 from mulligan.service.service import Service
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
@@ -56,6 +57,8 @@ class Call:
     # The address that it came from, and the address under which the caller knows the server, without a final "/".
     source: str = ""
     base_url: str = ""
+    # How long a browser that logs in stays logged in.
+    session_hours: int = SESSION_HOURS
     # What this server has answered so far.
     counts: RequestCounts | None = None
     # For coroutines: `await call.read(lambda service: …)` runs in the thread for readers.

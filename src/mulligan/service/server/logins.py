@@ -93,8 +93,8 @@ class Logins:
         records.put_document(Document(_KIND, digest_of(code), data, now, updated_by=token.user), expected=0)
         return code
 
-    def log_in(self, code: str, now: datetime) -> Session:
-        """Take the offer of a link: only the first one who asks gets it. `TokenRefused`."""
+    def log_in(self, code: str, now: datetime, hours: int = SESSION_HOURS) -> Session:
+        """Take the offer of a link for a session: only the first one who asks gets it. `TokenRefused`."""
         records = self._reader.store.server_records
         name = digest_of(code)
         # It may be of any project.
@@ -105,7 +105,7 @@ class Logins:
         if offer.expires_at <= now or self._is_revoked(offer.owner):
             raise _refusal()
         secret = new_secret()
-        expires_at = now + timedelta(hours=SESSION_HOURS)
+        expires_at = now + timedelta(hours=hours)
         token = combine(
             TokenRecord,
             offer,
