@@ -28,6 +28,7 @@ from mulligan.api.access.shares import Claimant
 from mulligan.api.access.token_limits import check_limits
 from mulligan.api.http import uploads
 from mulligan.api.http.decoding import BodyDecoder, QueryDecoder, refuse_nul
+from mulligan.api.http.entity_tags import has_version
 from mulligan.api.http.path_table import Found, PathTable
 from mulligan.api.http.problems import PROBLEM, as_known_error, details, headers_of
 from mulligan.api.http.routing import JSON, PREFIX, Answer, AnswerBody, Call, Pages, Route, Streamed
@@ -656,13 +657,9 @@ def _start(status: int, headers: Mapping[str, str]) -> Message:
 async def _send(answer: Answer, request: Request, send: Send) -> None:
     data = answer.value if isinstance(answer.value, bytes) else b""
     status, headers = answer.status, {name.lower(): value for name, value in answer.headers.items()}
-    if status == 200 and "etag" in headers and _has_version(request.headers.get("if-none-match", ""), headers["etag"]):
+    if status == 200 and "etag" in headers and has_version(request.headers, headers["etag"]):
         status, data = 304, b""
     if status not in (204, 304):
         headers = {"content-type": answer.media, "content-length": str(len(data)), **headers}
     await send(_start(status, headers))
     await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else data})
-
-
-def _has_version(known: str, etag: str) -> bool:
-    return known.strip() == "*" or etag in [one.strip().removeprefix("W/") for one in known.split(",")]

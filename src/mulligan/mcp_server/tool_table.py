@@ -14,13 +14,8 @@ from mulligan.mcp_server import (
 from mulligan.mcp_server.tool import Tool
 
 # In the order in which clients list them: what is needed first comes first.
-TOOLS: tuple[Tool, ...] = (
-    *failure_tools.TOOLS,
-    *decide_tools.TOOLS,
-    *run_read_tools.TOOLS,
-    *workflow_tools.TOOLS,
-    *run_change_tools.TOOLS,
-)
+_MODULES = (failure_tools, decide_tools, run_read_tools, workflow_tools, run_change_tools)
+TOOLS: tuple[Tool, ...] = tuple(tool for module in _MODULES for tool in module.TOOLS)
 
 
 def with_aliases(tools: tuple[Tool, ...]) -> dict[str, Tool]:

@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 from mulligan.analysis.coverage.results import Coverage, Times
 from mulligan.analysis.coverage.summary import summarize
 from mulligan.api.areas.run_filters import moment_of
+from mulligan.api.areas.workflow_analysis import RUNS_MAX, SECONDS_MAX
 from mulligan.errors import InputInvalid, ScopeMissing
 from mulligan.mcp_server.argument_types import File, PageSize, Text, Version, WorkflowName
 from mulligan.mcp_server.tool import Arguments, ToolCall, Tools
@@ -22,8 +23,6 @@ from mulligan.service.server.catalogue.catalogue import Proposal
 
 TOOLS = Tools()
 
-# What one call may look at.
-WHATIF_RUNS_MAX, WHATIF_SECONDS_MAX = 2_000, 20.0
 Format = Annotated[
     str, msgspec.Meta(description="The system whose file it is, if that is not recognized: torc, noetl …")
 ]
@@ -113,8 +112,8 @@ def whatif(call: ToolCall, asked: WhatIfArguments) -> Any:
         run_ids=asked.run_ids,
         step=asked.step,
         seed=asked.seed,
-        runs_max=WHATIF_RUNS_MAX,
-        seconds_max=WHATIF_SECONDS_MAX,
+        runs_max=RUNS_MAX,
+        seconds_max=SECONDS_MAX,
         listed_max=20,
     )
     workflows = call.service.workflows

@@ -14,8 +14,7 @@ from mulligan.api.access.auth import NOBODY, Request
 from mulligan.api.http.routing import Call, Query, Route, Routes
 from mulligan.errors import MulliganError, TooManyDecisions
 from mulligan.ports.server_records import AuditRecord, TokenRecord
-from mulligan.service.server.audit import ACCEPTED, AuditPage
-from mulligan.service.server.logins import owner_of
+from mulligan.service.server.audit import ACCEPTED, AuditPage, audit_row
 
 ROUTES = Routes()
 
@@ -72,19 +71,9 @@ def refused(
 
 
 def _record(route: Route, request: Request, token: TokenRecord, source: str, status: int, *, why: str) -> AuditRecord:
-    return AuditRecord(
-        at=datetime.now(UTC),
-        who=token.user,
-        action=route.name,
-        # Without the query, which may have the code of a link.
-        target=request.path,
-        status=status,
-        project=token.project or "",
-        # A session is written down as the token from which it comes.
-        token_id=owner_of(token.id),
-        why=why,
-        source=source,
-    )
+    # Without the query, which may have the code of a link.
+    about: dict[str, Any] = {"action": route.name, "target": request.path, "source": source}
+    return audit_row(token, at=datetime.now(UTC), status=status, why=why, **about)
 
 
 class _Report(msgspec.Struct):

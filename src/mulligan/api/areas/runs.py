@@ -14,7 +14,7 @@ import msgspec
 
 from mulligan.api.areas.run_filters import RunFilters, run_query
 from mulligan.api.http.byte_ranges import asked_range
-from mulligan.api.http.entity_tags import entity_tag
+from mulligan.api.http.entity_tags import entity_tag, unchanged
 from mulligan.api.http.paging import Count, Limit, decode_cursor, encode_cursor
 from mulligan.api.http.routing import Answer, AnswerBody, Call, Query, Routes, Streamed
 from mulligan.core.state.transitions import RUN_ENDED
@@ -199,21 +199,16 @@ def _is_relative(time: str) -> bool:
 @ROUTES.add("GET", "runs/{run_id:int}", "read", answer=RUN_HEAD)
 def show_run(call: Call, run_id: int) -> Answer:
     """Show a run without its steps."""
-    etag = f'"{call.service.details.etag(run_id)}"'
-    if is_known(call, etag):
-        return Answer(headers={"ETag": etag})
-    return Answer(part(call.service.details.head(run_id), RUN_HEAD), headers={"ETag": etag})
+    version = call.service.details.etag(run_id)
+    if same := unchanged(call, version):
+        return same
+    return Answer(part(call.service.details.head(run_id), RUN_HEAD), headers={"ETag": f'"{version}"'})
 
 
 @ROUTES.add("GET", "runs/{run_id:int}/full", "read", answer=WHOLE_RUN)
 def show_whole_run(call: Call, run_id: int) -> Any:
     """Show a run of at most 2,000 steps with all of them, their attempts, and the runs that it called."""
     return part(call.service.details.whole(run_id), WHOLE_RUN)
-
-
-def is_known(call: Call, etag: str) -> bool:
-    """Whether the caller has this version already, so that nothing has to be read."""
-    return etag in [one.strip().removeprefix("W/") for one in call.headers.get("if-none-match", "").split(",")]
 
 
 class StepsQuery(Query, frozen=True):
@@ -231,9 +226,8 @@ class StepsQuery(Query, frozen=True):
 @ROUTES.add("GET", "runs/{run_id:int}/steps", "read", answer=part_type(StepPage, "StepsPage", next=Cursor))
 def list_steps(call: Call, run_id: int, query: StepsQuery) -> Any:
     """List the steps of a run."""
-    etag = f'"{call.service.runs.record(run_id).seq}"'
-    if is_known(call, etag):
-        return Answer(headers={"ETag": etag})
+    if same := unchanged(call, call.service.runs.record(run_id).seq):
+        return same
     wanted = StepQuery(query.status, query.text, query.limit, decode_cursor(query.cursor, str) or "", query.skip)
     page = call.service.runs.step_page(run_id, wanted)
     return Answer({**to_json(page), "next": encode_cursor(page.next)}, headers=entity_tag(page.seq))
@@ -249,9 +243,8 @@ def show_moment(call: Call, run_id: int, seq: int) -> RunMoment:
 @ROUTES.add("GET", "runs/{run_id:int}/mosaic", "read", answer=Mosaic)
 def show_mosaic(call: Call, run_id: int) -> Answer:
     """Show how all steps stand, in one short answer."""
-    etag = f'"{call.service.runs.record(run_id).seq}"'
-    if is_known(call, etag):
-        return Answer(headers={"ETag": etag})
+    if same := unchanged(call, call.service.runs.record(run_id).seq):
+        return same
     found = call.service.details.mosaic(run_id)
     return Answer(found, headers=entity_tag(found.seq))
 

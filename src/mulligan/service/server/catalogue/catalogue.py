@@ -7,12 +7,12 @@ way: it may have mistakes, it has a revision, and nothing runs it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -44,9 +44,6 @@ from mulligan.service.server.catalogue.texts import (
     validate_text,
 )
 from mulligan.service.server.combined_structs import combine
-
-if TYPE_CHECKING:
-    from mulligan.service.server.schedules.schedules import Schedules
 
 DRAFT = "draft"
 # How many drafts one user may have in a project, and how large they may be together: lists of drafts have their texts.
@@ -167,6 +164,16 @@ class _DraftData(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
 
 
+class FileSchedules(Protocol):
+    """Who takes over the schedules that stand in a text."""
+
+    def check_of_file(self, name: str, schedule: Schedule, workflow: Workflow) -> None: ...
+
+    def refuse_taken(self, workflow: str, names: Iterable[str]) -> None: ...
+
+    def take_over(self, workflow: str, schedules: Mapping[str, Schedule]) -> tuple[list[str], list[str]]: ...
+
+
 class Catalogue:
     """The published workflows of one project, in the name of `by`."""
 
@@ -176,7 +183,7 @@ class Catalogue:
         by: str,
         project: str,
         now: Callable[[], datetime],
-        schedules: Callable[[], Schedules],
+        schedules: Callable[[], FileSchedules],
     ) -> None:
         self._reader = reader
         self._schedules = schedules
