@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -175,6 +175,19 @@ def test_a_browser_logs_in_once_with_a_link_and_then_has_a_session(server: Clien
     assert (ended.status, "Max-Age=0" in ended.headers["set-cookie"]) == (204, True)
     assert server.request("GET", "runs", scope=None, headers=session).status == 401
     assert not [row for row in server.get("audit").json["audit"] if "code=" in str(row)]
+
+
+def test_a_session_lasts_as_long_as_the_configuration_says(home: Home) -> None:
+    client = open_client(home, ServerConfig(server=ServerSection(session_hours=1)))
+    query = client.post("logins", scope="run").json["url"].partition("?")[2]
+
+    reply = client.request("GET", "/login", query=query, scope=None)
+    with Service(home) as service:
+        (session,) = (one for one in service.tokens.list_tokens().tokens if one.id.startswith("session-"))
+    client.close()
+
+    assert "Max-Age=3600" in reply.headers["set-cookie"].split("; ")
+    assert session.expires_at == session.created_at + timedelta(hours=1)
 
 
 def test_a_link_of_a_server_behind_tls_gives_a_secure_cookie(home: Home) -> None:

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.api_client import Client, open_client, token_record
 
-from mulligan.api.areas.metrics import worker_metrics_file
+from mulligan.api.areas.health import worker_metrics_file
 from mulligan.api.processes import server
 from mulligan.errors import LanguageError, ServerUnusable
 from mulligan.service.home import Home

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from tests.support.api_client import Client, start_run
+from tests.support.api_client import Client, admitted, start_run
 
 import mulligan
 from mulligan.errors import (
@@ -116,13 +116,13 @@ def test_refusals_of_the_server_are_those_of_a_local_store(remote: Service) -> N
 
 def test_tokens_are_made_and_revoked_over_http(remote: Service, service: Service) -> None:
     made = remote.tokens.create(TokenForm(user="bob", scopes=("read", "decide"), note="on call"))
-    known = service.tokens.check(made.secret)
+    known = admitted(service, made.secret)
     revoked = remote.tokens.revoke(made.token.id)
 
     assert (known.user, known.scopes, known.created_by, known.note) == ("bob", ("read", "decide"), "admin", "on call")
     assert revoked.revoked_at is not None
     with pytest.raises(TokenRefused):
-        service.tokens.check(made.secret)
+        admitted(service, made.secret)
     with pytest.raises(InputInvalid, match="'reed' is not a scope"):
         remote.tokens.create(TokenForm(user="bob", scopes=("reed",)))
     with pytest.raises(MulliganError, match="there is no token 'nope'"):
@@ -141,7 +141,8 @@ def test_warnings_about_a_published_text_are_those_of_a_local_check(remote: Serv
 def test_a_run_that_is_started_over_http_notifies_whom_it_was_asked_to(remote: Service, service: Service) -> None:
     remote.catalogue.publish("hello", HELLO)
 
-    run_id = start_published(remote.home, "hello", None, {}, {}, notify=parse_notify(["ops=failed"]))
+    rules = parse_notify(["ops=failed"])
+    run_id = start_published(remote.home, "hello", None, {}, {}, notify=rules).run_id
 
     with service.driving.driver() as driver:
         driver.drive(run_id)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.support.api_client import A_WORKFLOW, Client, start_run
+from tests.support.api_client import A_WORKFLOW, Client, admitted, start_run
 
 from mulligan.core.model.reports import CancelRequested
 from mulligan.errors import InputInvalid, NotFound, ScopeMissing, TokenRefused, UnknownRun
@@ -52,7 +52,7 @@ def test_a_token_is_listed_without_its_secret_or_digest(service: Service) -> Non
 def test_a_token_is_checked_by_its_secret_until_it_is_revoked(service: Service) -> None:
     made = service.tokens.create(form("ci", "run", "run"))
 
-    checked = service.tokens.check(made.secret)
+    checked = admitted(service, made.secret)
     revoked = service.tokens.revoke(made.token.id)
     again = service.tokens.revoke(made.token.id)
 
@@ -62,7 +62,7 @@ def test_a_token_is_checked_by_its_secret_until_it_is_revoked(service: Service) 
     refusals = []
     for secret in (made.secret, "mul_wrong", "", "mul_\ud800"):
         with pytest.raises(TokenRefused) as refused:
-            service.tokens.check(secret)
+            admitted(service, secret)
         refusals.append(refused.value.message)
     assert len(set(refusals)) == 1
     with pytest.raises(NotFound):
@@ -72,10 +72,11 @@ def test_a_token_is_checked_by_its_secret_until_it_is_revoked(service: Service) 
 def test_a_token_that_has_expired_is_refused(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     made = service.tokens.create(form(expires_in_seconds=60))
     now = service.now()
-    monkeypatch.setattr(service.tokens, "_now", lambda: now + timedelta(seconds=61))
+    later = now + timedelta(seconds=61)
+    monkeypatch.setattr(service.tokens, "_now", lambda: later)
 
     with pytest.raises(TokenRefused):
-        service.tokens.check(made.secret)
+        admitted(service, made.secret, later)
     assert not service.tokens.list_tokens().tokens[0].is_valid
 
 
@@ -123,13 +124,13 @@ def test_a_token_of_a_project_makes_and_sees_tokens_of_this_project_only(service
         "of the first": "",
         "ours": "blue",
     }
-    assert service.tokens.check(ours.secret).project == "blue"
+    assert admitted(service, ours.secret).project == "blue"
 
 
 def test_the_service_of_a_token_shows_and_starts_runs_of_its_project(service: Service) -> None:
     first = start_run(service)
     made = service.tokens.create(form(project="blue"))
-    blue = service.for_token(service.tokens.check(made.secret))
+    blue = service.for_token(admitted(service, made.secret))
 
     with pytest.raises(UnknownRun):
         blue.runs.record(first)
@@ -143,7 +144,7 @@ def test_the_service_of_a_token_shows_and_starts_runs_of_its_project(service: Se
 def test_a_token_for_some_workflows_starts_and_changes_no_others(service: Service) -> None:
     nightly, other = start_run(service), start_run(service, A_WORKFLOW.replace("nightly", "other"))
     made = service.tokens.create(form("ci", "run", workflows=("nightly",)))
-    limited = service.for_token(service.tokens.check(made.secret))
+    limited = service.for_token(admitted(service, made.secret))
 
     limited.reader.store.put(nightly, CancelRequested(AT))
     start_run(limited)
@@ -164,7 +165,7 @@ def test_a_token_is_made_listed_and_revoked_over_http(client: Client, service: S
     made = client.post("tokens", {"user": "ci", "scopes": ["run"], "expires_in_seconds": 60})
     listed = client.get("tokens")
     token_id = made.json["token"]["id"]
-    checked = service.tokens.check(made.json["secret"])
+    checked = admitted(service, made.json["secret"])
     revoked = client.delete(f"tokens/{token_id}")
 
     assert (made.status, made.headers["cache-control"]) == (201, "no-store")

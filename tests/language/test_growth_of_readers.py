@@ -29,9 +29,8 @@ from mulligan.language.text.nodes import Refusal, Source
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.rendering.drawing import draw_mermaid, draw_page_svg
 from mulligan.service.runs.views.run_list import parse_statuses
-from mulligan.service.server.catalogue.text_additions import edit_text
 from mulligan.service.server.catalogue.text_diff import diff_texts
-from mulligan.service.server.catalogue.text_edits import StepEdit
+from mulligan.service.server.catalogue.text_edits import StepEdit, edit_text
 from mulligan.service.server.catalogue.texts import WorkflowText
 from mulligan.service.server.schedules.cron import check_cron
 from mulligan.worker.databases.statements import Dialect, statements

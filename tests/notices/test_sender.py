@@ -19,8 +19,7 @@ from tests.support.nightly import POSTGRES
 from mulligan.errors import InputInvalid, StoreUnavailable
 from mulligan.history.notice_text import NoticeBody
 from mulligan.ports import NoticeRecord, Outbox, SettledNotice
-from mulligan.service.server.notices.delivery import Delivery
-from mulligan.service.server.notices.messages import Message
+from mulligan.service.server.notices.messages import Delivery, Message
 from mulligan.service.server.notices.sender import (
     BATCH_MAX,
     BUSY_SECONDS,

@@ -19,8 +19,8 @@ from tests.support.receiver import Receiver, receiving
 from mulligan.errors import InputInvalid
 from mulligan.history.notice_text import NoticeBody, NoticeFailure
 from mulligan.ports import NoticeRecord
-from mulligan.service.server.notices.dispatch import send
 from mulligan.service.server.notices.messages import make_message
+from mulligan.service.server.notices.sender import send
 from mulligan.service.server.notices.targets import Target, signing_key
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from mulligan.errors import InputInvalid, NotFound
-from mulligan.service.server.catalogue.text_additions import NewEdge, NewRule, NewStep, edit_text
-from mulligan.service.server.catalogue.text_edits import StepEdit
+from mulligan.service.server.catalogue.text_edits import AddedEdge, AddedRule, AddedStep, StepEdit, edit_text
 from mulligan.service.server.catalogue.texts import WorkflowText
 
 TEXT = """\
@@ -99,7 +98,7 @@ RERUN = {"on": "failure", "then": "rerun"}
 
 
 def with_edge(source: str, target: str, text: str = TEXT, **about: Any) -> str:
-    return edit_text(WorkflowText(text, "a.yaml"), NewEdge(source, target, **about)).text
+    return edit_text(WorkflowText(text, "a.yaml"), AddedEdge(source, target, **about)).text
 
 
 @pytest.mark.parametrize(
@@ -151,19 +150,19 @@ def test_an_edge_joins_those_that_are_there_however_they_are_written(old: str, n
     ("new", "old", "result"),
     [
         (
-            NewStep("notify", {"shell": "mail -s done", "timeout": "5m"}),
+            AddedStep("notify", {"shell": "mail -s done", "timeout": "5m"}),
             "delay: 5s\n",
             'delay: 5s\n\n  - step: notify\n    shell: mail -s done\n    timeout: "5m"\n',
         ),
         (
-            NewStep("clean", {"shell": "rm a\nrm b\n", "needs": ["fetch"]}, after="fetch"),
+            AddedStep("clean", {"shell": "rm a\nrm b\n", "needs": ["fetch"]}, after="fetch"),
             "# it is slow\n",
             "# it is slow\n\n  - step: clean\n    shell: |\n      rm a\n      rm b\n    needs: [fetch]\n",
         ),
-        (NewStep("end_it", {"shell": "no"}, after="load"), "csv}\n", 'csv}\n\n  - step: end_it\n    shell: "no"\n'),
+        (AddedStep("end_it", {"shell": "no"}, after="load"), "csv}\n", 'csv}\n\n  - step: end_it\n    shell: "no"\n'),
     ],
 )
-def test_a_step_is_added_and_nothing_else_changes(new: NewStep, old: str, result: str) -> None:
+def test_a_step_is_added_and_nothing_else_changes(new: AddedStep, old: str, result: str) -> None:
     assert edit_text(WorkflowText(TEXT, "a.yaml"), new).text == TEXT.replace(old, result)
 
 
@@ -178,13 +177,14 @@ def test_a_step_is_added_and_nothing_else_changes(new: NewStep, old: str, result
     ],
 )
 def test_the_first_step_makes_the_list(text: str, result: str) -> None:
-    assert edit_text(WorkflowText(text, "a.yaml"), NewStep("a", {"shell": "make"})).text == result
+    assert edit_text(WorkflowText(text, "a.yaml"), AddedStep("a", {"shell": "make"})).text == result
 
 
 def test_a_remediation_is_added_with_its_edge_and_the_answer_says_where() -> None:
     given = WorkflowText(TEXT.replace("    retry:", "    shell: echo\n    retry:"), "a.yaml")
 
-    done = edit_text(given, NewStep("fix", {"shell": "make clean"}, after="fetch"), NewEdge("fetch", "fix", **RERUN))
+    step = AddedStep("fix", {"shell": "make clean"}, after="fetch")
+    done = edit_text(given, step, AddedEdge("fetch", "fix", **RERUN))
 
     assert done.validation.ok, done.validation.problems
     assert done.line == 10
@@ -219,7 +219,7 @@ def test_a_remediation_is_added_with_its_edge_and_the_answer_says_where() -> Non
 def test_a_retry_rule_is_added_to_those_that_are_there(retry: str, rule: dict[str, Any], result: str) -> None:
     text = "# mine\nsteps:\n  - step: load  # slow\n    shell: make\n" + (f"    retry: {retry}\n" if retry else "")
 
-    done = edit_text(WorkflowText(text, "a.yaml"), NewRule("load", 2, **rule))
+    done = edit_text(WorkflowText(text, "a.yaml"), AddedRule("load", 2, **rule))
 
     assert done.validation.ok, done.validation.problems
     assert yaml.safe_load(done.text)["steps"][0]["retry"] == json.loads(result)
@@ -230,7 +230,7 @@ def test_comments_and_lines_of_the_rules_that_are_there_stay() -> None:
     retry = "    retry:\n      exit_codes: [11]  # the solver\n      max_retries: 4\n"
     text = f"steps:\n  - step: load\n    shell: make\n{retry}"
 
-    done = edit_text(WorkflowText(text, "a.yaml"), NewRule("load", 2, codes=("TIMEOUT",)))
+    done = edit_text(WorkflowText(text, "a.yaml"), AddedRule("load", 2, codes=("TIMEOUT",)))
 
     assert done.validation.ok, done.validation.problems
     assert "exit_codes: [11]  # the solver\n" in done.text
@@ -242,7 +242,7 @@ def test_comments_and_lines_of_the_rules_that_are_there_stay() -> None:
 def test_an_edge_for_some_exit_codes_is_added() -> None:
     text = "steps:\n  - {step: a, shell: make}\n  - {step: b, shell: make}\n"
 
-    done = edit_text(WorkflowText(text, "a.yaml"), NewEdge("a", "b", on="failure", exit_codes=(75, "10-19")))
+    done = edit_text(WorkflowText(text, "a.yaml"), AddedEdge("a", "b", on="failure", exit_codes=(75, "10-19")))
 
     assert done.validation.ok, done.validation.problems
     assert "next: {to: b, on: failure, exit_codes: [75, " in done.text
@@ -251,18 +251,18 @@ def test_an_edge_for_some_exit_codes_is_added() -> None:
 @pytest.mark.parametrize(
     ("text", "edit", "error"),
     [
-        ("steps: [{step: a, shell: b, retry: patient}]", NewRule("a", 2), InputInvalid),
-        (TEXT, NewRule("fetch", 2, codes=("TIMEOUT",), exit_codes=(1,)), InputInvalid),
-        (TEXT, NewRule("nobody", 2), NotFound),
-        (TEXT, NewStep("fetch"), InputInvalid),
-        (TEXT, NewStep("a", after="fetchh"), NotFound),
-        (TEXT, NewEdge("fetch", "nobody"), NotFound),
-        (TEXT, NewEdge("end", "fetch"), NotFound),
-        (TEXT, NewEdge("fetch", "load", kind="needs", on="failure"), InputInvalid),
-        ("jobs: []\nsteps: 3", NewStep("a"), InputInvalid),
-        ("- a\n- b\n", NewStep("a"), InputInvalid),
-        ("steps: [", NewStep("a"), InputInvalid),
-        ("x: &b 1\ny: *b\nsteps: []\n", NewStep("a"), InputInvalid),
+        ("steps: [{step: a, shell: b, retry: patient}]", AddedRule("a", 2), InputInvalid),
+        (TEXT, AddedRule("fetch", 2, codes=("TIMEOUT",), exit_codes=(1,)), InputInvalid),
+        (TEXT, AddedRule("nobody", 2), NotFound),
+        (TEXT, AddedStep("fetch"), InputInvalid),
+        (TEXT, AddedStep("a", after="fetchh"), NotFound),
+        (TEXT, AddedEdge("fetch", "nobody"), NotFound),
+        (TEXT, AddedEdge("end", "fetch"), NotFound),
+        (TEXT, AddedEdge("fetch", "load", kind="needs", on="failure"), InputInvalid),
+        ("jobs: []\nsteps: 3", AddedStep("a"), InputInvalid),
+        ("- a\n- b\n", AddedStep("a"), InputInvalid),
+        ("steps: [", AddedStep("a"), InputInvalid),
+        ("x: &b 1\ny: *b\nsteps: []\n", AddedStep("a"), InputInvalid),
     ],
 )
 def test_what_cannot_be_added_in_place_is_refused(text: str, edit: Any, error: type[Exception]) -> None:

@@ -67,6 +67,23 @@ def test_a_process_reads_one_text_after_another() -> None:
     assert reader.call(os.getpid) == reader.call(os.getpid)
 
 
+def test_texts_are_read_also_when_the_folder_is_gone_in_which_the_process_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = TextReader()
+    # Those that wait were started elsewhere.
+    reader.end_idle()
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    with monkeypatch.context() as there:
+        there.chdir(gone)
+        first = reader.call(os.getpid)
+    gone.rmdir()
+
+    assert reader.call(read_text, SMALL).workflow.name == "a"
+    assert reader.call(os.getpid) == first
+
+
 @pytest.mark.parametrize("read", [validate_text, read_text, convert_text, cover_text])
 def test_an_answer_is_the_same_as_here(apart: Apart, read: Callable[[WorkflowText], object]) -> None:
     assert apart(TextReader(), lambda: read(SMALL)) == read(SMALL)

@@ -16,6 +16,7 @@ from mulligan.api.access.auth import find_stored_token
 from mulligan.api.app import Api
 from mulligan.api.http.routing import Pages, Route
 from mulligan.api.routes import ROUTES
+from mulligan.errors import TokenRefused
 from mulligan.ports.server_records import Scope, TokenRecord
 from mulligan.service.home import Home
 from mulligan.service.server.logins import digest_of
@@ -27,6 +28,14 @@ from proof.asgi import ask_asgi
 SCOPES: tuple[Scope, ...] = ("read", "run", "decide", "propose", "write", "admin", "worker")
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 A_WORKFLOW = "name: nightly\nsteps:\n  - step: fetch\n    shell: 'true'\n"
+
+
+def admitted(service: Service, secret: str, now: datetime | None = None) -> TokenRecord:
+    """The token of a secret, as every server that has the store would let it in. `TokenRefused`."""
+    found = find_stored_token(service, digest_of(secret))
+    if found is None or not found.is_valid(now or service.now()):
+        raise TokenRefused("a valid token is needed")
+    return found
 
 
 @dataclass(frozen=True)

@@ -29,14 +29,13 @@ from mulligan.service.runs.changes.run_control import Prepared, RunControl
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server import retention
 from mulligan.service.server.background_jobs import JOBS, BackgroundJobs
-from mulligan.service.server.notices.configuration import TargetList
-from mulligan.service.server.notices.delivery import Delivery as Delivery
+from mulligan.service.server.notices.messages import Delivery as Delivery
 from mulligan.service.server.notices.messages import Message as Message
 from mulligan.service.server.notices.notices import Notices
 from mulligan.service.server.notices.sender import Sender
 from mulligan.service.server.notices.targets import Target
 from mulligan.service.server.schedules.schedules import SCHEDULE, STATE, Schedules, StoredSchedule
-from mulligan.service.server.server_config import RetentionSection
+from mulligan.service.server.server_config import RetentionSection, ServerConfig
 from mulligan.testing.clock import WallClock
 
 TARGETS = {"ops": Target(webhook="https://ops.example/"), "team": Target(urls=("json://team",), per_minute=2)}
@@ -148,8 +147,8 @@ class _SimulatedNotices(Notices):
         self._clock = clock
         self._deliver = deliver
 
-    def targets(self) -> TargetList:
-        return TargetList(TARGETS)
+    def config(self) -> ServerConfig:
+        return ServerConfig(targets=TARGETS)
 
     @cached_property
     def sender(self) -> Sender:

@@ -28,9 +28,10 @@ from mulligan.api.access.shares import Claimant
 from mulligan.api.access.token_limits import check_limits
 from mulligan.api.http import uploads
 from mulligan.api.http.decoding import BodyDecoder, QueryDecoder, refuse_nul
+from mulligan.api.http.entity_tags import has_version
 from mulligan.api.http.path_table import Found, PathTable
 from mulligan.api.http.problems import PROBLEM, as_known_error, details, headers_of
-from mulligan.api.http.routing import JSON, PREFIX, Answer, Call, Pages, Route, Streamed
+from mulligan.api.http.routing import JSON, PREFIX, Answer, AnswerBody, Call, Pages, Route, Streamed
 from mulligan.api.processes.service_threads import ServiceThreads
 from mulligan.api.processes.stream_hub import TOKEN_SECONDS, StreamClient, StreamHub
 from mulligan.api.routes import ROUTES
@@ -224,6 +225,7 @@ class Api:
             hub=self.hub,
             is_closing=self.closing.is_set,
             base_url=self.config.server.public_url.rstrip("/") or self.gate.base_url(request),
+            session_hours=self.config.server.session_hours,
             arrived=arrived,
             counts=self.counts,
             read=lambda work: self.threads.read(lambda service: work(service.for_token(token)), claimant(token)),
@@ -508,7 +510,7 @@ def _prepare(route: Route) -> _Endpoint:
         route,
         query=QueryDecoder(route.query),
         body=BodyDecoder(route.body) if is_json else None,
-        is_coroutine=inspect.iscoroutinefunction(handler),
+        is_coroutine=inspect.iscoroutinefunction(inspect.unwrap(handler)),
     )
 
 
@@ -542,7 +544,11 @@ def _as_answer(route: Route, result: Any) -> Answer | Streamed:
         return answer
     if isinstance(answer.value, str) and answer.media != JSON:
         return replace(answer, value=answer.value.encode())
-    value = answer.value if isinstance(answer.value, dict) else to_json(answer.value)
+    value = answer.value
+    if isinstance(value, AnswerBody):
+        value = {name: to_json(getattr(value, name)) for name in value.__struct_fields__}
+    elif not isinstance(value, dict):
+        value = to_json(value)
     return replace(answer, value=msgspec.json.encode(value))
 
 
@@ -651,13 +657,9 @@ def _start(status: int, headers: Mapping[str, str]) -> Message:
 async def _send(answer: Answer, request: Request, send: Send) -> None:
     data = answer.value if isinstance(answer.value, bytes) else b""
     status, headers = answer.status, {name.lower(): value for name, value in answer.headers.items()}
-    if status == 200 and "etag" in headers and _has_version(request.headers.get("if-none-match", ""), headers["etag"]):
+    if status == 200 and "etag" in headers and has_version(request.headers, headers["etag"]):
         status, data = 304, b""
     if status not in (204, 304):
         headers = {"content-type": answer.media, "content-length": str(len(data)), **headers}
     await send(_start(status, headers))
     await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else data})
-
-
-def _has_version(known: str, etag: str) -> bool:
-    return known.strip() == "*" or etag in [one.strip().removeprefix("W/") for one in known.split(",")]

@@ -5,11 +5,8 @@ from __future__ import annotations
 from mulligan.api.access import audit
 from mulligan.api.areas import (
     catalogue,
-    coverage,
     decisions,
     health,
-    logins,
-    metrics,
     notices,
     operations,
     run_changes,
@@ -17,28 +14,13 @@ from mulligan.api.areas import (
     schedules,
     store_calls,
     stream,
-    suggestions,
     tokens,
-    whatif,
+    workflow_analysis,
 )
 from mulligan.api.http.routing import Route
 
-ROUTES: tuple[Route, ...] = (
-    *runs.ROUTES,
-    *run_changes.ROUTES,
-    *decisions.ROUTES,
-    *operations.ROUTES,
-    *stream.ROUTES,
-    *catalogue.ROUTES,
-    *coverage.ROUTES,
-    *whatif.ROUTES,
-    *suggestions.ROUTES,
-    *schedules.ROUTES,
-    *notices.ROUTES,
-    *logins.ROUTES,
-    *tokens.ROUTES,
-    *audit.ROUTES,
-    *store_calls.ROUTES,
-    *health.ROUTES,
-    *metrics.ROUTES,
-)
+# In the order of the documentation.
+_RUNS = (runs, run_changes, decisions, operations, stream)
+_WORKFLOWS = (catalogue, workflow_analysis, schedules, notices)
+_SERVER = (tokens, audit, store_calls, health)
+ROUTES: tuple[Route, ...] = tuple(route for area in (*_RUNS, *_WORKFLOWS, *_SERVER) for route in area.ROUTES)

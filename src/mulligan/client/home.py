@@ -51,7 +51,7 @@ class _PublishedRun(NamedTuple):
         asked = (self.workflow, self.version, self.inputs, self.labels)
         from mulligan.service.server.server_client import start_published
 
-        return start_published(service.home, *asked, key=key)
+        return start_published(service.home, *asked, key=key).run_id
 
 
 class Home:

@@ -9,22 +9,10 @@ from typing import Any
 
 import msgspec
 
-from mulligan.api.http.problems import FileProblem, details
+from mulligan.api.http.problems import details
 from mulligan.errors import LanguageError, MulliganError
 from mulligan.mcp_server.untrusted import clean, mark, mark_error, mark_text
 from mulligan.service.rendering.json_output import to_json
-
-
-class ErrorAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An error as every other face says it: code, message, hint and data."""
-
-    code: str
-    message: str
-    # What to do.
-    hint: str = ""
-    data: dict[str, Any] = {}
-    # If a workflow file is refused: all that is wrong with it.
-    problems: list[FileProblem] = []
 
 
 def present(answer: Any, *, is_ours: bool = False) -> dict[str, Any]:
@@ -35,10 +23,10 @@ def present(answer: Any, *, is_ours: bool = False) -> dict[str, Any]:
 
 
 def present_error(error: MulliganError) -> dict[str, Any]:
-    """An error as the JSON object that a client gets."""
-    found = details(error)
-    shown = ErrorAnswer(found.code, found.detail, found.hint, found.data, found.problems)
-    return {"error": mark_error(msgspec.to_builtins(shown))}
+    """An error as the JSON object that a client gets: code, message, hint and data, as every other face says them."""
+    found = msgspec.to_builtins(details(error))
+    about = {name: found[name] for name in ("hint", "data", "problems") if name in found}
+    return {"error": mark_error({"code": found["code"], "message": found["detail"], **about})}
 
 
 def error_text(error: MulliganError) -> str:

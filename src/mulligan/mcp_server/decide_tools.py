@@ -12,16 +12,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from mulligan.errors import InputInvalid
-from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
+from mulligan.mcp_server.argument_types import Reason, RunId
+from mulligan.mcp_server.tool import Arguments, ToolCall, Tools
 from mulligan.service.decisions.decisions import Decision, make_decision
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.change_verbs import ChangeResult
 
+TOOLS = Tools()
+
 # How many decisions one call may have.
 DECISIONS_MAX = 200
-RunId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1, description="The number of the run.")]
 Verdict = Annotated[Literal["retry", "fail"], msgspec.Meta(description="Run the step again, or let it fail for good.")]
-Reason = Annotated[str, msgspec.Meta(description="Why, in a sentence that a person can check; it is recorded.")]
 Memory = Annotated[
     int | str | None, msgspec.Meta(description="Memory for the next attempt, such as 4GiB; only with retry.")
 ]
@@ -51,8 +52,14 @@ class Classify(Arguments, frozen=True):
     dry_run: Trial = True
 
 
-def classify(call: ToolCall) -> Any:
-    asked: Classify = call.arguments
+@TOOLS.add(
+    "decide",
+    "Decide about a failed step that is parked: retry it, perhaps with more memory or time, or let it fail. "
+    "Read get_failure first, and say how sure you are: what you are not sure of is left to a person. It changes "
+    "nothing until you send dry_run false.",
+    is_destructive=True,
+)
+def classify(call: ToolCall, asked: Classify) -> Any:
     fields = msgspec.structs.asdict(asked)
     dry_run = fields.pop("dry_run")
     result = call.service.changes.decide([make_decision(**fields)], dry_run=dry_run)
@@ -91,12 +98,17 @@ class ClassifyMany(Arguments, frozen=True):
     dry_run: Trial = True
 
 
-def classify_many(call: ToolCall) -> Any:
-    asked: ClassifyMany = call.arguments
+@TOOLS.add(
+    "decide",
+    "Decide about many parked steps at once. Each decision counts by itself: one that is refused says why and "
+    "does not stop the others. It changes nothing until you send dry_run false. Torc's names count as well.",
+    is_destructive=True,
+)
+def classify_and_resolve_failures(call: ToolCall, asked: ClassifyMany) -> Any:
     decided = [_decision(one, number, asked.workflow_id) for number, one in enumerate(asked.classifications)]
     result = call.service.changes.decide(decided, dry_run=asked.dry_run)
     _keep_driven(call, [one.decision.run_id for one in result.decisions if one.is_recorded])
-    return to_json(result)
+    return result
 
 
 def _keep_driven(call: ToolCall, run_ids: Iterable[int]) -> None:
@@ -142,41 +154,14 @@ class Approve(Arguments, frozen=True):
     dry_run: Trial = True
 
 
-def approve(call: ToolCall) -> ChangeResult:
-    asked: Approve = call.arguments
-    change: ChangeResult = call.service.changes.approve(
+@TOOLS.add(
+    "decide",
+    "Answer an approval that a step waits for. It changes nothing until you send dry_run false.",
+    is_destructive=True,
+)
+def approve(call: ToolCall, asked: Approve) -> ChangeResult:
+    change = call.service.changes.approve(
         asked.run_id, asked.step, is_approved=asked.approve, reason=asked.reason, dry_run=asked.dry_run
     )
     _keep_driven(call, [] if asked.dry_run else [asked.run_id])
     return change
-
-
-TOOLS = (
-    Tool(
-        "classify",
-        "decide",
-        "Decide about a failed step that is parked: retry it, perhaps with more memory or time, or let it fail. "
-        "Read get_failure first, and say how sure you are: what you are not sure of is left to a person. It changes "
-        "nothing until you send dry_run false.",
-        Classify,
-        classify,
-        is_destructive=True,
-    ),
-    Tool(
-        "classify_and_resolve_failures",
-        "decide",
-        "Decide about many parked steps at once. Each decision counts by itself: one that is refused says why and "
-        "does not stop the others. It changes nothing until you send dry_run false. Torc's names count as well.",
-        ClassifyMany,
-        classify_many,
-        is_destructive=True,
-    ),
-    Tool(
-        "approve",
-        "decide",
-        "Answer an approval that a step waits for. It changes nothing until you send dry_run false.",
-        Approve,
-        approve,
-        is_destructive=True,
-    ),
-)

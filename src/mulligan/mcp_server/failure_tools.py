@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec.structs import asdict
 
 from mulligan.api.http.paging import Count, decode_cursor, encode_cursor
 from mulligan.mcp_server.argument_types import Cursor, PageSize, RunId, StepName
-from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
+from mulligan.mcp_server.tool import Arguments, ToolCall, Tools
 from mulligan.service.logs.log_pages import LogPage
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.views.failure_details import FailureDetails
+
+TOOLS = Tools()
 
 
 class ListPending(Arguments, frozen=True):
@@ -19,8 +22,14 @@ class ListPending(Arguments, frozen=True):
     cursor: Cursor = ""
 
 
-def list_pending(call: ToolCall) -> dict[str, Any]:
-    asked: ListPending = call.arguments
+@TOOLS.add(
+    "read",
+    "List what waits for a person, oldest run first: failed steps that are parked until somebody decides, "
+    "approvals, paused steps and runs. Each parked step has its failure, why no retry rule applied, and what the "
+    "same step did in earlier runs. Start here when you are asked to triage.",
+    also=("list_pending_failed_jobs",),
+)
+def list_pending(call: ToolCall, asked: ListPending) -> dict[str, Any]:
     page = call.service.decisions.pending_page(after=decode_cursor(asked.cursor, tuple[Count, str]), limit=asked.limit)
     return {"pending": to_json(page.entries), "next": encode_cursor(page.next), "total": page.total}
 
@@ -30,8 +39,14 @@ class GetFailure(Arguments, frozen=True):
     step: StepName
 
 
-def get_failure(call: ToolCall) -> FailureDetails:
-    return call.service.failure_details.details(call.arguments.run_id, call.arguments.step)
+@TOOLS.add(
+    "read",
+    "Everything about one failed step: the failure, what each rung of the recovery ladder did and why each retry "
+    "rule did not apply, its last attempts with memory and time, the end of its log, and what was decided "
+    "earlier about the same error and how that ended. Read it before you decide.",
+)
+def get_failure(call: ToolCall, asked: GetFailure) -> FailureDetails:
+    return call.service.failure_details.details(asked.run_id, asked.step)
 
 
 class ReadLog(Arguments, frozen=True):
@@ -61,19 +76,15 @@ class ReadLog(Arguments, frozen=True):
     ] = ""
 
 
-def read_log(call: ToolCall) -> LogPage:
-    asked: ReadLog = call.arguments
-    page: LogPage = call.service.logs.pages.read(
-        asked.run_id,
-        asked.step,
-        attempt=asked.attempt,
-        stream=asked.stream,
-        part=asked.part,
-        first=asked.first,
-        limit=asked.lines,
-        search=asked.search,
-    )
-    return page
+@TOOLS.add(
+    "read",
+    "Read what an attempt of a step wrote, by line: the end of the log by default, a range with `first` and "
+    "`lines`, or only the lines that have a text with `search`.",
+    is_slow=True,
+)
+def read_log(call: ToolCall, asked: ReadLog) -> LogPage:
+    given = asdict(asked)
+    return call.service.logs.pages.read(given.pop("run_id"), given.pop("step"), limit=given.pop("lines"), **given)
 
 
 class Explain(Arguments, frozen=True):
@@ -84,47 +95,8 @@ class Explain(Arguments, frozen=True):
     cursor: Cursor = ""
 
 
-def explain(call: ToolCall) -> dict[str, Any]:
-    asked: Explain = call.arguments
+@TOOLS.add("read", "Explain in sentences what happened in a run or in one step, in order, and what is waited for now.")
+def explain(call: ToolCall, asked: Explain) -> dict[str, Any]:
     after = decode_cursor(asked.cursor, Count) or 0
     page = call.service.details.story(asked.run_id, asked.step, is_tree=asked.children, after=after, limit=asked.limit)
     return {"run_id": page.run_id, "lines": page.lines, "next": encode_cursor(page.next)}
-
-
-TOOLS = (
-    Tool(
-        "list_pending",
-        "read",
-        "List what waits for a person, oldest run first: failed steps that are parked until somebody decides, "
-        "approvals, paused steps and runs. Each parked step has its failure, why no retry rule applied, and what the "
-        "same step did in earlier runs. Start here when you are asked to triage.",
-        ListPending,
-        list_pending,
-        also=("list_pending_failed_jobs",),
-    ),
-    Tool(
-        "get_failure",
-        "read",
-        "Everything about one failed step: the failure, what each rung of the recovery ladder did and why each retry "
-        "rule did not apply, its last attempts with memory and time, the end of its log, and what was decided "
-        "earlier about the same error and how that ended. Read it before you decide.",
-        GetFailure,
-        get_failure,
-    ),
-    Tool(
-        "read_log",
-        "read",
-        "Read what an attempt of a step wrote, by line: the end of the log by default, a range with `first` and "
-        "`lines`, or only the lines that have a text with `search`.",
-        ReadLog,
-        read_log,
-        is_slow=True,
-    ),
-    Tool(
-        "explain",
-        "read",
-        "Explain in sentences what happened in a run or in one step, in order, and what is waited for now.",
-        Explain,
-        explain,
-    ),
-)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec.structs import replace
 
 from mulligan.errors import MulliganError
-from mulligan.ports.server_records import AuditRecord, TokenRecord
-from mulligan.service.server.audit import ACCEPTED
-from mulligan.service.server.logins import owner_of
+from mulligan.ports.server_records import TokenRecord
+from mulligan.service.server.audit import ACCEPTED, audit_row
 from mulligan.service.server.tokens.decision_ledger import DecisionLedger
 from mulligan.service.service import Service
 
@@ -47,17 +47,8 @@ def guarded(
         yield service
         return
     token = caller.token
-    row = AuditRecord(
-        at=service.now(),
-        who=token.user,
-        action=f"MCP {tool}",
-        target=caller.target,
-        status=ACCEPTED,
-        project=token.project or "",
-        token_id=owner_of(token.id),
-        why=_reason(arguments),
-        source=caller.source,
-    )
+    about: dict[str, Any] = {"action": f"MCP {tool}", "target": caller.target, "source": caller.source}
+    row = audit_row(token, at=service.now(), status=ACCEPTED, why=_reason(arguments), **about)
     is_change = scope != "read" and not getattr(arguments, "dry_run", False)
     # It writes a row for each decision, and for each approval that a fork or a round keeps.
     has_row = scope != "decide"

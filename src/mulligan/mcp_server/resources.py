@@ -33,14 +33,19 @@ class UnknownResource(NotFound):
 
 
 @dataclass(frozen=True)
-class Template:
-    """A family of addresses, and how one of them is read."""
+class Listed:
+    """An address that is listed."""
 
-    # As RFC 6570 writes it; a part with + may have slashes.
     address: str
     name: str
     describe: str
     media: str
+
+
+@dataclass(frozen=True)
+class Template(Listed):
+    """A family of addresses, written as RFC 6570 does, where a part with + may have slashes; and how one is read."""
+
     read: Callable[[Service, Mapping[str, str]], str]
 
     def match(self, address: str) -> dict[str, str] | None:
@@ -54,16 +59,6 @@ class Template:
     @property
     def is_single(self) -> bool:
         return "{" not in self.address
-
-
-@dataclass(frozen=True)
-class Listed:
-    """An address that is listed."""
-
-    address: str
-    name: str
-    describe: str
-    media: str
 
 
 def _run(service: Service, parts: Mapping[str, str]) -> str:
@@ -133,7 +128,7 @@ def list_resources(service: Service) -> Iterator[Listed]:
     """What has one address, then the newest runs and the published workflows."""
     for one in TEMPLATES:
         if one.is_single:
-            yield Listed(one.address, one.name, one.describe, one.media)
+            yield one
     for run in service.runs.page(RunQuery(limit=RUNS_LISTED)).runs:
         address = f"mulligan://runs/{run.run_id}"
         yield Listed(address, f"run {run.run_id}", f"{run.workflow}: {run.status}", JSON)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from mulligan.mcp_server.argument_types import (
     DryRun,
@@ -17,10 +18,12 @@ from mulligan.mcp_server.argument_types import (
     Version,
     WorkflowName,
 )
-from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
+from mulligan.mcp_server.tool import Arguments, ToolCall, Tools
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.preflight import refuse_reserved_labels
 from mulligan.service.runs.changes.unattended_runs import WorkflowSource
+
+TOOLS = Tools()
 
 FromStep = Annotated[str, msgspec.Meta(description="The first step to run again, with those after it.")]
 
@@ -40,17 +43,21 @@ class StartRun(Arguments, frozen=True):
     dry_run: DryRun = False
 
 
-def start_run(call: ToolCall) -> Any:
-    asked: StartRun = call.arguments
+@TOOLS.add(
+    "run",
+    "Start a run of a published workflow; or of a file or a text, which needs the scope `write`. It returns at "
+    "once: look at the run with get_run. With dry_run it says what would run, and what is missing.",
+)
+def start_run(call: ToolCall, asked: StartRun) -> Any:
     refuse_reserved_labels(asked.labels)
     source = _source(call, asked)
     runs = call.service.unattended_runs
     if asked.dry_run:
         return {"dry_run": True, **to_json(runs.preview(source, asked.inputs))}
-    return to_json(runs.start(source, asked.inputs, asked.labels, key=asked.key))
+    return runs.start(source, asked.inputs, asked.labels, key=asked.key)
 
 
-def _source(call: ToolCall, asked: Any) -> WorkflowSource:
+def _source(call: ToolCall, asked: StartRun | RetryRun | ForkRun) -> WorkflowSource:
     """The workflow that is meant. `ScopeMissing` for code of the caller without the scope for it."""
     source = WorkflowSource(getattr(asked, "workflow", ""), asked.version, asked.text, asked.file)
     if source.is_code:
@@ -60,9 +67,11 @@ def _source(call: ToolCall, asked: Any) -> WorkflowSource:
     return source
 
 
-def _correction(call: ToolCall, asked: Any) -> WorkflowSource | None:
-    """The workflow that takes the place of that of a run; None to keep it."""
-    return _source(call, asked) if asked.text or asked.file or asked.version is not None else None
+def _with_correction(call: ToolCall, asked: RetryRun | ForkRun) -> dict[str, Any]:
+    """The arguments, with the workflow that takes the place of that of the run as `source`; None to keep it."""
+    given = asdict(asked)
+    is_other = any([given.pop("text"), given.pop("file"), given.pop("version") is not None])
+    return {**given, "source": _source(call, asked) if is_other else None}
 
 
 class RetryRun(Arguments, frozen=True):
@@ -105,22 +114,13 @@ class RetryRun(Arguments, frozen=True):
     dry_run: DryRun = False
 
 
-def retry_run(call: ToolCall) -> Any:
-    asked: RetryRun = call.arguments
-    return call.service.unattended_runs.retry(
-        asked.run_id,
-        from_step=asked.from_step,
-        items=asked.items,
-        adjust=asked.adjust,
-        budgets=asked.budgets,
-        source=_correction(call, asked),
-        inputs=asked.inputs,
-        keep_completed=asked.keep_completed,
-        from_start=asked.from_start,
-        force=asked.force,
-        reason=asked.reason,
-        dry_run=asked.dry_run,
-    )
+@TOOLS.add(
+    "run",
+    "Give a run that has ended another round: what failed, was cancelled or skipped runs again, what completed is "
+    "kept. With `version`, `file` or `text` it continues with a corrected workflow.",
+)
+def retry_run(call: ToolCall, asked: RetryRun) -> Any:
+    return call.service.unattended_runs.retry(**_with_correction(call, asked))
 
 
 class ForkRun(Arguments, frozen=True):
@@ -139,16 +139,13 @@ class ForkRun(Arguments, frozen=True):
     dry_run: DryRun = False
 
 
-def fork_run(call: ToolCall) -> Any:
-    asked: ForkRun = call.arguments
-    return call.service.unattended_runs.fork(
-        asked.run_id,
-        asked.from_step,
-        asked.inputs,
-        _correction(call, asked),
-        keep_completed=asked.keep_completed,
-        dry_run=asked.dry_run,
-    )
+@TOOLS.add(
+    "run",
+    "Start a new run that keeps the results of another before a step, with edited inputs or an edited workflow. "
+    "The old run stays as it is.",
+)
+def fork_run(call: ToolCall, asked: ForkRun) -> Any:
+    return call.service.unattended_runs.fork(**_with_correction(call, asked))
 
 
 class CancelRun(Arguments, frozen=True):
@@ -158,9 +155,9 @@ class CancelRun(Arguments, frozen=True):
     dry_run: DryRun = False
 
 
-def cancel_run(call: ToolCall) -> Any:
-    asked: CancelRun = call.arguments
-    return call.service.unattended_runs.cancel(asked.run_id, now=asked.now, reason=asked.reason, dry_run=asked.dry_run)
+@TOOLS.add("run", "Stop a run. Its cleanup, undo and end still run.", is_destructive=True)
+def cancel_run(call: ToolCall, asked: CancelRun) -> Any:
+    return call.service.unattended_runs.cancel(**asdict(asked))
 
 
 class PauseRun(Arguments, frozen=True):
@@ -170,9 +167,9 @@ class PauseRun(Arguments, frozen=True):
     dry_run: DryRun = False
 
 
-def pause_run(call: ToolCall) -> Any:
-    asked: PauseRun = call.arguments
-    return call.service.unattended_runs.pause(asked.run_id, step=asked.step, reason=asked.reason, dry_run=asked.dry_run)
+@TOOLS.add("run", "Pause a run or one of its steps: what runs may end, nothing more starts.")
+def pause_run(call: ToolCall, asked: PauseRun) -> Any:
+    return call.service.unattended_runs.pause(**asdict(asked))
 
 
 class ResumeRun(Arguments, frozen=True):
@@ -188,58 +185,8 @@ class ResumeRun(Arguments, frozen=True):
     dry_run: DryRun = False
 
 
-def resume_run(call: ToolCall) -> Any:
-    asked: ResumeRun = call.arguments
+@TOOLS.add("run", "Let a paused run or step continue, or a run that nothing is running any more.")
+def resume_run(call: ToolCall, asked: ResumeRun) -> Any:
     return call.service.unattended_runs.resume(
         asked.run_id, step=asked.step, steps=asked.steps or 0, reason=asked.reason, dry_run=asked.dry_run
     )
-
-
-TOOLS = (
-    Tool(
-        "start_run",
-        "run",
-        "Start a run of a published workflow; or of a file or a text, which needs the scope `write`. It returns at "
-        "once: look at the run with get_run. With dry_run it says what would run, and what is missing.",
-        StartRun,
-        start_run,
-    ),
-    Tool(
-        "retry_run",
-        "run",
-        "Give a run that has ended another round: what failed, was cancelled or skipped runs again, what completed is "
-        "kept. With `version`, `file` or `text` it continues with a corrected workflow.",
-        RetryRun,
-        retry_run,
-    ),
-    Tool(
-        "fork_run",
-        "run",
-        "Start a new run that keeps the results of another before a step, with edited inputs or an edited workflow. "
-        "The old run stays as it is.",
-        ForkRun,
-        fork_run,
-    ),
-    Tool(
-        "cancel_run",
-        "run",
-        "Stop a run. Its cleanup, undo and end still run.",
-        CancelRun,
-        cancel_run,
-        is_destructive=True,
-    ),
-    Tool(
-        "pause_run",
-        "run",
-        "Pause a run or one of its steps: what runs may end, nothing more starts.",
-        PauseRun,
-        pause_run,
-    ),
-    Tool(
-        "resume_run",
-        "run",
-        "Let a paused run or step continue, or a run that nothing is running any more.",
-        ResumeRun,
-        resume_run,
-    ),
-)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec.structs import asdict
 
 from mulligan.api.areas.run_filters import RunFilters, run_query
 from mulligan.api.http.paging import Count, decode_cursor, encode_cursor
 from mulligan.mcp_server.argument_types import Cursor, PageSize, RunId
-from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
+from mulligan.mcp_server.tool import Arguments, ToolCall, Tools
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.views.run_comparison import RunComparison
 from mulligan.service.runs.views.run_pages import StepQuery
 from mulligan.service.runs.views.run_view import RUN_HEAD, part
+
+TOOLS = Tools()
 
 # The page of the report, in clients that show pages.
 REPORT_PAGE = "ui://mulligan/report.html"
@@ -40,17 +43,10 @@ class ListRuns(Arguments, frozen=True):
     cursor: Cursor = ""
 
 
-def list_runs(call: ToolCall) -> dict[str, Any]:
-    asked: ListRuns = call.arguments
-    filters = RunFilters(
-        workflow=asked.workflow,
-        status=asked.status,
-        since=asked.since,
-        until=asked.until,
-        text=asked.text,
-        failure=asked.failure,
-    )
-    query = run_query(filters, limit=asked.limit, before=decode_cursor(asked.cursor, Count))
+@TOOLS.add("read", "List runs, the newest first, with their status, why they failed and what they wait for.")
+def list_runs(call: ToolCall, asked: ListRuns) -> dict[str, Any]:
+    given = {name: value for name, value in asdict(asked).items() if name in RunFilters.__struct_fields__}
+    query = run_query(RunFilters(**given), limit=asked.limit, before=decode_cursor(asked.cursor, Count))
     page = call.service.runs.page(query)
     return {"runs": to_json(page.runs), "next": encode_cursor(page.next)}
 
@@ -67,10 +63,14 @@ class GetRun(Arguments, frozen=True):
     cursor: Annotated[str, msgspec.Meta(description="`next` of the steps of the answer before.")] = ""
 
 
-def get_run(call: ToolCall) -> Any:
-    asked: GetRun = call.arguments
+@TOOLS.add(
+    "read",
+    "Show one run: status, inputs, outputs, failures and whether each was handled, what it waits for, and its "
+    "steps; with `step` one step with every attempt at it.",
+)
+def get_run(call: ToolCall, asked: GetRun) -> Any:
     if asked.step:
-        return to_json(call.service.details.step(asked.run_id, asked.step))
+        return call.service.details.step(asked.run_id, asked.step)
     head = to_json(part(call.service.details.head(asked.run_id), RUN_HEAD))
     query = StepQuery(asked.status, limit=asked.limit, after=decode_cursor(asked.cursor, str) or "")
     page = call.service.runs.step_page(asked.run_id, query)
@@ -78,22 +78,27 @@ def get_run(call: ToolCall) -> Any:
     return {**head, "steps": steps}
 
 
-class GetReport(Arguments, frozen=True):
+class OneRun(Arguments, frozen=True):
     run_id: RunId
 
 
-def get_report(call: ToolCall) -> dict[str, Any]:
-    run_id = call.arguments.run_id
+@TOOLS.add(
+    "read",
+    "The report of a run, for a person to look at: a page with failures, graph, timeline and logs. Clients that "
+    "show pages show it; others get the run and the address of the report as a resource.",
+    page=REPORT_PAGE,
+)
+def get_report(call: ToolCall, asked: OneRun) -> dict[str, Any]:
+    run_id = asked.run_id
     found = to_json(part(call.service.details.head(run_id), RUN_HEAD))
     return {"run_id": run_id, "uri": f"mulligan://runs/{run_id}/report", "run": found}
 
 
-class GetUsage(Arguments, frozen=True):
-    run_id: RunId
-
-
-def get_usage(call: ToolCall) -> dict[str, Any]:
-    return {"run_id": call.arguments.run_id, "usage": to_json(call.service.runs.usage(call.arguments.run_id))}
+@TOOLS.add(
+    "read", "What the steps of a run asked for (cpus, memory, timeout), what they used, and what they should ask for."
+)
+def get_usage(call: ToolCall, asked: OneRun) -> dict[str, Any]:
+    return {"run_id": asked.run_id, "usage": to_json(call.service.runs.usage(asked.run_id))}
 
 
 class CompareRuns(Arguments, frozen=True):
@@ -101,52 +106,14 @@ class CompareRuns(Arguments, frozen=True):
     b: RunId
 
 
-def compare_runs(call: ToolCall) -> RunComparison:
-    found: RunComparison = call.service.views.compare(call.arguments.a, call.arguments.b)
+@TOOLS.add(
+    "read",
+    "Two runs beside each other: what differs in inputs, in the workflow and in how each step went. For a run "
+    "that failed, compare it with the last one that completed.",
+    is_slow=True,
+)
+def compare_runs(call: ToolCall, asked: CompareRuns) -> RunComparison:
+    found: RunComparison = call.service.views.compare(asked.a, asked.b)
     steps, text = found.steps[:COMPARED_MAX], found.text[:DIFF_LINES_MAX]
     has_more = found.has_more_text or len(found.text) > DIFF_LINES_MAX
     return msgspec.structs.replace(found, steps=steps, text=text, has_more_text=has_more)
-
-
-TOOLS = (
-    Tool(
-        "list_runs",
-        "read",
-        "List runs, the newest first, with their status, why they failed and what they wait for.",
-        ListRuns,
-        list_runs,
-    ),
-    Tool(
-        "get_run",
-        "read",
-        "Show one run: status, inputs, outputs, failures and whether each was handled, what it waits for, and its "
-        "steps; with `step` one step with every attempt at it.",
-        GetRun,
-        get_run,
-    ),
-    Tool(
-        "get_report",
-        "read",
-        "The report of a run, for a person to look at: a page with failures, graph, timeline and logs. Clients that "
-        "show pages show it; others get the run and the address of the report as a resource.",
-        GetReport,
-        get_report,
-        page=REPORT_PAGE,
-    ),
-    Tool(
-        "get_usage",
-        "read",
-        "What the steps of a run asked for (cpus, memory, timeout), what they used, and what they should ask for.",
-        GetUsage,
-        get_usage,
-    ),
-    Tool(
-        "compare_runs",
-        "read",
-        "Two runs beside each other: what differs in inputs, in the workflow and in how each step went. For a run "
-        "that failed, compare it with the last one that completed.",
-        CompareRuns,
-        compare_runs,
-        is_slow=True,
-    ),
-)

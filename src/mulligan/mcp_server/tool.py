@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_type_hints
 
 import msgspec
 
@@ -38,13 +38,13 @@ class ToolCall:
 
     # In the name of the caller, for the caller's project.
     service: Service
-    # Of the type that the tool names.
-    arguments: Any
     access: Access
 
 
-# It gives a struct of the service, or plain data. It runs in a thread, and may wait for the store.
-Handler = Callable[[ToolCall], Any]
+# Gets the arguments too, and gives a struct of the service, or plain data. It runs in a thread, and may wait for the
+# store.
+Handler = Callable[[ToolCall, Any], Any]
+Declared = TypeVar("Declared", bound=Handler)
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,19 @@ class Tool:
         return InputInvalid(f"{about}: {found.reason}", argument=found.where)
 
 
+class Tools(list[Tool]):
+    """Tools, each declared at its handler: it has the name of that function, and takes the `asked` that it takes."""
+
+    def add(self, scope: ToolScope, describe: str, **others: Any) -> Callable[[Declared], Declared]:
+        """Make a handler a tool. `others`: what else there is to say, by the names of the fields of `Tool`."""
+
+        def declare(handler: Declared) -> Declared:
+            self.append(Tool(handler.__name__, scope, describe, get_type_hints(handler)["asked"], handler, **others))
+            return handler
+
+        return declare
+
+
 class Access(ABC):
     """What one caller may do. A server makes one for each connection, or for each request."""
 
@@ -131,7 +144,7 @@ class Access(ABC):
 
         with guarded(service, self.caller(service), tool.name, tool.scope, arguments, check) as allowed:
             try:
-                return tool.handler(ToolCall(allowed, arguments, self))
+                return tool.handler(ToolCall(allowed, self), arguments)
             except Exception as error:
                 run_id = getattr(arguments, "run_id", None)
                 if isinstance(run_id, int) and (damaged := allowed.runs.explain_damage([run_id], error)) is not None:

@@ -5,28 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mulligan.mcp_server import (
-    coverage_tool,
     decide_tools,
     failure_tools,
-    propose_tools,
     run_change_tools,
     run_read_tools,
-    suggest_tools,
     workflow_tools,
 )
 from mulligan.mcp_server.tool import Tool
 
 # In the order in which clients list them: what is needed first comes first.
-TOOLS: tuple[Tool, ...] = (
-    *failure_tools.TOOLS,
-    *decide_tools.TOOLS,
-    *run_read_tools.TOOLS,
-    *workflow_tools.TOOLS,
-    *coverage_tool.TOOLS,
-    *suggest_tools.TOOLS,
-    *propose_tools.TOOLS,
-    *run_change_tools.TOOLS,
-)
+_MODULES = (failure_tools, decide_tools, run_read_tools, workflow_tools, run_change_tools)
+TOOLS: tuple[Tool, ...] = tuple(tool for module in _MODULES for tool in module.TOOLS)
 
 
 def with_aliases(tools: tuple[Tool, ...]) -> dict[str, Tool]:

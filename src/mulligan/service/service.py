@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 from mulligan.core.model.scopes import allows
 from mulligan.ports.server_records import TokenLimits
 from mulligan.service.home import Home, find_home, find_worker_home
+from mulligan.service.home_names import HOOKS_MARK
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.service.server.notices.new_run_rules import rules_for_new_runs
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from mulligan.core.model.workflow import NoticeRule
     from mulligan.ports import TokenRecord
     from mulligan.service.authoring.area import Workflows
     from mulligan.service.decisions.area import Decisions
@@ -117,11 +118,16 @@ class Service:
         return run_control.RunControl(
             self.reader,
             self._by,
-            lambda: rules_for_new_runs(self),
+            self._rules_for_new_runs,
             self.limits,
             self.ledger,
             may_decide=self.may_decide,
         )
+
+    def _rules_for_new_runs(self) -> tuple[NoticeRule, ...]:
+        """The notice rules of the project. Looking for them takes longer than a start, so few homes are asked."""
+        may_have_some = self.is_for_others or self.home.store_url or (self.home.folder / HOOKS_MARK).exists()
+        return self.notices.rules_for_new_runs() if may_have_some else ()
 
     @property
     def by(self) -> str:

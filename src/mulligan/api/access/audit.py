@@ -11,11 +11,12 @@ from urllib.parse import urlencode
 import msgspec
 
 from mulligan.api.access.auth import NOBODY, Request
-from mulligan.api.http.routing import Call, Query, Route
+from mulligan.api.http.routing import Call, Query, Route, Routes
 from mulligan.errors import MulliganError, TooManyDecisions
 from mulligan.ports.server_records import AuditRecord, TokenRecord
-from mulligan.service.server.audit import ACCEPTED, AuditPage
-from mulligan.service.server.logins import owner_of
+from mulligan.service.server.audit import ACCEPTED, AuditPage, audit_row
+
+ROUTES = Routes()
 
 _log = logging.getLogger("mulligan.server")
 
@@ -29,18 +30,12 @@ class AuditQuery(Query, frozen=True):
     before: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
-def list_audit(call: Call) -> AuditPage:
-    asked: AuditQuery = call.query
+@ROUTES.add("GET", "audit", "admin")
+def list_audit(call: Call, query: AuditQuery) -> AuditPage:
+    """Who changed what, the newest first."""
     return call.service.audit.page(
-        project=call.token.project, before=asked.before, limit=asked.limit, who=asked.who, action=asked.action
+        project=call.token.project, before=query.before, limit=query.limit, who=query.who, action=query.action
     )
-
-
-ROUTES = (
-    Route(
-        "GET", "audit", list_audit, "admin", "Who changed what, the newest first.", query=AuditQuery, answer=AuditPage
-    ),
-)
 
 
 def is_written(route: Route, body: Any, query: Any) -> bool:
@@ -76,19 +71,9 @@ def refused(
 
 
 def _record(route: Route, request: Request, token: TokenRecord, source: str, status: int, *, why: str) -> AuditRecord:
-    return AuditRecord(
-        at=datetime.now(UTC),
-        who=token.user,
-        action=route.name,
-        # Without the query, which may have the code of a link.
-        target=request.path,
-        status=status,
-        project=token.project or "",
-        # A session is written down as the token from which it comes.
-        token_id=owner_of(token.id),
-        why=why,
-        source=source,
-    )
+    # Without the query, which may have the code of a link.
+    about: dict[str, Any] = {"action": route.name, "target": request.path, "source": source}
+    return audit_row(token, at=datetime.now(UTC), status=status, why=why, **about)
 
 
 class _Report(msgspec.Struct):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal, Protocol
+from typing import Literal
 from urllib.parse import urlsplit
 
 from mulligan.api.access.rate_limits import TokenBuckets
@@ -38,10 +38,8 @@ REFUSALS_PER_SECOND, REFUSALS_AT_ONCE = 50, 1_000
 NOBODY = TokenRecord(id="", digest="", user="", scopes=(), created_at=datetime(1970, 1, 1, tzinfo=UTC), project=None)
 
 
-class TokenLookup(Protocol):
-    """Finds a token by the SHA-256 of its secret."""
-
-    def __call__(self, service: Service, digest: str) -> TokenRecord | None: ...
+# Finds a token by the SHA-256 of its secret.
+TokenLookup = Callable[[Service, str], TokenRecord | None]
 
 
 def find_stored_token(service: Service, digest: str) -> TokenRecord | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 from mulligan.errors import TooManyRequests
 
@@ -39,10 +40,8 @@ class TokenBuckets:
 
     def spend(self, name: str) -> None:
         """Take one, if there is one."""
-        try:
+        with suppress(TooManyRequests):
             self.take(name, "")
-        except TooManyRequests:
-            pass
 
     def _level(self, name: str) -> float:
         now = self._clock()

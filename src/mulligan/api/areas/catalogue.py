@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import asdict
 
-from mulligan.api.http.entity_tags import entity_tag, expected_revision
-from mulligan.api.http.routing import Answer, Body, Call, Query, Route
+from mulligan.api.http.entity_tags import entity_tag, expected_revision, with_revision
+from mulligan.api.http.routing import Answer, Body, Call, Query, Routes
 from mulligan.errors import InputInvalid
 from mulligan.service.rendering.json_output import to_json
-from mulligan.service.server.catalogue.catalogue import Draft, PublishedWorkflow
+from mulligan.service.server.catalogue.catalogue import (
+    Draft,
+    Proposal,
+    ProposedDraft,
+    Publication,
+    Published,
+    PublishedWorkflow,
+    WorkflowList,
+)
 from mulligan.service.server.catalogue.drawn_texts import DrawnText
-from mulligan.service.server.catalogue.text_additions import NewEdge, NewRule, NewStep
-from mulligan.service.server.catalogue.text_edits import StepEdit
+from mulligan.service.server.catalogue.text_edits import AddedEdge, AddedRule, AddedStep, StepEdit
+
+ROUTES = Routes()
 
 Number = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
@@ -89,39 +99,6 @@ class PublishDraft(Body, frozen=True):
     dry_run: bool = False
 
 
-class AddedStep(Body, frozen=True):
-    """A step to add: its name, its other keys, and the step behind which it stands; the last one by default."""
-
-    step: str
-    set: dict[str, Any] = msgspec.field(default_factory=dict)
-    after: str = ""
-
-
-class AddedEdge(Body, frozen=True):
-    """An arrow to add. `needs`: the target waits for the source. `next`: the source leads to the target."""
-
-    source: str
-    target: str
-    kind: Literal["next", "needs"] = "next"
-    on: Literal["success", "failure", "always"] = "success"
-    # What the source does once a remediation has succeeded.
-    then: Literal["rerun", "continue"] | None = None
-    # Only failures with one of these codes; only these exit codes, each a number or a range such as `10-19`.
-    codes: tuple[str, ...] = ()
-    exit_codes: tuple[int | str, ...] = ()
-
-
-class AddedRule(Body, frozen=True):
-    """A retry rule to add to a step, for any failure or for some codes or exit codes. Rules that are there stay."""
-
-    step: str
-    max_retries: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
-    # Such as `10s`.
-    delay: str = ""
-    codes: tuple[str, ...] = ()
-    exit_codes: tuple[int | str, ...] = ()
-
-
 class EditBody(Body, frozen=True):
     """A text of ours, and what to add to it; or a step in it, with new values of its keys and keys to take away."""
 
@@ -139,29 +116,6 @@ class EditBody(Body, frozen=True):
 class WorkflowsPage(msgspec.Struct, frozen=True):
     workflows: list[PublishedWorkflow]
     next: str | None
-
-
-class Published(PublishedWorkflow, frozen=True, kw_only=True):
-    """A version, and what came of publishing it."""
-
-    is_new: bool
-    warnings: list[dict[str, Any]]
-    # The schedules of the text, which are in force now, and those that it had and has no more.
-    schedules: list[str]
-    removed_schedules: list[str]
-    dry_run: bool
-
-
-class ProposedDraft(msgspec.Struct, frozen=True):
-    """What a draft would change, line by line, and its revision; 0 if it was not written."""
-
-    name: str
-    changes_version: int
-    would_be_version: int
-    diff: str
-    warnings: list[dict[str, Any]]
-    dry_run: bool
-    revision: int
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -207,72 +161,82 @@ class Deleted(msgspec.Struct, frozen=True):
     is_deleted: bool
 
 
-def list_workflows(call: Call) -> Any:
-    return to_json(call.service.catalogue.workflows(after=call.query.after, limit=call.query.limit))
+@ROUTES.add("GET", "workflows", "read", answer=WorkflowsPage)
+def list_workflows(call: Call, query: WorkflowsQuery) -> WorkflowList:
+    """List the newest version of each published workflow, by name."""
+    return call.service.catalogue.workflows(after=query.after, limit=query.limit)
 
 
-def show_workflow(call: Call) -> Answer:
-    found = call.service.catalogue.workflow(call.path["name"], call.query.version)
-    return Answer(to_json(found), headers=entity_tag(found.version))
+@ROUTES.add("GET", "workflows/{name}", "read", answer=PublishedWorkflow)
+def show_workflow(call: Call, name: str, query: VersionQuery) -> Answer:
+    """One version of a workflow with its text, the newest by default."""
+    found = call.service.catalogue.workflow(name, query.version)
+    return Answer(found, headers=entity_tag(found.version))
 
 
-def publish_workflow(call: Call) -> Any:
-    body: PublishedText = call.body
-    done = call.service.catalogue.publish(
-        call.path["name"],
-        body.text,
-        file=body.file,
-        format=body.format,
-        note=body.note,
-        labels=body.labels,
-        dry_run=call.query.dry_run,
-    )
-    return to_json(done)
+@ROUTES.add("PUT", "workflows/{name}", "write", answer=Published, problems=(409,))
+def publish_workflow(call: Call, name: str, query: DryRunQuery, body: PublishedText) -> Publication:
+    """Publish a text as the next version. The same text again is the same version. Python files are refused."""
+    return call.service.catalogue.publish(name, **asdict(body), dry_run=query.dry_run)
 
 
-def list_versions(call: Call) -> Any:
-    return to_json(call.service.catalogue.versions(call.path["name"], before=call.query.before, limit=call.query.limit))
+@ROUTES.add("GET", "workflows/{name}/versions", "read", answer=WorkflowsPage)
+def list_versions(call: Call, name: str, query: VersionsQuery) -> WorkflowList:
+    """List the versions of a workflow, the newest first."""
+    return call.service.catalogue.versions(name, before=query.before, limit=query.limit)
 
 
-def show_draft(call: Call) -> Answer:
-    return _draft(call.service.catalogue.draft(call.path["name"]))
+@ROUTES.add("GET", "workflows/{name}/draft", "read", answer=Draft)
+def show_draft(call: Call, name: str) -> Answer:
+    """The draft of a workflow; its revision is the ETag."""
+    return with_revision(call.service.catalogue.draft(name))
 
 
-def put_draft(call: Call) -> Answer:
-    body: DraftText = call.body
+@ROUTES.add("PUT", "workflows/{name}/draft", "write", answer=Draft, problems=(412,))
+def put_draft(call: Call, name: str, body: DraftText) -> Answer:
+    """Write a draft. If-Match has the revision that it replaces, or * for any; without it there must be none."""
     expected = expected_revision(call.headers, without=0)
-    name = call.path["name"]
-    return _draft(call.service.catalogue.put_draft(name, body.text, file=body.file, note=body.note, expected=expected))
+    return with_revision(call.service.catalogue.put_draft(name, **asdict(body), expected=expected))
 
 
-def propose_draft(call: Call) -> Any:
-    body: ProposedText = call.body
-    found = call.service.catalogue.propose(
-        call.path["name"], body.text, file=body.file, note=body.note, dry_run=body.dry_run
-    )
-    return to_json(found)
+@ROUTES.add("POST", "workflows/{name}:propose", "propose", answer=ProposedDraft, problems=(409,))
+def propose_draft(call: Call, name: str, body: ProposedText) -> Proposal:
+    """Write a draft that passes every check, and say what it would change. A draft of somebody else stays."""
+    return call.service.catalogue.propose(name, **asdict(body))
 
 
-def delete_draft(call: Call) -> Any:
+@ROUTES.add("DELETE", "workflows/{name}/draft", "write", problems=(412,))
+def delete_draft(call: Call, name: str) -> Deleted:
+    """Throw a draft away."""
     expected = expected_revision(call.headers, without=None)
-    call.service.catalogue.delete_draft(call.path["name"], expected=expected)
-    return {"name": call.path["name"], "is_deleted": True}
+    call.service.catalogue.delete_draft(name, expected=expected)
+    return Deleted(name, is_deleted=True)
 
 
-def publish_draft(call: Call) -> Any:
-    body: PublishDraft = call.body
+@ROUTES.add("POST", "workflows/{name}:publish", "write", answer=Published, problems=(409, 412))
+def publish_draft(call: Call, name: str, body: PublishDraft) -> Publication:
+    """Publish the draft as the next version, and remove it."""
     expected = expected_revision(call.headers, without=None)
-    return to_json(
-        call.service.catalogue.publish_draft(call.path["name"], note=body.note, expected=expected, dry_run=body.dry_run)
-    )
+    return call.service.catalogue.publish_draft(name, **asdict(body), expected=expected)
 
 
-def list_drafts(call: Call) -> Any:
-    return {"drafts": to_json(call.service.catalogue.drafts())}
+@ROUTES.add("GET", "drafts", "read")
+def list_drafts(call: Call) -> DraftsPage:
+    """List the drafts, by name."""
+    return DraftsPage(call.service.catalogue.drafts())
 
 
-def validate_text(call: Call) -> Any:
-    body: CheckedText = call.body
+@ROUTES.add("GET", "workflows:schema", "read", media="application/schema+json")
+def show_schema(call: Call) -> Answer:
+    """The JSON Schema of workflow files, for editors."""
+    text = call.service.workflows.schema_text().encode()
+    tag = {"ETag": f'"{hashlib.sha256(text).hexdigest()[:16]}"', "Cache-Control": "private, max-age=3600"}
+    return Answer(text, headers=tag, media="application/schema+json")
+
+
+@ROUTES.add("POST", "workflows:validate", "read", answer=Examined, is_change=False, is_slow=True)
+def validate_text(call: Call, body: CheckedText) -> Any:
+    """Check the text of a workflow file, and draw it. Nothing is stored, nothing is run, no file is read."""
     file = body.file or "workflow.yaml"
     if body.graph:
         found = call.service.catalogue.examine(body.text, file=file, format=body.format)
@@ -287,167 +251,21 @@ def validate_text(call: Call) -> Any:
     return {**to_json(checked), **lengths, "graph": graph}
 
 
-def show_schema(call: Call) -> Answer:
-    text = call.service.workflows.schema_text().encode()
-    tag = {"ETag": f'"{hashlib.sha256(text).hexdigest()[:16]}"', "Cache-Control": "private, max-age=3600"}
-    return Answer(text, headers=tag, media="application/schema+json")
-
-
-def convert_text(call: Call) -> Any:
-    body: WorkflowText = call.body
+@ROUTES.add("POST", "workflows:convert", "read", answer=ConvertedText, is_change=False, is_slow=True)
+def convert_text(call: Call, body: WorkflowText) -> Any:
+    """The text of another system's file as one of ours."""
     found = call.service.catalogue.convert(body.text, file=body.file or "workflow.yaml", format=body.format)
     return {"text": found.text, "origin": found.origin, "warnings": to_json(found.warnings)}
 
 
-def edit_text(call: Call) -> Any:
-    body: EditBody = call.body
-    edits: list[StepEdit | NewStep | NewEdge | NewRule] = []
-    if body.step:
-        edits.append(StepEdit(body.step, body.set, body.remove))
-    elif body.set or body.remove:
+@ROUTES.add("POST", "workflows:edit", "read", answer=EditedText, is_change=False, is_slow=True)
+def edit_text(call: Call, body: EditBody) -> Any:
+    """Change or add a step or an edge in a text and leave everything else as it is written. Nothing is stored."""
+    if not body.step and (body.set or body.remove):
         raise InputInvalid("'set' and 'remove' need 'step'", hint="name the step to change", field="step")
-    if body.add_step is not None:
-        edits.append(NewStep(**msgspec.structs.asdict(body.add_step)))
-    if body.add_edge is not None:
-        edits.append(NewEdge(**msgspec.structs.asdict(body.add_edge)))
-    if body.add_rule is not None:
-        edits.append(NewRule(**msgspec.structs.asdict(body.add_rule)))
+    changed = StepEdit(body.step, body.set, body.remove) if body.step else None
+    edits = [one for one in (changed, body.add_step, body.add_edge, body.add_rule) if one is not None]
     if not edits:
         raise InputInvalid("nothing is to be edited", hint="send 'step', 'add_step', 'add_edge' or 'add_rule'")
     found = call.service.catalogue.edit(body.text, *edits, file=body.file or "workflow.yaml")
     return {"text": found.text, "line": found.line, "validation": to_json(found.validation)}
-
-
-def _draft(found: Draft) -> Answer:
-    return Answer(to_json(found), headers=entity_tag(found.revision))
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "workflows",
-        list_workflows,
-        "read",
-        "List the newest version of each published workflow, by name.",
-        query=WorkflowsQuery,
-        answer=WorkflowsPage,
-    ),
-    Route(
-        "GET",
-        "workflows/{name}",
-        show_workflow,
-        "read",
-        "One version of a workflow with its text, the newest by default.",
-        query=VersionQuery,
-        answer=PublishedWorkflow,
-    ),
-    Route(
-        "PUT",
-        "workflows/{name}",
-        publish_workflow,
-        "write",
-        "Publish a text as the next version. The same text again is the same version. Python files are refused.",
-        query=DryRunQuery,
-        body=PublishedText,
-        answer=Published,
-        problems=(409,),
-    ),
-    Route(
-        "GET",
-        "workflows/{name}/versions",
-        list_versions,
-        "read",
-        "List the versions of a workflow, the newest first.",
-        query=VersionsQuery,
-        answer=WorkflowsPage,
-    ),
-    Route(
-        "GET",
-        "workflows/{name}/draft",
-        show_draft,
-        "read",
-        "The draft of a workflow; its revision is the ETag.",
-        answer=Draft,
-    ),
-    Route(
-        "PUT",
-        "workflows/{name}/draft",
-        put_draft,
-        "write",
-        "Write a draft. If-Match has the revision that it replaces, or * for any; without it there must be none.",
-        body=DraftText,
-        answer=Draft,
-        problems=(412,),
-    ),
-    Route(
-        "POST",
-        "workflows/{name}:propose",
-        propose_draft,
-        "propose",
-        "Write a draft that passes every check, and say what it would change. A draft of somebody else stays.",
-        body=ProposedText,
-        answer=ProposedDraft,
-        problems=(409,),
-    ),
-    Route(
-        "DELETE",
-        "workflows/{name}/draft",
-        delete_draft,
-        "write",
-        "Throw a draft away.",
-        answer=Deleted,
-        problems=(412,),
-    ),
-    Route(
-        "POST",
-        "workflows/{name}:publish",
-        publish_draft,
-        "write",
-        "Publish the draft as the next version, and remove it.",
-        body=PublishDraft,
-        answer=Published,
-        problems=(409, 412),
-    ),
-    Route("GET", "drafts", list_drafts, "read", "List the drafts, by name.", answer=DraftsPage),
-    Route(
-        "GET",
-        "workflows:schema",
-        show_schema,
-        "read",
-        "The JSON Schema of workflow files, for editors.",
-        media="application/schema+json",
-    ),
-    Route(
-        "POST",
-        "workflows:validate",
-        validate_text,
-        "read",
-        "Check the text of a workflow file, and draw it. Nothing is stored, nothing is run, no file is read.",
-        body=CheckedText,
-        answer=Examined,
-        is_change=False,
-        is_slow=True,
-    ),
-    Route(
-        "POST",
-        "workflows:convert",
-        convert_text,
-        "read",
-        "The text of another system's file as one of ours.",
-        body=WorkflowText,
-        answer=ConvertedText,
-        is_change=False,
-        is_slow=True,
-    ),
-    Route(
-        "POST",
-        "workflows:edit",
-        edit_text,
-        "read",
-        "Change or add a step or an edge in a text and leave everything else as it is written. Nothing is stored.",
-        body=EditBody,
-        answer=EditedText,
-        is_change=False,
-        is_slow=True,
-    ),
-)

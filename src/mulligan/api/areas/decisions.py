@@ -2,24 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from mulligan.api.access.token_limits import changed_run, refuse_other_workflow
 from mulligan.api.http.paging import Count, Limit, decode_cursor, encode_cursor
-from mulligan.api.http.routing import Body, Call, Query, Route
-from mulligan.api.http.struct_types import answer_type
+from mulligan.api.http.routing import AnswerBody, Body, Call, Query, Routes
 from mulligan.errors import UnknownRun
 from mulligan.service.decisions.decisions import Decision, make_decision
 from mulligan.service.decisions.inbox import PendingDetails
 from mulligan.service.decisions.pending import PendingEntry
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.change_verbs import ChangeResult, DecisionsResult
 from mulligan.service.runs.views.run_view import part_type
 
+ROUTES = Routes()
+
 # How many decisions one request may have.
 DECISIONS_MAX = 1000
+
+
+class RefusalView(AnswerBody, frozen=True):
+    """Why something was refused."""
+
+    code: str
+    message: str
+    hint: str
+
+
+# By `to_json`: what came of a decision, with why it was refused.
+_DECIDED = part_type(
+    Decision,
+    "DecidedView",
+    " ".join(name for name in Decision.__struct_fields__ if name != "budgets"),
+    by=str,
+    is_recorded=bool,
+    error=RefusalView | None,
+    follows=list[str],
+    starts=list[str],
+)
+
+
+class DecisionsAnswer(AnswerBody, frozen=True):
+    """What came of each decision, in the order in which they were given."""
+
+    dry_run: bool
+    decisions: list[_DECIDED]  # type: ignore[valid-type]
 
 
 class PendingQuery(Query, frozen=True):
@@ -29,14 +57,25 @@ class PendingQuery(Query, frozen=True):
     cursor: str = ""
 
 
-def list_pending(call: Call) -> dict[str, Any]:
-    asked: PendingQuery = call.query
-    page = call.service.decisions.pending_page(after=decode_cursor(asked.cursor, tuple[Count, str]), limit=asked.limit)
-    return {"pending": to_json(page.entries), "next": encode_cursor(page.next), "total": page.total}
+class PendingAnswer(AnswerBody, frozen=True):
+    """What waits for a person, oldest run first; and how many wait over all pages."""
+
+    pending: list[PendingEntry]
+    next: str | None
+    total: int
 
 
-def get_pending(call: Call) -> PendingDetails:
-    return call.service.inbox.details(int(call.path["run_id"]), call.path["step"])
+@ROUTES.add("GET", "pending", "read", is_shared=True)
+def list_pending(call: Call, query: PendingQuery) -> PendingAnswer:
+    """List what waits for a person: parked steps, approvals, pauses."""
+    page = call.service.decisions.pending_page(after=decode_cursor(query.cursor, tuple[Count, str]), limit=query.limit)
+    return PendingAnswer(pending=page.entries, next=encode_cursor(page.next), total=page.total)
+
+
+@ROUTES.add("GET", "pending/{run_id:int}/{step}", "read", is_shared=True)
+def get_pending(call: Call, run_id: int, step: str) -> PendingDetails:
+    """A step that waits for a person: the end of its log, earlier decisions about the same error, or its answer."""
+    return call.service.inbox.details(run_id, step)
 
 
 class DecisionBody(Body, frozen=True):
@@ -63,12 +102,13 @@ class DecisionsBody(Body, frozen=True):
     dry_run: bool = False
 
 
-def decide(call: Call) -> DecisionsResult:
-    asked: DecisionsBody = call.body
-    for one in asked.decisions:
+@ROUTES.add("POST", "decisions", "decide", answer=DecisionsAnswer, problems=(409,))
+def decide(call: Call, body: DecisionsBody) -> DecisionsResult:
+    """Decide about parked steps, each with a reason. One decision that is refused does not stop the others."""
+    for one in body.decisions:
         _refuse_other_workflow(call, one.run_id)
-    decided = [make_decision(**msgspec.structs.asdict(one)) for one in asked.decisions]
-    return call.service.changes.decide(decided, dry_run=asked.dry_run)
+    decided = [make_decision(**msgspec.structs.asdict(one)) for one in body.decisions]
+    return call.service.changes.decide(decided, dry_run=body.dry_run)
 
 
 def _refuse_other_workflow(call: Call, run_id: int) -> None:
@@ -87,75 +127,9 @@ class ApprovalBody(Body, frozen=True):
     dry_run: bool = False
 
 
-def approve_step(call: Call) -> ChangeResult:
-    asked: ApprovalBody = call.body
+@ROUTES.add("POST", "runs/{run_id:int}/steps/{step}:approve", "decide", problems=(409,))
+def approve_step(call: Call, step: str, body: ApprovalBody) -> ChangeResult:
+    """Answer an approval that a step waits for."""
     return call.service.changes.approve(
-        changed_run(call), call.path["step"], is_approved=asked.approve, reason=asked.reason, dry_run=asked.dry_run
+        changed_run(call), step, is_approved=body.approve, reason=body.reason, dry_run=body.dry_run
     )
-
-
-# By `to_json`: what came of a decision, with why it was refused.
-_REFUSAL = answer_type("RefusalView", "Why something was refused.", code=str, message=str, hint=str)
-_DECIDED = part_type(
-    Decision,
-    "DecidedView",
-    " ".join(name for name in Decision.__struct_fields__ if name != "budgets"),
-    by=str,
-    is_recorded=bool,
-    error=_REFUSAL | None,
-    follows=list[str],
-    starts=list[str],
-)
-DECISIONS_ANSWER = answer_type(
-    "DecisionsAnswer",
-    "What came of each decision, in the order in which they were given.",
-    dry_run=bool,
-    decisions=list[_DECIDED],  # type: ignore[valid-type]
-)
-ROUTES = (
-    Route(
-        "GET",
-        "pending",
-        list_pending,
-        "read",
-        "List what waits for a person: parked steps, approvals, pauses.",
-        query=PendingQuery,
-        answer=answer_type(
-            "PendingAnswer",
-            "What waits for a person, oldest run first; and how many wait over all pages.",
-            pending=list[PendingEntry],
-            next=str | None,
-            total=int,
-        ),
-        is_shared=True,
-    ),
-    Route(
-        "GET",
-        "pending/{run_id:int}/{step}",
-        get_pending,
-        "read",
-        "A step that waits for a person: the end of its log, earlier decisions about the same error, or its answer.",
-        answer=PendingDetails,
-        is_shared=True,
-    ),
-    Route(
-        "POST",
-        "decisions",
-        decide,
-        "decide",
-        "Decide about parked steps, each with a reason. One decision that is refused does not stop the others.",
-        body=DecisionsBody,
-        answer=DECISIONS_ANSWER,
-        problems=(409,),
-    ),
-    Route(
-        "POST",
-        "runs/{run_id:int}/steps/{step}:approve",
-        approve_step,
-        "decide",
-        "Answer an approval that a step waits for.",
-        body=ApprovalBody,
-        answer=ChangeResult,
-        problems=(409,),
-    ),
-)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
-from mulligan.api.http.entity_tags import entity_tag, expected_revision
+from mulligan.api.http.entity_tags import expected_revision, with_revision
 from mulligan.api.http.paging import Count, Limit, decode_cursor, encode_cursor
-from mulligan.api.http.routing import Answer, Body, Call, Query, Route
+from mulligan.api.http.routing import Answer, Body, Call, Query, Routes
 from mulligan.ports.server_records import NoticeStatus
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.server.notices.notices import HookRule, Hooks, NoticeLine
+
+ROUTES = Routes()
 
 
 class NoticesQuery(Query, frozen=True):
@@ -37,45 +38,21 @@ class HooksBody(Body, frozen=True):
     rules: tuple[HookRule, ...]
 
 
-def list_notices(call: Call) -> Any:
-    asked: NoticesQuery = call.query
-    before = decode_cursor(asked.cursor, Count)
-    page = call.service.notices.page(status=asked.status, run_id=asked.run_id, before=before, limit=asked.limit)
-    return {"notices": to_json(page.notices), "next": encode_cursor(page.next)}
+@ROUTES.add("GET", "notices", "read")
+def list_notices(call: Call, query: NoticesQuery) -> NoticesPage:
+    """List notices, the newest first: what was sent, what waits and why, and what was given up."""
+    before = decode_cursor(query.cursor, Count)
+    page = call.service.notices.page(status=query.status, run_id=query.run_id, before=before, limit=query.limit)
+    return NoticesPage(page.notices, encode_cursor(page.next))
 
 
+@ROUTES.add("GET", "hooks", "read", answer=Hooks)
 def get_hooks(call: Call) -> Answer:
-    return _with_revision(call.service.notices.hooks())
+    """Get the notice rules for all workflows of the project."""
+    return with_revision(call.service.notices.hooks())
 
 
-def put_hooks(call: Call) -> Answer:
-    body: HooksBody = call.body
-    return _with_revision(call.service.notices.set_hooks(body.rules, expected_revision(call.headers, without=None)))
-
-
-def _with_revision(hooks: Hooks) -> Answer:
-    return Answer(to_json(hooks), headers=entity_tag(hooks.revision))
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "notices",
-        list_notices,
-        "read",
-        "List notices, the newest first: what was sent, what waits and why, and what was given up.",
-        query=NoticesQuery,
-        answer=NoticesPage,
-    ),
-    Route("GET", "hooks", get_hooks, "read", "Get the notice rules for all workflows of the project.", answer=Hooks),
-    Route(
-        "PUT",
-        "hooks",
-        put_hooks,
-        "admin",
-        "Replace the notice rules for all workflows of the project. They count for runs that start from then on.",
-        body=HooksBody,
-        answer=Hooks,
-        problems=(412,),
-    ),
-)
+@ROUTES.add("PUT", "hooks", "admin", answer=Hooks, problems=(412,))
+def put_hooks(call: Call, body: HooksBody) -> Answer:
+    """Replace the notice rules for all workflows of the project. They count for runs that start from then on."""
+    return with_revision(call.service.notices.set_hooks(body.rules, expected_revision(call.headers, without=None)))

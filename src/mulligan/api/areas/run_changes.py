@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from mulligan.api.access.token_limits import changed_run, refuse_other_workflow, refuse_without
-from mulligan.api.http.routing import Answer, Body, Call, Query, Route
+from mulligan.api.http.routing import Answer, Body, Call, Query, Routes
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid
@@ -25,9 +26,13 @@ from mulligan.service.runs.changes.starting import check_key
 from mulligan.service.runs.stored.damaged_runs import RemovedRuns
 from mulligan.service.server.notices.notices import HookRule, read_rules
 
+ROUTES = Routes()
+
 KEY_HEADER = "idempotency-key"
 Index = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Positive = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+# Of routes that start a run, or say with `dry_run` or a known key what there is.
+_CREATES: dict[str, Any] = {"status": 201, "other_statuses": (200,), "problems": (409,), "creates_run": True}
 
 
 # -- starting --------------------------------------------------------------------------------------------------------
@@ -48,13 +53,26 @@ class StartBody(Body, frozen=True):
     notify: tuple[HookRule, ...] = ()
 
 
-def start_run(call: Call) -> Answer:
-    asked: StartBody = call.body
+@ROUTES.add(
+    "POST",
+    "runs",
+    "run",
+    answer=StartedRun,
+    request_headers=(
+        (
+            "Idempotency-Key",
+            "Asking again with the same key gives the same run (200); other inputs or labels are refused.",
+        ),
+    ),
+    **_CREATES,
+)
+def start_run(call: Call, body: StartBody) -> Answer:
+    """Start a run of a published workflow, or of a text (scope write). With Idempotency-Key it may be asked again."""
     key = _key(call)
-    prepared = _prepared(call, asked)
-    if asked.notify:
-        prepared = msgspec.structs.replace(prepared, notify=read_rules(asked.notify))
-    newest = Given(asked.inputs, asked.labels) if asked.workflow and asked.version is None else None
+    prepared = _prepared(call, body)
+    if body.notify:
+        prepared = msgspec.structs.replace(prepared, notify=read_rules(body.notify))
+    newest = Given(body.inputs, body.labels) if body.workflow and body.version is None else None
     started = call.service.changes.start(prepared, key, newest)
     location = f"{call.base_url}/api/v1/runs/{started.run_id}"
     return Answer(started, 201 if started.is_new else 200, {"Location": location})
@@ -100,9 +118,22 @@ class CancelBody(Body, frozen=True):
     dry_run: bool = False
 
 
-def cancel_run(call: Call) -> ChangeResult:
-    asked: CancelBody = call.body
-    return call.service.changes.cancel(changed_run(call), now=asked.now, reason=asked.reason, dry_run=asked.dry_run)
+@ROUTES.add("POST", "runs/{run_id:int}:cancel", "run", problems=(409,))
+def cancel_run(call: Call, body: CancelBody) -> ChangeResult:
+    """Stop a run: cleanup, undo and end still run."""
+    return call.service.changes.cancel(changed_run(call), **asdict(body))
+
+
+class RemoveQuery(Query, frozen=True):
+    """Whether to try only."""
+
+    dry_run: bool = False
+
+
+@ROUTES.add("DELETE", "runs/{run_id:int}", "admin", problems=(409,))
+def remove_run(call: Call, query: RemoveQuery) -> RemovedRuns:
+    """Remove a run that has ended or is damaged, with the runs that it called; with dry_run=true only say which."""
+    return call.service.starts.remove_run(changed_run(call), is_dry=query.dry_run)
 
 
 class PauseBody(Body, frozen=True):
@@ -113,9 +144,10 @@ class PauseBody(Body, frozen=True):
     dry_run: bool = False
 
 
-def pause_run(call: Call) -> ChangeResult:
-    asked: PauseBody = call.body
-    return call.service.changes.pause(changed_run(call), step=asked.step, reason=asked.reason, dry_run=asked.dry_run)
+@ROUTES.add("POST", "runs/{run_id:int}:pause", "run", problems=(409,))
+def pause_run(call: Call, body: PauseBody) -> ChangeResult:
+    """Pause a run or one of its steps: what runs may end."""
+    return call.service.changes.pause(changed_run(call), **asdict(body))
 
 
 class ResumeBody(Body, frozen=True):
@@ -127,13 +159,14 @@ class ResumeBody(Body, frozen=True):
     dry_run: bool = False
 
 
-def resume_run(call: Call) -> ChangeResult:
-    asked: ResumeBody = call.body
-    if asked.step and asked.steps is not None:
+@ROUTES.add("POST", "runs/{run_id:int}:resume", "run", problems=(409,))
+def resume_run(call: Call, body: ResumeBody) -> ChangeResult:
+    """Let a paused run or step continue."""
+    if body.step and body.steps is not None:
         hint = "leave one of them out"
         raise InputInvalid("'steps' is for the whole run, and a paused step was named", hint=hint, field="steps")
     return call.service.changes.resume(
-        changed_run(call), step=asked.step, steps=asked.steps or 0, reason=asked.reason, dry_run=asked.dry_run
+        changed_run(call), step=body.step, steps=body.steps or 0, reason=body.reason, dry_run=body.dry_run
     )
 
 
@@ -164,27 +197,28 @@ class RetryBody(Body, frozen=True):
     dry_run: bool = False
 
 
-def retry_run(call: Call) -> RetryResult:
-    asked: RetryBody = call.body
+@ROUTES.add("POST", "runs/{run_id:int}:retry", "run", problems=(409,))
+def retry_run(call: Call, body: RetryBody) -> RetryResult:
+    """Give a run another round: what did not complete runs again."""
     run_id = changed_run(call)
-    if asked.version is None and not asked.text and asked.inputs:
+    if body.version is None and not body.text and body.inputs:
         hint = "name the version or send the text to continue with"
         raise InputInvalid("'inputs' needs 'version' or 'text'", hint=hint, field="inputs")
-    if asked.items is not None and not asked.from_step:
+    if body.items is not None and not body.from_step:
         raise InputInvalid("'items' needs 'from_step'", hint="name the map step", field="items")
-    workflow = _other_definition(call, run_id, asked)
+    workflow = _other_definition(call, run_id, body)
     return call.service.changes.retry(
         run_id,
-        from_step=asked.from_step,
-        items=asked.items,
-        adjust=asked.adjust,
-        corrected=None if workflow is None else CorrectedWorkflow(workflow, dict(asked.inputs), "", may_rename=False),
-        budgets=read_budgets(asked.budgets),
-        keep_completed=asked.keep_completed,
-        from_start=asked.from_start,
-        force=asked.force,
-        reason=asked.reason,
-        dry_run=asked.dry_run,
+        from_step=body.from_step,
+        items=body.items,
+        adjust=body.adjust,
+        corrected=None if workflow is None else CorrectedWorkflow(workflow, dict(body.inputs), "", may_rename=False),
+        budgets=read_budgets(body.budgets),
+        keep_completed=body.keep_completed,
+        from_start=body.from_start,
+        force=body.force,
+        reason=body.reason,
+        dry_run=body.dry_run,
     )
 
 
@@ -222,16 +256,17 @@ class ForkBody(Body, frozen=True):
     dry_run: bool = False
 
 
-def fork_run(call: Call) -> Answer:
-    asked: ForkBody = call.body
+@ROUTES.add("POST", "runs/{run_id:int}:fork", "run", answer=ForkResult, **_CREATES)
+def fork_run(call: Call, body: ForkBody) -> Answer:
+    """Start a new run that keeps the results of another before a step."""
     run_id = changed_run(call)
     found = call.service.changes.fork(
         run_id,
-        asked.from_step,
-        dict(asked.inputs),
-        _other_definition(call, run_id, asked),
-        keep_completed=asked.keep_completed,
-        dry_run=asked.dry_run,
+        body.from_step,
+        dict(body.inputs),
+        _other_definition(call, run_id, body),
+        keep_completed=body.keep_completed,
+        dry_run=body.dry_run,
     )
     if found.fork_run_id is None:
         return Answer(found)
@@ -246,12 +281,13 @@ class EventForkBody(Body, frozen=True):
     dry_run: bool = False
 
 
-def fork_at_event(call: Call) -> Answer:
-    asked: EventForkBody = call.body
-    run_id, seq, forks = changed_run(call), int(call.path["seq"]), call.service.event_forks
-    if asked.dry_run:
-        return Answer(forks.plan(run_id, seq, inputs=dict(asked.inputs)))
-    found = forks.start(run_id, seq, inputs=dict(asked.inputs), reason=asked.reason)
+@ROUTES.add("POST", "runs/{run_id:int}/at/{seq:int}:fork", "run", answer=EventFork, **_CREATES)
+def fork_at_event(call: Call, seq: int, body: EventForkBody) -> Answer:
+    """Start a new run that continues another one after one of its events."""
+    run_id, forks = changed_run(call), call.service.event_forks
+    if body.dry_run:
+        return Answer(forks.plan(run_id, seq, inputs=dict(body.inputs)))
+    found = forks.start(run_id, seq, inputs=dict(body.inputs), reason=body.reason)
     return Answer(found, 201, {"Location": f"{call.base_url}/api/v1/runs/{found.fork_run_id}"})
 
 
@@ -273,139 +309,13 @@ class StepRetried(msgspec.Struct, frozen=True):
     round: RetryResult | None
 
 
-def retry_step(call: Call) -> StepRetried:
-    asked: StepRetryBody = call.body
+@ROUTES.add("POST", "runs/{run_id:int}/steps/{step}:retry", "decide", problems=(409,))
+def retry_step(call: Call, step: str, body: StepRetryBody) -> StepRetried:
+    """Run one step again that is parked, or that failed in a run that has ended."""
     run_id = changed_run(call)
     if call.service.runs.record(run_id).status in RUN_ENDED:
         refuse_without(call, "run", "the run has ended, so its step runs again in another round")
-    found = call.service.changes.retry_step(
-        run_id,
-        call.path["step"],
-        round=asked.round,
-        max_attempts=asked.max_attempts,
-        reason=asked.reason,
-        dry_run=asked.dry_run,
-    )
+    found = call.service.changes.retry_step(run_id, step, **asdict(body))
     if isinstance(found, ChangeResult):
-        return StepRetried(run_id, asked.dry_run, found, None)
-    return StepRetried(run_id, asked.dry_run, None, found)
-
-
-class RemoveQuery(Query, frozen=True):
-    """Whether to try only."""
-
-    dry_run: bool = False
-
-
-def remove_run(call: Call) -> RemovedRuns:
-    return call.service.starts.remove_run(changed_run(call), is_dry=call.query.dry_run)
-
-
-_RUN = "runs/{run_id:int}"
-ROUTES = (
-    Route(
-        "POST",
-        "runs",
-        start_run,
-        "run",
-        "Start a run of a published workflow, or of a text (scope write). With Idempotency-Key it may be asked again.",
-        body=StartBody,
-        answer=StartedRun,
-        status=201,
-        other_statuses=(200,),
-        request_headers=(
-            (
-                "Idempotency-Key",
-                "Asking again with the same key gives the same run (200); other inputs or labels are refused.",
-            ),
-        ),
-        problems=(409,),
-        creates_run=True,
-    ),
-    Route(
-        "POST",
-        f"{_RUN}:cancel",
-        cancel_run,
-        "run",
-        "Stop a run: cleanup, undo and end still run.",
-        body=CancelBody,
-        answer=ChangeResult,
-        problems=(409,),
-    ),
-    Route(
-        "DELETE",
-        _RUN,
-        remove_run,
-        "admin",
-        "Remove a run that has ended or is damaged, with the runs that it called; with dry_run=true only say which.",
-        query=RemoveQuery,
-        answer=RemovedRuns,
-        problems=(409,),
-    ),
-    Route(
-        "POST",
-        f"{_RUN}:pause",
-        pause_run,
-        "run",
-        "Pause a run or one of its steps: what runs may end.",
-        body=PauseBody,
-        answer=ChangeResult,
-        problems=(409,),
-    ),
-    Route(
-        "POST",
-        f"{_RUN}:resume",
-        resume_run,
-        "run",
-        "Let a paused run or step continue.",
-        body=ResumeBody,
-        answer=ChangeResult,
-        problems=(409,),
-    ),
-    Route(
-        "POST",
-        f"{_RUN}:retry",
-        retry_run,
-        "run",
-        "Give a run another round: what did not complete runs again.",
-        body=RetryBody,
-        answer=RetryResult,
-        problems=(409,),
-    ),
-    Route(
-        "POST",
-        f"{_RUN}:fork",
-        fork_run,
-        "run",
-        "Start a new run that keeps the results of another before a step.",
-        body=ForkBody,
-        answer=ForkResult,
-        status=201,
-        other_statuses=(200,),
-        problems=(409,),
-        creates_run=True,
-    ),
-    Route(
-        "POST",
-        f"{_RUN}/at/{{seq:int}}:fork",
-        fork_at_event,
-        "run",
-        "Start a new run that continues another one after one of its events.",
-        body=EventForkBody,
-        answer=EventFork,
-        status=201,
-        other_statuses=(200,),
-        problems=(409,),
-        creates_run=True,
-    ),
-    Route(
-        "POST",
-        f"{_RUN}/steps/{{step}}:retry",
-        retry_step,
-        "decide",
-        "Run one step again that is parked, or that failed in a run that has ended.",
-        body=StepRetryBody,
-        answer=StepRetried,
-        problems=(409,),
-    ),
-)
+        return StepRetried(run_id, body.dry_run, found, None)
+    return StepRetried(run_id, body.dry_run, None, found)

@@ -49,6 +49,11 @@ def run_query(asked: RunFilters, **others: Any) -> RunQuery:
     )
 
 
+def moment_of(text: str) -> datetime | None:
+    """The moment that a text says, or how long ago it is; None for "". `InputInvalid`."""
+    return parse_time(text, datetime.now(UTC)) if text else None
+
+
 def read_pairs(given: Iterable[str], what: str) -> dict[str, str]:
     """Values by name, of texts such as `team=night`. `InputInvalid`."""
     found: dict[str, str] = {}

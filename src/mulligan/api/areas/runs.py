@@ -13,10 +13,10 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from mulligan.api.areas.run_filters import RunFilters, run_query
-from mulligan.api.http.byte_ranges import read_range
+from mulligan.api.http.byte_ranges import asked_range
+from mulligan.api.http.entity_tags import entity_tag, unchanged
 from mulligan.api.http.paging import Count, Limit, decode_cursor, encode_cursor
-from mulligan.api.http.routing import Answer, Call, Query, Route, Streamed
-from mulligan.api.http.struct_types import answer_type
+from mulligan.api.http.routing import Answer, AnswerBody, Call, Query, Routes, Streamed
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid
 from mulligan.history.views import Wait
@@ -46,6 +46,8 @@ from mulligan.service.runs.views.run_view import (
 from mulligan.service.runs.views.time_travel import RunMoment
 from mulligan.service.service import Service
 
+ROUTES = Routes()
+
 READ_BYTES = 1 << 20
 # How often a log that is followed is read.
 FOLLOW_SECONDS = 0.25
@@ -56,6 +58,105 @@ REPORT_POLICY = (
     "sandbox allow-scripts allow-popups; frame-ancestors 'none'"
 )
 SVG_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+
+
+# -- the types of the answers ------------------------------------------------------------------------------------------
+
+Cursor = str | None
+# By `to_json`: the driver and what waits for a person in short.
+ASKED = part_type(WaitingPlace, "Asked", "run_id place kind")
+RUN_IN_LIST = part_type(RunLine, "RunInList", driver=RunDriver | None, asks=list[ASKED], spent=SpentView | None)  # type: ignore[valid-type]
+
+
+class RunsPage(AnswerBody, frozen=True):
+    """Runs, the newest first. With `counts` also how many match, and how many runs there are with each status."""
+
+    runs: list[RUN_IN_LIST]  # type: ignore[valid-type]
+    next: Cursor
+    # At most 10,000: counting takes time for each of them.
+    total: int | msgspec.UnsetType = msgspec.UNSET
+    statuses: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+
+
+_STEP, _MATRIX = ({one.name: one.type for one in msgspec.structs.fields(kind)} for kind in (StepView, MatrixView))
+STEP_OR_MATRIX = msgspec.defstruct(
+    "StepOrMatrix",
+    [
+        (name, type_) if name in _STEP and name in _MATRIX else (name, type_ | msgspec.UnsetType, msgspec.UNSET)
+        for name, type_ in (_MATRIX | _STEP).items()
+    ],
+    bases=(AnswerBody,),
+    kw_only=True,
+    frozen=True,
+    namespace={
+        "__doc__": "One step with every attempt at it; or a matrix, which has `statuses`, `failures`, `combinations` "
+        "and `steps`."
+    },
+)
+MOMENT = part_type(
+    RunMoment,
+    "RunMoment",
+    " ".join(name for name in RunMoment.__struct_fields__ if name != "is_whole"),
+    run=dict[str, Any],
+)
+
+
+class EventView(AnswerBody, frozen=True):
+    """An event as it is stored. `fact` has a `type`, and what belongs to it."""
+
+    v: int
+    seq: int
+    at: datetime
+    fact: dict[str, Any]
+    caused_by: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class EventsPage(AnswerBody, frozen=True):
+    """Events in their order. A page with `next` may be short, or empty: many events may be of other types."""
+
+    run_id: int
+    events: list[EventView]
+    next: Cursor
+
+
+class StoryLineView(AnswerBody, frozen=True):
+    """A sentence of the story. What is waited for now has no number and no time, and `waiting_for`."""
+
+    run_id: int
+    seq: int | None
+    at: datetime | None
+    place: str
+    text: str
+    tone: Literal["plain", "good", "bad", "try", "wait"]
+    tail: list[str] | msgspec.UnsetType = msgspec.UNSET
+    # The place as people know it, if that is not `place`: `load[west]`.
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    waiting_for: Wait | msgspec.UnsetType = msgspec.UNSET
+
+
+class StoryAnswer(AnswerBody, frozen=True):
+    """The story of a run; its last page ends with what is waited for now."""
+
+    run_id: int
+    lines: list[StoryLineView]
+    next: Cursor
+
+
+class ArtifactsAnswer(AnswerBody, frozen=True):
+    """The files that the attempts of a run kept."""
+
+    run_id: int
+    artifacts: list[KeptFile]
+
+
+class DataAnswer(AnswerBody, frozen=True):
+    """The values that the steps of a run have set, by name."""
+
+    run_id: int
+    data: list[DataEntry]
+
+
+RANGE = (("Range", "One range of bytes, such as bytes=0-999 or bytes=-500."),)
 
 
 # -- the list --------------------------------------------------------------------------------------------------------
@@ -72,17 +173,18 @@ class RunsQuery(RunFilters, frozen=True):
     cursor: str = ""
 
 
-def list_runs(call: Call) -> Answer:
-    asked: RunsQuery = call.query
-    before = decode_cursor(asked.cursor, Count)
-    query = run_query(asked, with_children=asked.children, limit=asked.limit, before=before)
-    page = call.service.runs.page(query)
+@ROUTES.add("GET", "runs", "read", answer=RunsPage, is_shared=True)
+def list_runs(call: Call, query: RunsQuery) -> Answer:
+    """List runs, the newest first."""
+    before = decode_cursor(query.cursor, Count)
+    wanted = run_query(query, with_children=query.children, limit=query.limit, before=before)
+    page = call.service.runs.page(wanted)
     found: dict[str, Any] = {"runs": to_json(page.runs), "next": encode_cursor(page.next)}
-    if asked.counts:
-        found |= {"total": call.service.runs.count(query), "statuses": call.service.runs.status_counts()}
+    if query.counts:
+        found |= {"total": call.service.runs.count(wanted), "statuses": call.service.runs.status_counts()}
     # The time of an unfinished run passes, and its driver may die without a word.
     has_ended = all(run.status in RUN_ENDED for run in page.runs)
-    return Answer(found, is_timeless=has_ended and not _is_relative(asked.since) and not _is_relative(asked.until))
+    return Answer(found, is_timeless=has_ended and not _is_relative(query.since) and not _is_relative(query.until))
 
 
 def _is_relative(time: str) -> bool:
@@ -94,25 +196,19 @@ def _is_relative(time: str) -> bool:
 # -- one run ---------------------------------------------------------------------------------------------------------
 
 
-def show_run(call: Call) -> Answer:
-    run_id = _run_id(call)
-    etag = f'"{call.service.details.etag(run_id)}"'
-    if is_known(call, etag):
-        return Answer(headers={"ETag": etag})
-    return Answer(part(call.service.details.head(run_id), RUN_HEAD), headers={"ETag": etag})
+@ROUTES.add("GET", "runs/{run_id:int}", "read", answer=RUN_HEAD)
+def show_run(call: Call, run_id: int) -> Answer:
+    """Show a run without its steps."""
+    version = call.service.details.etag(run_id)
+    if same := unchanged(call, version):
+        return same
+    return Answer(part(call.service.details.head(run_id), RUN_HEAD), headers={"ETag": f'"{version}"'})
 
 
-def show_whole_run(call: Call) -> Any:
-    return part(call.service.details.whole(_run_id(call)), WHOLE_RUN)
-
-
-def is_known(call: Call, etag: str) -> bool:
-    """Whether the caller has this version already, so that nothing has to be read."""
-    return etag in [one.strip().removeprefix("W/") for one in call.headers.get("if-none-match", "").split(",")]
-
-
-def _run_id(call: Call) -> int:
-    return int(call.path["run_id"])
+@ROUTES.add("GET", "runs/{run_id:int}/full", "read", answer=WHOLE_RUN)
+def show_whole_run(call: Call, run_id: int) -> Any:
+    """Show a run of at most 2,000 steps with all of them, their attempts, and the runs that it called."""
+    return part(call.service.details.whole(run_id), WHOLE_RUN)
 
 
 class StepsQuery(Query, frozen=True):
@@ -127,29 +223,30 @@ class StepsQuery(Query, frozen=True):
     skip: Count = 0
 
 
-def list_steps(call: Call) -> Any:
-    run_id, asked = _run_id(call), call.query
-    etag = f'"{call.service.runs.record(run_id).seq}"'
-    if is_known(call, etag):
-        return Answer(headers={"ETag": etag})
-    query = StepQuery(asked.status, asked.text, asked.limit, decode_cursor(asked.cursor, str) or "", asked.skip)
-    page = call.service.runs.step_page(run_id, query)
-    return Answer({**to_json(page), "next": encode_cursor(page.next)}, headers={"ETag": f'"{page.seq}"'})
+@ROUTES.add("GET", "runs/{run_id:int}/steps", "read", answer=part_type(StepPage, "StepsPage", next=Cursor))
+def list_steps(call: Call, run_id: int, query: StepsQuery) -> Any:
+    """List the steps of a run."""
+    if same := unchanged(call, call.service.runs.record(run_id).seq):
+        return same
+    wanted = StepQuery(query.status, query.text, query.limit, decode_cursor(query.cursor, str) or "", query.skip)
+    page = call.service.runs.step_page(run_id, wanted)
+    return Answer({**to_json(page), "next": encode_cursor(page.next)}, headers=entity_tag(page.seq))
 
 
-def show_moment(call: Call) -> Answer:
-    run_id, past = _run_id(call), call.service.past
-    found = past.moment(run_id, int(call.path["seq"]), is_whole=past.is_small(run_id))
-    return Answer(to_json(found))
+@ROUTES.add("GET", "runs/{run_id:int}/at/{seq:int}", "read", answer=MOMENT, problems=(422,))
+def show_moment(call: Call, run_id: int, seq: int) -> RunMoment:
+    """Show a run as it was after one of its events: its steps, what it waited for, and what came next."""
+    past = call.service.past
+    return past.moment(run_id, seq, is_whole=past.is_small(run_id))
 
 
-def show_mosaic(call: Call) -> Answer:
-    run_id = _run_id(call)
-    etag = f'"{call.service.runs.record(run_id).seq}"'
-    if is_known(call, etag):
-        return Answer(headers={"ETag": etag})
+@ROUTES.add("GET", "runs/{run_id:int}/mosaic", "read", answer=Mosaic)
+def show_mosaic(call: Call, run_id: int) -> Answer:
+    """Show how all steps stand, in one short answer."""
+    if same := unchanged(call, call.service.runs.record(run_id).seq):
+        return same
     found = call.service.details.mosaic(run_id)
-    return Answer(to_json(found), headers={"ETag": f'"{found.seq}"'})
+    return Answer(found, headers=entity_tag(found.seq))
 
 
 class TimelineQuery(Query, frozen=True):
@@ -162,16 +259,18 @@ class TimelineQuery(Query, frozen=True):
     hide_completed: bool = False
 
 
-def show_timeline(call: Call) -> Any:
-    asked: TimelineQuery = call.query
-    found = call.service.details.timeline(
-        _run_id(call), first=asked.first, limit=asked.limit, hide_completed=asked.hide_completed
+@ROUTES.add("GET", "runs/{run_id:int}/timeline", "read")
+def show_timeline(call: Call, run_id: int, query: TimelineQuery) -> Timeline:
+    """Show when the steps ran and what they waited for, in the order in which they started."""
+    return call.service.details.timeline(
+        run_id, first=query.first, limit=query.limit, hide_completed=query.hide_completed
     )
-    return to_json(found)
 
 
-def show_step(call: Call) -> Any:
-    return to_json(call.service.details.step(_run_id(call), call.path["step"]))
+@ROUTES.add("GET", "runs/{run_id:int}/steps/{step}", "read", answer=STEP_OR_MATRIX)
+def show_step(call: Call, run_id: int, step: str) -> Any:
+    """Show a step with every attempt at it, or a matrix with its steps."""
+    return call.service.details.step(run_id, step)
 
 
 class ItemsQuery(Query, frozen=True):
@@ -186,147 +285,31 @@ class ItemsQuery(Query, frozen=True):
     cursor: str = ""
 
 
-def list_items(call: Call) -> Any:
-    asked: ItemsQuery = call.query
-    after = decode_cursor(asked.cursor, Count)
-    query = ItemQuery(asked.status, -1 if after is None else after, asked.offset, asked.limit, asked.brief)
-    page = call.service.runs.item_page(_run_id(call), call.path["step"], query)
-    return Answer({**to_json(page), "next": encode_cursor(page.next)}, headers={"ETag": f'"{page.seq}"'})
+@ROUTES.add(
+    "GET",
+    "runs/{run_id:int}/steps/{step}/items",
+    "read",
+    answer=part_type(ItemPage, "ItemsPage", next=Cursor),
+    problems=(409,),
+)
+def list_items(call: Call, run_id: int, step: str, query: ItemsQuery) -> Any:
+    """List the items of a map step, or the steps of a matrix."""
+    after = decode_cursor(query.cursor, Count)
+    wanted = ItemQuery(query.status, -1 if after is None else after, query.offset, query.limit, query.brief)
+    page = call.service.runs.item_page(run_id, step, wanted)
+    return Answer({**to_json(page), "next": encode_cursor(page.next)}, headers=entity_tag(page.seq))
 
 
-def show_item(call: Call) -> Any:
-    return to_json(call.service.runs.item_history(_run_id(call), call.path["step"], int(call.path["index"])))
+@ROUTES.add("GET", "runs/{run_id:int}/steps/{step}/items/{index:int}", "read", problems=(409,))
+def show_item(call: Call, run_id: int, step: str, index: int) -> Item:
+    """Show an item with every attempt at it."""
+    return call.service.runs.item_history(run_id, step, index)
 
 
-def show_failure_handlers(call: Call) -> Any:
-    return call.service.details.failure_handlers(_run_id(call), call.path["step"])
-
-
-class ChildrenQuery(Query, frozen=True):
-    """Which page to list."""
-
-    limit: Limit = 50
-    cursor: str = ""
-
-
-def list_children(call: Call) -> dict[str, Any]:
-    asked: ChildrenQuery = call.query
-    after = decode_cursor(asked.cursor, Count) or 0
-    page = call.service.details.children(_run_id(call), after=after, limit=asked.limit)
-    return {"runs": to_json(page.runs), "next": encode_cursor(page.next)}
-
-
-class EventsQuery(Query, frozen=True):
-    """Which events to list."""
-
-    # Such as attempt.failed; several match any of them.
-    type: tuple[str, ...] = ()
-    # Behind this event, by its number.
-    after: Count = 0
-    limit: Limit = 200
-    cursor: str = ""
-
-
-def list_events(call: Call) -> Any:
-    asked = call.query
-    after = decode_cursor(asked.cursor, Count)
-    page = call.service.details.events(
-        _run_id(call), types=asked.type, after=asked.after if after is None else after, limit=asked.limit
-    )
-    # The events are JSON already.
-    events = [msgspec.Raw(line) for line in page.lines]
-    return {"run_id": page.run_id, "events": events, "next": encode_cursor(page.next)}
-
-
-class StoryQuery(Query, frozen=True):
-    """Which part of the story to show."""
-
-    # A step, a part of one, or a matrix.
-    step: str = ""
-    # Also the stories of the runs that it called.
-    tree: bool = False
-    limit: Limit = 1000
-    cursor: str = ""
-
-
-def show_story(call: Call) -> Any:
-    asked = call.query
-    after = decode_cursor(asked.cursor, Count) or 0
-    page = call.service.details.story(_run_id(call), asked.step, is_tree=asked.tree, after=after, limit=asked.limit)
-    return {"run_id": page.run_id, "lines": page.lines, "next": encode_cursor(page.next)}
-
-
-def show_output(call: Call) -> Any:
-    """The value alone, as `mulligan show RUN --output STEP --json` prints it."""
-    found = call.service.runs.output(_run_id(call), call.path["place"])
-    return Answer(
-        msgspec.json.encode(found.value),
-        # The step failed because `validate` rejected this output.
-        headers={"Mulligan-Output": "rejected" if found.is_refused else "accepted"},
-    )
-
-
-def list_artifacts(call: Call) -> Any:
-    run_id = _run_id(call)
-    return {"run_id": run_id, "artifacts": to_json(call.service.details.artifacts(run_id))}
-
-
-def read_artifact(call: Call) -> Any:
-    found = call.service.details.artifact(_run_id(call), call.path["sha256"])
-    part = read_range(call.headers.get("range", ""), found.size) if found.size else None
-    start, end = part or (0, found.size)
-    headers = {
-        "Accept-Ranges": "bytes",
-        "Content-Length": str(end - start),
-        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(unquote(found.file))}",
-        "ETag": f'"{found.sha256}"',
-        **({"Content-Range": part.header(found.size)} if part else {}),
-    }
-    if found.path is None:
-        return Streamed(iter([found.data[start:end]]), 206 if part else 200, headers)
-    return Streamed(_file_pieces(found.path, start, end), 206 if part else 200, headers)
-
-
-def _file_pieces(path: Path, start: int, end: int) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        file.seek(start)
-        left = end - start
-        while left and (data := file.read(min(READ_BYTES, left))):
-            left -= len(data)
-            yield data
-
-
-def list_data(call: Call) -> Any:
-    run_id = _run_id(call)
-    return {"run_id": run_id, "data": to_json(call.service.runs.data(run_id))}
-
-
-def read_data(call: Call) -> Any:
-    values = {one.name: one.value for one in call.service.runs.data(_run_id(call))}
-    return Answer(msgspec.json.encode(call.service.runs.choose_data(values, call.path["name"])))
-
-
-class PictureQuery(Query, frozen=True):
-    """How to draw it."""
-
-    # Each step of a matrix, and each of many similar steps.
-    expand: bool = False
-
-
-def draw_run(call: Call) -> Answer:
-    workflow, statuses = call.service.runs.drawn(_run_id(call))
-    drawing = call.service.workflows.draw(workflow, "svg", statuses, is_expanded=call.query.expand)
-    return Answer(drawing.encode(), headers={"Content-Security-Policy": SVG_POLICY}, media=SVG)
-
-
-def show_report(call: Call) -> Answer:
-    found = call.service.runs.report(_run_id(call), datetime.now(UTC))
-    page = call.service.runs.report_page(found, folder=None, home_option="")
-    return Answer(page.encode("utf-8", "replace"), headers={"Content-Security-Policy": REPORT_POLICY}, media=HTML)
-
-
-def report_data(call: Call) -> Any:
-    return to_json(call.service.runs.report(_run_id(call), datetime.now(UTC)))
+@ROUTES.add("GET", "runs/{run_id:int}/steps/{step}/failure_handler", "read")
+def show_failure_handlers(call: Call, run_id: int, step: str) -> FailureHandlers:
+    """Show what deals with a failure of a step: retry rules, handler, triage, failure edges."""
+    return call.service.details.failure_handlers(run_id, step)
 
 
 # -- logs ------------------------------------------------------------------------------------------------------------
@@ -343,26 +326,30 @@ class LogQuery(Query, frozen=True):
 
 
 async def _log_key(call: Call) -> LogKey:
-    run_id = _run_id(call)
+    run_id = int(call.path["run_id"])
     place = await call.read(lambda service: service.runs.find_place(run_id, call.path["place"]))
     return LogKey(run_id, place, int(call.path["attempt"]), call.query.stream)
 
 
-async def read_log(call: Call) -> Any:
+@ROUTES.add(
+    "GET",
+    "runs/{run_id:int}/attempts/{place}/{attempt:int}/log",
+    "read",
+    media=TEXT,
+    other_statuses=(206,),
+    request_headers=RANGE,
+    problems=(416,),
+)
+async def read_log(call: Call, query: LogQuery) -> Any:
+    """Read what an attempt wrote, or a range of it, or follow it."""
     key = await _log_key(call)
     size = await call.read(lambda service: _log_size(service, key))
-    if call.query.follow:
-        return Streamed(_follow(call, key, call.query.start), media=TEXT)
-    if call.query.start:
+    if query.follow:
+        return Streamed(_follow(call, key, query.start), media=TEXT)
+    if query.start:
         raise InputInvalid("'start' is for a log that is followed", hint="send the header Range", parameter="start")
-    part = read_range(call.headers.get("range", ""), size) if size else None
-    start, end = part or (0, size)
-    headers = {
-        "Accept-Ranges": "bytes",
-        "Content-Length": str(end - start),
-        **({"Content-Range": part.header(size)} if part else {}),
-    }
-    return Streamed(_log_pieces(call, key, start, end), 206 if part else 200, headers, TEXT)
+    asked = asked_range(call.headers, size)
+    return Streamed(_log_pieces(call, key, asked.start, asked.end), asked.status, asked.headers, TEXT)
 
 
 def _log_size(service: Service, key: LogKey) -> int:
@@ -405,7 +392,9 @@ class LogIndexQuery(Query, frozen=True):
     stream: Literal["stdout", "stderr"] = "stdout"
 
 
-async def index_log(call: Call) -> LogIndex:
+@ROUTES.add("GET", "runs/{run_id:int}/attempts/{place}/{attempt:int}/log/index", "read")
+async def index_log(call: Call, query: LogIndexQuery) -> LogIndex:
+    """Count the lines of a log, and those before each of its blocks: what is needed to read any part of it."""
     key = await _counted(call)
     found: LogIndex = await call.read(lambda service: service.logs.lines.index(key))
     return found
@@ -430,282 +419,158 @@ class LogSearchQuery(Query, frozen=True):
     start: Count = 0
 
 
-async def search_log(call: Call) -> LogMatches:
-    asked: LogSearchQuery = call.query
+@ROUTES.add("GET", "runs/{run_id:int}/attempts/{place}/{attempt:int}/log/matches", "read")
+async def search_log(call: Call, query: LogSearchQuery) -> LogMatches:
+    """Find the lines of a log that have a text, in at most 32 MiB of it; `next` says where to go on."""
     key = await _counted(call)
-    found: LogMatches = await call.read(lambda service: service.logs.lines.search(key, asked.text, asked.start))
+    found: LogMatches = await call.read(lambda service: service.logs.lines.search(key, query.text, query.start))
     return found
 
 
-# -- the types of the answers ------------------------------------------------------------------------------------------
+# -- the runs that it called, events, outputs and files ----------------------------------------------------------------
 
-Cursor = str | None
-# By `to_json`: the driver and what waits for a person in short.
-ASKED = part_type(WaitingPlace, "Asked", "run_id place kind")
-RUN_IN_LIST = part_type(RunLine, "RunInList", driver=RunDriver | None, asks=list[ASKED], spent=SpentView | None)  # type: ignore[valid-type]
-RUNS_PAGE = answer_type(
-    "RunsPage",
-    "Runs, the newest first. With `counts` also how many match, and how many runs there are with each status.",
-    runs=list[RUN_IN_LIST],  # type: ignore[valid-type]
-    next=Cursor,
-    # At most 10,000: counting takes time for each of them.
-    total=int | msgspec.UnsetType,
-    statuses=dict[str, int] | msgspec.UnsetType,
+
+class ChildrenQuery(Query, frozen=True):
+    """Which page to list."""
+
+    limit: Limit = 50
+    cursor: str = ""
+
+
+@ROUTES.add("GET", "runs/{run_id:int}/children", "read", answer=RunsPage)
+def list_children(call: Call, run_id: int, query: ChildrenQuery) -> dict[str, Any]:
+    """List the runs that a run called."""
+    after = decode_cursor(query.cursor, Count) or 0
+    page = call.service.details.children(run_id, after=after, limit=query.limit)
+    return {"runs": to_json(page.runs), "next": encode_cursor(page.next)}
+
+
+class EventsQuery(Query, frozen=True):
+    """Which events to list."""
+
+    # Such as attempt.failed; several match any of them.
+    type: tuple[str, ...] = ()
+    # Behind this event, by its number.
+    after: Count = 0
+    limit: Limit = 200
+    cursor: str = ""
+
+
+@ROUTES.add("GET", "runs/{run_id:int}/events", "read", answer=EventsPage)
+def list_events(call: Call, run_id: int, query: EventsQuery) -> Any:
+    """List the events of a run as they are stored."""
+    after = decode_cursor(query.cursor, Count)
+    page = call.service.details.events(
+        run_id, types=query.type, after=query.after if after is None else after, limit=query.limit
+    )
+    # The events are JSON already.
+    events = [msgspec.Raw(line) for line in page.lines]
+    return {"run_id": page.run_id, "events": events, "next": encode_cursor(page.next)}
+
+
+class StoryQuery(Query, frozen=True):
+    """Which part of the story to show."""
+
+    # A step, a part of one, or a matrix.
+    step: str = ""
+    # Also the stories of the runs that it called.
+    tree: bool = False
+    limit: Limit = 1000
+    cursor: str = ""
+
+
+@ROUTES.add("GET", "runs/{run_id:int}/story", "read", answer=StoryAnswer)
+def show_story(call: Call, run_id: int, query: StoryQuery) -> Any:
+    """Explain what happened in a run, and what it waits for."""
+    after = decode_cursor(query.cursor, Count) or 0
+    page = call.service.details.story(run_id, query.step, is_tree=query.tree, after=after, limit=query.limit)
+    return {"run_id": page.run_id, "lines": page.lines, "next": encode_cursor(page.next)}
+
+
+@ROUTES.add("GET", "runs/{run_id:int}/outputs/{place}", "read", answer=Any, problems=(410,))
+def show_output(call: Call, run_id: int, place: str) -> Any:
+    """Give the whole output of a step or of an item."""
+    # The value alone, as `mulligan show RUN --output STEP --json` prints it.
+    found = call.service.runs.output(run_id, place)
+    return Answer(
+        msgspec.json.encode(found.value),
+        # The step failed because `validate` rejected this output.
+        headers={"Mulligan-Output": "rejected" if found.is_refused else "accepted"},
+    )
+
+
+@ROUTES.add("GET", "runs/{run_id:int}/artifacts", "read", is_slow=True)
+def list_artifacts(call: Call, run_id: int) -> ArtifactsAnswer:
+    """List the files that the attempts of a run kept."""
+    return ArtifactsAnswer(run_id=run_id, artifacts=call.service.details.artifacts(run_id))
+
+
+@ROUTES.add(
+    "GET",
+    "runs/{run_id:int}/artifacts/{sha256}",
+    "read",
+    media="application/octet-stream",
+    other_statuses=(206,),
+    request_headers=RANGE,
+    problems=(410, 416),
 )
-_STEP, _MATRIX = ({one.name: one.type for one in msgspec.structs.fields(kind)} for kind in (StepView, MatrixView))
-STEP_OR_MATRIX = answer_type(
-    "StepOrMatrix",
-    "One step with every attempt at it; or a matrix, which has `statuses`, `failures`, `combinations` and `steps`.",
-    **{
-        name: type_ if name in _STEP and name in _MATRIX else type_ | msgspec.UnsetType
-        for name, type_ in (_MATRIX | _STEP).items()
-    },
-)
-MOMENT = part_type(
-    RunMoment,
-    "RunMoment",
-    " ".join(name for name in RunMoment.__struct_fields__ if name != "is_whole"),
-    run=dict[str, Any],
-)
-EVENT = answer_type(
-    "EventView",
-    "An event as it is stored. `fact` has a `type`, and what belongs to it.",
-    v=int,
-    seq=int,
-    at=datetime,
-    fact=dict[str, Any],
-    caused_by=int | msgspec.UnsetType,
-)
-EVENTS_PAGE = answer_type(
-    "EventsPage",
-    "Events in their order. A page with `next` may be short, or empty: many events may be of other types.",
-    run_id=int,
-    events=list[EVENT],  # type: ignore[valid-type]
-    next=Cursor,
-)
-STORY_LINE = answer_type(
-    "StoryLineView",
-    "A sentence of the story. What is waited for now has no number and no time, and `waiting_for`.",
-    run_id=int,
-    seq=int | None,
-    at=datetime | None,
-    place=str,
-    text=str,
-    tone=Literal["plain", "good", "bad", "try", "wait"],
-    tail=list[str] | msgspec.UnsetType,
-    # The place as people know it, if that is not `place`: `load[west]`.
-    name=str | msgspec.UnsetType,
-    waiting_for=Wait | msgspec.UnsetType,
-)
-STORY_ANSWER = answer_type(
-    "StoryAnswer",
-    "The story of a run; its last page ends with what is waited for now.",
-    run_id=int,
-    lines=list[STORY_LINE],  # type: ignore[valid-type]
-    next=Cursor,
-)
-RANGE = (("Range", "One range of bytes, such as bytes=0-999 or bytes=-500."),)
-_RUN = "runs/{run_id:int}"
-ROUTES = (
-    Route(
-        "GET",
-        "runs",
-        list_runs,
-        "read",
-        "List runs, the newest first.",
-        query=RunsQuery,
-        answer=RUNS_PAGE,
-        is_shared=True,
-    ),
-    Route("GET", _RUN, show_run, "read", "Show a run without its steps.", answer=RUN_HEAD),
-    Route(
-        "GET",
-        f"{_RUN}/full",
-        show_whole_run,
-        "read",
-        "Show a run of at most 2,000 steps with all of them, their attempts, and the runs that it called.",
-        answer=WHOLE_RUN,
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/steps",
-        list_steps,
-        "read",
-        "List the steps of a run.",
-        query=StepsQuery,
-        answer=part_type(StepPage, "StepsPage", next=Cursor),
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/at/{{seq:int}}",
-        show_moment,
-        "read",
-        "Show a run as it was after one of its events: its steps, what it waited for, and what came next.",
-        answer=MOMENT,
-        problems=(422,),
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/mosaic",
-        show_mosaic,
-        "read",
-        "Show how all steps stand, in one short answer.",
-        answer=Mosaic,
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/timeline",
-        show_timeline,
-        "read",
-        "Show when the steps ran and what they waited for, in the order in which they started.",
-        query=TimelineQuery,
-        answer=Timeline,
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/steps/{{step}}",
-        show_step,
-        "read",
-        "Show a step with every attempt at it, or a matrix with its steps.",
-        answer=STEP_OR_MATRIX,
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/steps/{{step}}/items",
-        list_items,
-        "read",
-        "List the items of a map step, or the steps of a matrix.",
-        query=ItemsQuery,
-        answer=part_type(ItemPage, "ItemsPage", next=Cursor),
-        problems=(409,),
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/steps/{{step}}/items/{{index:int}}",
-        show_item,
-        "read",
-        "Show an item with every attempt at it.",
-        answer=Item,
-        problems=(409,),
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/steps/{{step}}/failure_handler",
-        show_failure_handlers,
-        "read",
-        "Show what deals with a failure of a step: retry rules, handler, triage, failure edges.",
-        answer=FailureHandlers,
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/attempts/{{place}}/{{attempt:int}}/log",
-        read_log,
-        "read",
-        "Read what an attempt wrote, or a range of it, or follow it.",
-        query=LogQuery,
-        media=TEXT,
-        other_statuses=(206,),
-        request_headers=RANGE,
-        problems=(416,),
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/attempts/{{place}}/{{attempt:int}}/log/index",
-        index_log,
-        "read",
-        "Count the lines of a log, and those before each of its blocks: what is needed to read any part of it.",
-        query=LogIndexQuery,
-        answer=LogIndex,
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/attempts/{{place}}/{{attempt:int}}/log/matches",
-        search_log,
-        "read",
-        "Find the lines of a log that have a text, in at most 32 MiB of it; `next` says where to go on.",
-        query=LogSearchQuery,
-        answer=LogMatches,
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/children",
-        list_children,
-        "read",
-        "List the runs that a run called.",
-        query=ChildrenQuery,
-        answer=RUNS_PAGE,
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/events",
-        list_events,
-        "read",
-        "List the events of a run as they are stored.",
-        query=EventsQuery,
-        answer=EVENTS_PAGE,
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/story",
-        show_story,
-        "read",
-        "Explain what happened in a run, and what it waits for.",
-        query=StoryQuery,
-        answer=STORY_ANSWER,
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/outputs/{{place}}",
-        show_output,
-        "read",
-        "Give the whole output of a step or of an item.",
-        answer=Any,
-        problems=(410,),
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/artifacts",
-        list_artifacts,
-        "read",
-        "List the files that the attempts of a run kept.",
-        answer=answer_type(
-            "ArtifactsAnswer", "The files that the attempts of a run kept.", run_id=int, artifacts=list[KeptFile]
-        ),
-        is_slow=True,
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/artifacts/{{sha256}}",
-        read_artifact,
-        "read",
-        "Read a file that a run refers to, or a range of it.",
-        media="application/octet-stream",
-        other_statuses=(206,),
-        request_headers=RANGE,
-        problems=(410, 416),
-    ),
-    Route(
-        "GET",
-        f"{_RUN}/data",
-        list_data,
-        "read",
-        "List the values that the steps of a run have set.",
-        answer=answer_type(
-            "DataAnswer", "The values that the steps of a run have set, by name.", run_id=int, data=list[DataEntry]
-        ),
-    ),
-    Route("GET", f"{_RUN}/data/{{name}}", read_data, "read", "Give one of these values.", answer=Any),
-    # What has each step of a run in it takes seconds for one that is large.
-    Route(
-        "GET",
-        f"{_RUN}/picture.svg",
-        draw_run,
-        "read",
-        "Draw a run as SVG.",
-        query=PictureQuery,
-        media=SVG,
-        is_slow=True,
-    ),
-    Route("GET", f"{_RUN}/report", show_report, "read", "Report on a run as one HTML page.", media=HTML, is_slow=True),
-    Route("GET", f"{_RUN}/report.json", report_data, "read", "Report on a run as data.", answer=Report, is_slow=True),
-)
+def read_artifact(call: Call, run_id: int, sha256: str) -> Any:
+    """Read a file that a run refers to, or a range of it."""
+    found = call.service.details.artifact(run_id, sha256)
+    asked = asked_range(call.headers, found.size)
+    disposition = f"attachment; filename*=UTF-8''{quote(unquote(found.file))}"
+    headers = {**asked.headers, "Content-Disposition": disposition, "ETag": f'"{found.sha256}"'}
+    if found.path is None:
+        return Streamed(iter([found.data[asked.start : asked.end]]), asked.status, headers)
+    return Streamed(_file_pieces(found.path, asked.start, asked.end), asked.status, headers)
+
+
+def _file_pieces(path: Path, start: int, end: int) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        file.seek(start)
+        left = end - start
+        while left and (data := file.read(min(READ_BYTES, left))):
+            left -= len(data)
+            yield data
+
+
+@ROUTES.add("GET", "runs/{run_id:int}/data", "read")
+def list_data(call: Call, run_id: int) -> DataAnswer:
+    """List the values that the steps of a run have set."""
+    return DataAnswer(run_id=run_id, data=call.service.runs.data(run_id))
+
+
+@ROUTES.add("GET", "runs/{run_id:int}/data/{name}", "read", answer=Any)
+def read_data(call: Call, run_id: int, name: str) -> Any:
+    """Give one of these values."""
+    values = {one.name: one.value for one in call.service.runs.data(run_id)}
+    return Answer(msgspec.json.encode(call.service.runs.choose_data(values, name)))
+
+
+class PictureQuery(Query, frozen=True):
+    """How to draw it."""
+
+    # Each step of a matrix, and each of many similar steps.
+    expand: bool = False
+
+
+@ROUTES.add("GET", "runs/{run_id:int}/picture.svg", "read", media=SVG, is_slow=True)
+def draw_run(call: Call, run_id: int, query: PictureQuery) -> Answer:
+    """Draw a run as SVG."""
+    workflow, statuses = call.service.runs.drawn(run_id)
+    drawing = call.service.workflows.draw(workflow, "svg", statuses, is_expanded=query.expand)
+    return Answer(drawing.encode(), headers={"Content-Security-Policy": SVG_POLICY}, media=SVG)
+
+
+@ROUTES.add("GET", "runs/{run_id:int}/report", "read", media=HTML, is_slow=True)
+def show_report(call: Call, run_id: int) -> Answer:
+    """Report on a run as one HTML page."""
+    found = call.service.runs.report(run_id, datetime.now(UTC))
+    page = call.service.runs.report_page(found, folder=None, home_option="")
+    return Answer(page.encode("utf-8", "replace"), headers={"Content-Security-Policy": REPORT_POLICY}, media=HTML)
+
+
+@ROUTES.add("GET", "runs/{run_id:int}/report.json", "read", is_slow=True)
+def report_data(call: Call, run_id: int) -> Report:
+    """Report on a run as data."""
+    return call.service.runs.report(run_id, datetime.now(UTC))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from mulligan.api.areas.catalogue import Deleted, DryRunQuery
-from mulligan.api.http.entity_tags import entity_tag, expected_revision
-from mulligan.api.http.routing import Answer, Body, Call, Query, Route
-from mulligan.service.rendering.json_output import to_json
+from mulligan.api.http.entity_tags import expected_revision, with_revision
+from mulligan.api.http.routing import Answer, Body, Call, Query, Routes
 from mulligan.service.server.schedules.forms import ScheduleForm
 from mulligan.service.server.schedules.past_instants import PastInstants
 from mulligan.service.server.schedules.schedules import Backfill, ScheduleView
+
+ROUTES = Routes()
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -37,12 +38,16 @@ class SchedulesPage(msgspec.Struct, frozen=True):
     next: None
 
 
-def list_schedules(call: Call) -> Any:
-    return {"schedules": to_json(call.service.schedules.all()), "next": None}
+@ROUTES.add("GET", "schedules", "read")
+def list_schedules(call: Call) -> SchedulesPage:
+    """List the schedules: what each did, and its next instants."""
+    return SchedulesPage(call.service.schedules.all(), None)
 
 
-def show_schedule(call: Call) -> Answer:
-    return _view(call.service.schedules.show(call.path["name"]))
+@ROUTES.add("GET", "schedules/{name}", "read", answer=ScheduleView)
+def show_schedule(call: Call, name: str) -> Answer:
+    """One schedule: what it did, and its next instants."""
+    return with_revision(call.service.schedules.show(name))
 
 
 class PastQuery(Query, frozen=True):
@@ -51,113 +56,39 @@ class PastQuery(Query, frozen=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
 
 
-def show_past(call: Call) -> Any:
-    return to_json(call.service.schedules.past(call.path["name"], limit=call.query.limit))
+@ROUTES.add("GET", "schedules/{name}/past", "read")
+def show_past(call: Call, name: str, query: PastQuery) -> PastInstants:
+    """What came of the past instants of a schedule, the newest first: the run of each, or why there is none."""
+    return call.service.schedules.past(name, limit=query.limit)
 
 
-def put_schedule(call: Call) -> Answer:
+@ROUTES.add("PUT", "schedules/{name}", "write", answer=ScheduleView, problems=(409, 412))
+def put_schedule(call: Call, name: str, query: DryRunQuery, body: ScheduleForm) -> Answer:
+    """Create or change a schedule. A pause survives. If-Match may have the revision that it replaces."""
     expected = expected_revision(call.headers, without=None)
-    return _view(
-        call.service.schedules.put(call.path["name"], call.body, expected=expected, dry_run=call.query.dry_run)
-    )
+    return with_revision(call.service.schedules.put(name, body, expected=expected, dry_run=query.dry_run))
 
 
-def delete_schedule(call: Call) -> Any:
-    call.service.schedules.delete(call.path["name"])
-    return {"name": call.path["name"], "is_deleted": True}
+@ROUTES.add("DELETE", "schedules/{name}", "write", problems=(409,))
+def delete_schedule(call: Call, name: str) -> Deleted:
+    """Remove a schedule. Its runs stay."""
+    call.service.schedules.delete(name)
+    return Deleted(name, is_deleted=True)
 
 
-def pause_schedule(call: Call) -> Answer:
-    return _view(call.service.schedules.pause(call.path["name"], call.body.reason))
+@ROUTES.add("POST", "schedules/{name}:pause", "run", answer=ScheduleView, problems=(409, 412))
+def pause_schedule(call: Call, name: str, body: Reason) -> Answer:
+    """Start nothing more until somebody resumes it."""
+    return with_revision(call.service.schedules.pause(name, body.reason))
 
 
-def resume_schedule(call: Call) -> Answer:
-    return _view(call.service.schedules.resume(call.path["name"], call.body.reason))
+@ROUTES.add("POST", "schedules/{name}:resume", "run", answer=ScheduleView, problems=(409, 412))
+def resume_schedule(call: Call, name: str, body: Reason) -> Answer:
+    """Go on with the next instant. What passed during the pause is not made up for."""
+    return with_revision(call.service.schedules.resume(name, body.reason))
 
 
-def backfill_schedule(call: Call) -> Any:
-    body: BackfillRange = call.body
-    return to_json(call.service.schedules.backfill(call.path["name"], body.begin, body.end, dry_run=body.dry_run))
-
-
-def _view(found: ScheduleView) -> Answer:
-    return Answer(to_json(found), headers=entity_tag(found.revision))
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "schedules",
-        list_schedules,
-        "read",
-        "List the schedules: what each did, and its next instants.",
-        answer=SchedulesPage,
-    ),
-    Route(
-        "GET",
-        "schedules/{name}",
-        show_schedule,
-        "read",
-        "One schedule: what it did, and its next instants.",
-        answer=ScheduleView,
-    ),
-    Route(
-        "GET",
-        "schedules/{name}/past",
-        show_past,
-        "read",
-        "What came of the past instants of a schedule, the newest first: the run of each, or why there is none.",
-        query=PastQuery,
-        answer=PastInstants,
-    ),
-    Route(
-        "PUT",
-        "schedules/{name}",
-        put_schedule,
-        "write",
-        "Create or change a schedule. A pause survives. If-Match may have the revision that it replaces.",
-        query=DryRunQuery,
-        body=ScheduleForm,
-        answer=ScheduleView,
-        problems=(409, 412),
-    ),
-    Route(
-        "DELETE",
-        "schedules/{name}",
-        delete_schedule,
-        "write",
-        "Remove a schedule. Its runs stay.",
-        answer=Deleted,
-        problems=(409,),
-    ),
-    Route(
-        "POST",
-        "schedules/{name}:pause",
-        pause_schedule,
-        "run",
-        "Start nothing more until somebody resumes it.",
-        body=Reason,
-        answer=ScheduleView,
-        problems=(409, 412),
-    ),
-    Route(
-        "POST",
-        "schedules/{name}:resume",
-        resume_schedule,
-        "run",
-        "Go on with the next instant. What passed during the pause is not made up for.",
-        body=Reason,
-        answer=ScheduleView,
-        problems=(409, 412),
-    ),
-    Route(
-        "POST",
-        "schedules/{name}:backfill",
-        backfill_schedule,
-        "run",
-        "Start the instants of a past range that have no run yet.",
-        body=BackfillRange,
-        answer=Backfill,
-        problems=(409, 412),
-    ),
-)
+@ROUTES.add("POST", "schedules/{name}:backfill", "run", problems=(409, 412))
+def backfill_schedule(call: Call, name: str, body: BackfillRange) -> Backfill:
+    """Start the instants of a past range that have no run yet."""
+    return call.service.schedules.backfill(name, body.begin, body.end, dry_run=body.dry_run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from mulligan.errors import MulliganError
@@ -24,12 +25,26 @@ class ByteRange(NamedTuple):
     start: int
     end: int
 
-    def header(self, size: int) -> str:
-        """The header `Content-Range`."""
-        return f"bytes {self.start}-{self.end - 1}/{size}"
+
+class AskedRange(NamedTuple):
+    """What is sent of a text, all of it or a part, with the status and the headers that say so."""
+
+    start: int
+    end: int
+    status: int
+    headers: dict[str, str]
 
 
-def read_range(header: str, size: int) -> ByteRange | None:
+def asked_range(headers: Mapping[str, str], size: int) -> AskedRange:
+    """What the headers of a request ask for, of a text of this size."""
+    part = _read_range(headers.get("range", ""), size) if size else None
+    start, end = part or (0, size)
+    content = {"Content-Range": f"bytes {start}-{end - 1}/{size}"} if part else {}
+    about = {"Accept-Ranges": "bytes", "Content-Length": str(end - start), **content}
+    return AskedRange(start, end, 206 if part else 200, about)
+
+
+def _read_range(header: str, size: int) -> ByteRange | None:
     """The part that is asked for; None for all of it, also if the header asks for something else than one range.
 
     `RangeUnsatisfiable` if it begins behind the end.

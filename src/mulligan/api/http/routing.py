@@ -6,9 +6,11 @@ scopes and the audit are all made from it.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Literal, TypeVar, get_type_hints
 
 import msgspec
 
@@ -16,6 +18,7 @@ from mulligan.api.access.request_counts import RequestCounts
 from mulligan.api.http.problems import ProblemDetails
 from mulligan.api.processes.stream_hub import StreamHub
 from mulligan.ports.server_records import TokenRecord
+from mulligan.service.server.logins import SESSION_HOURS
 from mulligan.service.service import Service
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
@@ -34,6 +37,10 @@ class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """The parameters behind `?`. A field of a sequence type may be given several times, every other one once."""
 
 
+class AnswerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An answer made of results of the service: each field becomes what `to_json` makes of it."""
+
+
 @dataclass(frozen=True)
 class Call:
     """One request, after everything about it was checked: its token, its scope, its size, its parameters."""
@@ -50,6 +57,8 @@ class Call:
     # The address that it came from, and the address under which the caller knows the server, without a final "/".
     source: str = ""
     base_url: str = ""
+    # How long a browser that logs in stays logged in.
+    session_hours: int = SESSION_HOURS
     # What this server has answered so far.
     counts: RequestCounts | None = None
     # For coroutines: `await call.read(lambda service: …)` runs in the thread for readers.
@@ -156,6 +165,46 @@ class Route:
     def name(self) -> str:
         """As the audit and the documentation have it: `POST /api/v1/runs/{run_id}:cancel`."""
         return f"{self.method} {self.full_path.replace(':int}', '}')}"
+
+
+Declared = TypeVar("Declared", bound=Callable[..., Any])
+
+
+class Routes(list[Route]):
+    """The routes of an area, each declared at its handler.
+
+    The first line of the docstring of a handler is the summary. Its parameters beside `call` are `query`, `body` and
+    the parameters of the path, by their names; the annotations of the first two are the types that the route takes. A
+    struct that it is said to return is the type of the answer.
+    """
+
+    def add(self, method: Method, path: str, scope: RouteScope, **others: Any) -> Callable[[Declared], Declared]:
+        """Make a handler a route. `others`: what else there is to say, by the names of the fields of `Route`."""
+
+        def declare(handler: Declared) -> Declared:
+            types = get_type_hints(handler, include_extras=True)
+            answer = types.pop("return", None)
+            if isinstance(answer, type) and issubclass(answer, msgspec.Struct):
+                others.setdefault("answer", answer)
+            about: dict[str, Any] = {name: types.get(name) for name in ("query", "body")} | others
+            summary = inspect.cleandoc(handler.__doc__ or "").partition("\n")[0]
+            self.append(Route(method, path, _with_parameters(handler, types), scope, summary, **about))
+            return handler
+
+        return declare
+
+
+def _with_parameters(handler: Callable[..., Any], types: Mapping[str, Any]) -> Handler:
+    """The handler as a function of the call alone."""
+    own = [name for name in ("query", "body") if name in types]
+    of_path = {name: kind for name, kind in types.items() if name not in ("call", *own)}
+
+    @wraps(handler)
+    def answer(call: Call) -> Any:
+        given = {name: getattr(call, name) for name in own}
+        return handler(call, **given, **{name: kind(call.path[name]) for name, kind in of_path.items()})
+
+    return answer
 
 
 @dataclass(frozen=True)

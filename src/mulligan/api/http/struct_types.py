@@ -7,22 +7,8 @@ at once, one of them meets a half-made record, and the process ends with a segme
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, get_args
 
 import msgspec
-
-
-def answer_type(name: str, promise: str, /, **fields: Any) -> type[msgspec.Struct]:
-    """The type of an answer that is made of results of the service: lists of them, with a cursor.
-
-    A field that may be `UNSET` may be left out.
-    """
-    about: Any = {"namespace": {"__doc__": promise}, "frozen": True, "kw_only": True, "forbid_unknown_fields": True}
-    given = [
-        (field, type_, msgspec.UNSET) if msgspec.UnsetType in get_args(type_) else (field, type_)
-        for field, type_ in fields.items()
-    ]
-    return msgspec.defstruct(name, given, module=__name__, **about)
 
 
 def build_struct_types() -> None:

@@ -27,7 +27,7 @@ import msgspec
 import uvicorn
 
 from mulligan.api.app import Api, make_app
-from mulligan.api.areas.metrics import worker_metrics_file
+from mulligan.api.areas.health import worker_metrics_file
 from mulligan.api.http.routing import Pages, Route
 from mulligan.api.processes.children import Child
 from mulligan.api.processes.server_log import start_log

@@ -15,7 +15,7 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -50,10 +50,8 @@ EndReason = Literal["token_ended", "server_ended"]
 _log = logging.getLogger("mulligan.server")
 
 
-class Reader(Protocol):
-    """Calls a function in the thread for readers."""
-
-    def __call__(self, work: Callable[[Service], Any], /) -> Awaitable[Any]: ...
+# Calls a function in the thread for readers.
+Reader = Callable[[Callable[[Service], Any]], Awaitable[Any]]
 
 
 class StreamClient:

@@ -80,8 +80,8 @@ def start_published(
 
         begin = partial(start_published, service.home, name, version, inputs, labels, key=key, notify=rules)
         if is_detached:
-            return show_detached(service.starts.detach(begin()), as_json=as_json, home=home)
-        return drive_run(service, lambda _: begin(), wait_seconds=wait_seconds, as_json=as_json, home=home)
+            return show_detached(service.starts.detach(begin().run_id), as_json=as_json, home=home)
+        return drive_run(service, lambda _: begin().run_id, wait_seconds=wait_seconds, as_json=as_json, home=home)
 
 
 def _show_existing(found: ExistingRun, key: str) -> None:

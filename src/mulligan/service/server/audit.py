@@ -9,12 +9,18 @@ from typing import Any, cast
 import msgspec
 
 from mulligan.core.model.text.formatting import single_line
-from mulligan.ports import AuditRecord, NewRun, Store, Turn
+from mulligan.ports import AuditRecord, NewRun, Store, TokenRecord, Turn
 from mulligan.service.runs.stored.run_reader import RunReader
+from mulligan.service.server.logins import owner_of
 
 # The status of a change that was accepted and begun. One that is refused after that gets a second row.
 ACCEPTED = 202
 _CHARS_MAX = 500
+
+
+def audit_row(token: TokenRecord, **about: Any) -> AuditRecord:
+    """A row in the name of a token. A session is written down as the token from which it comes."""
+    return AuditRecord(who=token.user, project=token.project or "", token_id=owner_of(token.id), **about)
 
 
 class AuditPage(msgspec.Struct, frozen=True):
@@ -81,10 +87,6 @@ class AuditLog:
         records = self._reader.store.server_records
         found = records.audit(project, before=before, limit=limit + 1, who=who, action=action)
         return AuditPage(found[:limit], found[limit - 1].id if len(found) > limit else None)
-
-    def count(self, token_id: str, actions: Collection[str], since: datetime) -> int:
-        """How many changes a token has made since then."""
-        return self._reader.store.server_records.count_audit(token_id, actions, since)
 
 
 def _short(record: AuditRecord) -> AuditRecord:

@@ -263,8 +263,8 @@ class RunSource:
 # -- lists -----------------------------------------------------------------------------------------------------------
 
 
-class _Journal:
-    """The last events of a list. A position is the name of the journal and the number of an event."""
+class _ListSource:
+    """Keeps the last events of a list. A position is the name of this record and the number of an event."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -272,12 +272,14 @@ class _Journal:
         self._number = 0
         self._events: deque[LiveEvent] = deque(maxlen=EVENTS_KEPT)
         self._size = 0
+        # Before the first look.
+        self._is_first = True
 
     @property
     def position(self) -> str:
         return f"{self._name}-{self._number}"
 
-    def add(self, name: EventName, data: Any) -> LiveEvent:
+    def _add(self, name: EventName, data: Any) -> LiveEvent:
         self._number += 1
         event = LiveEvent(self._watch, name, _encoded(data), self.position)
         if len(self._events) == EVENTS_KEPT:
@@ -288,7 +290,7 @@ class _Journal:
             self._size -= len(self._events.popleft().data)
         return event
 
-    def after(self, position: str) -> list[LiveEvent]:
+    def missed(self, service: Service, position: str) -> list[LiveEvent]:
         name, _, number = position.partition("-")
         if not position:
             return [_reset(self._watch, "start", self.position)]
@@ -298,30 +300,22 @@ class _Journal:
         return list(self._events)[int(number) - first :]
 
 
-class RunListSource:
+class RunListSource(_ListSource):
     """New runs, and runs whose line in the list has changed. Runs that other runs called are not in the list."""
 
     def __init__(self, watch: Watch, clock: Callable[[], float]) -> None:
+        super().__init__(watch)
         self._clock = clock
-        self._journal = _Journal(watch)
         # What was seen of each run, and the runs that had not ended.
         self._seen: dict[int, tuple[Any, ...]] = {}
         self._open: set[int] = set()
         # What the lines of unfinished runs said, without the times that pass.
         self._said: dict[int, int] = {}
         self._checked_at = clock()
-        self._is_first = True
-
-    @property
-    def position(self) -> str:
-        return self._journal.position
 
     @property
     def is_recheck_due(self) -> bool:
         return bool(self._open) and self._clock() - self._checked_at >= RECHECK_SECONDS
-
-    def missed(self, service: Service, position: str) -> list[LiveEvent]:
-        return self._journal.after(position)
 
     def poll(self, service: Service) -> list[LiveEvent]:
         known = (self._seen, self._open, self._said, self._checked_at, self._is_first)
@@ -361,10 +355,10 @@ class RunListSource:
         if is_first:
             return []
         if is_reset:
-            return [self._journal.add("reset", {"watch": ["runs"], "reason": "many_changes"})]
+            return [self._add("reset", {"watch": ["runs"], "reason": "many_changes"})]
         if not lines and not removed:
             return []
-        return [self._journal.add("runs", {"runs": to_json(lines), "removed": removed})]
+        return [self._add("runs", {"runs": to_json(lines), "removed": removed})]
 
     def _recheck(self, reader: RunReader, unfinished: list[RunRecord], sent: Collection[int]) -> Iterator[RunLine]:
         """The unfinished runs whose line says something else than before, although nothing was written about them."""
@@ -395,22 +389,14 @@ def _essence(line: RunLine) -> tuple[Any, ...]:
     return (line.status, line.round, line.driver and line.driver.name, waits)
 
 
-class PendingSource:
+class PendingSource(_ListSource):
     """What begins or ceases to wait for a person."""
 
     def __init__(self, watch: Watch) -> None:
-        self._journal = _Journal(watch)
+        super().__init__(watch)
         # The number of the last event of the run of each thing that waits, and what its entry said.
         self._seqs: dict[tuple[int, str], int] = {}
         self._said: dict[tuple[int, str], int] = {}
-        self._is_first = True
-
-    @property
-    def position(self) -> str:
-        return self._journal.position
-
-    def missed(self, service: Service, position: str) -> list[LiveEvent]:
-        return self._journal.after(position)
 
     def poll(self, service: Service) -> list[LiveEvent]:
         reader = service.reader
@@ -430,12 +416,12 @@ class PendingSource:
         for key in removed:
             self._said.pop(key, None)
         if len(changed) > ENTRIES_MAX:
-            return [] if is_first else [self._journal.add("reset", {"watch": ["pending"], "reason": "many_changes"})]
+            return [] if is_first else [self._add("reset", {"watch": ["pending"], "reason": "many_changes"})]
         entries = self._new_entries(shown)
         if is_first or not (entries or removed):
             return []
         gone = [{"run_id": run_id, "step": place or None} for run_id, place in sorted(removed)]
-        return [self._journal.add("pending", {"entries": entries, "removed": gone, "total": len(waiting)})]
+        return [self._add("pending", {"entries": entries, "removed": gone, "total": len(waiting)})]
 
     def _new_entries(self, shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The entries that say something else than before."""

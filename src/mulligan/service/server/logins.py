@@ -11,6 +11,7 @@ import msgspec
 from mulligan.errors import TokenRefused
 from mulligan.ports.server_records import Document, Scope, TokenLimits, TokenRecord
 from mulligan.service.runs.stored.run_reader import RunReader
+from mulligan.service.server.combined_structs import combine
 
 LINK_MINUTES, SESSION_HOURS = 10, 12
 _KIND = "login"
@@ -86,21 +87,14 @@ class Logins:
         for old in [old for old, found in unused if found.expires_at <= now] + [old for old, _ in dropped]:
             records.delete_document(old.project, _KIND, old.name)
         code = secrets.token_urlsafe(_SECRET_BYTES)
-        offer = _Offer(
-            user=token.user,
-            scopes=token.scopes,
-            project=token.project,
-            limits=token.limits,
-            expires_at=now + timedelta(minutes=LINK_MINUTES),
-            until=token.expires_at,
-            owner=owner,
-        )
+        expires_at = now + timedelta(minutes=LINK_MINUTES)
+        offer = combine(_Offer, token, expires_at=expires_at, until=token.expires_at, owner=owner)
         data = msgspec.json.encode(offer)
         records.put_document(Document(_KIND, digest_of(code), data, now, updated_by=token.user), expected=0)
         return code
 
-    def log_in(self, code: str, now: datetime) -> Session:
-        """Take the offer of a link: only the first one who asks gets it. `TokenRefused`."""
+    def log_in(self, code: str, now: datetime, hours: int = SESSION_HOURS) -> Session:
+        """Take the offer of a link for a session: only the first one who asks gets it. `TokenRefused`."""
         records = self._reader.store.server_records
         name = digest_of(code)
         # It may be of any project.
@@ -111,17 +105,15 @@ class Logins:
         if offer.expires_at <= now or self._is_revoked(offer.owner):
             raise _refusal()
         secret = new_secret()
-        expires_at = now + timedelta(hours=SESSION_HOURS)
-        token = TokenRecord(
+        expires_at = now + timedelta(hours=hours)
+        token = combine(
+            TokenRecord,
+            offer,
             id=f"{_SESSION}-{secrets.token_hex(6)}-{offer.owner}",
             digest=digest_of(secret),
-            user=offer.user,
-            scopes=offer.scopes,
             created_at=now,
             created_by=offer.user,
-            project=offer.project,
             note="a browser session",
-            limits=offer.limits,
             expires_at=min(expires_at, offer.until) if offer.until else expires_at,
         )
         records.add_token(token)

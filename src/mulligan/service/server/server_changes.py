@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
@@ -14,12 +13,20 @@ import msgspec
 from mulligan.core.model.schedule import Schedule
 from mulligan.errors import WARNING, LanguageError, Problem, Refused
 from mulligan.service.home import Home
-from mulligan.service.server.catalogue.catalogue import Catalogue, Draft, Proposal, Publication, PublishedWorkflow
+from mulligan.service.server.catalogue.catalogue import (
+    Catalogue,
+    Draft,
+    Proposal,
+    ProposedDraft,
+    Publication,
+    Published,
+    PublishedWorkflow,
+)
+from mulligan.service.server.combined_structs import combine
 from mulligan.service.server.schedules.forms import ScheduleForm, instant_text
 from mulligan.service.server.schedules.schedules import Backfill, Schedules, ScheduleView
+from mulligan.service.server.server_client import open_transport
 from mulligan.service.server.tokens.tokens import NewToken, TokenForm, TokenList, Tokens, TokenView
-from mulligan.store.http.http_connection import HttpTransport
-from mulligan.store.http.server_login import find_ca_file, find_token
 
 Answered = TypeVar("Answered")
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -37,30 +44,11 @@ def ask(
 ) -> Answered:
     """The answer of a route of the server, or the error that it answers with."""
     query = f"?{urlencode({'dry_run': 'true'})}" if dry_run else ""
-    token = home.token or find_token(home.store_url)
     tag = expected if isinstance(expected, str) else f'"{expected}"'
     headers = {} if expected is None else {"If-Match": tag}
     data = b"" if body is None else msgspec.json.encode(body)
-    with closing(HttpTransport(home.store_url, token=token, ca_file=find_ca_file(), scope="read")) as transport:
+    with open_transport(home) as transport:
         return msgspec.json.decode(transport.request(method, f"{path}{query}", data, headers), type=type_)
-
-
-class _Published(PublishedWorkflow, frozen=True, kw_only=True):
-    is_new: bool
-    warnings: tuple[dict[str, Any], ...]
-    schedules: tuple[str, ...]
-    removed_schedules: tuple[str, ...]
-    dry_run: bool
-
-
-class _Proposed(msgspec.Struct, frozen=True):
-    name: str
-    changes_version: int
-    would_be_version: int
-    diff: str
-    warnings: tuple[dict[str, Any], ...]
-    dry_run: bool
-    revision: int
 
 
 class RemoteCatalogue(Catalogue):
@@ -84,7 +72,7 @@ class RemoteCatalogue(Catalogue):
         body = {"text": text, "file": file, "format": format, "note": note, "labels": dict(labels)}
         path = f"workflows/{quote(name, safe='')}"
         try:
-            return _publication(ask(self._home, "PUT", path, _Published, body, dry_run=dry_run), text)
+            return _publication(ask(self._home, "PUT", path, Published, body, dry_run=dry_run), text)
         except LanguageError as refused:
             raise LanguageError([_with_line(one, text) for one in refused.problems]) from None
 
@@ -96,11 +84,10 @@ class RemoteCatalogue(Catalogue):
     def propose(self, name: str, text: str, *, file: str = "", note: str = "", dry_run: bool = False) -> Proposal:
         body = {"text": text, "file": file, "note": note, "dry_run": dry_run}
         try:
-            found = ask(self._home, "POST", f"workflows/{quote(name, safe='')}:propose", _Proposed, body)
+            found = ask(self._home, "POST", f"workflows/{quote(name, safe='')}:propose", ProposedDraft, body)
         except LanguageError as refused:
             raise LanguageError([_with_line(one, text) for one in refused.problems]) from None
-        fields = msgspec.structs.asdict(found) | {"warnings": tuple(_warning(one, text) for one in found.warnings)}
-        return Proposal(**fields)
+        return combine(Proposal, found, warnings=tuple(_warning(one, text) for one in found.warnings))
 
     def delete_draft(self, name: str, *, expected: int | None = None) -> None:
         ask(self._home, "DELETE", f"workflows/{quote(name, safe='')}/draft", dict, expected=expected)
@@ -110,7 +97,7 @@ class RemoteCatalogue(Catalogue):
     ) -> Publication:
         body = {"note": note, "dry_run": dry_run}
         path = f"workflows/{quote(name, safe='')}:publish"
-        return _publication(ask(self._home, "POST", path, _Published, body, expected=expected))
+        return _publication(ask(self._home, "POST", path, Published, body, expected=expected))
 
 
 class RemoteSchedules(Schedules):
@@ -172,16 +159,9 @@ def _path(name: str) -> str:
     return f"schedules/{quote(name, safe='')}"
 
 
-def _publication(answer: _Published, text: str = "") -> Publication:
-    fields = {name: getattr(answer, name) for name in PublishedWorkflow.__struct_fields__}
-    return Publication(
-        PublishedWorkflow(**fields),
-        answer.is_new,
-        tuple(_warning(one, text) for one in answer.warnings),
-        schedules=answer.schedules,
-        removed_schedules=answer.removed_schedules,
-        dry_run=answer.dry_run,
-    )
+def _publication(answer: Published, text: str = "") -> Publication:
+    warnings = tuple(_warning(one, text) for one in answer.warnings)
+    return combine(Publication, answer, workflow=combine(PublishedWorkflow, answer), warnings=warnings)
 
 
 def _warning(answer: Mapping[str, Any], text: str) -> Problem:

@@ -6,6 +6,7 @@ import http.client
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -71,15 +72,13 @@ def log_out(url: str = "", environ: Mapping[str, str] = os.environ) -> str:
 
 def _check(home: Home, token: str) -> None:
     """Ask the server something that every token but one for workers may ask."""
-    transport = HttpTransport(home.store_url, token=token, ca_file=find_ca_file())
     try:
-        transport.call("now", b"{}")
+        with open_transport(home, token) as transport:
+            transport.call("now", b"{}")
     except StoreForbidden as error:
         raise LoginRefused(
             "this token is for workers alone", hint="start a worker with it: mulligan worker --server URL"
         ) from error
-    finally:
-        transport.close()
 
 
 def _exchange(url: str, code: str) -> str:
@@ -106,8 +105,10 @@ def _exchange(url: str, code: str) -> str:
     return found[1]
 
 
-def _transport(home: Home) -> HttpTransport:
-    return HttpTransport(home.store_url, token=home.token or find_token(home.store_url), ca_file=find_ca_file())
+def open_transport(home: Home, token: str = "") -> closing[HttpTransport]:
+    """A connection to the server of a home, with a token of its own or the one of whoever has logged in."""
+    found = token or home.token or find_token(home.store_url)
+    return closing(HttpTransport(home.store_url, token=found, ca_file=find_ca_file()))
 
 
 class StartAnswer(msgspec.Struct, frozen=True):
@@ -127,23 +128,8 @@ def start_published(
     *,
     key: str = "",
     notify: Sequence[NoticeRule] = (),
-) -> int:
-    """The number of the run that `request_start` starts or finds."""
-    return request_start(home, name, version, inputs, labels, key=key, notify=notify).run_id
-
-
-def request_start(
-    home: Home,
-    name: str,
-    version: int | None,
-    inputs: Mapping[str, Any],
-    labels: Mapping[str, str],
-    *,
-    key: str = "",
-    notify: Sequence[NoticeRule] = (),
 ) -> StartAnswer:
     """Start a workflow that is published on the server. The same key gives the same run."""
-    transport = _transport(home)
     asked: dict[str, Any] = {"workflow": name, "inputs": dict(inputs), "labels": dict(labels)}
     if version is not None:
         asked["version"] = version
@@ -152,11 +138,9 @@ def request_start(
     body = msgspec.json.encode(asked)
     # With a key of its own, so that asking again after a lost answer starts nothing twice.
     headers = {"Idempotency-Key": key or f"cli {os.urandom(16).hex()}"}
-    try:
+    with open_transport(home) as transport:
         try:
             answer = transport.request("POST", "runs", body, headers)
         except StoreUnavailable:
             answer = transport.request("POST", "runs", body, headers)
-    finally:
-        transport.close()
     return msgspec.json.decode(answer, type=StartAnswer)

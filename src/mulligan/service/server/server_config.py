@@ -57,7 +57,8 @@ class ServerSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # How many requests a token may send in a second, for a while and at once.
     requests_per_second: Count = 1_000
     requests_at_once: Count = 2_000
-    session_hours: Count = 12
+    # How long a browser that logs in stays logged in: a year at most.
+    session_hours: Annotated[int, msgspec.Meta(ge=1, le=8_760)] = 12
     trusted_proxy: TrustedProxy | None = None
 
 

@@ -32,7 +32,7 @@ from mulligan.service.runs.changes.run_control import Prepared, RunControl, prep
 from mulligan.service.runs.changes.starting import check_key, detach, refuse_unstartable
 from mulligan.service.server.catalogue.catalogue import Catalogue
 from mulligan.service.server.catalogue.texts import WorkflowText, read_text
-from mulligan.service.server.server_client import request_start
+from mulligan.service.server.server_client import start_published
 
 Changed = TypeVar("Changed")
 
@@ -83,7 +83,7 @@ class UnattendedRuns:
         key = check_key(key) if key else ""
         if self._reader.home.is_remote and not source.is_code:
             _refuse_unclear(source)
-            found = request_start(self._reader.home, source.workflow, source.version, inputs, labels, key=key)
+            found = start_published(self._reader.home, source.workflow, source.version, inputs, labels, key=key)
             record = self._reader.record(found.run_id)
             status = "running" if record.status == "new" else record.status
             return StartedRun(found.run_id, record.workflow, record.version, status, found.is_new)

@@ -30,9 +30,8 @@ from mulligan.service.runs.changes.preflight import check_labels
 from mulligan.service.runs.changes.run_control import Prepared, prepare
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.catalogue.drawn_texts import ExaminedText, examine_and_draw
-from mulligan.service.server.catalogue.text_additions import Edit, edit_text
 from mulligan.service.server.catalogue.text_diff import diff_as_text, diff_texts
-from mulligan.service.server.catalogue.text_edits import EditedText
+from mulligan.service.server.catalogue.text_edits import Edit, EditedText, edit_text
 from mulligan.service.server.catalogue.texts import (
     WorkflowText,
     check_name,
@@ -44,6 +43,7 @@ from mulligan.service.server.catalogue.texts import (
     read_text,
     validate_text,
 )
+from mulligan.service.server.combined_structs import combine
 
 DRAFT = "draft"
 # How many drafts one user may have in a project, and how large they may be together: lists of drafts have their texts.
@@ -99,6 +99,17 @@ class Publication(msgspec.Struct, frozen=True):
     dry_run: bool = False
 
 
+class Published(PublishedWorkflow, frozen=True, kw_only=True):
+    """A version, and what came of publishing it."""
+
+    is_new: bool
+    warnings: tuple[dict[str, Any], ...]
+    # The schedules of the text, which are in force now, and those that it had and has no more.
+    schedules: tuple[str, ...]
+    removed_schedules: tuple[str, ...]
+    dry_run: bool
+
+
 class Draft(msgspec.Struct, frozen=True):
     """A text on its way, perhaps with mistakes."""
 
@@ -124,6 +135,18 @@ class Proposal(msgspec.Struct, frozen=True):
     dry_run: bool
     # Of the draft; 0 if it was not written.
     revision: int = 0
+
+
+class ProposedDraft(msgspec.Struct, frozen=True):
+    """What a draft would change, line by line, and its revision; 0 if it was not written."""
+
+    name: str
+    changes_version: int
+    would_be_version: int
+    diff: str
+    warnings: tuple[dict[str, Any], ...]
+    dry_run: bool
+    revision: int
 
 
 @lru_cache(PARSED_MAX)
@@ -407,9 +430,7 @@ class Catalogue:
         return self._reader.store.server_records
 
     def _version(self, name: str, number: int | None) -> WorkflowVersion:
-        found: WorkflowVersion | None = None
-        if self._is_there and is_name(name):
-            found = self._records.version(self._project, name, number)
+        found = self._records.version(self._project, name, number) if self._is_there and is_name(name) else None
         if found is None:
             raise self._unknown(name, number)
         return found
@@ -442,17 +463,13 @@ def _page(found: Sequence[WorkflowVersion], limit: int, position: Callable[[Work
 
 
 def _shown(one: WorkflowVersion) -> PublishedWorkflow:
-    return PublishedWorkflow(
-        name=one.name,
+    return combine(
+        PublishedWorkflow,
+        one,
         version=one.number,
-        digest=one.digest,
         format=one.format.partition(".")[0],
-        published_at=one.published_at,
-        published_by=one.published_by,
-        note=one.note,
         labels=dict(one.labels),
         file=published_text(one.name, "", one.format).file,
-        text=one.text,
     )
 
 
@@ -461,16 +478,7 @@ def _without_text(one: PublishedWorkflow) -> PublishedWorkflow:
 
 
 def _draft(document: Document) -> Draft:
-    data = msgspec.json.decode(document.data, type=_DraftData)
-    return Draft(
-        name=document.name,
-        text=data.text,
-        revision=document.revision,
-        updated_at=document.updated_at,
-        updated_by=document.updated_by,
-        file=data.file,
-        note=data.note,
-    )
+    return combine(Draft, document, msgspec.json.decode(document.data, type=_DraftData))
 
 
 def _check_note(note: str) -> str:

@@ -15,17 +15,20 @@ import yaml
 from mulligan.analysis.suggest.changes import AddBreaker, AddRule, Change, RemoveRule, SetLimit
 from mulligan.errors import InputInvalid, NotFound
 from mulligan.language.matrices.matrix import base_name
-from mulligan.service.server.catalogue.text_edits import (
+from mulligan.service.server.catalogue.text_nodes import (
+    AS_TEXTS,
     BY_HAND,
     end_of,
     flow_text,
+    insert_item,
+    insert_key,
     key_text,
+    line_end,
     load_nodes,
+    pair_of,
     refuse_long_text,
 )
 
-# Reads every scalar as text, so that a value never depends on which YAML it is.
-_AS_TEXTS: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 # `1h30m` and `2GiB` are texts without quotes in any YAML.
 _QUANTITY = re.compile(r"(?:\d+[hms])+|\d+[KMG]iB")
 # Keys of `retry` that hold for all of its rules.
@@ -84,18 +87,20 @@ def written(value: Any) -> str:
 def insert_rule(text: str, step: str, keys: Mapping[str, Any]) -> str:
     """The text with one more rule of a step, behind those that it has."""
     owner, key = _retry_owner(text, step)
-    pair = _pair(owner, key)
+    pair = pair_of(owner, key)
     rule = written(keys)
     if pair is None:
-        return _insert_key(text, owner, key, rule)
+        return insert_key(text, owner, key, rule)
     value = pair[1]
     if isinstance(value, yaml.ScalarNode):
         return _replace(text, pair, _with_scalar(value.value, rule))
     if not isinstance(value, yaml.MappingNode):
         raise _refusal(step, "its 'retry' is a list")
-    rules = _pair(value, "rules")
+    rules = pair_of(value, "rules")
+    if rules is not None and not (isinstance(rules[1], yaml.SequenceNode) and rules[1].value):
+        raise InputInvalid("'rules' is no list that could be extended in place", hint=BY_HAND)
     if rules is not None:
-        return _insert_item(text, rules[1], rule)
+        return insert_item(text, rules[1], rule)
     return _flow_rules(text, value, rule) if value.flow_style else _block_rules(text, value, rule)
 
 
@@ -156,10 +161,10 @@ def _has_condition(value: Any) -> bool:
 
 def _remove_rule(text: str, change: RemoveRule) -> str:
     owner, key = _retry_owner(text, change.step)
-    pair = _pair(owner, key)
+    pair = pair_of(owner, key)
     if pair is None:
         raise _refusal(change.step, "its rules stand elsewhere, perhaps under 'defaults'")
-    rules = _pair(pair[1], "rules") if isinstance(pair[1], yaml.MappingNode) else None
+    rules = pair_of(pair[1], "rules")
     items = rules[1].value if rules is not None and isinstance(rules[1], yaml.SequenceNode) else []
     if len(items) < 2:
         # The only rule: without it there is no retry.
@@ -173,12 +178,12 @@ def _remove_rule(text: str, change: RemoveRule) -> str:
 def _retry_owner(text: str, step: str) -> tuple[Any, str]:
     """The mapping and the key under which the rules of a step stand: the step, or a retry policy that it names."""
     root, node = _find_step(text, step)
-    pair = _pair(node, "retry")
+    pair = pair_of(node, "retry")
     if pair is None or not isinstance(pair[1], yaml.ScalarNode):
         return node, "retry"
     name = pair[1].value
-    policies = _pair(root, "retry_policies")
-    if policies is not None and isinstance(policies[1], yaml.MappingNode) and _pair(policies[1], name) is not None:
+    policies = pair_of(root, "retry_policies")
+    if policies is not None and pair_of(policies[1], name) is not None:
         return policies[1], name
     return node, "retry"
 
@@ -190,9 +195,9 @@ def _set_limit(text: str, change: SetLimit) -> str:
     _, node = _find_step(text, change.step)
     if change.what == "timeout":
         return _put(text, node, "timeout", change.written)
-    pair = _pair(node, "resources")
+    pair = pair_of(node, "resources")
     if pair is None:
-        return _insert_key(text, node, "resources", written({"memory": change.written}))
+        return insert_key(text, node, "resources", written({"memory": change.written}))
     if not isinstance(pair[1], yaml.MappingNode) or not pair[1].value:
         raise _refusal(change.step, "its 'resources' is no mapping")
     return _put(text, pair[1], "memory", change.written)
@@ -202,20 +207,20 @@ def _add_breaker(text: str, change: AddBreaker) -> str:
     _, node = _find_step(text, change.step)
     text = _put(text, node, "breaker", flow_text(change.name))
     root, _ = _find_step(text, change.step)
-    declared = _pair(root, "breakers")
+    declared = pair_of(root, "breakers")
     if declared is None:
-        steps = _pair(root, "steps")
+        steps = pair_of(root, "steps")
         assert steps is not None
         if root.flow_style:
-            return _insert_key(text, root, "breakers", written({change.name: change.keys}))
+            return insert_key(text, root, "breakers", written({change.name: change.keys}))
         begin = text.rfind("\n", 0, steps[0].start_mark.index) + 1
         block = f"breakers:\n{' ' * _INDENT}{key_text(change.name)}: {written(change.keys)}\n"
         return f"{text[:begin]}{block}{text[begin:]}"
     if not isinstance(declared[1], yaml.MappingNode) or not declared[1].value:
         raise _refusal(change.step, "'breakers' of the file is no mapping")
-    if _pair(declared[1], change.name) is not None:
+    if pair_of(declared[1], change.name) is not None:
         return text
-    return _insert_key(text, declared[1], change.name, written(change.keys))
+    return insert_key(text, declared[1], change.name, written(change.keys))
 
 
 # -- places in a text ------------------------------------------------------------------------------------------------
@@ -223,21 +228,17 @@ def _add_breaker(text: str, change: AddBreaker) -> str:
 
 def _find_step(text: str, step: str) -> tuple[Any, Any]:
     """The nodes of the whole text and of a step, or of a matrix by its name."""
-    root, _ = load_nodes(text, _AS_TEXTS)
-    pair = _pair(root, "steps") if isinstance(root, yaml.MappingNode) else None
+    root, _ = load_nodes(text, AS_TEXTS)
+    pair = pair_of(root, "steps")
     if pair is None or not isinstance(pair[1], yaml.SequenceNode):
         raise InputInvalid("the text has no list of steps", hint="only texts of our own format are edited")
     for node in pair[1].value:
-        name = _pair(node, "step") if isinstance(node, yaml.MappingNode) else None
+        name = pair_of(node, "step")
         if name is not None and isinstance(name[1], yaml.ScalarNode):
-            is_matrix = _pair(node, "matrix") is not None
+            is_matrix = pair_of(node, "matrix") is not None
             if step == (base_name(name[1].value) if is_matrix else name[1].value):
                 return root, node
     raise NotFound(f"there is no step '{step}' in the text", hint=BY_HAND, step=step)
-
-
-def _pair(node: Any, key: str) -> tuple[Any, Any] | None:
-    return next((pair for pair in node.value if pair[0].value == key), None)
 
 
 def _pair_text(text: str, pair: tuple[Any, Any]) -> str:
@@ -245,8 +246,8 @@ def _pair_text(text: str, pair: tuple[Any, Any]) -> str:
 
 
 def _put(text: str, node: Any, key: str, value: str) -> str:
-    pair = _pair(node, key)
-    return _insert_key(text, node, key, value) if pair is None else _replace(text, pair, value)
+    pair = pair_of(node, key)
+    return insert_key(text, node, key, value) if pair is None else _replace(text, pair, value)
 
 
 def _replace(text: str, pair: tuple[Any, Any], value: str) -> str:
@@ -260,29 +261,6 @@ def _replace(text: str, pair: tuple[Any, Any], value: str) -> str:
         begin = text.index(":", pair[0].end_mark.index) + 1
         return f"{text[:begin]} {value}{text[end:]}"
     return f"{text[:begin]}{value}{text[end:]}"
-
-
-def _insert_key(text: str, node: Any, key: str, value: str) -> str:
-    """The text with one more key at the end of a mapping."""
-    end = end_of(text, node.value[-1][1])
-    if end == node.value[-1][1].start_mark.index:
-        # The last key has no value: its own end counts.
-        end = max(end, text.index(":", node.value[-1][0].end_mark.index) + 1)
-    if node.flow_style:
-        return f"{text[:end]}, {key_text(key)}: {value}{text[end:]}"
-    end = _line_end(text, end)
-    return f"{text[:end]}\n{' ' * node.value[0][0].start_mark.column}{key_text(key)}: {value}{text[end:]}"
-
-
-def _insert_item(text: str, items: Any, item: str) -> str:
-    """The text with one more item at the end of a list."""
-    if not isinstance(items, yaml.SequenceNode) or not items.value:
-        raise InputInvalid("'rules' is no list that could be extended in place", hint=BY_HAND)
-    end = end_of(text, items.value[-1])
-    if items.flow_style:
-        return f"{text[:end]}, {item}{text[end:]}"
-    end = _line_end(text, end)
-    return f"{text[:end]}\n{' ' * items.start_mark.column}- {item}{text[end:]}"
 
 
 def _remove_item(text: str, items: Any, index: int) -> str:
@@ -299,13 +277,7 @@ def _remove_item(text: str, items: Any, index: int) -> str:
     begin = text.rfind("\n", 0, node.start_mark.index) + 1
     if not text[begin : node.start_mark.index].strip().startswith("-"):
         raise InputInvalid("the rule cannot be taken out in place", hint=BY_HAND)
-    return text[:begin] + text[_line_end(text, end_of(text, node)) + 1 :]
-
-
-def _line_end(text: str, at: int) -> int:
-    """The end of the line, behind a comment in it."""
-    found = text.find("\n", at)
-    return len(text) if found < 0 else found
+    return text[:begin] + text[line_end(text, end_of(text, node)) + 1 :]
 
 
 def _refusal(step: str, why: str) -> InputInvalid:

@@ -31,6 +31,8 @@ def main(fd: int, cpu_seconds: float, memory_bytes: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGVTALRM, lambda *_: os.nice(NICENESS))
+    # A text is in no folder, and the one in which the server was started may be removed.
+    os.chdir("/")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     limit_memory(memory_bytes)
     niceness = os.nice(0)

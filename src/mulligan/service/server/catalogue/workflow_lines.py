@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from mulligan.service.runs.views.run_list import RunLine, RunPage, RunQuery
-from mulligan.service.server.catalogue.catalogue import Catalogue, Draft, PublishedWorkflow
-from mulligan.service.server.schedules.schedules import Schedules
+from mulligan.service.runs.views.run_list import RunLine, RunQuery
+from mulligan.service.server.catalogue.catalogue import Draft, PublishedWorkflow
+
+if TYPE_CHECKING:
+    from mulligan.service.service import Service
 
 # The newest runs of all listed workflows are read at once; who is not among them is asked for alone.
 _RUNS_AT_ONCE = 200
@@ -35,24 +37,7 @@ class WorkflowLines(msgspec.Struct, frozen=True):
     next: str | None = None
 
 
-class RunPages(Protocol):
-    """What the list needs of `Service.runs`."""
-
-    def page(self, query: RunQuery) -> RunPage: ...
-
-
-class ListingService(Protocol):
-    """What the list is made of."""
-
-    @property
-    def catalogue(self) -> Catalogue: ...
-    @property
-    def schedules(self) -> Schedules: ...
-    @property
-    def runs(self) -> RunPages: ...
-
-
-def list_workflow_lines(service: ListingService, *, after: str = "", limit: int = 100) -> WorkflowLines:
+def list_workflow_lines(service: Service, *, after: str = "", limit: int = 100) -> WorkflowLines:
     """The workflows and drafts behind a name, by name."""
     found = service.catalogue.workflows(after=after, limit=limit)
     published = {one.name: one for one in found.workflows}
@@ -77,7 +62,7 @@ def list_workflow_lines(service: ListingService, *, after: str = "", limit: int 
     return WorkflowLines(lines, last)
 
 
-def last_runs(service: ListingService, names: Sequence[str]) -> dict[str, RunLine]:
+def last_runs(service: Service, names: Sequence[str]) -> dict[str, RunLine]:
     """The newest run of each workflow that has one."""
     if not names:
         return {}
@@ -91,7 +76,7 @@ def last_runs(service: ListingService, names: Sequence[str]) -> dict[str, RunLin
     return found
 
 
-def next_starts(service: ListingService) -> dict[str, tuple[datetime, str]]:
+def next_starts(service: Service) -> dict[str, tuple[datetime, str]]:
     """When a schedule starts each workflow next, and which one."""
     found: dict[str, tuple[datetime, str]] = {}
     for schedule in service.schedules.all():

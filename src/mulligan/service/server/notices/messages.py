@@ -37,6 +37,18 @@ class Message(msgspec.Struct, frozen=True):
     notices: tuple[NoticeRecord, ...]
 
 
+class Delivery(msgspec.Struct, frozen=True):
+    """What came of sending a message once. It was sent if `problem` is empty."""
+
+    problem: str = ""
+    # Other messages to this target would fail as well, so they are not tried now.
+    is_target_down: bool = False
+    # The trouble is the target's, and may have passed with the next message: some in a row mean that it is down.
+    is_target_busy: bool = False
+    # How long the receiver asked to wait, in seconds.
+    retry_after: float = 0.0
+
+
 def make_message(notice: NoticeRecord, url: str = "") -> Message:
     """The message of one notice. `url`: the address of the server, for links."""
     body = _decode(notice.body)

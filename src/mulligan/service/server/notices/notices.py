@@ -18,9 +18,10 @@ from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import Document, NoticeRecord, NoticeStatus, WaitingTarget
 from mulligan.service.home_names import CONFIG_VARIABLE, HOOKS_MARK
 from mulligan.service.home_names import SERVER_CONFIG as FILE
-from mulligan.service.server.notices.configuration import TargetList, find_targets
+from mulligan.service.server.combined_structs import combine
 from mulligan.service.server.notices.targets import check_name
 from mulligan.service.server.notices.worker_trouble import announce_troubles
+from mulligan.service.server.server_config import ServerConfig, find_config
 
 if TYPE_CHECKING:
     from mulligan.service.runs.stored.run_reader import RunReader
@@ -149,14 +150,13 @@ class Notices:
     @cached_property
     def sender(self) -> Sender:
         """The sender of this process. It loads threads and libraries, so it is made when something is sent."""
-        from mulligan.service.server.notices.dispatch import send
-        from mulligan.service.server.notices.sender import Sender
+        from mulligan.service.server.notices import sender
 
-        return Sender(self._outbox, send, url=self.targets().url)
+        return sender.Sender(self._outbox, sender.send, url=self.config().server.public_url)
 
-    def targets(self) -> TargetList:
-        """The targets of the configuration. It is read again each time, so that a change counts at once."""
-        return find_targets(self._reader.home.folder)
+    def config(self) -> ServerConfig:
+        """The configuration with the targets. It is read again each time, so that a change counts at once."""
+        return find_config(self._reader.home.folder)
 
     def send_due(self, now: datetime) -> datetime | None:
         """Send what is due; when to call again if that is near. Otherwise None: more may be written at any time."""
@@ -167,7 +167,7 @@ class Notices:
         # What is being sent is claimed, so it is due later; its results are written all the same.
         is_sending = "sender" in self.__dict__ and self.sender.is_sending
         if is_sending or (due is not None and due <= now):
-            due = self.sender.send_due(self.targets().by_name, now)
+            due = self.sender.send_due(self.config().targets, now)
         return due if due is not None and due - now < NEAR else None
 
     def next_due(self, now: datetime) -> datetime | None:
@@ -185,7 +185,7 @@ class Notices:
         """Send what waits, also what would be tried later, and wait for it."""
         if not self._reader.home.is_there:
             return SentNotices(0, 0)
-        self.sender.finish(self.targets().by_name, _now, SEND_SECONDS_MAX, is_all_due=True)
+        self.sender.finish(self.config().targets, _now, SEND_SECONDS_MAX, is_all_due=True)
         return SentNotices(self.sender.sent, len(self._outbox.notices(status="waiting", limit=1000)))
 
     def close(self, *, is_hurried: bool = False) -> None:
@@ -201,14 +201,14 @@ class Notices:
                 "the targets are in the configuration of the server, which is not read from here",
                 hint=f"on its machine: mulligan notices test {target[:60]}, with its --home",
             )
-        found = self.targets()
-        if target not in found.by_name:
-            raise self._unknown(target, found)
+        found = self.config()
+        if target not in found.targets:
+            raise self._unknown(target, found.targets)
         from mulligan.history import notice_text as text
-        from mulligan.service.server.notices import dispatch, messages
+        from mulligan.service.server.notices import messages, sender
 
         now = _now()
-        dispatch.refuse_missing_library(found.by_name[target])
+        sender.refuse_missing_library(found.targets[target])
         body = text.NoticeBody(
             event="test", title=f"a test of target '{target}' by {self._by or 'mulligan'}", at=now, details=(_TEST,)
         )
@@ -216,15 +216,15 @@ class Notices:
             key=f"test_{os.urandom(16).hex()}", target=target, body=msgspec.json.encode(body), created_at=now
         )
         try:
-            delivery = dispatch.send(found.by_name[target], messages.make_message(notice, found.url), now)
+            delivery = sender.send(found.targets[target], messages.make_message(notice, found.server.public_url), now)
         except InputInvalid as error:
             return TestResult(target, is_sent=False, reason=error.message)
         return TestResult(target, is_sent=not delivery.problem, reason=delivery.problem)
 
-    def _unknown(self, target: str, found: TargetList) -> UnknownTarget:
-        known = ", ".join(sorted(found.by_name))
+    def _unknown(self, target: str, targets: Iterable[str]) -> UnknownTarget:
+        known = ", ".join(sorted(targets))
         hint = (
-            did_you_mean(target, found.by_name)
+            did_you_mean(target, targets)
             or f"add [targets.{target}] to '{os.environ.get(CONFIG_VARIABLE) or self._reader.home.folder / FILE}'"
         )
         there = f"it has {known}" if known else "it has none"
@@ -235,7 +235,7 @@ class Notices:
         names = dict.fromkeys(name for rule in rules for name in rule.to)
         if not names or self._reader.home.store_url:
             return []
-        found = self.targets().by_name
+        found = self.config().targets
         return [name for name in names if name not in found]
 
     # -- the rules of a project --------------------------------------------------------------------------------------
@@ -357,20 +357,7 @@ def unknown_target_note(name: str) -> str:
 
 def notice_line(notice: NoticeRecord) -> NoticeLine:
     body = _summary(notice.body)
-    return NoticeLine(
-        id=notice.id,
-        key=notice.key,
-        target=notice.target,
-        event=body.event,
-        title=body.title,
-        run_id=notice.run_id or None,
-        project=notice.project,
-        status=notice.status,
-        created_at=notice.created_at,
-        attempts=notice.attempts,
-        due_at=notice.due_at,
-        reason=notice.reason,
-    )
+    return combine(NoticeLine, notice, event=body.event, title=body.title, run_id=notice.run_id or None)
 
 
 class _Summary(msgspec.Struct):

@@ -6,8 +6,7 @@ import logging
 
 import apprise
 
-from mulligan.service.server.notices.delivery import Delivery
-from mulligan.service.server.notices.messages import Message
+from mulligan.service.server.notices.messages import Delivery, Message
 from mulligan.service.server.notices.targets import Target
 
 # It logs addresses, which contain passwords.

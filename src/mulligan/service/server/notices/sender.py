@@ -18,15 +18,15 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
+from importlib.util import find_spec
 from queue import Empty, SimpleQueue
 
 import msgspec
 
 from mulligan.core.model.text.formatting import format_duration, pluralize
-from mulligan.errors import InputInvalid
+from mulligan.errors import InputInvalid, MulliganError
 from mulligan.ports import NoticeRecord, Outbox, SettledNotice, TargetPause, WaitingTarget
-from mulligan.service.server.notices.delivery import Delivery
-from mulligan.service.server.notices.messages import Message, make_digest, make_message
+from mulligan.service.server.notices.messages import Delivery, Message, make_digest, make_message
 from mulligan.service.server.notices.targets import GIVE_UP_SECONDS, Target
 
 # How long a claimed notice is ours. Sending to a target stops at half of it, so that no claim ends while it is sent.
@@ -344,3 +344,36 @@ def backoff(key: str, attempts: int) -> float:
     digest = hashlib.sha256(f"{key}:{attempts}".encode()).digest()
     spread: float = int.from_bytes(digest[:4]) / 2**31 - 1
     return seconds * (1 + JITTER * spread)
+
+
+# -- sending once ----------------------------------------------------------------------------------------------------
+
+
+class NotifyLibraryMissing(MulliganError):
+    """Addresses of people need apprise, which is not installed."""
+
+    code = "notices.library_missing"
+
+
+def refuse_missing_library(target: Target) -> None:
+    """Raise if the library that the target needs is not installed."""
+    if target.urls and find_spec("apprise") is None:
+        raise NotifyLibraryMissing(
+            "notices to people need the package 'apprise', which is not installed",
+            hint="pip install 'mulligan[notify]'",
+        )
+
+
+def send(target: Target, message: Message, now: datetime) -> Delivery:
+    """Send a message once."""
+    if target.webhook:
+        from mulligan.service.server.notices.webhooks import send_to_webhook
+
+        return send_to_webhook(target, message, now)
+    try:
+        refuse_missing_library(target)
+    except NotifyLibraryMissing as error:
+        return Delivery(f"{error.message}: {error.hint}", is_target_down=True)
+    from mulligan.service.server.notices.people import send_to_people
+
+    return send_to_people(target, message)

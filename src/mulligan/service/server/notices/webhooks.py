@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from mulligan.service.server.notices.delivery import Delivery
-from mulligan.service.server.notices.messages import Message
+from mulligan.service.server.notices.messages import Delivery, Message
 from mulligan.service.server.notices.targets import Target
 
 MEDIA = "application/cloudevents+json; charset=utf-8"

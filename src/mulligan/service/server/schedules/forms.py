@@ -21,6 +21,7 @@ from mulligan.core.schedules.intervals import interval_instants
 from mulligan.errors import InputInvalid
 from mulligan.language.readers.schedule_inputs import has_placeholders
 from mulligan.service.runs.changes.preflight import check_labels
+from mulligan.service.server.combined_structs import combine
 from mulligan.service.server.schedules.cron import check_cron, cron_instants
 
 CRON_CHARS_MAX = 200
@@ -66,19 +67,16 @@ def read_schedule(form: ScheduleForm, now: datetime) -> Schedule:
         anchor = parse_time(form.anchor) if form.anchor is not None else None
     except ValueError as error:
         raise InputInvalid(str(error)) from None
-    schedule = Schedule(
-        workflow=form.workflow,
+    schedule = combine(
+        Schedule,
+        form,
         cron=form.cron or "",
         timezone=form.timezone or "UTC",
         every=_seconds(form.every) if form.every is not None else None,
         anchor=anchor,
-        version=form.version,
-        inputs=form.inputs,
         labels=check_labels(form.labels),
         catch_up=catch_up,
         catch_up_max=catch_up_max,
-        overlap=form.overlap,
-        pause_after=form.pause_after,
         reads_instant=has_placeholders(form.inputs),
     )
     check_timing(schedule, now)

@@ -49,6 +49,7 @@ from mulligan.service.runs.changes.run_control import RunControl
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.catalogue.catalogue import Catalogue
 from mulligan.service.server.catalogue.texts import check_name, is_name
+from mulligan.service.server.combined_structs import combine
 from mulligan.service.server.schedules.forms import ScheduleForm, check_timing, instant_text, instants, read_schedule
 from mulligan.service.server.schedules.instant_inputs import check_inputs_of_next, inputs_at, inputs_by_instant
 from mulligan.service.server.schedules.past_instants import (
@@ -185,7 +186,7 @@ class Schedules:
 
     def all(self) -> list[ScheduleView]:
         """All schedules, by name."""
-        if not self._reader.home.is_there:
+        if not self._is_there:
             return []
         states = {one.name: one for one in self._records.documents(STATE, self._project)}
         return [
@@ -195,7 +196,7 @@ class Schedules:
 
     def show(self, name: str) -> ScheduleView:
         """One schedule. `UnknownSchedule`."""
-        return self._view(self._document(name), _state(self._records.document(self._project, STATE, name)))
+        return self._view(self._document(name), self._state_of(name))
 
     def past(self, name: str, *, limit: int = 200) -> PastInstants:
         """What came of the newest past instants of a schedule. `UnknownSchedule`."""
@@ -207,7 +208,7 @@ class Schedules:
         newest = takewhile(lambda one: one > stored.since, instants(schedule, self._now(), backwards=True))
         expected = list(islice(newest, limit + 1))
         runs, labels = read_runs(self._reader.store, name, self._project, limit + 1)
-        state = _state(self._records.document(self._project, STATE, name))
+        state = self._state_of(name)
         judged = judge_instants(expected, match_runs(expected, runs, labels), state)
         zone = schedule.timezone if schedule.cron else "UTC"
         return PastInstants(name, zone, judged[:limit], is_cut=len(judged) > limit)
@@ -220,7 +221,7 @@ class Schedules:
         `RevisionMismatch` unless the stored one is at `expected`: 0 for none, None for any.
         """
         check_name(name, "schedule")
-        old = self._records.document(self._project, SCHEDULE, name) if self._reader.home.is_there else None
+        old = self._records.document(self._project, SCHEDULE, name) if self._is_there else None
         if old is not None:
             self._refuse_of_file(name, old, "change")
         schedule = read_schedule(form, self._now())
@@ -312,7 +313,7 @@ class Schedules:
             hint = f"take a shorter range; the first {BACKFILL_MAX:,} end at {instant_text(found[-2])}"
             raise InputInvalid(f"the range has more than {BACKFILL_MAX:,} instants", hint=hint)
         missing = self._without_run(name, found)
-        is_paused = _state(self._records.document(self._project, STATE, name)).pause is not None
+        is_paused = self._state_of(name).pause is not None
         if missing and not dry_run:
             self._change(name, lambda state: self._queued(state, missing))
         inputs = inputs_by_instant(name, schedule, missing)
@@ -335,7 +336,7 @@ class Schedules:
         A schedule that cannot be followed keeps no other from starting. Its error is raised in the end, and once: who
         hears of it asks less often from then on, and the others would be late.
         """
-        if not self._reader.home.is_there:
+        if not self._is_there:
             return None
         moments = [now + timedelta(seconds=LOOK_SECONDS)]
         schedules = self._records.documents(SCHEDULE)
@@ -475,14 +476,16 @@ class Schedules:
         return self._reader.store.server_records
 
     def _document(self, name: str) -> Document:
-        found: Document | None = None
-        if self._is_there and is_name(name):
-            found = self._records.document(self._project, SCHEDULE, name)
+        is_possible = self._is_there and is_name(name)
+        found = self._records.document(self._project, SCHEDULE, name) if is_possible else None
         if found is None:
             known = [one.name for one in self._records.documents(SCHEDULE, self._project)] if self._is_there else []
             hint = did_you_mean(name, known) or "list them: mulligan schedule list"
             raise UnknownSchedule(f"there is no schedule '{name[:100]}'", hint=hint, schedule=name)
         return found
+
+    def _state_of(self, name: str) -> ScheduleState:
+        return _state(self._records.document(self._project, STATE, name))
 
     @property
     def _is_there(self) -> bool:
@@ -506,13 +509,12 @@ class Schedules:
         document = Document(SCHEDULE, name, data, now, self._by, project=self._project)
         if dry_run:
             document = msgspec.structs.replace(document, revision=(old.revision if old else 0) + 1)
-            state = _state(self._records.document(self._project, STATE, name) if self._is_there else None)
+            state = self._state_of(name) if self._is_there else ScheduleState()
             return msgspec.structs.replace(self._view(document, state), dry_run=True)
-        if old is None or old.data != data:
-            document = self._records.put_document(document, expected=expected)
-        else:
-            document = old
-        return self._view(document, _state(self._records.document(self._project, STATE, name)))
+        document = (
+            old if old is not None and old.data == data else self._records.put_document(document, expected=expected)
+        )
+        return self._view(document, self._state_of(name))
 
     def _delete(self, name: str) -> None:
         self._records.delete_document(self._project, SCHEDULE, name)
@@ -547,39 +549,25 @@ class Schedules:
 
     def _write(self, project: str, name: str, state: ScheduleState, old: Document | None) -> Document:
         document = Document(STATE, name, msgspec.json.encode(state), self._now(), self._by, project=project)
-        stored: Document = self._records.put_document(document, expected=old.revision if old else 0)
-        return stored
+        return self._records.put_document(document, expected=old.revision if old else 0)
 
     def _view(self, document: Document, state: ScheduleState) -> ScheduleView:
         stored = _stored(document)
         schedule = stored.schedule
         is_paused = state.pause is not None
         following = () if is_paused else tuple(islice(instants(schedule, self._now()), SHOWN_NEXT))
-        return ScheduleView(
-            name=document.name,
-            workflow=schedule.workflow,
-            version=schedule.version,
+        return combine(
+            ScheduleView,
+            document,
+            stored,
+            schedule,
+            state,
             cron=schedule.cron or None,
             timezone=schedule.timezone if schedule.cron else None,
-            every=schedule.every,
-            anchor=schedule.anchor,
-            inputs=schedule.inputs,
-            labels=schedule.labels,
             catch_up=catch_up_text(schedule),
-            overlap=schedule.overlap,
-            pause_after=schedule.pause_after,
-            is_from_file=stored.is_from_file,
             is_paused=is_paused,
-            pause=state.pause,
             next=following,
-            last=state.last,
-            active=state.active,
             waiting=len(state.waiting) + len(state.starting),
-            failures=state.failures,
-            skips=state.skips,
-            updated_at=document.updated_at,
-            updated_by=document.updated_by,
-            revision=document.revision,
             next_inputs=inputs_by_instant(document.name, schedule, following),
         )
 

@@ -52,18 +52,17 @@ def merged(texts: Sequence[bytes]) -> bytes:
 
 def worker_families(counts: RunCounts, timings: Timings, *, tasks: int, runs: int) -> Iterator[Metric]:
     """What one worker shows."""
-    started = ((name,) for name in counts.runs_started), counts.runs_started.values()
-    yield counter("mulligan_runs_started", "Runs that this worker began", ("workflow",), zip(*started, strict=True))
+    yield counter("mulligan_runs_started", "Runs that this worker began", ("workflow",), alone(counts.runs_started))
     yield counter(
         "mulligan_runs_ended",
         "Rounds of runs that ended, by outcome",
         ("workflow", "outcome"),
         counts.runs_ended.items(),
     )
-    yield counter("mulligan_steps_ended", "Visits of steps that ended", ("outcome",), _alone(counts.steps_ended))
+    yield counter("mulligan_steps_ended", "Visits of steps that ended", ("outcome",), alone(counts.steps_ended))
     yield counter("mulligan_attempts_ended", "Attempts that ended", ("outcome", "code"), counts.attempts_ended.items())
-    yield counter("mulligan_rungs_tried", "Rungs of the ladder that were tried", ("rung",), _alone(counts.rungs_tried))
-    yield counter("mulligan_rungs_won", "Rungs of the ladder that worked", ("rung",), _alone(counts.rungs_won))
+    yield counter("mulligan_rungs_tried", "Rungs of the ladder that were tried", ("rung",), alone(counts.rungs_tried))
+    yield counter("mulligan_rungs_won", "Rungs of the ladder that worked", ("rung",), alone(counts.rungs_won))
     yield histogram("mulligan_turn_seconds", "How long deciding a turn took", timings.turns)
     yield histogram("mulligan_commit_seconds", "How long writing turns to the store took", timings.commits)
     yield gauge("mulligan_worker_tasks", "Tasks that this worker has", (), [((), tasks)])
@@ -108,5 +107,6 @@ def histogram(name: str, help_text: str, found: Histogram) -> Metric:
     return HistogramMetricFamily(name, help_text, buckets=buckets, sum_value=found.seconds)
 
 
-def _alone(values: Mapping[str, int]) -> Iterator[tuple[tuple[str, ...], float]]:
+def alone(values: Mapping[str, int]) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Numbers by the values of a single label."""
     return (((name,), value) for name, value in values.items())

@@ -13,7 +13,7 @@ from mulligan.errors import InputInvalid
 from mulligan.history.spans import Span, SpanReader
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.telemetry.trace_export import PAGE, TraceExporter
-from mulligan.service.server.telemetry.worker_metrics import load_exposition
+from mulligan.service.server.telemetry.worker_metrics import load_exposition, refuse_missing_library
 
 # The variables with which a collector is named everywhere.
 ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -60,55 +60,35 @@ class Telemetry:
         return bytes(exposition.render(self._families(exposition)))
 
     def _families(self, exposition: ModuleType) -> Iterator[object]:
-        store, gauge = self._reader.store, exposition.gauge
+        store = self._reader.store
         runs = self._reader.counts.status_counts(store, self._reader.project)
-        yield gauge("mulligan_runs", "Runs by status", ("status",), [((name,), count) for name, count in runs.items()])
         opened = store.lists.find(RunFilter(statuses=_OPEN), limit=OPEN_RUNS_MAX)
-        tasks: Counter[str] = Counter()
+        tasks = dict.fromkeys(("queued", "waiting_for_breaker", "leased"), 0)
         for one in store.lists.open_tasks([record.run_id for record in opened]):
             state = "leased" if one.worker else "waiting_for_breaker" if one.breaker else "queued"
             tasks[state] += one.count
-        states = ("queued", "waiting_for_breaker", "leased")
-        yield gauge(
-            "mulligan_tasks", "Tasks of unfinished runs", ("state",), [((state,), tasks[state]) for state in states]
-        )
         waiting = Counter(place.kind for place in store.waiting_places())
-        yield gauge(
-            "mulligan_waiting_for_people",
-            "Places that wait for a person",
-            ("kind",),
-            [((kind,), count) for kind, count in waiting.items()],
-        )
-        # The workers of a file send no heartbeats: their locks say whether they live.
-        is_alive = self._reader.is_alive
-        workers = Counter(
-            "expired" if not is_alive(worker) else "in_trouble" if worker.trouble else "alive"
-            for worker in store.workers()
-        )
-        yield gauge(
-            "mulligan_workers",
-            "Workers of the store",
-            ("state",),
-            [((s,), workers[s]) for s in ("alive", "in_trouble", "expired")],
-        )
+        workers = dict.fromkeys(("alive", "in_trouble", "expired"), 0)
+        for worker in store.workers():
+            # The workers of a file send no heartbeats: their locks say whether they live.
+            is_alive = self._reader.is_alive(worker)
+            workers["expired" if not is_alive else "in_trouble" if worker.trouble else "alive"] += 1
         breakers = Counter(breaker.status for breaker in store.breakers())
-        yield gauge(
-            "mulligan_breakers", "Circuit breakers", ("state",), [((state,), n) for state, n in breakers.items()]
-        )
+        for name, words, label, counts in (
+            ("mulligan_runs", "Runs by status", "status", runs),
+            ("mulligan_tasks", "Tasks of unfinished runs", "state", tasks),
+            ("mulligan_waiting_for_people", "Places that wait for a person", "kind", waiting),
+            ("mulligan_workers", "Workers of the store", "state", workers),
+            ("mulligan_breakers", "Circuit breakers", "state", breakers),
+        ):
+            yield exposition.gauge(name, words, (label,), exposition.alone(counts))
 
 
 def _otlp() -> ModuleType:
-    try:
+    with refuse_missing_library("traces", "opentelemetry", extra="otel"):
         from mulligan.service.server.telemetry import otlp
 
         return otlp
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("mulligan"):
-            raise
-        raise InputInvalid(
-            "traces need a library that is not installed: opentelemetry",
-            hint="install it: pip install 'mulligan[otel]'",
-        ) from None
 
 
 def _checked(endpoint: str) -> str:

@@ -10,7 +10,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -114,14 +115,21 @@ class MetricsServer:
 
 def load_exposition() -> ModuleType:
     """The module that needs the library of Prometheus. InputInvalid if it is not installed."""
-    try:
+    with refuse_missing_library("metrics", "prometheus-client", extra="server"):
         from mulligan.service.server.telemetry import exposition
 
         return exposition
+
+
+@contextmanager
+def refuse_missing_library(what: str, library: str, *, extra: str) -> Iterator[None]:
+    """`InputInvalid` for an import of a library that is not installed."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("mulligan"):
             raise
         raise InputInvalid(
-            "metrics need a library that is not installed: prometheus-client",
-            hint="install it: pip install 'mulligan[server]'",
+            f"{what} need a library that is not installed: {library}",
+            hint=f"install it: pip install 'mulligan[{extra}]'",
         ) from None

@@ -22,10 +22,11 @@ from mulligan.core.model.agents.guard_rails import (
     is_agent,
 )
 from mulligan.core.model.scopes import MEANINGS, SCOPES
-from mulligan.errors import InputInvalid, NotFound, TokenRefused
+from mulligan.errors import InputInvalid, NotFound
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import Scope, ServerRecords, TokenLimits, TokenRecord
 from mulligan.service.runs.stored.run_reader import RunReader
+from mulligan.service.server.combined_structs import combine
 from mulligan.service.server.logins import digest_of, new_secret, owner_of
 
 _ID_BYTES = 6
@@ -130,12 +131,7 @@ class Tokens:
             created_by=self._by(),
             project=self._project(form),
             note=form.note.strip(),
-            limits=TokenLimits(
-                workflows=form.workflows,
-                decisions_per_hour=form.decisions_per_hour,
-                verdicts=tuple(one for one in VERDICTS if one in form.verdicts),
-                min_confidence=form.min_confidence,
-            ),
+            limits=combine(TokenLimits, form, verdicts=tuple(one for one in VERDICTS if one in form.verdicts)),
             expires_at=None if seconds is None else now + timedelta(seconds=seconds),
         )
         self._records.add_token(record)
@@ -160,17 +156,6 @@ class Tokens:
             if owner_of(token.id) == token_id and token.revoked_at is None:
                 self._records.revoke_token(token.id, now)
         return _view(next(token for token in self._records.tokens() if token.id == token_id), now)
-
-    def find(self, digest: str) -> TokenRecord | None:
-        """The token with this digest, also one that is not valid any more."""
-        return self._records.token_of(digest) if self._reader.home.is_there else None
-
-    def check(self, secret: str) -> TokenRecord:
-        """The token of a secret. `TokenRefused` if it is unknown, has expired or was revoked: which one is not said."""
-        token = self.find(digest_of(secret))
-        if token is None or not token.is_valid(self._now()):
-            raise TokenRefused("a valid token is needed", hint="log in with: mulligan login")
-        return token
 
     # -- what a new token may be
 
@@ -280,22 +265,7 @@ def _with_agent_defaults(form: TokenForm) -> TokenForm:
 
 
 def _view(token: TokenRecord, now: datetime) -> TokenView:
-    return TokenView(
-        id=token.id,
-        user=token.user,
-        scopes=token.scopes,
-        created_at=token.created_at,
-        created_by=token.created_by,
-        project=token.project,
-        is_valid=token.is_valid(now),
-        note=token.note,
-        workflows=token.limits.workflows,
-        decisions_per_hour=token.limits.decisions_per_hour,
-        verdicts=token.limits.verdicts,
-        min_confidence=token.limits.min_confidence,
-        expires_at=token.expires_at,
-        revoked_at=token.revoked_at,
-    )
+    return combine(TokenView, token, token.limits, is_valid=token.is_valid(now))
 
 
 def _check_line(text: str, what: str, chars_max: int, *, needs_any: bool = False) -> None:
