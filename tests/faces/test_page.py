@@ -15,9 +15,9 @@ from mulligan.service.rendering.page.plots import memory_plot
 from mulligan.service.rendering.page.styles import format_elapsed
 from mulligan.service.rendering.page.timeline import render_timeline
 from mulligan.service.rendering.page.tracks import Bar, draw_density, draw_track
+from mulligan.service.runs.stored.attempts import Gap, part_of, unit_of
 from mulligan.service.runs.views.report import Report
-from mulligan.service.runs.views.report.attempts import Attempt, Gap, part_of, unit_of
-from mulligan.service.runs.views.report.build import StepRow, read_tail
+from mulligan.service.runs.views.report.build import Attempt, StepRow, read_tail
 
 from .pages import Page
 

@@ -11,8 +11,7 @@ from mulligan.errors import InputInvalid
 from mulligan.service.rendering.descriptions import summarize_failure
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone
-from mulligan.service.runs.stored.attempts import AttemptRecord
-from mulligan.service.runs.views.report.attempts import part_of
+from mulligan.service.runs.stored.attempts import AttemptRecord, part_of
 from mulligan.service.runs.views.run_grid import GridPage, GridQuery, GridRow
 
 ROWS = 100

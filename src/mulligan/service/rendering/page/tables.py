@@ -16,8 +16,7 @@ from mulligan.service.rendering.page.groups import (
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import OUTCOMES, STATUSES, format_elapsed, status_label
 from mulligan.service.runs.views.report import Report
-from mulligan.service.runs.views.report.attempts import Attempt
-from mulligan.service.runs.views.report.build import StepRow, Value
+from mulligan.service.runs.views.report.build import Attempt, StepRow, Value
 
 # A table with more rows than the first is folded; rows beyond the second are not shown.
 OPEN_ROWS_MAX, ROWS_MAX = 25, 1_000

@@ -19,9 +19,8 @@ from mulligan.core.model.place_keys import step_name
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import is_handled
-from mulligan.service.runs.stored.attempts import ENDS, Outcome
+from mulligan.service.runs.stored.attempts import ENDS, UNPARKED_BY, Outcome, part_of
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.service.runs.views.report.attempts import part_of
 from mulligan.service.runs.views.run_view import status_of
 
 SpanKind = Literal["own", "handler", "script", "check", "undo", "triager", "model", "tool", "queue", "delay", "parked"]
@@ -448,5 +447,5 @@ _RULES: dict[type[e.Fact], Any] = {
     e.RetryScheduled: _RunTimes.retried,
     e.LoopTaken: _RunTimes.looped,
     e.StepParked: _RunTimes.parks,
-    **dict.fromkeys((e.StepClassified, e.StepCancelled, e.StepFailed), _RunTimes.unparks),
+    **dict.fromkeys(UNPARKED_BY, _RunTimes.unparks),
 }

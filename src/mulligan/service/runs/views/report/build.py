@@ -33,12 +33,12 @@ from mulligan.service.logs.log_ranges import STREAMS, LogRanges
 from mulligan.service.rendering.drawing import draw_svg
 from mulligan.service.rendering.next_commands import NextCommand, commands_for_wait, suggest_commands
 from mulligan.service.runs.stored.artifacts import KeptFile, kept_files
-from mulligan.service.runs.stored.attempts import Cost, Costs
+from mulligan.service.runs.stored.attempts import AttemptFacts, Attempts, Cost, Costs, Gap, Outcome, Part
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.attempt_progress import describe_progress, progress_finder
-from mulligan.service.runs.views.report.attempts import Attempt, Attempts, Gap
 from mulligan.service.runs.views.report.visits import FailedVisits, ItemFailures, Log, VisitFailure
 from mulligan.service.runs.views.run_story import run_waits
+from mulligan.service.runs.views.run_view import part
 from mulligan.worker.folders import open_regular_file
 
 # Limits, so that a report stays readable and can be sent by mail.
@@ -86,6 +86,37 @@ class StepRow(msgspec.Struct, frozen=True):
     # What its agents have spent, as text; "" if it has none.
     agents: str = ""
     # What its last attempt reported, in words.
+    progress: str = ""
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One attempt: when it was scheduled, started and ended; its outcome, its limits and what it used."""
+
+    place: str
+    attempt: int
+    # The step or item that it belongs to, and its part in that.
+    unit: str
+    part: Part
+    visit: int
+    round: int
+    scheduled_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: Outcome = "queued"
+    # The failure in one line.
+    what: str = ""
+    host: str = ""
+    wall_seconds: float | None = None
+    cpu_seconds: float | None = None
+    peak_memory: int | None = None
+    # Reported by an agent.
+    tokens: int | None = None
+    # Its limits; None if the workflow sets none.
+    memory: int | None = None
+    cpus: float | None = None
+    # A map runs nothing itself: its items do.
+    is_map: bool = False
+    # What it reported last, in words.
     progress: str = ""
 
 
@@ -312,7 +343,7 @@ def build_report(service: RunReader, run_id: int, now: datetime) -> Report:
         visits_count=len(visits),
         item_failures=reader.visits.item_failures(),
         steps=list(_steps(state, reader)),
-        attempts=list(reader.attempts.found.values()),
+        attempts=[part(one, Attempt) for one in reader.attempts.found.values()],
         gaps=reader.attempts.gaps,
         children=[_child_run(service, child) for child in children[:CHILDREN_MAX]],
         children_count=len(children),
@@ -488,7 +519,7 @@ def _with_logs(
     return visits
 
 
-def _log(service: RunReader, run_id: int, attempt: Attempt | None, names: Mapping[str, str]) -> Log | None:
+def _log(service: RunReader, run_id: int, attempt: AttemptFacts | None, names: Mapping[str, str]) -> Log | None:
     """The log of an attempt; None for a map, which runs nothing itself."""
     if attempt is None or attempt.is_map:
         return None

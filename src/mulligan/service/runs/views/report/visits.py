@@ -20,6 +20,7 @@ from mulligan.core.state.state import FailureRecord, State
 from mulligan.history.phrases import UNDO_FAILED, describe_failure, failure_label
 from mulligan.history.route_outcomes import FailureOutcome, describe_route_outcome, format_times
 from mulligan.history.story import StoryLine
+from mulligan.service.runs.stored.attempts import part_of, unit_of
 from mulligan.service.runs.views.failure_summary import (
     ENDINGS,
     OUTCOMES,
@@ -28,7 +29,6 @@ from mulligan.service.runs.views.failure_summary import (
     UNDONE_LATER,
     spent_budget,
 )
-from mulligan.service.runs.views.report.attempts import part_of, unit_of
 
 RungName = Literal["retry", "handle", "triage", "route", "end"]
 # Dealt: this rung handled the failure. Tried: it ran, and a later rung followed. Passed: it did not apply. Absent: the
