@@ -20,6 +20,7 @@ from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import is_handled
 from mulligan.service.runs.stored.attempts import ENDS, UNPARKED_BY, Outcome, Part, part_of
+from mulligan.service.runs.stored.remembered import ReadsRuns, forget_oldest
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.run_view import status_of
 
@@ -163,18 +164,12 @@ def _stands_for(letters: list[str]) -> str:
     return worst if _RANK[worst] <= _RANK["r"] else Counter(letters).most_common(1)[0][0]
 
 
-class Timelines:
+class Timelines(ReadsRuns):
     """The timelines of the runs that are looked at again and again."""
 
     def __init__(self, reader: RunReader) -> None:
-        self._reader = reader
+        super().__init__(reader)
         self._runs: OrderedDict[int, _RunTimes] = OrderedDict()
-
-    def seen_by(self, reader: RunReader) -> Timelines:
-        """The same for another reader, which may know fewer runs."""
-        other = Timelines(reader)
-        other._runs = self._runs
-        return other
 
     def read(
         self,
@@ -215,10 +210,7 @@ class Timelines:
         self._runs.move_to_end(run_id)
         for entry in self._reader.store.log(run_id, run.seq, EVENTS_MAX):
             run.add(entry)
-        while len(self._runs) > 1 and (
-            len(self._runs) > RUNS_MAX or sum(one.count for one in self._runs.values()) > SPANS_MAX
-        ):
-            self._runs.popitem(last=False)
+        forget_oldest(self._runs, RUNS_MAX, SPANS_MAX, lambda one: one.count)
         return run
 
 
