@@ -102,7 +102,7 @@ class CompareRuns(Arguments, frozen=True):
 
 
 def compare_runs(call: ToolCall) -> RunComparison:
-    found: RunComparison = call.service.views.compare(call.arguments.a, call.arguments.b)
+    found: RunComparison = call.service.details.compare(call.arguments.a, call.arguments.b)
     steps, text = found.steps[:COMPARED_MAX], found.text[:DIFF_LINES_MAX]
     has_more = found.has_more_text or len(found.text) > DIFF_LINES_MAX
     return msgspec.structs.replace(found, steps=steps, text=text, has_more_text=has_more)

@@ -34,7 +34,7 @@ def render_grid(run: RunOnPage) -> Tab:
     """A page of the grid."""
     asked = run.query
     query = GridQuery(text=asked.text, hides_completed=asked.hide_completed, start=_start(asked.cursor), limit=ROWS)
-    found = run.call.service.views.grid(run.run_id, query)
+    found = run.call.service.details.grid(run.run_id, query)
     if found.rows:
         rounds = [f"Round {number}" if found.rounds > 1 else "Attempts" for number in range(1, found.rounds + 1)]
         body = table(
