@@ -99,7 +99,9 @@ def read_feed(
     while position > lowest and len(found) < limit:
         start = max(lowest, position - size)
         some = reader.store.log(run_id, start, position - start)
-        kept = [one for one in some if _is_wanted(one.fact, wanted, step)]
+        kept = [
+            one for one in some if (not wanted or _type(one.fact) in wanted) and (not step or _step(one.fact) == step)
+        ]
         found = [*kept[-(limit - len(found)) :], *found]
         position = start
     oldest = found[0].seq if len(found) == limit else position + 1
@@ -118,10 +120,6 @@ def _wanted(groups: Collection[str], types: Collection[str]) -> frozenset[str]:
 
 def _type(fact: e.Fact) -> str:
     return str(type(fact).__struct_config__.tag)
-
-
-def _is_wanted(fact: e.Fact, wanted: frozenset[str], step: str) -> bool:
-    return (not wanted or _type(fact) in wanted) and (not step or _step(fact) == step)
 
 
 def _step(fact: e.Fact) -> str:

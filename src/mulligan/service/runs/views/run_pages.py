@@ -127,7 +127,9 @@ def list_steps(cache: RunCache, run_id: int, query: StepQuery) -> StepPage:
     run = cache.get(run_id)
     state = run.state
     names = list(state.graph.nodes)
-    chosen = [name for name in names if query.text in name and _has_status(state, name, query.statuses)]
+    chosen = [name for name in names if query.text in name]
+    if query.statuses:
+        chosen = [name for name in chosen if status_of(state, name) in query.statuses]
     behind = _behind(state, names, query.after)
     left = [name for name in chosen if name in behind] if query.after else chosen
     left = left[max(0, query.skip) :]
@@ -225,10 +227,6 @@ def _changed(run: CachedRun, after: int) -> tuple[Literal["none", "steps", "all"
         return "none", []
     names = run.changed_since(after)
     return ("all", []) if names is None else ("steps", names)
-
-
-def _has_status(state: State, name: str, statuses: Sequence[str]) -> bool:
-    return not statuses or status_of(state, name) in statuses
 
 
 def step_line(state: State, name: str, positions: Mapping[str, int] = MappingProxyType({})) -> StepLine:

@@ -8,7 +8,6 @@ import msgspec
 
 from mulligan.core.model.artifacts import fetch_references
 from mulligan.core.model.failure import Failure
-from mulligan.core.model.reports import RunRequested
 from mulligan.core.model.workflow import END
 from mulligan.core.state.scope import failed_visits
 from mulligan.core.state.state import FailureRecord, Place, State
@@ -115,7 +114,7 @@ def take_snapshot(reader: RunReader, run_id: int) -> RunSnapshot:
         run_id=run_id,
         seq=state.run.seq,
         workflow=state.workflow.name,
-        inputs=fetch_references(state.run.inputs if state.places else _requested_inputs(reader, run_id), fetch),
+        inputs=fetch_references(state.run.inputs if state.places else reader.inputs(run_id) or {}, fetch),
         outputs=fetch_references(state.run.outputs, fetch),
         # A run that no worker has taken yet has no places.
         steps={
@@ -125,12 +124,6 @@ def take_snapshot(reader: RunReader, run_id: int) -> RunSnapshot:
         failures=tuple(_failed_visit(state, record) for record in failed_visits(state)),
         matrices={name: tuple(steps) for name, steps in state.graph.matrices.items()},
     )
-
-
-def _requested_inputs(reader: RunReader, run_id: int) -> dict[str, Any]:
-    """The inputs of a run that has not had its first turn."""
-    reports = (message.report for message in reader.store.inbox([run_id]))
-    return next((dict(report.inputs) for report in reports if isinstance(report, RunRequested)), {})
 
 
 def _failed_visit(state: State, record: FailureRecord) -> FailedVisit:

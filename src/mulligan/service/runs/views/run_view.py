@@ -23,7 +23,7 @@ from mulligan.core.state.scope import failed_visits, failure_views, step_view
 from mulligan.core.state.state import FailureRecord, Place, State, StepPause
 from mulligan.core.state.verdict import is_handled
 from mulligan.core.state.workspace import workspace_view
-from mulligan.history.matrices import MatrixGroup, matrix_groups
+from mulligan.history.matrices import matrix_groups
 from mulligan.history.tool_phrases import tool_calls_json
 from mulligan.history.views import Wait, WaitFinder
 from mulligan.service.runs.stored.artifacts import KeptFile
@@ -326,7 +326,12 @@ def view_state(
         reason=run.reason,
         revision=None if run.revision is None else run.revision.version,
         steps={name: view_step(waits, name, show) for name in chosen},
-        matrices={name: _view_matrix(group) for name, group in matrix_groups(state).items()},
+        matrices={
+            name: MatrixView(
+                status=group.status, statuses=group.statuses, failures=group.failures, combinations=group.combinations
+            )
+            for name, group in matrix_groups(state).items()
+        },
         failures=_view_failures(state, failed[:entries_max], show),
         failure_count=len(failed),
         outputs=show(run.outputs),
@@ -419,12 +424,6 @@ def _view_route(record: FailureRecord) -> FailureRoute:
         then=record.then or None,
         reason=route.reason or None,
         passed=list(route.passed),
-    )
-
-
-def _view_matrix(group: MatrixGroup) -> MatrixView:
-    return MatrixView(
-        status=group.status, statuses=group.statuses, failures=group.failures, combinations=group.combinations
     )
 
 

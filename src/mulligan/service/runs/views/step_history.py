@@ -6,7 +6,7 @@ It reads only the events of that step, so that it stays fast in a run of any siz
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from mulligan.history.item_names import NAMED_MAX, item_names
 from mulligan.history.matrices import group_status
 from mulligan.history.retry_reasons import why_not
 from mulligan.history.route_outcomes import FailureOutcome
-from mulligan.history.story import StoryLine, StoryWriter
+from mulligan.history.story import StoryWriter
 from mulligan.history.views import Wait
 from mulligan.ports import RunRecord
 from mulligan.service.runs.stored.artifacts import KeptFile, kept_files
@@ -316,7 +316,7 @@ class _Collector:
         lines = self._writer.lines_for(entry)
         self._attempts.update(entry, spec)
         self.visits.update(entry, lines)
-        if isinstance(fact, _LEAD_ON) and (line := _first(lines)):
+        if isinstance(fact, _LEAD_ON) and (line := next((one.text for one in lines), "")):
             self._because = line
         if place and is_at_or_below(place, self.unit):
             self.files.extend(kept_files(entry))
@@ -368,10 +368,6 @@ _LEAD_ON = (
 )
 
 
-def _first(lines: Iterable[StoryLine]) -> str:
-    return next((one.text for one in lines), "")
-
-
 def _rule_lines(place: str, name: str, failed: _Failed) -> Iterator[RuleLine]:
     """What each rule of a place did about its last failure in a visit."""
     spec, failure = failed.spec, failed.failure
@@ -398,13 +394,9 @@ def _failed_neighbours(state: State, step: str) -> tuple[str, str]:
     """The steps before and behind one in the file that have failed or are parked."""
     names = [*state.graph.nodes, END]
     at = names.index(step) if step in names else 0
-    has_failed: Callable[[str], bool] = lambda name: _is_failed(state.places.get(name))  # noqa: E731
-    before = next((name for name in reversed(names[:at]) if has_failed(name)), "")
-    return before, next((name for name in names[at + 1 :] if has_failed(name)), "")
-
-
-def _is_failed(place: Place | None) -> bool:
-    return place is not None and place.status in ("failed", "pending_failed")
+    failed = {name for name, place in state.places.items() if place.status in ("failed", "pending_failed")}
+    before = next((name for name in reversed(names[:at]) if name in failed), "")
+    return before, next((name for name in names[at + 1 :] if name in failed), "")
 
 
 def _item_name(values: list[Any], index: int) -> str:

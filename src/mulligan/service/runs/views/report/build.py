@@ -336,7 +336,7 @@ def build_report(service: RunReader, run_id: int, now: datetime) -> Report:
         started_at=started_at,
         ended_at=ended_at,
         seconds=max(0.0, ((ended_at or now) - started_at).total_seconds()),
-        counts=_counts(reader.last) if ended_at is not None else None,
+        counts=part(reader.last, Counts) if ended_at is not None else None,
         statuses=count_steps(state),
         waits=waits,
         visits=_with_logs(service, run_id, visits[:VISITS_MAX], reader.attempts, place_names),
@@ -385,10 +385,6 @@ def _describe_end(output: Any) -> str:
     found = parse_end_output(output)
     status, reason = found.get("status"), found.get("reason")
     return ": ".join(str(word) for word in (status, reason) if word) if status else ""
-
-
-def _counts(last: Any) -> Counts:
-    return Counts(*(getattr(last, name) for name in Counts.__struct_fields__))
 
 
 def _waits(service: RunReader, run_id: int) -> Iterator[ReportWait]:
