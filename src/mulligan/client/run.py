@@ -126,7 +126,7 @@ class Run:
         `recovered_by`. Failures that a later round runs again are left out, and so are attempts that a retry has made
         good (`run.steps["fetch"].attempts`) and items that a map does without (`run.steps["clean"].items`).
         """
-        return list(self._snapshot[0].failures)
+        return self._snapshot[0].failures
 
     @property
     def steps(self) -> StepsOfRun:
@@ -216,7 +216,7 @@ class Run:
 
             if not step:
                 return results.read_result(service, "the output of the run", snapshot.outputs, type)
-            return results.read_step_result(service, snapshot.steps[steps[step].name], type)
+            return results.read_step_result(service, snapshot, steps[step].name, type)
 
     def explain(self, step: str = "", *, tree: bool = False) -> Story:
         """What happened in the run, or to one step, and what it waits for; with `tree` also in the runs it called.
@@ -516,7 +516,7 @@ class Run:
     def _snapshot(self) -> tuple[RunSnapshot, StepsOfRun]:
         """The run as it is now. It is read again only if something has happened since."""
         with self._session.service() as service:
-            if self._read is None or self._read[0].seq != service.runs.record(self._id).seq:
+            if self._read is None or self._read[0].state.run.seq != service.runs.record(self._id).seq:
                 found = service.runs.snapshot(self._id)
                 self._read = found, StepsOfRun(self._session, found)
         return self._read

@@ -19,7 +19,7 @@ from mulligan.service.rendering.descriptions import describe_value
 from mulligan.service.runs.stored.run_cache import CachedRun, RunCache
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.items import Item, item_statuses, items_at
-from mulligan.service.runs.views.run_view import count_statuses, status_of, step_fields
+from mulligan.service.runs.views.run_view import count_statuses, has_handled_failure, status_of
 
 # How many steps or items a page has at most.
 LIMIT_MAX = 1_000
@@ -235,7 +235,15 @@ def step_line(state: State, name: str, positions: Mapping[str, int] = MappingPro
     if place is None:
         return StepLine(name, index=index)
     return StepLine(
-        **step_fields(state, name),
+        name=name,
+        status=place.status,
+        visits=place.visit,
+        attempts=place.attempt,
+        is_handled=has_handled_failure(state, place),
+        recovered_by=place.recovered_by,
+        is_undone=place.is_undone and not place.undo_failed,
+        undo_failed=place.undo_failed,
+        up_to_date_since=place.reused_run_id or None,
         code=place.failure.code if place.failure else "",
         failure=describe_failure(place.failure) if place.failure else "",
         items=_items(state, place),

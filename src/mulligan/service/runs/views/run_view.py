@@ -360,22 +360,6 @@ def has_handled_failure(state: State, place: Place) -> bool:
     return place.failure_index is not None and is_handled(state, state.failures[place.failure_index]) is True
 
 
-def step_fields(state: State, name: str) -> dict[str, Any]:
-    """How a step stands, as fields of the short views of a step: `StepLine`, `StepSnapshot`."""
-    place = state.places[name]
-    return {
-        "name": name,
-        "status": place.status,
-        "visits": place.visit,
-        "attempts": place.attempt,
-        "is_handled": has_handled_failure(state, place),
-        "recovered_by": place.recovered_by,
-        "is_undone": place.is_undone and not place.undo_failed,
-        "undo_failed": place.undo_failed,
-        "up_to_date_since": place.reused_run_id or None,
-    }
-
-
 def count_statuses(state: State) -> dict[str, int]:
     """How many steps have each status that occurs."""
     return dict(Counter(status_of(state, name) for name in state.graph.nodes))
