@@ -285,14 +285,18 @@ class Cost(msgspec.Struct):
     cpu_seconds: float = 0.0
     peak_memory: int = 0
 
+    def add(self, wall_seconds: float, cpu_seconds: float, peak_memory: int) -> None:
+        """Add what another attempt, or all of another step, has cost."""
+        self.wall_seconds = round(self.wall_seconds + wall_seconds, 6)
+        self.cpu_seconds = round(self.cpu_seconds + cpu_seconds, 6)
+        self.peak_memory = max(self.peak_memory, peak_memory)
+
 
 def total(costs: Iterable[Cost]) -> Cost:
     """The total cost of several steps; the most memory of one attempt."""
     found = Cost()
     for cost in costs:
-        found.wall_seconds = round(found.wall_seconds + cost.wall_seconds, 6)
-        found.cpu_seconds = round(found.cpu_seconds + cost.cpu_seconds, 6)
-        found.peak_memory = max(found.peak_memory, cost.peak_memory)
+        found.add(*msgspec.structs.astuple(cost))
     return found
 
 
@@ -309,7 +313,5 @@ class Costs:
         fact = entry.fact
         if not isinstance(fact, AttemptSucceeded | AttemptFailed) or fact.usage.keys() <= FIGURES:
             return
-        cost = self.by_step.setdefault(step_name(fact.place), Cost())
-        cost.wall_seconds = round(cost.wall_seconds + number_or_zero(fact.usage.get("wall_seconds")), 6)
-        cost.cpu_seconds = round(cost.cpu_seconds + number_or_zero(fact.usage.get("cpu_seconds")), 6)
-        cost.peak_memory = max(cost.peak_memory, int(number_or_zero(fact.usage.get("peak_memory"))))
+        wall, cpu, peak = (number_or_zero(fact.usage.get(name)) for name in Cost.__struct_fields__)
+        self.by_step.setdefault(step_name(fact.place), Cost()).add(wall, cpu, int(peak))

@@ -39,7 +39,6 @@ from mulligan.service.runs.views.attempt_progress import describe_progress, prog
 from mulligan.service.runs.views.report.visits import FailedVisits, ItemFailures, Log, VisitFailure
 from mulligan.service.runs.views.run_story import run_waits
 from mulligan.service.runs.views.run_view import part
-from mulligan.worker.folders import open_regular_file
 
 # Limits, so that a report stays readable and can be sent by mail.
 VISITS_MAX = 400
@@ -521,7 +520,7 @@ def _log(service: RunReader, run_id: int, attempt: AttemptFacts | None, names: M
         return None
     keys = [LogKey(run_id, attempt.place, attempt.attempt, stream) for stream in STREAMS]
     (out, is_out_cut), (err, is_err_cut) = (
-        _tail(service.log_ranges, key, bytes_max)
+        read_tail(service.log_ranges, key, bytes_max)
         for key, bytes_max in zip(keys, (STDOUT_BYTES_MAX, STDERR_BYTES_MAX), strict=True)
     )
     ran_on = attempt.host if not (out or err) and service.store.is_shared else ""
@@ -531,34 +530,15 @@ def _log(service: RunReader, run_id: int, attempt: AttemptFacts | None, names: M
     return Log(attempt.place, attempt.attempt, out, err, is_err_cut or is_out_cut, ran_on, written, name)
 
 
-def _tail(logs: LogRanges, key: LogKey, bytes_max: int) -> tuple[str, bool]:
-    """The end of a log: of its file, or of what was shipped to the store."""
-    path = logs.path(key)
-    return read_tail(path, bytes_max) if os.path.exists(path) else _shipped_tail(logs, key, bytes_max)
-
-
-def read_tail(path: str, bytes_max: int) -> tuple[str, bool]:
-    """The last bytes of a file as text, and whether it was cut. Empty if there is no file."""
+def read_tail(logs: LogRanges, key: LogKey, bytes_max: int) -> tuple[str, bool]:
+    """The last bytes of a log as text, and whether it was cut. Empty if there is no log."""
     try:
-        with open_regular_file(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - bytes_max))
-            return _whole_lines(file.read(bytes_max), is_cut=size > bytes_max)
+        found = logs.size(key)
+        size = found.size if found is not None else 0
+        text = logs.read(key, max(0, size - bytes_max), size).decode("utf-8", "replace")
     except OSError:
         return "", False
-
-
-def _shipped_tail(logs: LogRanges, key: LogKey, bytes_max: int) -> tuple[str, bool]:
-    found = logs.size(key)
-    if found is None:
-        return "", False
-    data = logs.read(key, max(0, found.size - bytes_max), found.size)
-    return _whole_lines(data, is_cut=found.size > bytes_max)
-
-
-def _whole_lines(data: bytes, *, is_cut: bool) -> tuple[str, bool]:
-    text = data.decode("utf-8", "replace")
-    if not is_cut:
+    if size <= bytes_max:
         return text, False
     # Leave out the line that was cut, unless it is the only one.
     _, newline, rest = text.partition("\n")
