@@ -197,11 +197,6 @@ def _revised(writer: StoryWriter, fact: e.RunRevised, at: datetime) -> _Sentence
     return "", f"workflow corrected to version {fact.version}{_by(fact)}{what_changed}", "try"
 
 
-def _changed_keys(writer: StoryWriter, fact: e.RunRevised, at: datetime) -> Iterator[_Sentence]:
-    """The keys that were changed, by step."""
-    yield from ((step, f"changed: {', '.join(keys)}", "plain") for step, keys in fact.changed.items())
-
-
 def _reopened(writer: StoryWriter, fact: e.RunReopened, at: datetime) -> _Sentence | None:
     again = quote_names(fact.put_back)
     if fact.indexes:
@@ -341,10 +336,6 @@ def _edges_after_success(writer: StoryWriter, fact: e.StepCompleted, at: datetim
     if step is None or not step.edges:
         return ()
     return [(fact.step, text, "plain") for text in edges_after_success(step, fact.taken)]
-
-
-def _edges_after_failure(writer: StoryWriter, fact: e.StepFailed, at: datetime) -> Iterator[_Sentence]:
-    yield from ((fact.step, text, "plain") for text in edges_after_failure(fact, writer.memory.step(fact.step)))
 
 
 def _parked(writer: StoryWriter, fact: e.StepParked, at: datetime) -> _Sentence | None:
@@ -663,11 +654,11 @@ STORY_FACTS = frozenset(_SENTENCES)
 
 _Details = Callable[[StoryWriter, Any, datetime], Iterable[_Sentence]]
 _DETAILS: dict[type[e.Fact], _Details] = {
-    e.RunRevised: _changed_keys,
+    e.RunRevised: lambda t, f, at: ((step, f"changed: {', '.join(keys)}", "plain") for step, keys in f.changed.items()),
     e.RunStarted: _stale,
     e.RunReopened: _raised,
     e.StepCompleted: _edges_after_success,
-    e.StepFailed: _edges_after_failure,
+    e.StepFailed: lambda t, f, at: ((f.step, text, "plain") for text in edges_after_failure(f, t.memory.step(f.step))),
     e.CommandCompleted: _command_done,
     e.CommandFailed: _command_failed,
     e.CommandSkipped: _command_skipped,

@@ -319,7 +319,9 @@ def step_overview(
         whole = _view_whole(reader, run_id, _children(reader, run_id, [0]))
         group = whole.matrices[name]
         group.run_id, group.name, group.steps = run_id, name, []
-        for member in _by_attention(group, whole.steps):
+        # Failed, parked and running ones first, then in the order of the combinations.
+        rank = {status: index for index, status in enumerate(ATTENTION)}
+        for member in sorted(group.combinations, key=lambda one: rank.get(whole.steps[one].status, len(rank))):
             whole.steps[member].name = member
             group.steps.append(whole.steps[member])
         return group
@@ -362,12 +364,6 @@ def _refuse_no_step(reader: RunReader, run_id: int, state: State, name: str) -> 
     if not state.places:
         raise Refused(f"run {run_id} has not started yet: '{name}' has had no attempt", step=name)
     raise UnknownStep(f"'{name}' is a part of a step, not a step", hint=f"mulligan show {run_id} {step_name(name)}")
-
-
-def _by_attention(group: MatrixView, steps: Mapping[str, StepView]) -> list[str]:
-    """The steps of a matrix: failed, parked and running ones first, then in the order of the combinations."""
-    rank = {status: index for index, status in enumerate(ATTENTION)}
-    return sorted(group.combinations, key=lambda name: rank.get(steps[name].status, len(rank)))
 
 
 # -- a large run in brief --------------------------------------------------------------------------------------------

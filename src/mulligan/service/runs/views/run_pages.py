@@ -16,7 +16,7 @@ from mulligan.history.matrices import values_text
 from mulligan.history.phrases import describe_failure
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.rendering.descriptions import describe_value
-from mulligan.service.runs.stored.run_cache import CachedRun, RunCache
+from mulligan.service.runs.stored.run_cache import RunCache
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.items import Item, item_statuses, items_at
 from mulligan.service.runs.views.run_view import count_statuses, has_handled_failure, status_of
@@ -206,8 +206,8 @@ def _shorten(value: Any) -> str:
 def changes_since(cache: RunCache, run_id: int, after: int) -> RunChanges:
     """What has changed in a run after an event."""
     run = cache.get(run_id)
-    kind, names = _changed(run, after)
-    state = run.state
+    state, names = run.state, run.changed_since(after)
+    kind: Literal["none", "steps", "all"] = "none" if after == run.seq else "all" if names is None else "steps"
     return RunChanges(
         run_id=run_id,
         after=after,
@@ -217,16 +217,9 @@ def changes_since(cache: RunCache, run_id: int, after: int) -> RunChanges:
         round=state.run.round,
         degraded=state.run.degraded,
         reason=state.run.reason,
-        steps=[step_line(state, name, run.positions) for name in names if name in state.places],
+        steps=[step_line(state, name, run.positions) for name in names or () if name in state.places],
         counts={} if kind == "none" else count_statuses(state),
     )
-
-
-def _changed(run: CachedRun, after: int) -> tuple[Literal["none", "steps", "all"], list[str]]:
-    if after == run.seq:
-        return "none", []
-    names = run.changed_since(after)
-    return ("all", []) if names is None else ("steps", names)
 
 
 def step_line(state: State, name: str, positions: Mapping[str, int] = MappingProxyType({})) -> StepLine:

@@ -11,7 +11,6 @@ from mulligan.core.state.scope import failed_visits
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.verdict import is_handled
 from mulligan.history.phrases import describe_failure
-from mulligan.ports import RunRecord
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.run_list import summarize_runs
 
@@ -97,13 +96,9 @@ def take_snapshot(reader: RunReader, run_id: int) -> RunSnapshot:
 
 def find_status(reader: RunReader, run_id: int) -> RunStatus:
     """The status of a run; `waiting` if only a person, or time, can move it: an approval, a parked step."""
-    record = reader.record(run_id)
-    found = _SETTLED.get(record.status)
+    found = _SETTLED.get(reader.record(run_id).status)
     if found is not None:
         return found
-    return "waiting" if _waits_for_a_person(reader, record) else "running"
-
-
-def _waits_for_a_person(reader: RunReader, record: RunRecord) -> bool:
-    (line,) = summarize_runs(reader, [record.run_id])
-    return bool(line.asks) and not any(reason.kind in _MOVES for reason in line.waiting_for)
+    (line,) = summarize_runs(reader, [run_id])
+    is_held_up = line.asks and not any(reason.kind in _MOVES for reason in line.waiting_for)
+    return "waiting" if is_held_up else "running"

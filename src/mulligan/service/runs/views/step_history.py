@@ -6,7 +6,7 @@ It reads only the events of that step, so that it stays fast in a run of any siz
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, Literal
 
@@ -38,7 +38,7 @@ from mulligan.service.runs.views.items import Item, item_statuses, items_at
 from mulligan.service.runs.views.overview import view_single_step
 from mulligan.service.runs.views.report.visits import FailedVisits, VisitFailure
 from mulligan.service.runs.views.run_details import FailureHandlers, describe_failure_handlers
-from mulligan.service.runs.views.run_view import FailureView, StepView, part
+from mulligan.service.runs.views.run_view import FailureView, StepView, part, status_of
 
 # The last attempts and failed visits are shown; a loop may have thousands.
 ATTEMPTS_MAX, VISITS_MAX, FILES_MAX = 200, 20, 100
@@ -394,9 +394,11 @@ def _failed_neighbours(state: State, step: str) -> tuple[str, str]:
     """The steps before and behind one in the file that have failed or are parked."""
     names = [*state.graph.nodes, END]
     at = names.index(step) if step in names else 0
-    failed = {name for name, place in state.places.items() if place.status in ("failed", "pending_failed")}
-    before = next((name for name in reversed(names[:at]) if name in failed), "")
-    return before, next((name for name in names[at + 1 :] if name in failed), "")
+
+    def first_failed(some: Iterable[str]) -> str:
+        return next((name for name in some if status_of(state, name) in ("failed", "pending_failed")), "")
+
+    return first_failed(reversed(names[:at])), first_failed(names[at + 1 :])
 
 
 def _item_name(values: list[Any], index: int) -> str:

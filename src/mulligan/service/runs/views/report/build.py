@@ -344,7 +344,17 @@ def build_report(service: RunReader, run_id: int, now: datetime) -> Report:
         steps=list(_steps(state, reader)),
         attempts=[part(one, Attempt) for one in reader.attempts.found.values()],
         gaps=reader.attempts.gaps,
-        children=[_child_run(service, child) for child in children[:CHILDREN_MAX]],
+        children=[
+            ChildRun(
+                child.run_id,
+                child.workflow,
+                child.status,
+                child.parent_place,
+                service.calling_attempt(child),
+                child.round,
+            )
+            for child in children[:CHILDREN_MAX]
+        ],
         children_count=len(children),
         inputs=_values(state.run.inputs),
         outputs=_values(state.run.outputs),
@@ -448,11 +458,6 @@ def _to_read(run_id: int, visit: VisitFailure) -> NextCommand:
     item = visit.unit.removeprefix(visit.step).strip("[]")
     place = f"{visit.step} --item {item}" if item else visit.step
     return NextCommand(f"mulligan logs {run_id} {place}", f"the log of {visit.name or visit.step}")
-
-
-def _child_run(service: RunReader, child: RunRecord) -> ChildRun:
-    attempt = service.calling_attempt(child)
-    return ChildRun(child.run_id, child.workflow, child.status, child.parent_place, attempt, child.round)
 
 
 def _steps(state: State, reader: _LogReader) -> Iterator[StepRow]:
