@@ -5,7 +5,7 @@ However large the run is, each answer is small; a page says where the next one b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from mulligan.service.runs.stored.run_cache import RunCache
 from mulligan.service.runs.stored.run_data import DataEntry, data_entries
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.overview import overview, step_overview, view_head
+from mulligan.service.runs.views.run_events import EVENT_TYPES, EventFeed, read_feed
 from mulligan.service.runs.views.run_list import RunPage, summarize_runs
 from mulligan.service.runs.views.run_reasons import FailureOverview, run_failures
 from mulligan.service.runs.views.run_story import run_story, run_waits
@@ -38,7 +39,6 @@ from mulligan.service.runs.views.run_view import MatrixView, RunView, StepView, 
 
 if TYPE_CHECKING:
     from mulligan.service.runs.views.run_comparison import RunComparison
-    from mulligan.service.runs.views.run_events import EventFeed
     from mulligan.service.runs.views.run_graph import HrefOf, RunGraph
     from mulligan.service.runs.views.run_grid import GridPage, GridQuery
     from mulligan.service.server.catalogue.catalogue import Catalogue
@@ -234,8 +234,6 @@ class RunDetails:
         limit: int = 100,
     ) -> EventFeed:
         """Events in words, the newest first."""
-        from mulligan.service.runs.views.run_events import read_feed
-
         return read_feed(self._reader, run_id, groups=groups, types=types, step=step, before=before, limit=limit)
 
     def graph(self, run_id: int, href: HrefOf, *, step: str = "", is_expanded: bool = False) -> RunGraph:
@@ -368,14 +366,3 @@ def _checked(limit: int) -> int:
     if limit < 1:
         raise InputInvalid(f"a page has at least 1 entry, not {limit}")
     return min(limit, PAGE_MAX)
-
-
-def _fact_types(fact: type[e.Fact]) -> Iterator[tuple[str, type[e.Fact]]]:
-    for below in fact.__subclasses__():
-        yield from _fact_types(below)
-        if not below.__name__.startswith("_"):
-            yield str(below.__struct_config__.tag), below
-
-
-# The types of events by their names in the log, such as `attempt.failed`.
-EVENT_TYPES: dict[str, type[e.Fact]] = dict(_fact_types(e.Fact))
