@@ -16,7 +16,6 @@ from mulligan.history.matrices import (
     group_title,
     matrix_groups,
     quote_steps,
-    step_title,
 )
 from mulligan.testing.history import History, step, workflow
 
@@ -114,13 +113,6 @@ def test_the_counts_of_a_group_begin_with_what_needs_attention():
 
     assert group_counts(counts) == "8 failed, 1 parked, 3 backing off, 1,291 completed, 2 skipped"
     assert group_title("sim", 1300) == "sim × 1,300"
-
-
-def test_a_step_of_a_matrix_is_named_with_its_values_any_other_by_its_name():
-    assert step_title(step("sim_1", sweep="sim", matrix={"alpha": 0.5, "solver": "euler"})) == (
-        "sim (alpha=0.5, solver=euler)"
-    )
-    assert step_title(step("load")) == "load"
 
 
 @pytest.mark.parametrize(

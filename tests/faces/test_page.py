@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from tests.support.nightly import examples
 
+from mulligan.ports import LogKey
+from mulligan.service.home import Home
+from mulligan.service.logs.log_ranges import LogRanges
 from mulligan.service.rendering.page import render_page
 from mulligan.service.rendering.page.axis import Timescale
 from mulligan.service.rendering.page.markup import Html, element, escape_text, join_html
@@ -15,9 +19,10 @@ from mulligan.service.rendering.page.plots import memory_plot
 from mulligan.service.rendering.page.styles import format_elapsed
 from mulligan.service.rendering.page.timeline import render_timeline
 from mulligan.service.rendering.page.tracks import Bar, draw_density, draw_track
+from mulligan.service.runs.stored.attempts import Gap, part_of, unit_of
 from mulligan.service.runs.views.report import Report
-from mulligan.service.runs.views.report.attempts import Attempt, Gap, part_of, unit_of
-from mulligan.service.runs.views.report.build import StepRow, read_tail
+from mulligan.service.runs.views.report.build import Attempt, StepRow, read_tail
+from mulligan.testing.memory.memory_store import MemoryStore
 
 from .pages import Page
 
@@ -290,11 +295,16 @@ def test_a_place_says_whose_it_is_and_what_it_is_to_it(place: str, unit: str, pa
         (b"12345678\xff", ("12345678\ufffd", False)),
     ],
 )
-def test_the_end_of_a_file_is_read_from_a_whole_line_on(content: bytes, shown: tuple[str, bool], tmp_path):
-    (tmp_path / "log").write_bytes(content)
+def test_the_end_of_a_log_is_read_from_a_whole_line_on(content: bytes, shown: tuple[str, bool], tmp_path: Path):
+    logs, key = LogRanges(Home(tmp_path), MemoryStore), LogKey(1, "build", 1, "stdout")
+    path = Path(logs.path(key))
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
 
-    assert read_tail(str(tmp_path / "log"), 10) == shown
+    assert read_tail(logs, key, 10) == shown
 
 
-def test_a_file_that_is_not_there_has_no_end(tmp_path):
-    assert read_tail(str(tmp_path / "none"), 10) == ("", False)
+def test_a_log_that_is_not_there_has_no_end(tmp_path: Path):
+    logs = LogRanges(Home(tmp_path), MemoryStore)
+
+    assert read_tail(logs, LogKey(1, "build", 1, "stdout"), 10) == ("", False)

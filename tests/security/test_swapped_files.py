@@ -11,8 +11,12 @@ import pytest
 from tests.support.work import Work
 
 from mulligan.errors import ArtifactDamaged
+from mulligan.ports import LogKey
+from mulligan.service.home import Home
+from mulligan.service.logs.log_ranges import LogRanges
 from mulligan.service.runs.views.report.build import read_tail
 from mulligan.store.artifact_files import ArtifactFiles
+from mulligan.testing.memory.memory_store import MemoryStore
 from mulligan.worker.folders import Folders, file_name, open_regular_file, remove_folder, write_private_file
 from mulligan.worker.outputs import outputs
 
@@ -58,11 +62,13 @@ Swap = Callable[[Path, Path], None]
 
 @pytest.mark.parametrize("swap", SWAPS)
 def test_a_log_in_whose_place_something_else_is_is_not_read(tmp_path: Path, victim: Path, swap: Swap) -> None:
-    log = tmp_path / "log"
+    logs, key = LogRanges(Home(tmp_path / "home"), MemoryStore), LogKey(1, "build", 1, "stdout")
+    log = Path(logs.path(key))
+    log.parent.mkdir(parents=True)
     swap(log, victim)
 
     assert outputs.read_tail(str(log)) == ""
-    assert read_tail(str(log), 1000) == ("", False)
+    assert read_tail(logs, key, 1000) == ("", False)
     with pytest.raises(OSError):
         open_regular_file(str(log))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from mulligan.client.displays import choose_display
+from mulligan.client.notebook import find_notebook_display
 from mulligan.client.session import Session
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, MulliganError
@@ -17,6 +18,7 @@ from mulligan.errors import InputInvalid, MulliganError
 if TYPE_CHECKING:
     from mulligan.core.model.event_types import HostCapacity
     from mulligan.service.driving.driver import Capacity, Driver
+    from mulligan.service.driving.shown_runs import RunDisplay
     from mulligan.service.service import Service
 
 # How long to wait for a timer of a run that otherwise waits for a person.
@@ -146,7 +148,7 @@ def _drive(
     options: DrivingOptions,
 ) -> int:
     """Drive the run; return the signal that arrived meanwhile, or 0."""
-    display = choose_display(options.show, service, session, capacity.cpus)
+    display = _choose_display(options.show, service, session, capacity.cpus)
     if display is not None:
         begin_here = partial(begin, service)
         shown = service.driving.drive_shown(begin_here, display, capacity=capacity, wait_seconds=options.wait_seconds)
@@ -156,6 +158,18 @@ def _drive(
     with service.driving.driver(capacity) as driver:
         driver.drive(begin(service, driver), options.wait_seconds)
         return driver.interrupted_by
+
+
+def _choose_display(show: bool | None, service: Service, session: Session, slots: float) -> RunDisplay | None:
+    """What shows the run: what was asked for; by default something if a person looks: in a notebook, on a terminal."""
+    if show is not False and (in_notebook := find_notebook_display(session, service)) is not None:
+        return in_notebook
+    if not (sys.stderr.isatty() if show is None else show):
+        return None
+    # Loaded only if something is shown.
+    from mulligan.client.terminal_display import open_display
+
+    return open_display(service, session, slots)
 
 
 def _has_ended(session: Session, run_id: int) -> bool:

@@ -136,9 +136,37 @@ class Home:
         published = self._published(flow, changed_only=changed_only, force=force)
         if published is not None:
             return checked_key, _PublishedRun(*published, _all_inputs(inputs, given), labels or {})
-        has_files = not self._session.is_remote
-        chosen: dict[str, Any] = {"changed_only": changed_only, "force": force, "capacity": capacity}
-        return checked_key, _prepare(flow, inputs, given, labels, has_files=has_files, **chosen)
+        for option, one in (("inputs", inputs), ("labels", labels)):
+            if one is not None and not isinstance(one, Mapping):
+                raise InputInvalid(
+                    f"{option} must be a mapping, not {one!r}", hint=f"write {option}={{'name': 'value'}}"
+                )
+        for label, text in (labels or {}).items():
+            if not isinstance(label, str) or not isinstance(text, str):
+                raise InputInvalid(
+                    f"label {label!r}: {text!r} is not a text", hint="labels are texts: {'year': '2026'}"
+                )
+        workflow, file = find_workflow(flow, {**(inputs or {}), **given})
+        every = _all_inputs(inputs, given)
+        try:
+            return checked_key, Starts.prepare(
+                workflow,
+                every,
+                Path.cwd(),
+                file=file,
+                labels=labels or {},
+                changed_only=changed_only,
+                forced=_words(force),
+                capacity=capacity,
+                has_files=not self._session.is_remote,
+            )
+        except InputInvalid as error:
+            wrong = error.data.get("input")
+            if wrong in workflow.inputs and wrong not in every:
+                error.hint = f"give it as a keyword: {wrong}=…"
+            elif wrong not in workflow.inputs and wrong in _OPTIONS:
+                error.hint = f"'{wrong}' is an option of mulligan.run: mulligan.run({workflow.name}, …, {wrong}=…)"
+            raise
 
     def _published(self, flow: Runnable, *, changed_only: bool, force: Iterable[str]) -> tuple[str, int | None] | None:
         """The name and the version of what is published on the server: `nightly`, `nightly@3`. None for a workflow."""
@@ -395,46 +423,6 @@ def _all_inputs(inputs: Mapping[str, Any] | None, given: Mapping[str, Any]) -> d
     if twice := (inputs or {}).keys() & given.keys():
         raise InputInvalid(f"input '{min(twice)}' is given twice", hint="give it as a keyword or in inputs, not both")
     return plain_inputs({**(inputs or {}), **given})
-
-
-def _prepare(
-    flow: Runnable,
-    inputs: Mapping[str, Any] | None,
-    given: Mapping[str, Any],
-    labels: Mapping[str, str] | None,
-    *,
-    changed_only: bool,
-    force: Iterable[str],
-    capacity: HostCapacity | None = None,
-    has_files: bool = True,
-) -> Prepared:
-    for option, one in (("inputs", inputs), ("labels", labels)):
-        if one is not None and not isinstance(one, Mapping):
-            raise InputInvalid(f"{option} must be a mapping, not {one!r}", hint=f"write {option}={{'name': 'value'}}")
-    for label, text in (labels or {}).items():
-        if not isinstance(label, str) or not isinstance(text, str):
-            raise InputInvalid(f"label {label!r}: {text!r} is not a text", hint="labels are texts: {'year': '2026'}")
-    workflow, file = find_workflow(flow, {**(inputs or {}), **given})
-    every = _all_inputs(inputs, given)
-    try:
-        return Starts.prepare(
-            workflow,
-            every,
-            Path.cwd(),
-            file=file,
-            labels=labels or {},
-            changed_only=changed_only,
-            forced=_words(force),
-            capacity=capacity,
-            has_files=has_files,
-        )
-    except InputInvalid as error:
-        wrong = error.data.get("input")
-        if wrong in workflow.inputs and wrong not in every:
-            error.hint = f"give it as a keyword: {wrong}=…"
-        elif wrong not in workflow.inputs and wrong in _OPTIONS:
-            error.hint = f"'{wrong}' is an option of mulligan.run: mulligan.run({workflow.name}, …, {wrong}=…)"
-        raise
 
 
 def _read_key(key: str | None) -> str:

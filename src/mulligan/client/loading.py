@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from mulligan.client.notebook import workflow_html
 from mulligan.client.session import ExplainedErrors
 from mulligan.core.model.workflow import Workflow as CheckedWorkflow
 from mulligan.errors import InputInvalid, MulliganError, Problem
@@ -55,7 +54,7 @@ class WorkflowFile:
         return tuple(step.name for step in self.workflow.steps)
 
     def _repr_html_(self) -> str:
-        return workflow_html(self.workflow)
+        return _workflow_html(self.workflow)
 
     def __repr__(self) -> str:
         steps = f"{len(self.steps)} step{'s' * (len(self.steps) != 1)}"
@@ -143,6 +142,13 @@ def find_workflow(
 def _flow_html(flow: Runnable) -> str | None:
     """The graph of a workflow for a notebook; None if it is refused, since a notebook shows its text then."""
     try:
-        return workflow_html(find_workflow(flow).workflow)
+        return _workflow_html(find_workflow(flow).workflow)
     except MulliganError:
         return None
+
+
+def _workflow_html(workflow: CheckedWorkflow) -> str:
+    # A program outside of a notebook never loads it.
+    from mulligan.client import notebook_html
+
+    return notebook_html.workflow_html(workflow)

@@ -11,10 +11,8 @@ from mulligan.client.session import Session
 from mulligan.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from mulligan.core.model.workflow import Workflow
     from mulligan.service.driving.outcome import Outcome
     from mulligan.service.driving.run_progress import RunProgress
-    from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait
     from mulligan.service.service import Service
 
 # How often the output of a cell changes at most, and how often if only the clock has moved.
@@ -28,41 +26,14 @@ DRAWING_SHARE = 10
 
 def run_html(session: Session, run_id: int) -> str:
     """A run as the result of a cell. What followed it in the same cell is removed: it would be there twice."""
+    # A program outside of a notebook never loads it.
+    from mulligan.client import notebook_html
+
     with session.service() as service:
-        html: str = _rendering().run_html(service, run_id, home=_opened(session))
+        html = notebook_html.run_html(service, run_id, home=_opened(session))
     if (output := _followed.pop((session.folder, run_id), None)) is not None and output.is_current:
         output.clear()
     return html
-
-
-def runs_html(session: Session | None, run_ids: Sequence[int]) -> str:
-    """A list of runs of one home; None if there are none."""
-    html: str
-    if session is None:
-        html = _rendering().render_runs([])
-    else:
-        with session.service() as service:
-            html = _rendering().render_runs(service.runs.summarize(run_ids))
-    return html
-
-
-def story_html(lines: Sequence[LocatedLine], waits: Sequence[LocatedWait]) -> str:
-    """The story of a run or of a step."""
-    html: str = _rendering().render_story(lines, waits)
-    return html
-
-
-def workflow_html(workflow: Workflow) -> str:
-    """A workflow: its graph."""
-    html: str = _rendering().workflow_html(workflow)
-    return html
-
-
-def _rendering() -> Any:
-    """The module that makes HTML, which a program outside of a notebook never loads."""
-    from mulligan.client import notebook_html
-
-    return notebook_html
 
 
 def _opened(session: Session) -> str:
@@ -123,11 +94,11 @@ def find_notebook_display(session: Session, service: Service) -> NotebookDisplay
     if output is None:
         return None
 
-    def read(run_id: int, note: str) -> str:
-        html: str = _rendering().run_html(service, run_id, note, home=home)
-        return html
-
+    from mulligan.client import notebook_html
     from mulligan.service.driving.run_progress import RunProgress
+
+    def read(run_id: int, note: str) -> str:
+        return notebook_html.run_html(service, run_id, note, home=home)
 
     progress = RunProgress(service.runs.attempt_progress)
     return NotebookDisplay(output, read, progress, folder=session.folder, home=home)
@@ -188,7 +159,8 @@ class NotebookDisplay:
 
     def end(self, outcome: Outcome) -> None:
         how = f"interrupted; to continue it: {self._home}.get({outcome.run_id}).resume()"
-        self._show(self._read(outcome.run_id, how if outcome.ending == "interrupted" else ""), _words_for(outcome))
+        words = outcome.status if outcome.ending == "ended" else outcome.ending
+        self._show(self._read(outcome.run_id, how if outcome.ending == "interrupted" else ""), words)
         for key in [key for key, output in _followed.items() if not output.is_current]:
             del _followed[key]
         _followed[self._folder, outcome.run_id] = self._output
@@ -201,9 +173,9 @@ class NotebookDisplay:
         count = len(root.graph.nodes) if root is not None else 0
         try:
             if self._is_light or count > LIVE_STEPS_MAX:
-                html = _rendering().render_progress(
-                    self.progress, self._workflow, now - self._begun_at, note=self._trouble
-                )
+                from mulligan.client.notebook_html import render_progress
+
+                html = render_progress(self.progress, self._workflow, now - self._begun_at, note=self._trouble)
             else:
                 html = self._read(self._run_id, self._trouble)
         except StoreUnavailable:
@@ -213,8 +185,3 @@ class NotebookDisplay:
 
     def _show(self, html: str, words: str) -> None:
         self._output.show(html, f"run {self._run_id} of '{self._workflow}': {words}")
-
-
-def _words_for(outcome: Outcome) -> str:
-    """How a run stands that is no longer driven."""
-    return outcome.status if outcome.ending == "ended" else outcome.ending

@@ -200,7 +200,11 @@ def _steps(run: RunView, failures: Sequence[FailureLine], now: datetime) -> Html
     if more:
         body.append(element("tr", element("td", more, colspan=len(heads), class_="mulligan-dim")))
     head = element("thead", element("tr", *(_cell("th", word, word) for word in heads)))
-    return element("div", element("table", head, element("tbody", *body)), class_="mulligan-steps")
+    return _table(head, element("tbody", *body))
+
+
+def _table(*inside: object, kind: str = "") -> Html:
+    return element("div", element("table", *inside), class_=f"mulligan-steps {kind}".rstrip())
 
 
 def _cell(name: str, content: object, column: str) -> Html:
@@ -335,15 +339,12 @@ def _words(step: StepView) -> Iterator[str]:
     if step.undo_failed:
         yield UNDO_FAILED
     if step.children:
-        yield _called(step.children)
+        first, last, count = step.children[0], step.children[-1], len(step.children)
+        yield f"run {first}" if count == 1 else f"{count:,} runs: {first} to {last}"
     for warning in step.warnings:
         yield f"warning: {_cut(summarize_failure(warning))}"
     waits = (wait for wait in step.waiting_for if wait.kind in _REPORTED_WAITS or wait.obstacles)
     yield from dict.fromkeys(f"waits for {_cut(single_line(wait.text))}" for wait in waits)
-
-
-def _called(runs: Sequence[int]) -> str:
-    return f"run {runs[0]}" if len(runs) == 1 else f"{len(runs):,} runs: {runs[0]} to {runs[-1]}"
 
 
 def _items(counts: Mapping[str, int]) -> Html:
@@ -394,7 +395,7 @@ def render_progress(
     ]
     if len(found) > ACTIVITIES_MAX:
         rows.append(element("tr", element("td", "and more", colspan=4, class_="mulligan-dim")))
-    table = element("div", element("table", element("tbody", *rows)), class_="mulligan-steps") if rows else ""
+    table = _table(element("tbody", *rows)) if rows else ""
     head = _head(workflow, "running", "running", facts)
     return _framed(join_html((head, _gauge(counts), element("div", table, class_="mulligan-body"), _note(note))))
 
@@ -449,14 +450,11 @@ def _asks(asks: Sequence[Ask], home: str, run_id: int) -> Html | str:
     for one in asks[:ASKS_MAX]:
         run = "run" if one.run_id == run_id else f"{home}.get({one.run_id})"
         code = element("code", f"{run}.{one.call}")
-        lines.append(element("li", _where(one), one.text, " ", code, class_="mulligan-ask"))
+        where = element("b", one.where) if one.where else "the run"
+        lines.append(element("li", where, " waits for ", one.text, " ", code, class_="mulligan-ask"))
     if len(asks) > ASKS_MAX:
         lines.append(element("li", f"and {len(asks) - ASKS_MAX:,} more: ", element("code", "run.pending")))
     return element("ul", *lines, class_="mulligan-asks")
-
-
-def _where(one: Ask) -> Html:
-    return join_html((element("b", one.where) if one.where else "the run", Html(" waits for ")))
 
 
 def _outputs(outputs: Mapping[str, Any]) -> Html | str:
@@ -503,7 +501,7 @@ def render_runs(runs: Sequence[RunLine]) -> str:
         text = f"and {len(runs) - RUNS_MAX:,} more"
         body.append(element("tr", element("td", text, colspan=len(heads), class_="mulligan-dim")))
     head = element("thead", element("tr", *(_cell("th", word, "time" if word == "run" else word) for word in heads)))
-    return _framed(element("div", element("table", head, element("tbody", *body)), class_="mulligan-steps"))
+    return _framed(_table(head, element("tbody", *body)))
 
 
 def _list_status(run: RunLine) -> Html:
@@ -543,8 +541,7 @@ def render_story(lines: Iterable[LocatedLine], waits: Iterable[LocatedWait] = ()
         rows.append(
             element("tr", element("td"), element("td", wait.where, class_="mulligan-name"), element("td", asked))
         )
-    table = element("table", element("tbody", *rows))
-    return _framed(element("div", table, class_="mulligan-steps mulligan-story"))
+    return _framed(_table(element("tbody", *rows), kind="mulligan-story"))
 
 
 _STORY_TONES = {"good": "good", "bad": "bad", "try": "try", "wait": "ask", "plain": "plain"}

@@ -21,7 +21,8 @@ from mulligan.values.decoding import convert_value
 from mulligan.values.files import KEY, VALUE_FORMATS, StoredFile, load_output
 
 if TYPE_CHECKING:
-    from mulligan.service.runs.views.run_snapshot import StepSnapshot
+    from mulligan.core.state.state import State
+    from mulligan.service.runs.views.run_snapshot import RunSnapshot
     from mulligan.service.service import Service
 
 # What an attribute of a decorated function is called that has the function itself.
@@ -70,24 +71,33 @@ def read_result(service: Service, what: str, value: Any, wanted: Any) -> Any:
         raise ResultUnreadable(f"{what} cannot be read: {problem}", hint=hint) from None
 
 
-def read_step_result(service: Service, step: StepSnapshot, wanted: Any = None) -> Any:
+def read_step_result(service: Service, run: RunSnapshot, step: str, wanted: Any = None) -> Any:
     """The output of a step as the type that is wanted, or as its function is annotated.
 
     A map step gives a list with the result of each item; None for one that has none.
     """
-    what = f"the output of step '{step.name}'"
-    if wanted is not None or not step.is_map:
-        return read_result(service, what, step.output, _return_type(step) if wanted is None else wanted)
-    hint = _return_type(step)
-    results = step.output["results"] if isinstance(step.output, dict) else []
+    what, output = f"the output of step '{step}'", run.place(step).output
+    hint = _return_type(run.state, step) if wanted is None else wanted
+    if wanted is not None or not run.state.places or run.state.step(step).map is None:
+        return read_result(service, what, output, hint)
+    results = output["results"] if isinstance(output, dict) else []
     return [None if one is None else read_result(service, what, one, hint) for one in results]
 
 
-def _return_type(step: StepSnapshot) -> Any:
-    """What the function of a step returns, if this program has imported it and it is annotated; otherwise None."""
-    module, _, name = step.call.partition(":")
-    # The functions of a script and of the cells of a notebook are in the main module of the program.
-    found: Any = sys.modules.get(module) or (sys.modules["__main__"] if step.is_pinned else None)
+def _return_type(state: State, name: str) -> Any:
+    """What the function of a step returns, if this program has imported it and it is annotated; otherwise None.
+
+    Of a map step, the function that it calls for each item.
+    """
+    step = state.step(name)
+    action = step.do[0].action if len(step.do) == 1 else step.action
+    call = action.params.get("call") if action is not None else None
+    if not isinstance(call, str) or action is None or not state.places:
+        return None
+    module, _, name = call.partition(":")
+    # The functions of a script and of the cells of a notebook are in the main module of the program, and their source
+    # is kept with the run.
+    found: Any = sys.modules.get(module) or (sys.modules["__main__"] if "source" in action.params else None)
     for part in name.split("."):
         found = getattr(found, part, None)
     function = getattr(found, _FUNCTION, found)

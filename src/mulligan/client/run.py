@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from mulligan.client.driving import DEFAULT_OPTIONS, DrivingOptions, drive, read_seconds
 from mulligan.client.inputs import plain_inputs
 from mulligan.client.loading import Given, Runnable, find_workflow
-from mulligan.client.notebook import run_html, runs_html, story_html
+from mulligan.client.notebook import run_html
 from mulligan.client.session import ExplainedErrors, Session
 from mulligan.client.steps import Step, StepsOfRun
 from mulligan.core.state.transitions import RUN_ENDED
@@ -47,14 +47,21 @@ class Story(str):
         return str(self)
 
     def _repr_html_(self) -> str:
-        return story_html(self.lines, self.waits)
+        from mulligan.client import notebook_html
+
+        return notebook_html.render_story(self.lines, self.waits)
 
 
 class Runs(list["Run"]):
     """A list of runs. In a notebook it is a table."""
 
     def _repr_html_(self) -> str:
-        return runs_html(self[0]._session if self else None, [run.id for run in self])
+        from mulligan.client import notebook_html
+
+        if not self:
+            return notebook_html.render_runs([])
+        with self[0]._session.service() as service:
+            return notebook_html.render_runs(service.runs.summarize([run.id for run in self]))
 
 
 class Run:
@@ -119,7 +126,7 @@ class Run:
         `recovered_by`. Failures that a later round runs again are left out, and so are attempts that a retry has made
         good (`run.steps["fetch"].attempts`) and items that a map does without (`run.steps["clean"].items`).
         """
-        return list(self._snapshot[0].failures)
+        return self._snapshot[0].failures
 
     @property
     def steps(self) -> StepsOfRun:
@@ -209,7 +216,7 @@ class Run:
 
             if not step:
                 return results.read_result(service, "the output of the run", snapshot.outputs, type)
-            return results.read_step_result(service, snapshot.steps[steps[step].name], type)
+            return results.read_step_result(service, snapshot, steps[step].name, type)
 
     def explain(self, step: str = "", *, tree: bool = False) -> Story:
         """What happened in the run, or to one step, and what it waits for; with `tree` also in the runs it called.
@@ -218,15 +225,11 @@ class Run:
         """
         with self._session.service() as service:
             story, waits = list(service.runs.story(self._id, step, is_tree=tree)), service.runs.waits(self._id, step)
-        from mulligan.service.rendering.story_text import format_story
+        from mulligan.service.rendering.story_text import describe_question, format_story, format_wait
 
         lines = list(format_story(iter(story)))
         for one in waits:
-            from mulligan.service.rendering.story_text import format_wait
-
             lines.append(format_wait(one))
-            from mulligan.service.rendering.story_text import describe_question
-
             if question := describe_question(one.run_id, one.wait, self._session.option):
                 lines.append(f"  {question}")
         found = Story("\n".join(lines))
@@ -513,7 +516,7 @@ class Run:
     def _snapshot(self) -> tuple[RunSnapshot, StepsOfRun]:
         """The run as it is now. It is read again only if something has happened since."""
         with self._session.service() as service:
-            if self._read is None or self._read[0].seq != service.runs.record(self._id).seq:
+            if self._read is None or self._read[0].state.run.seq != service.runs.record(self._id).seq:
                 found = service.runs.snapshot(self._id)
                 self._read = found, StepsOfRun(self._session, found)
         return self._read

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mulligan.client.session import Session
+from mulligan.core.model.workflow import END
 from mulligan.errors import UnknownStep
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from mulligan.service.runs.stored.artifacts import KeptFile
     from mulligan.service.runs.stored.attempts import AttemptRecord
     from mulligan.service.runs.views.items import Item as ItemRecord
-    from mulligan.service.runs.views.run_snapshot import RunSnapshot, StepSnapshot
+    from mulligan.service.runs.views.run_snapshot import RunSnapshot
     from mulligan.worker.logs.progress_records import Progress
 
 
@@ -183,14 +184,15 @@ class Item:
 class Step:
     """One step of a run."""
 
-    def __init__(self, run: StepsOfRun, record: StepSnapshot) -> None:
+    def __init__(self, run: StepsOfRun, name: str) -> None:
         self._run = run
-        self._record = record
+        self._name = name
+        self._place = run.snapshot.place(name)
 
     @property
     def name(self) -> str:
         """Its name."""
-        return self._record.name
+        return self._name
 
     @property
     def status(self) -> str:
@@ -198,42 +200,44 @@ class Step:
 
         Or how it ended: `completed`, `failed`, `skipped`, `cancelled`.
         """
-        return self._record.status
+        return self._place.status
 
     @property
     def failure(self) -> Failure | None:
         """Why it failed, also if a handler recovered it; None if nothing failed."""
-        return self._record.failure
+        return self._place.failure
 
     @property
     def is_handled(self) -> bool:
         """Whether it failed and a failure edge led to a step that dealt with it."""
-        return self._record.is_handled
+        from mulligan.service.runs.views.run_view import has_handled_failure
+
+        return has_handled_failure(self._run.snapshot.state, self._place)
 
     @property
     def recovered_by(self) -> str:
         """The strategy of the handler that recovered it; "" if none did."""
-        return self._record.recovered_by
+        return self._place.recovered_by
 
     @property
     def visits(self) -> int:
         """How often it was entered: more than once in a loop, or if it is run again after a repair."""
-        return self._record.visits
+        return self._place.visit
 
     @property
     def warnings(self) -> tuple[Failure, ...]:
         """What went wrong without making it fail, such as a failed handler."""
-        return self._record.warnings
+        return self._place.warnings
 
     @property
     def up_to_date_since(self) -> int | None:
         """The run whose result was taken over because nothing had changed; None if the step ran."""
-        return self._record.up_to_date_since
+        return self._place.reused_run_id or None
 
     @cached_property
     def output(self) -> Any:
         """Its output, as JSON gives it; None before it has one."""
-        return _whole(self._run.session, self._record.output)
+        return _whole(self._run.session, self._place.output)
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -248,7 +252,8 @@ class Step:
     @cached_property
     def items(self) -> Sequence[Item]:
         """The items of a map step, in order; none for any other step."""
-        if not self._record.is_map:
+        state = self._run.snapshot.state
+        if not state.places or state.step(self.name).map is None:
             return ()
         with self._run.session.service() as service:
             found = service.runs.list_items(self._run.run_id, self.name)
@@ -263,11 +268,11 @@ class StepsOfRun(Mapping[str, Step]):
     """The steps of a run by name, in the order of the workflow."""
 
     def __init__(self, session: Session, snapshot: RunSnapshot) -> None:
-        self.session = session
-        self.run_id = snapshot.run_id
-        self._matrices = snapshot.matrices
-        self._steps = {name: Step(self, record) for name, record in snapshot.steps.items()}
-        self.end = None if snapshot.end is None else Step(self, snapshot.end)
+        self.session, self.snapshot = session, snapshot
+        self.run_id, graph = snapshot.run_id, snapshot.state.graph
+        self._matrices = graph.matrices
+        self._steps = {name: Step(self, name) for name in graph.nodes}
+        self.end = Step(self, END) if snapshot.state.places else None
 
     def __getitem__(self, name: str) -> Step:
         found = self._steps.get(name)

@@ -21,15 +21,11 @@ def edges_after_success(step: Step, taken: Sequence[int]) -> Iterator[str]:
 
 def _why_not_taken(step: Step, edge: Edge, chosen: list[Edge]) -> str:
     first = chosen[0] if chosen else None
-    if step.take == "first" and first is not None and _comes_before(first, edge):
+    if step.take == "first" and first is not None and _order(first) < _order(edge):
         return f"the edge to '{first.to}' comes first"
     if edge.when is not None:
         return f"condition not met: {edge.when.source}"
     return f"the loop edge to '{first.to}' is taken alone" if first else "a loop edge is taken alone"
-
-
-def _comes_before(one: Edge, other: Edge) -> bool:
-    return _order(one) < _order(other)
 
 
 def _order(edge: Edge) -> tuple[float, int]:

@@ -80,11 +80,9 @@ def index_names(values: Sequence[Any]) -> list[str]:
     if len(values) > NAMED_MAX:
         return [str(index) for index in range(len(values))]
     names = item_names(values)
-    return [str(index) if _reads_as_index(name) else name for index, name in enumerate(names)]
-
-
-def _reads_as_index(name: str) -> bool:
-    return name.lstrip("-").isdecimal() or name.startswith("#")
+    return [
+        str(index) if name.lstrip("-").isdecimal() or name.startswith("#") else name for index, name in enumerate(names)
+    ]
 
 
 def place_name(key: str, names: Sequence[str], commands: int = 1) -> str:

@@ -15,7 +15,6 @@ import msgspec
 
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.text.formatting import NAMES_MAX, quote_names
-from mulligan.core.model.workflow import Step
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import ACTIVE, STATUSES
 from mulligan.history.phrases import failure_label
@@ -109,11 +108,6 @@ def values_text(values: Mapping[str, Any]) -> str:
 def value_text(value: Any) -> str:
     """Text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def step_title(step: Step) -> str:
-    """The display name of a step: of a combination its matrix and values, `sim (alpha=0.5, seed=3)`."""
-    return f"{step.matrix_name} ({values_text(step.matrix)})" if step.matrix_name else step.name
 
 
 def quote_steps(state: State, names: Sequence[str], names_max: int = NAMES_MAX) -> str:

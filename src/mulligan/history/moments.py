@@ -17,7 +17,7 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.text.formatting import format_time_until
 from mulligan.core.model.workflow import END
 from mulligan.core.state.scope import step_view
-from mulligan.core.state.state import FailureRecord, Place, State
+from mulligan.core.state.state import Place, State
 from mulligan.core.state.verdict import is_handled
 from mulligan.history.item_names import PlaceNames
 from mulligan.history.phrases import describe_failure
@@ -55,8 +55,8 @@ def describe_report(memory: StoryMemory, fact: e.Fact) -> str:
     return rule(memory, fact) if rule is not None else "a time was reached, and something could continue"
 
 
-def _by(fact: Any, otherwise: str = "somebody") -> str:
-    return fact.by or otherwise
+def _by(fact: Any) -> str:
+    return fact.by or "somebody"
 
 
 def _stopping(memory: StoryMemory, fact: e.RunStopping) -> str:
@@ -75,16 +75,14 @@ def _ended(memory: StoryMemory, fact: Any) -> str:
     if action.asks_person:
         details = fact.failure.details if isinstance(fact, e.AttemptFailed) else fact.output or {}
         by = details.get("by", "") if isinstance(details, dict) else ""
-        return f"{by or 'somebody'} answered the approval of '{fact.place}'" if by != "timeout" else _expired(fact)
+        if by == "timeout":
+            return f"the approval of '{fact.place}' was not answered in time"
+        return f"{by or 'somebody'} answered the approval of '{fact.place}'"
     if action.is_timer:
         return f"the wait of '{fact.place}' was over"
     if action.calls_run:
         return f"the child run of '{fact.place}' ended"
     return f"{_attempt(fact)} was reported to have ended"
-
-
-def _expired(fact: Any) -> str:
-    return f"the approval of '{fact.place}' was not answered in time"
 
 
 def _classified(memory: StoryMemory, fact: e.StepClassified) -> str:
@@ -208,20 +206,12 @@ class NewFailure(msgspec.Struct, frozen=True):
     recovered_by: str
 
 
-class StateChanges(msgspec.Struct, frozen=True):
-    """What is different in a run at two of its events."""
-
-    run: list[ChangedValue]
-    steps: list[ChangedStep]
-    failures: list[NewFailure]
-
-
 _RUN_FIELDS = ("status", "round", "reason", "degraded", "inputs", "outputs")
 _STEP_FIELDS = ("status", "visits", "attempts", "failure", "output", "recovered", "handled", "paused", "waiting_for")
 
 
-def compare_states(before: State, after: State) -> StateChanges:
-    """What changed from one state of a run to a later one."""
+def compare_states(before: State, after: State) -> tuple[list[ChangedValue], list[ChangedStep], list[NewFailure]]:
+    """What changed from one state of a run to a later one: of the run, of its steps; and the new failures."""
     run = [
         ChangedValue(name, *values)
         for name in _RUN_FIELDS
@@ -233,7 +223,7 @@ def compare_states(before: State, after: State) -> StateChanges:
     run += [ChangedValue("data", *data)] if data[0] != data[1] else []
     names = dict.fromkeys((*after.graph.nodes, *before.graph.nodes, END))
     steps = [found for name in names if (found := _compare_step(before, after, name)) is not None]
-    return StateChanges(run, steps, [*_new_failures(before, after)])
+    return run, steps, [*_new_failures(before, after)]
 
 
 def _compare_step(before: State, after: State, name: str) -> ChangedStep | None:
@@ -257,20 +247,16 @@ def _step_view(state: State, name: str) -> dict[str, Any]:
 def _new_failures(before: State, after: State) -> Iterator[NewFailure]:
     records = (*after.failures, *after.recoveries)
     for record in sorted((one for one in records if one.seq > before.run.seq), key=lambda one: one.seq):
-        yield _new_failure(after, record)
-
-
-def _new_failure(state: State, record: FailureRecord) -> NewFailure:
-    return NewFailure(
-        seq=record.seq,
-        step=record.step,
-        visit=record.visit,
-        attempt=record.attempt,
-        code=record.failure.code,
-        text=describe_failure(record.failure),
-        is_handled=not record.recovered_by and is_handled(state, record) is True,
-        recovered_by=record.recovered_by,
-    )
+        yield NewFailure(
+            seq=record.seq,
+            step=record.step,
+            visit=record.visit,
+            attempt=record.attempt,
+            code=record.failure.code,
+            text=describe_failure(record.failure),
+            is_handled=not record.recovered_by and is_handled(after, record) is True,
+            recovered_by=record.recovered_by,
+        )
 
 
 # -- the points of a step --------------------------------------------------------------------------------------------

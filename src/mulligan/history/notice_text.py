@@ -25,7 +25,7 @@ from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import dropped_outputs, open_failures, unhandled
 from mulligan.history.item_names import PlaceNames
 from mulligan.history.phrases import PARKED_FOR, describe_failure, describe_suggestion
-from mulligan.history.route_outcomes import describe_route_outcome, format_times
+from mulligan.history.route_outcomes import describe_outcome, format_times
 
 # How many failures a notice lists, and how much it quotes of a message that asks for an approval.
 FAILURES_MAX, MESSAGE_CHARS_MAX = 10, 500
@@ -202,14 +202,8 @@ def _all_failures(state: State) -> Iterator[NoticeFailure]:
 
 
 def _failure(state: State, record: FailureRecord) -> NoticeFailure:
-    rungs = [*_rungs(state, record.step)]
-    if record.recovered_by:
-        rungs.append("recovered")
-    elif record.is_closed:
-        rungs.append("ran again in a later round")
-    else:
-        rungs.append(describe_route_outcome(state, record)[0])
-    return _listed(record.step, record.failure, ", ".join(rungs))
+    ending = "recovered" if record.recovered_by else describe_outcome(state, record)[0]
+    return _listed(record.step, record.failure, ", ".join([*_rungs(state, record.step), ending]))
 
 
 def _listed(step: str, failure: Failure | None, answer: str) -> NoticeFailure:

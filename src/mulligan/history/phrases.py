@@ -96,7 +96,9 @@ def describe_failure(failure: Failure) -> str:
     chars_max = LINE_CHARS_MAX if failure.code in _LOGGED else _UNLOGGED_CHARS_MAX
     shown = line if len(line) <= chars_max else line[: chars_max - 3] + "…"
     text = f"{failure_label(failure)}: {escape_unprintable(shown)}" if is_news else failure_label(failure)
-    return text + _rejected_output(failure) + _job(failure)
+    # `; on node n3, Slurm job 17`: the job in which it failed.
+    job = describe_job(failure.details)
+    return text + _rejected_output(failure) + (f"; on {job}" if job else "")
 
 
 def _rejected_output(failure: Failure) -> str:
@@ -104,12 +106,6 @@ def _rejected_output(failure: Failure) -> str:
     output = escape_unprintable(single_line(strip_control_characters(rejected_text(failure))).strip())
     shown = output if len(output) <= LINE_CHARS_MAX else output[: LINE_CHARS_MAX - 1] + "…"
     return f"; output: {shown}" if shown else ""
-
-
-def _job(failure: Failure) -> str:
-    """`; on node n3, Slurm job 17`: the job in which it failed."""
-    job = describe_job(failure.details)
-    return f"; on {job}" if job else ""
 
 
 def describe_interruption(fact: AttemptInterrupted) -> str:

@@ -25,7 +25,43 @@ def format_times(number: int) -> str:
     return {1: "", 2: " twice"}.get(number, f" {number} times")
 
 
-def describe_route_outcome(state: State, record: FailureRecord) -> tuple[str, FailureOutcome]:
+# What became of a failure: in words, and in one.
+Ending = tuple[str, FailureOutcome]
+
+# What is said of a place whose failure nobody could report.
+LOST = "its worker was lost"
+UNDONE_LATER: Ending = "undone in a later round", FailureOutcome.REPAIRED
+REMOVED: Ending = "no longer in the workflow", FailureOutcome.ALLOWED
+ANOTHER_ROUND: Ending = "ran again in a later round", FailureOutcome.ALLOWED
+# By the status of a place that has failed, or whose worker was lost.
+ENDINGS: dict[str, Ending] = {
+    "completed": ("then completed", FailureOutcome.REPAIRED),
+    "failed": ("then failed", FailureOutcome.ALLOWED),
+    "cancelled": ("then cancelled", FailureOutcome.ALLOWED),
+    "skipped": ("then skipped", FailureOutcome.ALLOWED),
+    "pending_failed": ("parked for a decision", FailureOutcome.UNHANDLED),
+    "backing_off": ("its next attempt is scheduled", FailureOutcome.IN_PROGRESS),
+    "handling": ("its handler is running", FailureOutcome.IN_PROGRESS),
+    "running": ("running again", FailureOutcome.IN_PROGRESS),
+    "ready": ("about to run again", FailureOutcome.IN_PROGRESS),
+    "waiting": ("about to run again", FailureOutcome.IN_PROGRESS),
+}
+_RECOVERED = {"rerun": "completed on the rerun after its handler", "recovery": "recovered by its handler"}
+
+
+def describe_recovery(strategy: str) -> Ending:
+    """How a handler recovered a place."""
+    return _RECOVERED.get(strategy, f"recovered by its {strategy} handler"), FailureOutcome.REPAIRED
+
+
+def describe_outcome(state: State, record: FailureRecord) -> Ending:
+    """The outcome of a visit that failed or was recovered."""
+    if record.recovered_by:
+        return describe_recovery(record.recovered_by)
+    return ANOTHER_ROUND if record.is_closed else describe_route_outcome(state, record)
+
+
+def describe_route_outcome(state: State, record: FailureRecord) -> Ending:
     """The outcome of a failed visit that no later round has run again."""
     if record.is_allowed:
         return "allowed to fail", FailureOutcome.ALLOWED
@@ -41,18 +77,13 @@ def describe_route_outcome(state: State, record: FailureRecord) -> tuple[str, Fa
     if handled is None:
         return f"routed to '{record.target}', which is {status}", FailureOutcome.IN_PROGRESS
     if status == "completed":
-        became = f"routed to '{record.target}', which completed, and failed again in the loop: not handled"
-        return (
-            (f"{became}, but end returned completed", FailureOutcome.ALLOWED)
-            if state.run.status == "completed"
-            else (became, FailureOutcome.UNHANDLED)
-        )
-    became = f"routed to '{record.target}', which {'failed' if status == 'failed' else f'was {status}'}: not handled"
-    return (
-        (f"{became}, but end returned completed", FailureOutcome.ALLOWED)
-        if state.run.status == "completed"
-        else (became, FailureOutcome.UNHANDLED)
-    )
+        how = "completed, and failed again in the loop"
+    else:
+        how = "failed" if status == "failed" else f"was {status}"
+    became = f"routed to '{record.target}', which {how}: not handled"
+    if state.run.status == "completed":
+        return f"{became}, but end returned completed", FailureOutcome.ALLOWED
+    return became, FailureOutcome.UNHANDLED
 
 
 def _target_status(state: State, record: FailureRecord) -> str:

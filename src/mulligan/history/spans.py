@@ -117,19 +117,16 @@ class SpanReader:
     def _round_id(self) -> str:
         return self._round.span_id if self._round is not None else round_span_id(self._identity, self._number)
 
-    def _step_completed(self, fact: e.StepCompleted, entry: e.Entry) -> Iterator[Span]:
+    def _step_ended(self, fact: Any, entry: e.Entry) -> Iterator[Span]:
         opened = self._visits.pop(fact.step, None)
-        return self._end(opened, entry, "ok", "", outcome="completed", recovered_by=fact.recovered_by)
-
-    def _step_failed(self, fact: e.StepFailed, entry: e.Entry) -> Iterator[Span]:
-        opened = self._visits.pop(fact.step, None)
+        if isinstance(fact, e.StepCompleted):
+            return self._end(opened, entry, "ok", "", outcome="completed", recovered_by=fact.recovered_by)
+        if isinstance(fact, e.StepCancelled):
+            return self._end(opened, entry, "unset", "", outcome="cancelled")
         route = fact.route.to if fact.route.is_sent else None
         return self._end(
             opened, entry, "error", _words(fact.failure), outcome="failed", code=fact.failure.code, routed_to=route
         )
-
-    def _step_cancelled(self, fact: e.StepCancelled, entry: e.Entry) -> Iterator[Span]:
-        return self._end(self._visits.pop(fact.step, None), entry, "unset", "", outcome="cancelled")
 
     # -- attempts ----------------------------------------------------------------------------------------------------
 
@@ -151,18 +148,12 @@ class SpanReader:
             opened.start = entry.at
             opened.attributes.update(_present(worker=fact.worker, host=fact.host))
 
-    def _attempt_succeeded(self, fact: e.AttemptSucceeded, entry: e.Entry) -> Iterator[Span]:
-        return self._end(self._attempts.pop((fact.place, fact.attempt), None), entry, "ok", "", outcome="succeeded")
-
-    def _attempt_failed(self, fact: e.AttemptFailed, entry: e.Entry) -> Iterator[Span]:
-        opened = self._attempts.pop((fact.place, fact.attempt), None)
-        return self._end(opened, entry, "error", _words(fact.failure), outcome="failed", code=fact.failure.code)
-
     def _attempt_ended(self, fact: Any, entry: e.Entry) -> Iterator[Span]:
-        outcome = _ATTEMPT_OUTCOMES[type(fact)]
-        status: SpanStatus = "error" if outcome == "lost" else "unset"
-        message = "the worker was lost" if outcome == "lost" else ""
-        return self._end(self._attempts.pop((fact.place, fact.attempt), None), entry, status, message, outcome=outcome)
+        opened, outcome = self._attempts.pop((fact.place, fact.attempt), None), _ATTEMPT_OUTCOMES[type(fact)]
+        if isinstance(fact, e.AttemptFailed):
+            return self._end(opened, entry, "error", _words(fact.failure), outcome=outcome, code=fact.failure.code)
+        status: SpanStatus = {"succeeded": "ok", "lost": "error"}.get(outcome, "unset")  # type: ignore[assignment]
+        return self._end(opened, entry, status, "the worker was lost" if outcome == "lost" else "", outcome=outcome)
 
     # -- what happens in a step --------------------------------------------------------------------------------------
 
@@ -209,6 +200,8 @@ _RUN_OUTCOMES: dict[type[e.Fact], str] = {
     e.RunCancelled: "cancelled",
 }
 _ATTEMPT_OUTCOMES: dict[type[e.Fact], str] = {
+    e.AttemptSucceeded: "succeeded",
+    e.AttemptFailed: "failed",
     e.AttemptLost: "lost",
     e.AttemptInterrupted: "interrupted",
     e.AttemptCancelled: "cancelled",
@@ -229,13 +222,9 @@ _HANDLERS: dict[type[e.Fact], Callable[[SpanReader, Any, e.Entry], Iterator[Span
     e.RunReopened: SpanReader._run_reopened,
     **dict.fromkeys(_RUN_OUTCOMES, SpanReader._run_ended),
     e.StepEntered: SpanReader._step_entered,
-    e.StepCompleted: SpanReader._step_completed,
-    e.StepFailed: SpanReader._step_failed,
-    e.StepCancelled: SpanReader._step_cancelled,
+    **dict.fromkeys((e.StepCompleted, e.StepFailed, e.StepCancelled), SpanReader._step_ended),
     e.AttemptScheduled: SpanReader._attempt_scheduled,
     e.AttemptStarted: SpanReader._attempt_started,
-    e.AttemptSucceeded: SpanReader._attempt_succeeded,
-    e.AttemptFailed: SpanReader._attempt_failed,
     **dict.fromkeys(_ATTEMPT_OUTCOMES, SpanReader._attempt_ended),
     **dict.fromkeys(_NOTED, SpanReader._noted),
 }

@@ -197,11 +197,6 @@ def _revised(writer: StoryWriter, fact: e.RunRevised, at: datetime) -> _Sentence
     return "", f"workflow corrected to version {fact.version}{_by(fact)}{what_changed}", "try"
 
 
-def _changed_keys(writer: StoryWriter, fact: e.RunRevised, at: datetime) -> Iterator[_Sentence]:
-    """The keys that were changed, by step."""
-    yield from ((step, f"changed: {', '.join(keys)}", "plain") for step, keys in fact.changed.items())
-
-
 def _reopened(writer: StoryWriter, fact: e.RunReopened, at: datetime) -> _Sentence | None:
     again = quote_names(fact.put_back)
     if fact.indexes:
@@ -255,10 +250,6 @@ def _failures_of(names: list[str]) -> str:
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
-
-
-def _skipped(writer: StoryWriter, fact: e.StepSkipped, at: datetime) -> _Sentence | None:
-    return fact.step, f"skipped: {_why_skipped(writer, fact)}", "plain"
 
 
 def _why_skipped(writer: StoryWriter, fact: e.StepSkipped | e.StepRestored) -> str:
@@ -345,10 +336,6 @@ def _edges_after_success(writer: StoryWriter, fact: e.StepCompleted, at: datetim
     if step is None or not step.edges:
         return ()
     return [(fact.step, text, "plain") for text in edges_after_success(step, fact.taken)]
-
-
-def _edges_after_failure(writer: StoryWriter, fact: e.StepFailed, at: datetime) -> Iterator[_Sentence]:
-    yield from ((fact.step, text, "plain") for text in edges_after_failure(fact, writer.memory.step(fact.step)))
 
 
 def _parked(writer: StoryWriter, fact: e.StepParked, at: datetime) -> _Sentence | None:
@@ -579,14 +566,6 @@ def _expanded(writer: StoryWriter, fact: e.MapExpanded, at: datetime) -> _Senten
     return fact.place, f"running {pluralize(len(fact.todo or ()), 'item')} again", "try"
 
 
-def _item_failed(writer: StoryWriter, fact: e.ItemFailed, at: datetime) -> _Sentence | None:
-    return fact.place, f"item failed with {describe_failure(fact.failure)}", "bad"
-
-
-def _item_completed(writer: StoryWriter, fact: e.ItemCompleted, at: datetime) -> _Sentence | None:
-    return (fact.place, f"item {_how(fact.recovered_by)}", "good") if fact.recovered_by else None
-
-
 def _attempt_failed(writer: StoryWriter, fact: e.AttemptFailed, at: datetime) -> _Sentence | None:
     """Not of a question to the model of an agent: the agent's own attempt fails with the same."""
     if _QUESTION.search(fact.place):
@@ -597,10 +576,6 @@ def _attempt_failed(writer: StoryWriter, fact: e.AttemptFailed, at: datetime) ->
 def _tool_called(writer: StoryWriter, fact: e.ToolCalled, at: datetime) -> _Sentence | None:
     """Only of a call that is made; why one is not made is in the answer."""
     return (fact.place, f"called {tool_call_text(fact)}", "plain") if fact.position >= 0 else None
-
-
-def _tool_answered(writer: StoryWriter, fact: e.ToolAnswered, at: datetime) -> _Sentence | None:
-    return fact.place, tool_answer_text(fact), "bad" if fact.error else "plain"
 
 
 _Rule = Callable[[StoryWriter, Any, datetime], _Sentence | None]
@@ -621,7 +596,7 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.StepEntered: lambda t, f, at: (
         (f.step, f"visit {f.visit} started", "plain") if f.visit > 1 and f.step != END else None
     ),
-    e.StepSkipped: _skipped,
+    e.StepSkipped: lambda t, f, at: (f.step, f"skipped: {_why_skipped(t, f)}", "plain"),
     e.StepRestored: lambda t, f, at: (f.step, f"keeps its earlier result: {_why_skipped(t, f)}", "plain"),
     e.StepCompleted: _completed,
     e.StepFailed: _failed,
@@ -658,8 +633,8 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
         "bad",
     ),
     e.MapExpanded: _expanded,
-    e.ItemFailed: _item_failed,
-    e.ItemCompleted: _item_completed,
+    e.ItemFailed: lambda t, f, at: (f.place, f"item failed with {describe_failure(f.failure)}", "bad"),
+    e.ItemCompleted: lambda t, f, at: (f.place, f"item {_how(f.recovered_by)}", "good") if f.recovered_by else None,
     e.UndoCompleted: lambda t, f, at: (f.step, "undone", "good"),
     e.UndoFailed: lambda t, f, at: (
         f.step,
@@ -668,7 +643,7 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     ),
     e.DataSet: lambda t, f, at: (f.place, f"set data '{f.name}' (version {f.version})", "plain"),
     e.ToolCalled: _tool_called,
-    e.ToolAnswered: _tool_answered,
+    e.ToolAnswered: lambda t, f, at: (f.place, tool_answer_text(f), "bad" if f.error else "plain"),
     e.WarningRecorded: lambda t, f, at: (f.place, f"warning: {describe_failure(f.failure)}", "wait"),
     e.ReportRefused: lambda t, f, at: (
         (f.place, f"refused a request that it could not process ({f.report}){_by(f)}", "bad") if f.report else None
@@ -679,11 +654,11 @@ STORY_FACTS = frozenset(_SENTENCES)
 
 _Details = Callable[[StoryWriter, Any, datetime], Iterable[_Sentence]]
 _DETAILS: dict[type[e.Fact], _Details] = {
-    e.RunRevised: _changed_keys,
+    e.RunRevised: lambda t, f, at: ((step, f"changed: {', '.join(keys)}", "plain") for step, keys in f.changed.items()),
     e.RunStarted: _stale,
     e.RunReopened: _raised,
     e.StepCompleted: _edges_after_success,
-    e.StepFailed: _edges_after_failure,
+    e.StepFailed: lambda t, f, at: ((f.step, text, "plain") for text in edges_after_failure(f, t.memory.step(f.step))),
     e.CommandCompleted: _command_done,
     e.CommandFailed: _command_failed,
     e.CommandSkipped: _command_skipped,

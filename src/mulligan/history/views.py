@@ -92,11 +92,9 @@ def list_waits(
     return list(WaitFinder(state, breaker_waits, pool).of_run())
 
 
-def list_step_waits(
-    state: State, name: str, breaker_waits: Mapping[str, Obstacle] | None = None, pool: WorkerPool | None = None
-) -> list[Wait]:
+def list_step_waits(state: State, name: str) -> list[Wait]:
     """What one step waits for."""
-    return WaitFinder(state, breaker_waits, pool).of_step(state.places[name])
+    return WaitFinder(state).of_step(state.places[name])
 
 
 def waits_for_people(state: State, breaker_waits: Mapping[str, Obstacle] | None = None) -> bool:

@@ -113,7 +113,7 @@ class CompareRuns(Arguments, frozen=True):
     is_slow=True,
 )
 def compare_runs(call: ToolCall, asked: CompareRuns) -> RunComparison:
-    found: RunComparison = call.service.views.compare(asked.a, asked.b)
+    found: RunComparison = call.service.details.compare(asked.a, asked.b)
     steps, text = found.steps[:COMPARED_MAX], found.text[:DIFF_LINES_MAX]
     has_more = found.has_more_text or len(found.text) > DIFF_LINES_MAX
     return msgspec.structs.replace(found, steps=steps, text=text, has_more_text=has_more)

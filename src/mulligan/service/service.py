@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from mulligan.service.runs.stored.run_cache import RunCache
     from mulligan.service.runs.views.failure_details import Failures
     from mulligan.service.runs.views.run_details import RunDetails
-    from mulligan.service.runs.views.run_views import RunViews
     from mulligan.service.runs.views.step_history import StepHistories
     from mulligan.service.runs.views.time_travel import TimeTravel
     from mulligan.service.server.audit import AuditLog, AuditWithRun
@@ -190,7 +189,7 @@ class Service:
         """Runs in bounded pieces: a head without the steps, pages of events and story, files, failure handlers."""
         from mulligan.service.runs.views import run_details
 
-        return run_details.RunDetails(self.reader, self.cache)
+        return run_details.RunDetails(self.reader, self.cache, lambda: self.catalogue)
 
     @cached_property
     def changes(self) -> ChangeVerbs:
@@ -360,13 +359,6 @@ class Service:
 
             kind = RemoteTokens
         return kind(self.reader, lambda: self.by, self.now)
-
-    @cached_property
-    def views(self) -> RunViews:
-        """Runs as pages show them: graph, grid, events in words, two runs beside each other."""
-        from mulligan.service.runs.views import run_views
-
-        return run_views.RunViews(self.reader, self.cache, lambda: self.catalogue)
 
     @cached_property
     def telemetry(self) -> Telemetry:

@@ -42,7 +42,7 @@ def show_comparison(call: Call) -> Answer:
     asked: CompareQuery = call.query
     if asked.b is None:
         return _choose(call, asked.a)
-    found = call.service.views.compare(asked.a, asked.b)
+    found = call.service.details.compare(asked.a, asked.b)
     title = f"Run {asked.a} and run {asked.b}"
     swap = element("a", "Swap", href=f"/compare?a={asked.b}&b={asked.a}", class_="button")
     other = element("a", "Another run", href=f"/compare?a={asked.a}", class_="button")

@@ -19,7 +19,7 @@ def render_data(run: RunOnPage) -> Tab:
     """What went in and what came out."""
     head, service = run.view, run.call.service
     assert head is not None
-    entries = service.views.data(run.run_id)
+    entries = service.details.data(run.run_id)
     files = service.details.artifacts(run.run_id)
     outputs = head.outputs
     when = "This run has no outputs." if run.has_ended else "They are known when the run has ended."

@@ -30,7 +30,7 @@ _TONES = {"plain": "", "good": "good", "bad": "bad", "try": "try", "wait": "ask"
 def render_events(run: RunOnPage) -> Tab:
     """A page of events. A word of `type` is a group of events, or the type of one."""
     asked = run.query
-    found = run.call.service.views.feed(
+    found = run.call.service.details.feed(
         run.run_id,
         groups=[one for one in asked.type if one in _GROUPS],
         types=[one for one in asked.type if one not in _GROUPS],

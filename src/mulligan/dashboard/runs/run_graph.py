@@ -28,7 +28,7 @@ def render_graph(run: RunOnPage) -> Tab:
             return _tab(run, tab="graph", step=node.title)
         return path_to("runs", run.run_id, "steps", node.title)
 
-    found = run.call.service.views.graph(run.run_id, href, step=run.query.step, is_expanded=run.query.expand)
+    found = run.call.service.details.graph(run.run_id, href, step=run.query.step, is_expanded=run.query.expand)
     figure = element(
         "figure", Html(found.svg), class_="flow-figure", tabindex="0", role="region", aria_label="Graph of the run"
     )

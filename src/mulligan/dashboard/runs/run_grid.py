@@ -11,8 +11,7 @@ from mulligan.errors import InputInvalid
 from mulligan.service.rendering.descriptions import summarize_failure
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone
-from mulligan.service.runs.stored.attempts import AttemptRecord
-from mulligan.service.runs.views.report.attempts import part_of
+from mulligan.service.runs.stored.attempts import AttemptRecord, part_of
 from mulligan.service.runs.views.run_grid import GridPage, GridQuery, GridRow
 
 ROWS = 100
@@ -35,7 +34,7 @@ def render_grid(run: RunOnPage) -> Tab:
     """A page of the grid."""
     asked = run.query
     query = GridQuery(text=asked.text, hides_completed=asked.hide_completed, start=_start(asked.cursor), limit=ROWS)
-    found = run.call.service.views.grid(run.run_id, query)
+    found = run.call.service.details.grid(run.run_id, query)
     if found.rows:
         rounds = [f"Round {number}" if found.rounds > 1 else "Attempts" for number in range(1, found.rounds + 1)]
         body = table(

@@ -139,15 +139,11 @@ class Runs:
 
     def list_items(self, run_id: int, step: str, *, is_failed: bool = False) -> list[Item]:
         """The items of a map step, or the steps of a matrix."""
-        from mulligan.service.runs.views import items
-
-        return items.list_items(self._reader, run_id, step, is_failed=is_failed)
+        return self.some_items(run_id, step, is_failed=is_failed).items
 
     def item_history(self, run_id: int, step: str, index: int) -> Item:
         """One item with every attempt at it."""
-        from mulligan.service.runs.views import items
-
-        return items.item_histories(self._reader, run_id, step, [index])[0]
+        return self.item_histories(run_id, step, [index])[0]
 
     def output(self, run_id: int, place: str) -> StepOutput:
         """The whole output of a step or of one item, also where it is kept in an artifact."""

@@ -85,19 +85,16 @@ class Timescale:
 
     def marks(self) -> list[Mark]:
         """Round times up to the first fold, as far as there is room for their labels, and the folds."""
-        folds = [
-            Mark(self.share(since + (until - since) / 2), _idle(since, until), True) for since, until in self._folds
-        ]
+        folds = []
+        for since, until in self._folds:
+            idle = f"{format_duration((until - since).total_seconds())} idle"
+            folds.append(Mark(self.share(since + (until - since) / 2), idle, True))
         every = _step(self._shown)
         until = self._folds[0][0] if self._folds else self.end
         count = int((until - self.start).total_seconds() / every)
         moments = (every * number for number in range(count + 1))
         marks = [Mark(self.share(self.start + timedelta(seconds=one)), _named(one)) for one in moments]
         return [*(mark for mark in marks if not folds or folds[0].share - mark.share > _MARK_SHARE), *folds]
-
-
-def _idle(since: datetime, until: datetime) -> str:
-    return f"{format_duration((until - since).total_seconds())} idle"
 
 
 def _step(seconds: float) -> float:

@@ -31,7 +31,7 @@ from mulligan.analysis.coverage.words import (
 from mulligan.core.model.text.formatting import format_duration, pluralize
 from mulligan.history.story import StoryLine
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.styles import css_variables, read_styles
+from mulligan.service.rendering.page.styles import css_variables, read_styles, render_document, render_section
 
 # So many cells have their story in the page, those that are not dealt with first; so many rows, findings
 # and pairs of failures.
@@ -244,19 +244,15 @@ def render_coverage_page(coverage: Coverage, story_of: StoryOfCase, *, file: str
         return (f"#story-{number}", f"cell-{number}") if number else None
 
     shown = CoverageTable(table.columns, rows)
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
-        element("title", f"{coverage.workflow}: {figures.percent}% recovery coverage"),
-        element("style", Html(css_variables() + "".join(map(read_styles, ("charts.css", "page.css", "coverage.css"))))),
-    )
     sections = [
-        _section("What happens when a step fails", "table", *_table_section(shown, table, link)),
-        _section("Findings", "findings", render_findings(coverage.findings, lambda one: _place(one, file))),
-        _section("Two failures in one run", "pairs", pairs) if (pairs := render_pairs(coverage)) else Html(""),
-        _section("How this was played", "played", *_played(coverage, figures, table, len(chosen_cells), file)),
+        render_section("What happens when a step fails", "table", *_table_section(shown, table, link)),
+        render_section(
+            "Findings",
+            "findings",
+            render_findings(coverage.findings, lambda one: f"{file}:{one.line}" if one.line else file),
+        ),
+        render_section("Two failures in one run", "pairs", pairs) if (pairs := render_pairs(coverage)) else Html(""),
+        render_section("How this was played", "played", *_played(coverage, figures, table, len(chosen_cells), file)),
     ]
     top = element(
         "header",
@@ -266,11 +262,8 @@ def render_coverage_page(coverage: Coverage, story_of: StoryOfCase, *, file: str
     )
     footer = element("footer", element("p", f"{file}. Written by {made_by}."))
     body = element("body", element("main", top, render_figures(figures), *sections, footer), *stories)
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
-
-
-def _section(title: str, name: str, *inside: object) -> Html:
-    return element("section", element("h2", title, id=name), *inside)
+    styles = css_variables() + "".join(map(read_styles, ("charts.css", "page.css", "coverage.css")))
+    return render_document(f"{coverage.workflow}: {figures.percent}% recovery coverage", styles, body)
 
 
 def _cells_with_story(
@@ -324,10 +317,6 @@ def _table_section(shown: CoverageTable, table: CoverageTable, link: CellLink) -
     yield render_heat_map(shown, link)
     if left := len(table.rows) - len(shown.rows):
         yield element("p", f"{left:,} rows are left out, those in which the least is wrong.", class_="note")
-
-
-def _place(one: Finding, file: str) -> str:
-    return f"{file}:{one.line}" if one.line else file
 
 
 def _played(coverage: Coverage, figures: Figures, table: CoverageTable, stories: int, file: str) -> Iterator[Html]:

@@ -11,7 +11,13 @@ from mulligan.service.rendering.page.groups import draw_mosaic
 from mulligan.service.rendering.page.headline import render_headline, render_summary
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.plots import cpu_plot, memory_plot
-from mulligan.service.rendering.page.styles import css_variables, read_styles, time_element
+from mulligan.service.rendering.page.styles import (
+    css_variables,
+    read_styles,
+    render_document,
+    render_section,
+    time_element,
+)
 from mulligan.service.rendering.page.tables import (
     artifacts_table,
     attempts_table,
@@ -36,41 +42,24 @@ def render_page(report: Report, graph: str = "", *, folder: str | None = None, h
     `folder`: the folder of the page, for links to logs; `home_option`: the `--home` option to append to each command.
     """
     title = f"{report.workflow}, run {report.run_id}: {report.status}"
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        # Should any markup get past the escaping, it can load nothing and run nothing.
-        element("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
-        element("title", title),
-        element("style", _style()),
-    )
     sections = _sections(report, Html(graph), folder, home_option)
     body = element("body", element("main", render_headline(report), *sections, _footer(report)))
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
-
-
-def _style() -> Html:
-    return Html(css_variables() + read_styles("charts.css") + read_styles("page.css"))
+    return render_document(title, css_variables() + read_styles("charts.css") + read_styles("page.css"), body)
 
 
 def _sections(report: Report, graph: Html, folder: str | None, home_option: str) -> Iterator[Html]:
     yield render_summary(report, home_option)
     yield render_failures(report, folder)
-    yield _section("Graph", "graph", _graph(report, graph))
-    yield _section("Timeline", "timeline", _timeline(report))
-    yield _section("Resources", "resources", _resources(report))
-    yield _section("Steps", "steps", steps_table(report))
+    yield render_section("Graph", "graph", _graph(report, graph))
+    yield render_section("Timeline", "timeline", _timeline(report))
+    yield render_section("Resources", "resources", _resources(report))
+    yield render_section("Steps", "steps", steps_table(report))
     if report.children:
-        yield _section("Child runs", "children", children_table(report))
+        yield render_section("Child runs", "children", children_table(report))
     if report.artifacts:
-        yield _section("Artifacts", "artifacts", artifacts_table(report))
-    yield _section("Data", "data", _data(report))
-    yield _section("Events", "events", events_table(report))
-
-
-def _section(title: str, name: str, *inside: object) -> Html:
-    return element("section", element("h2", title, id=name), *inside)
+        yield render_section("Artifacts", "artifacts", artifacts_table(report))
+    yield render_section("Data", "data", _data(report))
+    yield render_section("Events", "events", events_table(report))
 
 
 def _graph(report: Report, graph: Html) -> Html:

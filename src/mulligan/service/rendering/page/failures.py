@@ -130,7 +130,7 @@ def render_visit(
     parts = [
         element("ol", join_html(_rung(rung, visit) for rung in visit.rungs), class_="rungs") if visit.rungs else "",
         _message(visit),
-        _refused(visit),
+        _stream("the output that 'validate' rejected", visit.refused) if visit.refused else "",
         _story(visit) if visit.lines else Html(""),
         join_html(_log(log, folder) for log in visit.logs),
     ]
@@ -160,10 +160,6 @@ def _message(visit: VisitFailure) -> Html:
     message = visit.message.strip()
     is_shown = not message or message in visit.what or message in (TOO_LONG, TOO_LARGE)
     return Html("") if is_shown else element("pre", message, tabindex="0")
-
-
-def _refused(visit: VisitFailure) -> Html:
-    return _stream("the output that 'validate' rejected", visit.refused) if visit.refused else Html("")
 
 
 def _story(visit: VisitFailure) -> Html:

@@ -74,12 +74,11 @@ def _together(steps: Sequence[StepRow]) -> StepRow:
 
 def draw_mosaic(steps: Sequence[StepRow]) -> Html:
     """All steps of a large run at a glance: one small square per step, coloured by status."""
-    squares = join_html(_square(step) for step in steps[:SQUARES_MAX])
+    squares = join_html(
+        element("i", class_=STATUSES.get(step.status, "idle"), title=f"{step.name}: {status_label(step.status)}")
+        for step in steps[:SQUARES_MAX]
+    )
     left = len(steps) - SQUARES_MAX
     note = element("p", f"and {pluralize(left, 'more step')}", class_="note") if left > 0 else ""
     label = f"{pluralize(min(len(steps), SQUARES_MAX), 'step')}, each a square in the colour of its status"
     return join_html([element("div", squares, class_="mosaic", role="img", aria_label=label), note])
-
-
-def _square(step: StepRow) -> Html:
-    return element("i", class_=STATUSES.get(step.status, "idle"), title=f"{step.name}: {status_label(step.status)}")

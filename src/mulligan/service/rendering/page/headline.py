@@ -32,7 +32,8 @@ def render_headline(report: Report) -> Html:
     """Workflow, run and status, then a sentence."""
     round_ = f", round {report.round}" if report.round > 1 else ""
     tone = STATUSES.get(report.status, "idle")
-    badge = element("span", f"{_GLYPHS.get(report.status, '')} {_badge(report)}", class_=f"badge {tone}")
+    word = f"{report.status}, degraded" if report.degraded else report.status
+    badge = element("span", f"{_GLYPHS.get(report.status, '')} {word}", class_=f"badge {tone}")
     return element(
         "header",
         element("p", f"Mulligan · run {report.run_id}{round_}", class_="over"),
@@ -47,10 +48,6 @@ def _degraded(report: Report) -> str:
     if not counts:
         return "degraded"
     return describe_degraded(counts.recovered_steps_count, counts.handled_steps_count, counts.dropped_outputs_count)
-
-
-def _badge(report: Report) -> str:
-    return f"{report.status}, degraded" if report.degraded else report.status
 
 
 def _sentence(report: Report) -> Iterator[object]:

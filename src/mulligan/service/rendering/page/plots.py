@@ -13,7 +13,7 @@ from mulligan.service.rendering.page.axis import Mark, draw_axis, grid_style
 from mulligan.service.rendering.page.groups import matrix_of
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.runs.views.report import Report
-from mulligan.service.runs.views.report.attempts import Attempt
+from mulligan.service.runs.views.report.build import Attempt
 
 HEIGHT = 22
 # At most this many steps: those over their limit first, then those that used most.

@@ -16,8 +16,7 @@ from mulligan.service.rendering.page.groups import (
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import OUTCOMES, STATUSES, format_elapsed, status_label
 from mulligan.service.runs.views.report import Report
-from mulligan.service.runs.views.report.attempts import Attempt
-from mulligan.service.runs.views.report.build import StepRow, Value
+from mulligan.service.runs.views.report.build import Attempt, StepRow, Value
 
 # A table with more rows than the first is folded; rows beyond the second are not shown.
 OPEN_ROWS_MAX, ROWS_MAX = 25, 1_000
@@ -41,6 +40,11 @@ def _cells(heads: Sequence[tuple[str, str]], row: Sequence[object]) -> Iterator[
     return (element("td", cell, class_=kind or None) for (_, kind), cell in zip(heads, row, strict=True))
 
 
+def note_left_out(count: int, noun: str) -> Html | str:
+    """How many more there are than are shown; nothing if all are."""
+    return element("p", f"and {count:,} more {noun}", class_="note") if count > 0 else ""
+
+
 def render_details(title: str, inside: Html, *, is_open: bool = False) -> Html:
     return element("details", element("summary", title), inside, class_="inner", open=is_open)
 
@@ -58,9 +62,8 @@ def steps_table(report: Report) -> Html:
     ]
 
     def rows(steps: Sequence[StepRow]) -> Html:
-        left = len(steps) - ROWS_MAX
-        note = element("p", f"and {left:,} more steps", class_="note") if left > 0 else ""
-        return join_html([render_table(heads, (_step(step, of_matrix) for step in steps[:ROWS_MAX])), note])
+        shown = render_table(heads, (_step(step, of_matrix) for step in steps[:ROWS_MAX]))
+        return join_html([shown, note_left_out(len(steps) - ROWS_MAX, "steps")])
 
     lines, of_matrix = group_by_matrix(report.steps), steps_by_matrix(report.steps)
     title = pluralize(len(report.steps), "step") + " including end"
@@ -112,9 +115,8 @@ def attempts_table(report: Report) -> Html:
     ]
     found = [one for one in report.attempts if not one.is_map]
     rows = render_table(heads, (_attempt(one, report) for one in found[:ROWS_MAX]))
-    left = len(found) - ROWS_MAX
-    note = element("p", f"and {left:,} more attempts", class_="note") if left > 0 else ""
-    return render_details(f"As a table ({pluralize(len(found), 'attempt')})", join_html([rows, note]))
+    inside = join_html([rows, note_left_out(len(found) - ROWS_MAX, "attempts")])
+    return render_details(f"As a table ({pluralize(len(found), 'attempt')})", inside)
 
 
 def _attempt(one: Attempt, report: Report) -> list[object]:
@@ -150,9 +152,7 @@ def children_table(report: Report) -> Html:
         ]
         for child in report.children
     )
-    left = report.children_count - len(report.children)
-    note = element("p", f"and {left:,} more runs", class_="note") if left else ""
-    return join_html([render_table(heads, rows), note])
+    return join_html([render_table(heads, rows), note_left_out(report.children_count - len(report.children), "runs")])
 
 
 def artifacts_table(report: Report) -> Html:
@@ -170,8 +170,7 @@ def artifacts_table(report: Report) -> Html:
         for one in report.artifacts
     )
     left = report.artifacts_count - len(report.artifacts)
-    note = element("p", f"and {left:,} more artifacts", class_="note") if left else ""
-    return join_html([render_table(heads, rows), note])
+    return join_html([render_table(heads, rows), note_left_out(left, "artifacts")])
 
 
 def render_values(title: str, found: Sequence[Value]) -> Html:

@@ -15,8 +15,9 @@ from mulligan.service.rendering.page.groups import matrix_of
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import OUTCOMES, format_elapsed
 from mulligan.service.rendering.page.tracks import Bar, WaitLine, draw_density, draw_track
+from mulligan.service.runs.stored.attempts import Gap
 from mulligan.service.runs.views.report import Report
-from mulligan.service.runs.views.report.attempts import Attempt, Gap
+from mulligan.service.runs.views.report.build import Attempt
 
 # More lanes than the first are folded into groups: the least size of a group, and the most groups.
 LINES_MAX, GROUP_LINES_MIN, GROUPS_MAX = 80, 50, 50

@@ -1,25 +1,210 @@
-"""Every attempt of a run: when it began, what it cost, how it ended; and the costs of each step."""
+"""Every attempt of a run: what it was given, how it went, what it cost; the gaps in which the run waited between them.
+
+One fold of the log, from which each face takes what it shows of an attempt.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
 
 from mulligan.core.model import events as e
 from mulligan.core.model.agents.spending import FIGURES
+from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.events import AttemptFailed, AttemptSucceeded, Entry
-from mulligan.core.model.failure import number_or_zero
+from mulligan.core.model.failure import Failure, number_or_zero
 from mulligan.core.model.place_keys import step_name
+from mulligan.core.model.workflow import Command
 from mulligan.core.state.scope import error_view
+from mulligan.history.phrases import describe_failure
 from mulligan.service.runs.stored.artifacts import KeptFile, kept_files
 from mulligan.worker.logs.progress_records import Progress
 
 # The first two are for attempts that have not ended.
 Outcome = Literal["queued", "running", "succeeded", "failed", "lost", "interrupted", "cancelled"]
+Part = Literal["own", "handler", "script", "check", "undo", "triager", "model", "tool"]
+Pause = Literal["delay", "parked", "loop"]
+
+# By part of the place key: what runs on behalf of a step or an item.
+_PARTS: dict[str, Part] = {
+    "on_failure": "handler",
+    "on_success": "handler",
+    "script": "script",
+    "validator": "check",
+    "lister": "check",
+    "undo": "undo",
+    "triager": "triager",
+    # What an agent with tools does: each question to its model, each call of a tool.
+    "model": "model",
+    "tool": "tool",
+    "tool_list": "tool",
+}
+ENDS: dict[type[e.Fact], Outcome] = {
+    e.AttemptSucceeded: "succeeded",
+    e.AttemptFailed: "failed",
+    e.AttemptLost: "lost",
+    e.AttemptInterrupted: "interrupted",
+    e.AttemptCancelled: "cancelled",
+}
+
+
+def unit_of(place: str) -> str:
+    """The step or item that a place belongs to."""
+    return place.partition(".")[0]
+
+
+def part_of(place: str) -> Part:
+    """The part of a place in its step or item; a command of a handler belongs to the handler."""
+    words = place.partition(".")[2].split(".")
+    return next((_PARTS[name] for word in words if (name := word.partition("@")[0]) in _PARTS), "own")
+
+
+class AttemptFacts(msgspec.Struct, kw_only=True):
+    """All that the log says of one attempt. A face shows a part of it: `AttemptRecord`, `Attempt`, `AttemptLine`."""
+
+    place: str
+    attempt: int
+    # The step or item that it belongs to, and its part in that.
+    unit: str
+    part: Part
+    visit: int
+    round: int
+    scheduled_at: datetime
+    # When its worker reported the start; and when it ran, by what was measured.
+    taken_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: Outcome = "queued"
+    host: str = ""
+    worker: str = ""
+    # As it was reported; and what of it are figures.
+    usage: dict[str, Any] = {}
+    wall_seconds: float | None = None
+    cpu_seconds: float | None = None
+    peak_memory: int | None = None
+    tokens: int | None = None
+    # Its limits; None if the workflow sets none.
+    memory: int | None = None
+    cpus: float | None = None
+    timeout: float | None = None
+    failure: Failure | None = None
+    code: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    # A map runs nothing itself: its items do.
+    is_map: bool = False
+    artifacts: list[KeptFile] = []
+    # What is not in its own events: why it was tried again, whether with other limits; what it reported, in words.
+    because: str = ""
+    is_adjusted: bool = False
+    progress: str = ""
+
+    @property
+    def what(self) -> str:
+        """The failure in one line."""
+        return describe_failure(self.failure) if self.failure else ""
+
+
+class Gap(msgspec.Struct):
+    """A time in which a step or item waited: for the delay of a retry or a loop, or for a person."""
+
+    unit: str
+    kind: Pause
+    since: datetime
+    # None while it still waits.
+    until: datetime | None = None
+
+
+class Attempts:
+    """The attempts and gaps of a run, collected from its log."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, int], AttemptFacts] = {}
+        self.gaps: list[Gap] = []
+        self.round = 1
+        self.visits: dict[str, int] = {}
+        self._parked: dict[str, Gap] = {}
+
+    def update(self, entry: e.Entry, spec: Command | None = None) -> None:
+        """Take in an entry. `spec`: the definition of its place, if it is known."""
+        fact: Any = entry.fact
+        kind, at = type(fact), entry.at
+        if kind in _OF_AN_ATTEMPT:
+            _update(self._get(fact.place, fact.attempt, at), entry, spec)
+        elif kind is e.StepEntered:
+            self.visits[fact.step] = fact.visit
+        elif kind is e.RunReopened:
+            self.round = fact.round
+        elif kind is e.RetryScheduled and fact.due > at:
+            self.gaps.append(Gap(unit_of(fact.place), "delay", at, fact.due))
+        elif kind is e.LoopTaken and fact.due > at:
+            self.gaps.append(Gap(fact.step, "loop", at, fact.due))
+        elif kind is e.StepParked:
+            self._parked[fact.step] = Gap(fact.step, "parked", at)
+            self.gaps.append(self._parked[fact.step])
+        elif kind in UNPARKED_BY and (gap := self._parked.pop(fact.step, None)) is not None:
+            gap.until = at
+
+    def _get(self, place: str, attempt: int, at: datetime) -> AttemptFacts:
+        """The attempt of a fact. One whose expressions failed was never scheduled."""
+        found = self.found.get((place, attempt))
+        if found is None:
+            found = self.found[place, attempt] = AttemptFacts(
+                place=place,
+                attempt=attempt,
+                unit=unit_of(place),
+                part=part_of(place),
+                visit=self.visits.get(step_name(place), 0),
+                round=self.round,
+                scheduled_at=at,
+            )
+        return found
+
+
+def _update(one: AttemptFacts, entry: e.Entry, spec: Command | None) -> None:
+    fact: Any = entry.fact
+    at = entry.at
+    if isinstance(fact, e.AttemptScheduled):
+        given, resources = fact.adjusted or Adjusted(), spec.resources if spec else None
+        one.memory = given.memory or (resources.memory if resources else None)
+        one.cpus = given.cpus or (resources.cpus if resources else None)
+        one.timeout = given.timeout or (spec.timeout if spec else None)
+    elif isinstance(fact, e.AttemptStarted):
+        one.taken_at = one.started_at = at
+        one.host, one.worker, one.outcome = fact.host, fact.worker, "running"
+    elif isinstance(fact, e.MapExpanded):
+        one.is_map = True
+    elif isinstance(fact, e.ResultRejected):
+        one.outcome = "failed"
+    else:
+        one.ended_at, one.outcome = at, ENDS[type(fact)]
+    if isinstance(fact, AttemptSucceeded | AttemptFailed):
+        _measure(one, fact.usage, at)
+        one.artifacts = [*kept_files(entry)]
+    if isinstance(fact, e.AttemptFailed | e.ResultRejected):
+        failure = one.failure = fact.failure
+        one.code, one.exit_code, one.signal = failure.code, failure.exit_code, failure.signal
+
+
+def _measure(one: AttemptFacts, usage: dict[str, Any], at: datetime) -> None:
+    """Add the measured usage. The attempt started its measured time before its end: a leased task may not run yet."""
+    one.usage, peak, tokens = usage, _figure(usage.get("peak_memory")), _figure(usage.get("tokens"))
+    one.wall_seconds, one.cpu_seconds = _figure(usage.get("wall_seconds")), _figure(usage.get("cpu_seconds"))
+    one.peak_memory, one.tokens = int(peak) if peak else None, int(tokens) if tokens else None
+    if one.wall_seconds is not None:
+        one.started_at = max(one.scheduled_at, at - timedelta(seconds=one.wall_seconds))
+
+
+def _figure(said: Any) -> float | None:
+    return float(said) if isinstance(said, int | float) and 0 <= said < float("inf") else None
+
+
+_OF_AN_ATTEMPT = frozenset({e.AttemptScheduled, e.AttemptStarted, e.MapExpanded, e.ResultRejected, *ENDS})
+UNPARKED_BY = (e.StepClassified, e.StepCancelled, e.StepFailed)
 
 
 class AttemptRecord(msgspec.Struct):
@@ -46,6 +231,9 @@ class AttemptRecord(msgspec.Struct):
     artifacts: list[KeptFile] = []
 
 
+_FIGURES = ("wall_seconds", "cpu_seconds", "peak_memory", "tokens", "cost", "model")
+
+
 def list_attempts(
     entries: Iterable[e.Entry], is_wanted: Callable[[str], bool], rounds: Sequence[tuple[int, int]] = ()
 ) -> list[AttemptRecord]:
@@ -53,17 +241,33 @@ def list_attempts(
 
     `rounds`: the events that opened a round, and its number, in order; if these events are not among the entries.
     """
-    found: dict[tuple[str, int], AttemptRecord] = {}
-    round_, left = 1, deque(rounds)
+    attempts, left = Attempts(), deque(rounds)
     for entry in entries:
-        fact = entry.fact
         while left and left[0][0] <= entry.seq:
-            round_ = left.popleft()[1]
-        if isinstance(fact, e.RunReopened):
-            round_ = fact.round
-        elif isinstance(fact, _OF_AN_ATTEMPT) and is_wanted(fact.place):
-            _apply(found, entry, round_)
-    return list(found.values())
+            attempts.round = left.popleft()[1]
+        fact: Any = entry.fact
+        if isinstance(fact, e.RunReopened) or (type(fact) in _RECORDED and is_wanted(fact.place)):
+            attempts.update(entry)
+    return [
+        AttemptRecord(
+            place=one.place,
+            attempt=one.attempt,
+            round=one.round,
+            scheduled_at=one.scheduled_at,
+            started_at=one.taken_at,
+            ended_at=one.ended_at,
+            status=one.outcome,
+            host=one.host,
+            failure=error_view(one.failure) if one.failure else None,
+            artifacts=one.artifacts,
+            **{name: one.usage.get(name) for name in _FIGURES},
+        )
+        for one in attempts.found.values()
+    ]
+
+
+# A map that finds its items is an attempt already.
+_RECORDED = _OF_AN_ATTEMPT - {e.MapExpanded}
 
 
 def attempts_by_step(entries: Iterable[e.Entry]) -> dict[str, list[AttemptRecord]]:
@@ -74,43 +278,6 @@ def attempts_by_step(entries: Iterable[e.Entry]) -> dict[str, list[AttemptRecord
     return found
 
 
-def _apply(found: dict[tuple[str, int], AttemptRecord], entry: e.Entry, round_: int) -> None:
-    fact: Any = entry.fact
-    # An attempt whose expressions failed was never scheduled.
-    one = found.setdefault((fact.place, fact.attempt), AttemptRecord(fact.place, fact.attempt, round_, entry.at))
-    if not isinstance(fact, e.AttemptScheduled):
-        _update(one, fact, entry.at)
-        one.artifacts.extend(kept_files(entry))
-
-
-def _update(one: AttemptRecord, fact: Any, at: datetime) -> None:
-    if isinstance(fact, e.AttemptStarted):
-        one.started_at, one.host, one.status = at, fact.host, "running"
-        return
-    if isinstance(fact, e.ResultRejected):
-        one.status, one.failure = "failed", error_view(fact.failure)
-        return
-    one.ended_at, one.status = at, ENDS[type(fact)]
-    if isinstance(fact, e.AttemptSucceeded | e.AttemptFailed):
-        for name in ("wall_seconds", "cpu_seconds", "peak_memory", "tokens", "cost", "model"):
-            setattr(one, name, fact.usage.get(name))
-    if isinstance(fact, e.AttemptFailed):
-        one.failure = error_view(fact.failure)
-
-
-ENDS: dict[type[e.Fact], Outcome] = {
-    e.AttemptSucceeded: "succeeded",
-    e.AttemptFailed: "failed",
-    e.AttemptLost: "lost",
-    e.AttemptInterrupted: "interrupted",
-    e.AttemptCancelled: "cancelled",
-}
-_OF_AN_ATTEMPT = (
-    *(e.AttemptScheduled, e.AttemptStarted, e.ResultRejected),
-    *(e.AttemptSucceeded, e.AttemptFailed, e.AttemptLost, e.AttemptInterrupted, e.AttemptCancelled),
-)
-
-
 class Cost(msgspec.Struct):
     """Time and processor time of all attempts together, those at items and handlers too; the most memory of one."""
 
@@ -118,14 +285,18 @@ class Cost(msgspec.Struct):
     cpu_seconds: float = 0.0
     peak_memory: int = 0
 
+    def add(self, wall_seconds: float, cpu_seconds: float, peak_memory: int) -> None:
+        """Add what another attempt, or all of another step, has cost."""
+        self.wall_seconds = round(self.wall_seconds + wall_seconds, 6)
+        self.cpu_seconds = round(self.cpu_seconds + cpu_seconds, 6)
+        self.peak_memory = max(self.peak_memory, peak_memory)
+
 
 def total(costs: Iterable[Cost]) -> Cost:
     """The total cost of several steps; the most memory of one attempt."""
     found = Cost()
     for cost in costs:
-        found.wall_seconds = round(found.wall_seconds + cost.wall_seconds, 6)
-        found.cpu_seconds = round(found.cpu_seconds + cost.cpu_seconds, 6)
-        found.peak_memory = max(found.peak_memory, cost.peak_memory)
+        found.add(*msgspec.structs.astuple(cost))
     return found
 
 
@@ -142,7 +313,5 @@ class Costs:
         fact = entry.fact
         if not isinstance(fact, AttemptSucceeded | AttemptFailed) or fact.usage.keys() <= FIGURES:
             return
-        cost = self.by_step.setdefault(step_name(fact.place), Cost())
-        cost.wall_seconds = round(cost.wall_seconds + number_or_zero(fact.usage.get("wall_seconds")), 6)
-        cost.cpu_seconds = round(cost.cpu_seconds + number_or_zero(fact.usage.get("cpu_seconds")), 6)
-        cost.peak_memory = max(cost.peak_memory, int(number_or_zero(fact.usage.get("peak_memory"))))
+        wall, cpu, peak = (number_or_zero(fact.usage.get(name)) for name in Cost.__struct_fields__)
+        self.by_step.setdefault(step_name(fact.place), Cost()).add(wall, cpu, int(peak))

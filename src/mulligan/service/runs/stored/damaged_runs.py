@@ -7,7 +7,7 @@ Such a run is named wherever it is asked for (`RunDamaged`), hides no other run,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -31,9 +31,6 @@ from mulligan.errors import (
 )
 from mulligan.ports import RunRecord, Store
 from mulligan.service.runs.stored.run_reader import PAGE, RunReader
-
-if TYPE_CHECKING:
-    pass
 
 # How many runs are looked at for the one that an error is about: those that were named, and those that they called.
 EXAMINED_MAX = 200

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from mulligan.core.model import events as e
 from mulligan.core.model.place_keys import step_name
 from mulligan.language.loading import pause_garbage_collection
+from mulligan.service.runs.stored.remembered import ReadsRuns, forget_oldest
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.stored.step_events import place_of
 
@@ -20,29 +21,22 @@ EVENTS_MAX = 100_000
 GAP_MAX = 50
 
 
-class EventIndex:
+class EventIndex(ReadsRuns):
     """The numbers of the events of each step without those of its items, moved on with the log, which only grows.
 
     One call reads a bounded part of the log, so that nobody else waits long for the first look at a large run.
     """
 
     def __init__(self, reader: RunReader) -> None:
-        self._reader = reader
+        super().__init__(reader)
         self._runs: OrderedDict[int, _IndexedRun] = OrderedDict()
-
-    def seen_by(self, reader: RunReader) -> EventIndex:
-        """The same for another reader, which may know fewer runs."""
-        other = EventIndex(reader)
-        other._runs = self._runs
-        return other
 
     def read_on(self, run_id: int) -> float:
         """Read the next part of the log, and say which share of it has been read. Nothing below counts before 1.0."""
         last = self._reader.record(run_id).seq
         run = self._runs.setdefault(run_id, _IndexedRun())
         self._runs.move_to_end(run_id)
-        while len(self._runs) > RUNS_MAX:
-            self._runs.popitem(last=False)
+        forget_oldest(self._runs, RUNS_MAX)
         if run.seq < last:
             with pause_garbage_collection():
                 for entry in self._reader.store.log(run_id, run.seq, EVENTS_MAX):

@@ -18,6 +18,7 @@ from mulligan.errors import CodecError, InputInvalid, Refused
 from mulligan.history.moments import is_at_rest
 from mulligan.history.story_memory import StoryMemory
 from mulligan.language.loading import pause_garbage_collection
+from mulligan.service.runs.stored.remembered import ReadsRuns, forget_oldest
 from mulligan.service.runs.stored.run_reader import PAGE, RunReader
 
 # A copy is kept after so many events, at first, or after as many as the run has steps; and how many places the copies
@@ -80,19 +81,13 @@ class _Copies:
         self.kept = [one for one in self.kept if one.seq % self.interval == 0]
 
 
-class PastStates:
+class PastStates(ReadsRuns):
     """States of runs by event."""
 
     def __init__(self, reader: RunReader) -> None:
-        self._reader = reader
+        super().__init__(reader)
         # The run that was asked for last is the last.
         self._runs: OrderedDict[int, _Copies] = OrderedDict()
-
-    def seen_by(self, reader: RunReader) -> PastStates:
-        """The same for another reader, which may know fewer runs."""
-        other = PastStates(reader)
-        other._runs = self._runs
-        return other
 
     def at(self, run_id: int, seq: int) -> PastRun:
         """The run as it was after this event, with the definition that it had then."""
@@ -103,10 +98,7 @@ class PastStates:
             with pause_garbage_collection():
                 found = self._folded(copies, run_id, seq)
         copies.points[seq] = found
-        while len(copies.points) > 1 and (
-            len(copies.points) > POINTS_MAX or sum(len(one.state.places) for one in copies.points.values()) > PLACES_MAX
-        ):
-            copies.points.popitem(last=False)
+        forget_oldest(copies.points, POINTS_MAX, PLACES_MAX, lambda one: len(one.state.places))
         return found
 
     def is_at_rest(self, run_id: int, seq: int) -> bool:
@@ -174,8 +166,7 @@ class PastStates:
         if found is None:
             found = _Copies(self._reader.first_workflow(run_id))
         self._runs[run_id] = found
-        while len(self._runs) > RUNS_MAX:
-            self._runs.popitem(last=False)
+        forget_oldest(self._runs, RUNS_MAX)
         return found
 
     def _make_room(self) -> None:

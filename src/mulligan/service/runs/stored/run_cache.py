@@ -22,6 +22,7 @@ from mulligan.language.loading import pause_garbage_collection
 from mulligan.service.logs.log_lines import CountedLogs
 from mulligan.service.runs.stored.event_index import EventIndex
 from mulligan.service.runs.stored.past_states import PastStates
+from mulligan.service.runs.stored.remembered import ReadsRuns, forget_oldest
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.stored.step_events import StepEvents
 from mulligan.service.runs.views.run_timeline import Timelines
@@ -104,13 +105,13 @@ def _changed_steps(state: State) -> Iterator[str]:
             yield state.failures[key].step
 
 
-class RunCache:
+class RunCache(ReadsRuns):
     """States by run, each at its newest event when it is asked for."""
 
     def __init__(self, reader: RunReader) -> None:
-        self._reader = reader
+        super().__init__(reader)
         # The one that was asked for last is the last.
-        self._runs: dict[int, CachedRun] = {}
+        self._runs: OrderedDict[int, CachedRun] = OrderedDict()
         # By version, those of the runs that are kept.
         self._definitions: WeakValueDictionary[tuple[str, str], Definition] = WeakValueDictionary()
         # The events of single steps, and where those of all steps are.
@@ -125,13 +126,11 @@ class RunCache:
 
     def seen_by(self, reader: RunReader) -> RunCache:
         """The same states for another reader, which may know fewer runs."""
-        other = RunCache(reader)
-        other._runs, other._definitions = self._runs, self._definitions
+        other = super().seen_by(reader)
         other.step_events = self.step_events.seen_by(reader)
         other.index = self.index.seen_by(reader)
         other.timelines = self.timelines.seen_by(reader)
         other.past = self.past.seen_by(reader)
-        other.counted_logs = self.counted_logs
         return other
 
     def has(self, run_id: int) -> bool:
@@ -147,7 +146,7 @@ class RunCache:
         if found is None:
             found = self._loaded(run_id)
         self._runs[run_id] = found
-        self._make_room()
+        forget_oldest(self._runs, RUNS_MAX, PLACES_MAX, lambda run: len(run.state.places))
         return found
 
     def _advanced(self, found: CachedRun, run_id: int, seq: int) -> CachedRun | None:
@@ -171,9 +170,3 @@ class RunCache:
             state = restore(definition.workflow, loaded.rows, definition.graph)
             refuse_damaged(loaded.record, state)
             return CachedRun(state, definition)
-
-    def _make_room(self) -> None:
-        while len(self._runs) > 1 and (
-            len(self._runs) > RUNS_MAX or sum(len(run.state.places) for run in self._runs.values()) > PLACES_MAX
-        ):
-            del self._runs[next(iter(self._runs))]

@@ -62,6 +62,9 @@ Value = TypeVar("Value")
 # A row of the tables of a run: its number, the key, and the data.
 Row = tuple[int, str, bytes]
 
+# Makes a state of the tables of a run, and of items that are left out of it.
+ReadTables = Callable[[Workflow, Any, Graph], tuple[State, dict[str, tuple[str, bytes]]]]
+
 
 class AttemptLog(msgspec.Struct, frozen=True):
     """What one attempt of a place wrote."""
@@ -221,44 +224,38 @@ class RunReader:
 
     def start_of(self, run_id: int) -> RunStarted | RunRequested | None:
         """What a run was started with, as its log or its request has it; None if that is not known any more."""
-        found = self._logged_start(run_id)
+        found = self.logged_start(run_id)
         if found is None:
             waiting = (message.report for message in self.store.inbox([run_id]))
             request = next((report for report in waiting if isinstance(report, RunRequested)), None)
             # A worker may have taken the run between the two reads: then its request is in the log by now.
-            return self._logged_start(run_id) if request is None else request
+            return self.logged_start(run_id) if request is None else request
         return found
 
-    def _logged_start(self, run_id: int) -> RunStarted | None:
+    def logged_start(self, run_id: int) -> RunStarted | None:
+        """What a run was started with, as its log has it."""
         first = next((entry.fact for entry in self.store.log(run_id, limit=1)), None)
         return first if isinstance(first, RunStarted) else None
 
     def capacity(self, run_id: int) -> HostCapacity | None:
         """What the run at the top of its tree was started with in place of what its machine has."""
-        root = self.record(run_id).root_run_id or run_id
-        first = next((entry.fact for entry in self.store.log(root, limit=1)), None)
-        if first is not None:
-            return getattr(first, "capacity", None)
-        waiting = (message.report for message in self.store.inbox([root]))
-        return next((report.capacity for report in waiting if isinstance(report, RunRequested)), None)
+        found = self.start_of(self.record(run_id).root_run_id or run_id)
+        return None if found is None else found.capacity
 
     def state(self, run_id: int) -> State:
         """The state of a run, from its tables."""
-        self.record(run_id)
-        with pause_garbage_collection():
-            loaded = self.store.load(run_id)
-            workflow, graph = self._definition(loaded)
-            state = restore(workflow, loaded.rows, graph)
-            refuse_damaged(loaded.record, state)
-            return state
+        return self._restored(run_id, lambda *tables: (restore(*tables), {}))[0]
 
     def brief_state(self, run_id: int) -> tuple[State, dict[str, tuple[str, bytes]]]:
         """The state without the items that have ended, and those by key: see `restore_brief`."""
+        return self._restored(run_id, restore_brief)
+
+    def _restored(self, run_id: int, read: ReadTables) -> tuple[State, dict[str, tuple[str, bytes]]]:
         self.record(run_id)
         with pause_garbage_collection():
             loaded = self.store.load(run_id)
             workflow, graph = self._definition(loaded)
-            state, ended = restore_brief(workflow, loaded.rows, graph)
+            state, ended = read(workflow, loaded.rows, graph)
             refuse_damaged(loaded.record, state)
             return state, ended
 
@@ -461,8 +458,8 @@ class RunReader:
 
     def run_of_attempt(self, run_id: int, place: str, attempt: int) -> int:
         """The run in which an attempt ran: a fork that continues another run keeps the attempts of that one."""
-        first = next((entry.fact for entry in self.store.log(run_id, limit=1)), None)
-        if not isinstance(first, e.RunStarted) or not first.forked_at or first.forked_from is None:
+        first = self.logged_start(run_id)
+        if first is None or not first.forked_at or first.forked_from is None:
             return run_id
         kept = takewhile(lambda entry: entry.seq <= first.forked_at, self.events(run_id))
         started = (entry.fact for entry in kept if isinstance(entry.fact, e.AttemptStarted))

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.events import RunStarted
 from mulligan.core.model.workflow import encode, version
 from mulligan.core.state.state import State
 from mulligan.errors import MulliganError
@@ -42,7 +41,9 @@ def read_run_workflow(reader: RunReader, catalogue: Catalogue, run_id: int) -> R
     record, state = reader.record(run_id), reader.lazy_state(run_id)
     file, is_same = _file(reader, run_id, state)
     used = state.run.present_version or record.version
-    published, text = _published(reader, catalogue, run_id, record.workflow, used)
+    number = published_number(reader, run_id)
+    text = None if number is None else published_text(catalogue, record.workflow, number, used)
+    published = None if text is None else number
     if text is None and is_same:
         text = Path(file).read_text(encoding="utf-8", errors="replace")[:TEXT_CHARS_MAX]
     steps = msgspec.to_builtins(state.workflow.steps[:STEPS_MAX])
@@ -60,24 +61,25 @@ def read_run_workflow(reader: RunReader, catalogue: Catalogue, run_id: int) -> R
 
 
 def _file(reader: RunReader, run_id: int, state: State) -> tuple[str, bool]:
-    started = next((entry.fact for entry in reader.store.log(run_id, limit=1)), None)
-    known: Any = state.run.revision or started
-    if not isinstance(started, RunStarted) or not known.file:
+    started = reader.logged_start(run_id)
+    known = state.run.revision or started
+    if started is None or known is None or not known.file:
         return "", False
     # Without a digest it is a file of the host of a client, and none of ours.
     return known.file, bool(known.digest) and digest_of(known.file) == known.digest
 
 
-def _published(
-    reader: RunReader, catalogue: Catalogue, run_id: int, name: str, used: str
-) -> tuple[int | None, str | None]:
-    """The published version that a run uses, and its text."""
+def published_number(reader: RunReader, run_id: int) -> int | None:
+    """The number of the published version that a run was started with, as its label has it."""
     label = reader.labels(run_id).get(VERSION_LABEL, "")
-    if not (label.isascii() and label.isdigit() and len(label) < 10):
-        return None, None
+    return int(label) if label.isascii() and label.isdigit() and len(label) < 10 else None
+
+
+def published_text(catalogue: Catalogue, name: str, number: int, used: str) -> str | None:
+    """The text of a published version; None if it is not published here, or is not the version that was used."""
     try:
-        if version(encode(catalogue.load(name, int(label)))) == used:
-            return int(label), catalogue.workflow(name, int(label)).text
+        if version(encode(catalogue.load(name, number))) == used:
+            return catalogue.workflow(name, number).text
     except MulliganError:
-        pass  # it is not published here
-    return None, None
+        pass
+    return None

@@ -9,6 +9,7 @@ import msgspec
 from mulligan.core.model import events as e
 from mulligan.core.model.place_keys import step_name
 from mulligan.service.runs.stored.attempts import Cost, Costs
+from mulligan.service.runs.stored.remembered import ReadsRuns, forget_oldest
 from mulligan.service.runs.stored.run_reader import RunReader
 
 # How many steps are remembered, and how many events all of them together have at most; the last one always stays.
@@ -26,20 +27,14 @@ class _Found(msgspec.Struct):
     entries: list[e.Entry] = []
 
 
-class StepEvents:
+class StepEvents(ReadsRuns):
     """The events of steps that are looked at again and again: only what the log has got since is searched."""
 
     def __init__(self, reader: RunReader) -> None:
-        self._reader = reader
+        super().__init__(reader)
         self._found: OrderedDict[tuple[int, str, int], _Found] = OrderedDict()
         # What the items of a step cost: there may be many of them, so that their events are not kept.
         self._costs: OrderedDict[tuple[int, str], tuple[int, Costs]] = OrderedDict()
-
-    def seen_by(self, reader: RunReader) -> StepEvents:
-        """The same for another reader, which may know fewer runs."""
-        other = StepEvents(reader)
-        other._found, other._costs = self._found, self._costs
-        return other
 
     def entries(self, run_id: int, step: str, item: int = NO_ITEM) -> list[e.Entry]:
         """The events of a step and its commands without those of its items, or of one item, in their order."""
@@ -62,8 +57,7 @@ class StepEvents:
                     costs.see(entry)
                     last = max(last, entry.seq)
         self._costs[run_id, step] = last, costs
-        while len(self._costs) > STEPS_MAX:
-            self._costs.popitem(last=False)
+        forget_oldest(self._costs, STEPS_MAX)
         return costs.by_step.get(step)
 
     def _read(self, run_id: int, step: str, item: int) -> _Found:
@@ -76,10 +70,7 @@ class StepEvents:
             found.entries += [entry for entry in some if _belongs(entry, step, item)]
             found.seq = max(last, found.entries[-1].seq if found.entries else 0)
         self._found[key] = found
-        while len(self._found) > 1 and (
-            len(self._found) > STEPS_MAX or sum(len(one.entries) for one in self._found.values()) > ENTRIES_MAX
-        ):
-            self._found.popitem(last=False)
+        forget_oldest(self._found, STEPS_MAX, ENTRIES_MAX, lambda one: len(one.entries))
         return found
 
 

@@ -19,7 +19,17 @@ from mulligan.core.model.rejected_output import rejected_text
 from mulligan.core.state.state import FailureRecord, State
 from mulligan.history.item_names import PlaceNames
 from mulligan.history.phrases import UNDO_FAILED, describe_failure, failure_label
-from mulligan.history.route_outcomes import FailureOutcome, describe_route_outcome, format_times
+from mulligan.history.route_outcomes import (
+    ENDINGS,
+    LOST,
+    REMOVED,
+    UNDONE_LATER,
+    Ending,
+    FailureOutcome,
+    describe_recovery,
+    describe_route_outcome,
+    format_times,
+)
 
 
 class FailedPlace(msgspec.Struct):
@@ -191,21 +201,16 @@ def _owner_of(key: str) -> str:
 
 def _make_line(state: State, failed: FailedPlace, record: FailureRecord | None, names: PlaceNames) -> FailureLine:
     failure = failed.failure
-    found = describe_failure(failure) if failure else "its worker was lost"
     ending, outcome = _ending(state, failed, record)
-    rung = "converge" if outcome == FailureOutcome.UNHANDLED else _rung(state, failed, record)
-    has_run_out = failure is not None and ran_short(failure)
-    answer = ", ".join([*_steps_taken(failed), ending])
-    has_refused_output = failure is not None and bool(rejected_text(failure))
     return FailureLine(
         place=failed.place,
-        what=found,
-        answer=answer,
+        what=describe_failure(failure) if failure else LOST,
+        answer=", ".join([*_steps_taken(failed), ending]),
         outcome=outcome,
-        rung=rung,
-        has_run_out=has_run_out,
+        rung="converge" if outcome == FailureOutcome.UNHANDLED else _rung(state, failed, record),
+        has_run_out=failure is not None and ran_short(failure),
         child_run_id=_child(state, failed),
-        has_refused_output=has_refused_output,
+        has_refused_output=failure is not None and bool(rejected_text(failure)),
         kind=_kind(failure),
         spent_budget=_spent_budget(state, failed),
         name=names.name(state, failed.place),
@@ -279,7 +284,7 @@ def _steps_taken(failed: FailedPlace) -> Iterator[str]:
         yield failed.verdict
 
 
-def _ending(state: State, failed: FailedPlace, record: FailureRecord | None) -> tuple[str, FailureOutcome]:
+def _ending(state: State, failed: FailedPlace, record: FailureRecord | None) -> Ending:
     """How it ended, in words, and its outcome."""
     place = state.places[failed.place]
     if place.undo_failed:
@@ -289,33 +294,11 @@ def _ending(state: State, failed: FailedPlace, record: FailureRecord | None) -> 
     if is_removed(state, step_name(failed.place)):
         return REMOVED
     if place.recovered_by:
-        return RECOVERED.get(
-            place.recovered_by, f"recovered by its {place.recovered_by} handler"
-        ), FailureOutcome.REPAIRED
+        return describe_recovery(place.recovered_by)
     if place.role == "item" and place.status == "failed":
-        is_spared = state.places[place.parent].status == "completed"
-        return (
-            ("its step completed without it", FailureOutcome.ALLOWED)
-            if is_spared
-            else ("its step fails", FailureOutcome.UNHANDLED)
-        )
+        if state.places[place.parent].status == "completed":
+            return "its step completed without it", FailureOutcome.ALLOWED
+        return "its step fails", FailureOutcome.UNHANDLED
     if record is not None and not record.is_closed and place.has_ended:
         return describe_route_outcome(state, record)
     return ENDINGS[place.status]
-
-
-UNDONE_LATER: tuple[str, FailureOutcome] = ("undone in a later round", FailureOutcome.REPAIRED)
-REMOVED: tuple[str, FailureOutcome] = ("no longer in the workflow", FailureOutcome.ALLOWED)
-RECOVERED = {"rerun": "completed on the rerun after its handler", "recovery": "recovered by its handler"}
-ENDINGS: dict[str, tuple[str, FailureOutcome]] = {
-    "completed": ("then completed", FailureOutcome.REPAIRED),
-    "failed": ("then failed", FailureOutcome.ALLOWED),
-    "cancelled": ("then cancelled", FailureOutcome.ALLOWED),
-    "skipped": ("then skipped", FailureOutcome.ALLOWED),
-    "pending_failed": ("parked for a decision", FailureOutcome.UNHANDLED),
-    "backing_off": ("its next attempt is scheduled", FailureOutcome.IN_PROGRESS),
-    "handling": ("its handler is running", FailureOutcome.IN_PROGRESS),
-    "running": ("running again", FailureOutcome.IN_PROGRESS),
-    "ready": ("about to run again", FailureOutcome.IN_PROGRESS),
-    "waiting": ("about to run again", FailureOutcome.IN_PROGRESS),
-}

@@ -21,7 +21,7 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import Refused, UnknownItem
 from mulligan.history.item_names import find_item, index_names
 from mulligan.service.runs.stored.artifacts import with_artifact_paths
-from mulligan.service.runs.stored.attempts import AttemptRecord, list_attempts
+from mulligan.service.runs.stored.attempts import AttemptRecord, list_attempts, unit_of
 from mulligan.service.runs.stored.run_reader import RunReader, unknown_item
 from mulligan.service.runs.stored.step_events import StepEvents
 from mulligan.service.runs.views.overview import complete_attempts
@@ -46,11 +46,6 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     failure: dict[str, Any] | None
     # Every attempt at it, over all rounds, in the order in which they were scheduled; only where it was asked for.
     history: list[AttemptRecord] | msgspec.UnsetType = msgspec.UNSET
-
-
-def list_items(reader: RunReader, run_id: int, step: str, *, is_failed: bool = False) -> list[Item]:
-    """The items of a map step, or the steps of a matrix, in order; with `is_failed` only those that failed."""
-    return list_some_items(reader, run_id, step, is_failed=is_failed).items
 
 
 def find_item_indexes(reader: RunReader, run_id: int, step: str, words: Sequence[str]) -> list[int]:
@@ -140,7 +135,7 @@ def item_histories(reader: RunReader, run_id: int, step: str, indexes: Sequence[
 def _attempts(reader: RunReader, state: State, items: Sequence[Item]) -> dict[str, list[AttemptRecord]]:
     """The attempts at items of a map, or at steps of a matrix, by their places."""
     found: dict[str, list[AttemptRecord]] = {_place(item): [] for item in items}
-    owner = _item_of if items and items[0].name is msgspec.UNSET else step_name
+    owner = unit_of if items and items[0].name is msgspec.UNSET else step_name
     for one in list_attempts(_entries(reader, state, items), lambda place: owner(place) in found):
         found[owner(one.place)].append(one)
     return found
@@ -163,11 +158,6 @@ def _entries(reader: RunReader, state: State, items: Sequence[Item]) -> Iterable
 def _place(item: Item) -> str:
     """The place of an item of a map; of a matrix, its step."""
     return item.name if isinstance(item.name, str) else item_key(item.step, item.index)
-
-
-def _item_of(place: str) -> str:
-    """The item that a place belongs to: `check[3].0` belongs to `check[3]`."""
-    return place.partition(".")[0]
 
 
 def refuse_matrix(reader: RunReader, run_id: int, step: str) -> None:
@@ -215,17 +205,10 @@ def items_at(
             for index in indexes
         ]
     items = _find_map_step(reader, state, step).items
+    places = ((index, state.places.get(item_key(step, index))) for index in indexes)
     return [
-        _item(
-            reader,
-            state,
-            state.places.get(item_key(step, index)),
-            step=step,
-            index=index,
-            item=items.values[index],
-            status=statuses[index],
-        )
-        for index in indexes
+        _item(reader, state, place, step=step, index=index, item=items.values[index], status=statuses[index])
+        for index, place in places
         if items
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import msgspec
@@ -95,7 +96,6 @@ def find_waits(reader: RunReader, state: State) -> WaitFinder:
 def view_head(reader: RunReader, record: RunRecord, state: State) -> RunView:
     """A run without its steps: of failures and waits only the first, and matrices are counted."""
     view = view_state(state, find_waits(reader, state), _show(reader), names=(), entries_max=ENTRIES_MAX)
-    view.waiting_for = view.waiting_for[:ENTRIES_MAX]
     view.matrices = {
         name: MatrixView(status=group.status, statuses=group.statuses, count=len(group.combinations))
         for name, group in (view.matrices if state.places else {}).items()
@@ -153,30 +153,14 @@ def past_run(reader: RunReader, state: State, called: Mapping[tuple[str, int], i
     `called`: the runs that it had called by then.
     """
     view = view_state(state, show=_show(reader))
-    _add_past_facts(state, _steps_of(view), called)
-    for group in view.matrices.values():
-        _add_up(group, view.steps)
-    _name_called(view, called)
-    return view
+    return _complete(view, state, called, _steps_of(view))
 
 
 def past_head(reader: RunReader, state: State, called: Mapping[tuple[str, int], int], names: Iterable[str]) -> RunView:
     """The same of a large run: with these steps only, and of failures and waits the first."""
     view, waits, show = view_state(state, names=(), entries_max=ENTRIES_MAX), WaitFinder(state), _show(reader)
-    view.waiting_for = view.waiting_for[:ENTRIES_MAX]
     view.steps, view.matrices = {name: view_step(waits, name, show) for name in names}, {}
-    _add_past_facts(state, view.steps.items(), called)
-    _name_called(view, called)
-    return view
-
-
-def _add_past_facts(state: State, steps: Iterable[tuple[str, StepView]], called: Mapping[tuple[str, int], int]) -> None:
-    by_step: dict[str, list[int]] = {}
-    for (place, _), run_id in called.items():
-        by_step.setdefault(step_name(place), []).append(run_id)
-    for name, step in steps:
-        # What an attempt reports while it runs is replaced by what it reports later.
-        _add_facts(state, name, step, None, {}, by_step.get(name, []))
+    return _complete(view, state, called, view.steps.items())
 
 
 def attempts_of_run(reader: RunReader, run_id: int) -> dict[str, list[AttemptRecord]]:
@@ -204,21 +188,51 @@ def _view_whole(reader: RunReader, run_id: int, children: list[CalledRunView]) -
     state = reader.state(run_id)
     view = view_state(state, find_waits(reader, state), _show(reader))
     view.workspace, view.children = seen_workspace(state), children
-    costs, called, find_progress = Costs(), _children_by_step(children), progress_finder(reader.home.folders, run_id)
-    view.artifacts = []
+    costs, view.artifacts = Costs(), []
     for entry in reader.events(run_id):
         costs.see(entry)
         view.artifacts.extend(kept_files(entry, reader.store.artifacts))
-    for name, step in _steps_of(view):
-        _add_facts(state, name, step, find_progress, costs.by_step, called.get(name, []))
-    for group in view.matrices.values():
-        _add_up(group, view.steps)
-    _name_called(view, {(child.step, child.attempt): child.run_id for child in children})
-    return view
+    find_progress = progress_finder(reader.home.folders, run_id)
+    return _complete(view, state, _called(children), _steps_of(view), find_progress, costs.by_step)
+
+
+def _called(children: Iterable[CalledRunView]) -> dict[tuple[str, int], int]:
+    return {(child.step, child.attempt): child.run_id for child in children}
 
 
 # How many items of a map are in each status.
 CountItems = Callable[[State, Place], dict[str, int] | None]
+
+
+def _complete(
+    view: RunView,
+    state: State,
+    called: Mapping[tuple[str, int], int],
+    steps: Iterable[tuple[str, StepView]],
+    find_progress: FindProgress | None = None,
+    costs: Mapping[str, Cost] = MappingProxyType({}),
+    count_items: CountItems | None = None,
+) -> RunView:
+    """Add to a run, and to these steps of it, what the state does not know.
+
+    `called`: the runs that it called. Without `find_progress` there is none: what an attempt reported while it ran was
+    replaced by what it reported later.
+    """
+    by_step: dict[str, list[int]] = {}
+    for (place, _), run_id in called.items():
+        by_step.setdefault(step_name(place), []).append(run_id)
+    for name, step in steps:
+        _add_facts(state, name, step, find_progress, costs, by_step.get(name, []), count_items)
+    for group in view.matrices.values():
+        # A run that no worker has taken yet has no steps.
+        members = [view.steps[name] for name in group.combinations if name in view.steps]
+        measured = [step.usage for step in members if step.usage]
+        group.attempts = sum(step.attempts for step in members)
+        group.usage = total(measured) if measured else None
+    view.waiting_for = name_called(view.waiting_for, called)
+    for step in view.steps.values():
+        step.waiting_for = name_called(step.waiting_for, called)
+    return view
 
 
 def _add_facts(
@@ -237,29 +251,6 @@ def _add_facts(
     step.items = (count_items or count_item_statuses)(state, place)
     step.undone, step.undo_failed = place.is_undone and not place.undo_failed, place.undo_failed
     step.children = children
-
-
-def _add_up(group: MatrixView, steps: Mapping[str, StepView]) -> None:
-    """Add to a matrix the totals of its steps."""
-    # A run that no worker has taken yet has no steps.
-    members = [steps[name] for name in group.combinations if name in steps]
-    costs = [step.usage for step in members if step.usage]
-    group.attempts = sum(step.attempts for step in members)
-    group.usage = total(costs) if costs else None
-
-
-def _children_by_step(children: list[CalledRunView]) -> dict[str, list[int]]:
-    called: dict[str, list[int]] = {}
-    for child in children:
-        called.setdefault(step_name(child.step), []).append(child.run_id)
-    return called
-
-
-def _name_called(view: RunView, called: Mapping[tuple[str, int], int]) -> None:
-    """Add the numbers of the child runs that a run and its steps wait for."""
-    view.waiting_for = name_called(view.waiting_for, called)
-    for step in view.steps.values():
-        step.waiting_for = name_called(step.waiting_for, called)
 
 
 def name_called(waiting: Iterable[Wait], called: Mapping[tuple[str, int], int]) -> list[Wait]:
@@ -328,7 +319,9 @@ def step_overview(
         whole = _view_whole(reader, run_id, _children(reader, run_id, [0]))
         group = whole.matrices[name]
         group.run_id, group.name, group.steps = run_id, name, []
-        for member in _by_attention(group, whole.steps):
+        # Failed, parked and running ones first, then in the order of the combinations.
+        rank = {status: index for index, status in enumerate(ATTENTION)}
+        for member in sorted(group.combinations, key=lambda one: rank.get(whole.steps[one].status, len(rank))):
             whole.steps[member].name = member
             group.steps.append(whole.steps[member])
         return group
@@ -373,12 +366,6 @@ def _refuse_no_step(reader: RunReader, run_id: int, state: State, name: str) -> 
     raise UnknownStep(f"'{name}' is a part of a step, not a step", hint=f"mulligan show {run_id} {step_name(name)}")
 
 
-def _by_attention(group: MatrixView, steps: Mapping[str, StepView]) -> list[str]:
-    """The steps of a matrix: failed, parked and running ones first, then in the order of the combinations."""
-    rank = {status: index for index, status in enumerate(ATTENTION)}
-    return sorted(group.combinations, key=lambda name: rank.get(steps[name].status, len(rank)))
-
-
 # -- a large run in brief --------------------------------------------------------------------------------------------
 
 
@@ -404,12 +391,10 @@ def brief_overview(reader: RunReader, run_id: int) -> RunView:
         queued_max=ENTRIES_MAX,
     )
     view.listed, view.children = chosen, children
-    called, find_progress = _children_by_step(children), progress_finder(reader.home.folders, run_id)
-    for name, step in _steps_of(view):
-        _add_facts(state, name, step, find_progress, {}, called.get(name, []), items.of)
+    find_progress = progress_finder(reader.home.folders, run_id)
+    _complete(view, state, _called(children), _steps_of(view), find_progress, count_items=items.of)
     for group in view.matrices.values():
-        group.attempts, group.usage = 0, None
-    _name_called(view, {(child.step, child.attempt): child.run_id for child in children})
+        group.attempts = 0
     held = (wait.place for wait in view.waiting_for if wait.kind == "step_pause")
     matrix_of = {name: state.step(name).matrix_name for name in held if name in state.graph.nodes}
     view.matrix_of = {name: matrix for name, matrix in matrix_of.items() if matrix}

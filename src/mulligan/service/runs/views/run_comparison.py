@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import yaml
 
-from mulligan.core.model.workflow import END, Workflow, encode, version
-from mulligan.core.state.state import State
-from mulligan.errors import MulliganError
+from mulligan.core.model.workflow import END, Workflow
 from mulligan.service.runs.stored.attempts import Costs
 from mulligan.service.runs.stored.run_cache import RunCache
 from mulligan.service.runs.stored.run_reader import RunReader
+from mulligan.service.runs.stored.run_workflows import published_number, published_text
 from mulligan.service.runs.views.run_pages import StepLine, step_line
 from mulligan.service.server.catalogue.text_diff import DiffLine, diff_texts
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 LINES_MAX, STEPS_MAX, EVENTS_MAX = 2_000, 500, 200_000
 # A duration differs if it is this much longer, and if it is not over in an instant.
 RATIO, SECONDS = 1.25, 0.5
-VERSION_LABEL = "version"
 
 
 class ComparedRun(msgspec.Struct, frozen=True):
@@ -121,20 +119,19 @@ class RunComparer:
         if record.seq <= EVENTS_MAX:
             costs = Costs(self._reader.events(run_id)).by_step
             seconds = {name: cost.wall_seconds for name, cost in costs.items()}
-        label = self._reader.labels(run_id).get(VERSION_LABEL, "")
         used = state.run.present_version or record.version
         return _Read(
             shown=ComparedRun(
                 run_id=run_id,
                 workflow=record.workflow,
                 version=used,
-                published=int(label) if label.isascii() and label.isdigit() and len(label) < 10 else None,
+                published=published_number(self._reader, run_id),
                 status="running" if record.status == "new" else str(record.status),
                 step_count=len(state.graph.nodes),
             ),
             workflow=state.workflow,
             lines={name: step_line(state, name) for name in names},
-            inputs=_inputs(self._reader, run_id, state),
+            inputs=dict(state.run.inputs) if state.places else self._reader.inputs(run_id) or {},
             seconds=seconds,
         )
 
@@ -148,14 +145,10 @@ class RunComparer:
 
     def _published(self, run: _Read) -> str | None:
         """The published text of a run, if that is what it used."""
-        if run.shown.published is None:
+        shown = run.shown
+        if shown.published is None:
             return None
-        try:
-            found = self._catalogue.workflow(run.shown.workflow, run.shown.published)
-            loaded = self._catalogue.load(run.shown.workflow, run.shown.published)
-        except MulliganError:
-            return None
-        return found.text if version(encode(loaded)) == run.shown.version else None
+        return published_text(self._catalogue, shown.workflow, shown.published, shown.version)
 
 
 class _Read(msgspec.Struct, frozen=True):
@@ -165,10 +158,6 @@ class _Read(msgspec.Struct, frozen=True):
     inputs: dict[str, Any]
     # By step; None if the log is too long.
     seconds: dict[str, float] | None
-
-
-def _inputs(reader: RunReader, run_id: int, state: State) -> dict[str, Any]:
-    return dict(state.run.inputs) if state.places else reader.inputs(run_id) or {}
 
 
 def _compare_values(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[ValuePair]:

@@ -5,10 +5,10 @@ However large the run is, each answer is small; a page says where the next one b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,7 +17,7 @@ from mulligan.core.effects.snapshot import read_step_statuses
 from mulligan.core.model import events as e
 from mulligan.core.model.artifacts import Artifact, parse_reference, references
 from mulligan.core.model.codec import encode
-from mulligan.core.model.workflow import END, Backoff, Command, Handler, Rule
+from mulligan.core.model.workflow import END, Backoff, Command, Rule
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import ArtifactDamaged, InputInvalid, UnknownArtifact
@@ -27,13 +27,21 @@ from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.stored.artifacts import KeptFile, kept_files
 from mulligan.service.runs.stored.run_cache import RunCache
+from mulligan.service.runs.stored.run_data import DataEntry, data_entries
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.overview import overview, step_overview, view_head
+from mulligan.service.runs.views.run_events import EVENT_TYPES, EventFeed, read_feed
 from mulligan.service.runs.views.run_list import RunPage, summarize_runs
 from mulligan.service.runs.views.run_reasons import FailureOverview, run_failures
 from mulligan.service.runs.views.run_story import run_story, run_waits
 from mulligan.service.runs.views.run_timeline import Mosaic, Timeline, make_mosaic, mosaic_of
 from mulligan.service.runs.views.run_view import MatrixView, RunView, StepView, status_of
+
+if TYPE_CHECKING:
+    from mulligan.service.runs.views.run_comparison import RunComparison
+    from mulligan.service.runs.views.run_graph import HrefOf, RunGraph
+    from mulligan.service.runs.views.run_grid import GridPage, GridQuery
+    from mulligan.service.server.catalogue.catalogue import Catalogue
 
 # How many events or lines one page has at most, and how many events are searched for those of a type.
 PAGE_MAX, SEARCHED_MAX = 1_000, 5_000
@@ -130,9 +138,8 @@ class ArtifactContent(msgspec.Struct, frozen=True):
 class RunDetails:
     """Reads runs in pieces."""
 
-    def __init__(self, reader: RunReader, cache: RunCache) -> None:
-        self._reader = reader
-        self._cache = cache
+    def __init__(self, reader: RunReader, cache: RunCache, catalogue: Callable[[], Catalogue]) -> None:
+        self._reader, self._cache, self._catalogue = reader, cache, catalogue
 
     def etag(self, run_id: int) -> str:
         """What changes whenever `head` does: the last event, and whether a process drives the run."""
@@ -216,6 +223,41 @@ class RunDetails:
             return StoryPage(run_id, some[:limit], after + limit)
         return StoryPage(run_id, [*some, *map(to_json, run_waits(self._reader, run_id, step))], None)
 
+    def feed(
+        self,
+        run_id: int,
+        *,
+        groups: Collection[str] = (),
+        types: Collection[str] = (),
+        step: str = "",
+        before: int | None = None,
+        limit: int = 100,
+    ) -> EventFeed:
+        """Events in words, the newest first."""
+        return read_feed(self._reader, run_id, groups=groups, types=types, step=step, before=before, limit=limit)
+
+    def graph(self, run_id: int, href: HrefOf, *, step: str = "", is_expanded: bool = False) -> RunGraph:
+        """The graph of a run as SVG; around a step, if one is named or the graph is too large."""
+        from mulligan.service.runs.views.run_graph import draw_run_graph
+
+        return draw_run_graph(self._cache.get(run_id).state, step, href, is_expanded=is_expanded)
+
+    def grid(self, run_id: int, query: GridQuery) -> GridPage:
+        """Steps by rounds and attempts, failures first."""
+        from mulligan.service.runs.views.run_grid import read_grid
+
+        return read_grid(self._cache, run_id, query, self._reader.called(run_id))
+
+    def data(self, run_id: int) -> list[DataEntry]:
+        """The values that the steps of a run have set, by name."""
+        return data_entries(self._cache.get(run_id).state)
+
+    def compare(self, a: int, b: int) -> RunComparison:
+        """What differs between two runs."""
+        from mulligan.service.runs.views.run_comparison import RunComparer
+
+        return RunComparer(self._reader, self._cache, self._catalogue()).compare(a, b)
+
     def children(self, run_id: int, *, after: int = 0, limit: int = 50) -> RunPage:
         """The runs that a run called, in the order of the calls: those with a number above `after`."""
         limit = _checked(limit)
@@ -282,7 +324,9 @@ def describe_failure_handlers(state: State, name: str) -> FailureHandlers:
         attempts=place.attempt if place else 0,
         max_attempts=spec.max_attempts,
         rules=[_rule(index, rule, granted.get(index, 0)) for index, rule in enumerate(spec.rules)],
-        on_failure=None if spec.on_failure is None else _handler(spec.on_failure),
+        on_failure=None
+        if (handler := spec.on_failure) is None
+        else HandlerView(handler.strategy, [_command_text(one) for one in handler.commands], handler.timeout),
         triage=None if step.triage is None else step.triage.when,
         triage_agent=describe_triager(step.triage.agent) if step.triage and step.triage.agent else None,
         edges=[
@@ -310,10 +354,6 @@ def _rule(index: int, rule: Rule, granted: int) -> RuleView:
     )
 
 
-def _handler(handler: Handler) -> HandlerView:
-    return HandlerView(handler.strategy, [_command_text(one) for one in handler.commands], handler.timeout)
-
-
 def _command_text(command: Command) -> str:
     action = command.action
     if action is None:
@@ -326,14 +366,3 @@ def _checked(limit: int) -> int:
     if limit < 1:
         raise InputInvalid(f"a page has at least 1 entry, not {limit}")
     return min(limit, PAGE_MAX)
-
-
-def _fact_types(fact: type[e.Fact]) -> Iterator[tuple[str, type[e.Fact]]]:
-    for below in fact.__subclasses__():
-        yield from _fact_types(below)
-        if not below.__name__.startswith("_"):
-            yield str(below.__struct_config__.tag), below
-
-
-# The types of events by their names in the log, such as `attempt.failed`.
-EVENT_TYPES: dict[str, type[e.Fact]] = dict(_fact_types(e.Fact))

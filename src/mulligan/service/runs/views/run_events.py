@@ -16,11 +16,21 @@ from mulligan.history.story import StoryWriter, Tone
 from mulligan.history.story_memory import StoryMemory
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.service.runs.views.run_details import EVENT_TYPES
 
 # How many events one page has at most, how many are searched for those of a type, and how many are read before a page
 # so that its sentences know what led to them.
 LIMIT_MAX, SEARCHED_MAX, MEMORY = 500, 20_000, 2_000
+
+
+def _fact_types(fact: type[e.Fact]) -> Iterator[tuple[str, type[e.Fact]]]:
+    for below in fact.__subclasses__():
+        yield from _fact_types(below)
+        if not below.__name__.startswith("_"):
+            yield str(below.__struct_config__.tag), below
+
+
+# The types of events by their names in the log, such as `attempt.failed`.
+EVENT_TYPES: dict[str, type[e.Fact]] = dict(_fact_types(e.Fact))
 
 EventGroup = Literal["failures", "recovery", "people", "steps", "attempts", "items", "run"]
 _FAILED = (
@@ -99,7 +109,9 @@ def read_feed(
     while position > lowest and len(found) < limit:
         start = max(lowest, position - size)
         some = reader.store.log(run_id, start, position - start)
-        kept = [one for one in some if _is_wanted(one.fact, wanted, step)]
+        kept = [
+            one for one in some if (not wanted or _type(one.fact) in wanted) and (not step or _step(one.fact) == step)
+        ]
         found = [*kept[-(limit - len(found)) :], *found]
         position = start
     oldest = found[0].seq if len(found) == limit else position + 1
@@ -118,10 +130,6 @@ def _wanted(groups: Collection[str], types: Collection[str]) -> frozenset[str]:
 
 def _type(fact: e.Fact) -> str:
     return str(type(fact).__struct_config__.tag)
-
-
-def _is_wanted(fact: e.Fact, wanted: frozenset[str], step: str) -> bool:
-    return (not wanted or _type(fact) in wanted) and (not step or _step(fact) == step)
 
 
 def _step(fact: e.Fact) -> str:

@@ -182,7 +182,7 @@ def _around(state: State, step: str, href: HrefOf) -> RunGraph:
         raise UnknownStep(f"'{step}' is not a step of run {state.run.run_id}", hint=hint, step=step)
     rank = _rank(state)
     chosen, left_out = {step}, 0
-    for neighbours in (_before, _after):
+    for neighbours in (Graph.sources, _after):
         level = [step]
         for _ in range(LEVELS):
             following: list[str] = []
@@ -200,7 +200,7 @@ def _around(state: State, step: str, href: HrefOf) -> RunGraph:
         tuple(node for node in drawn.nodes if node.key != END_KEY),
         tuple(link for link in drawn.links if link.target != END_KEY),
     )
-    before, after = (sorted(found(graph, step), key=rank) for found in (_before, _after))
+    before, after = (sorted(found(graph, step), key=rank) for found in (Graph.sources, _after))
     return RunGraph(
         svg=_draw(state, drawn, href, step),
         kind="around",
@@ -212,10 +212,6 @@ def _around(state: State, step: str, href: HrefOf) -> RunGraph:
         after=Neighbours(tuple(after[:20]), len(after)),
         left_out=left_out,
     )
-
-
-def _before(graph: Graph, name: str) -> Iterable[str]:
-    return graph.sources(name)
 
 
 def _after(graph: Graph, name: str) -> Iterable[str]:

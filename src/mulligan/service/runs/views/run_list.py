@@ -295,7 +295,8 @@ class _PageBuilder:
         with_failures = [record.run_id for record in records if record.status not in ("completed", "cancelled")]
         roots = sorted({record.root_run_id for record in open_})
         self._failures = _failures(store, with_failures)
-        self._attributes = _grouped(store.lists.attributes([record.run_id for record in records]))
+        attributes = store.lists.attributes([record.run_id for record in records])
+        self._attributes = {run_id: [one for _, one in some] for run_id, some in groupby(attributes, key=itemgetter(0))}
         self._tasks = _by_root(store.lists.open_tasks(roots) if roots else ())
         self._timers = _by_root(store.lists.open_timers(roots) if roots else ())
         self._asks = _asks(store) if open_ else {}
@@ -514,10 +515,6 @@ def _parked(store: Store, asks: Mapping[int, list[WaitingPlace]], run_ids: Itera
         if failure is not None:
             found[run_id, key] = describe_failure(failure)
     return found
-
-
-def _grouped(found: Iterable[tuple[int, Attribute]]) -> dict[int, list[Attribute]]:
-    return {run_id: [one for _, one in some] for run_id, some in groupby(found, key=itemgetter(0))}
 
 
 def _by_root(found: Iterable[Any]) -> dict[int, list[Any]]:

@@ -16,10 +16,10 @@ from mulligan.history.matrices import values_text
 from mulligan.history.phrases import describe_failure
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.rendering.descriptions import describe_value
-from mulligan.service.runs.stored.run_cache import CachedRun, RunCache
+from mulligan.service.runs.stored.run_cache import RunCache
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.items import Item, item_statuses, items_at
-from mulligan.service.runs.views.run_view import count_statuses, status_of, step_fields
+from mulligan.service.runs.views.run_view import count_statuses, has_handled_failure, status_of
 
 # How many steps or items a page has at most.
 LIMIT_MAX = 1_000
@@ -127,7 +127,9 @@ def list_steps(cache: RunCache, run_id: int, query: StepQuery) -> StepPage:
     run = cache.get(run_id)
     state = run.state
     names = list(state.graph.nodes)
-    chosen = [name for name in names if query.text in name and _has_status(state, name, query.statuses)]
+    chosen = [name for name in names if query.text in name]
+    if query.statuses:
+        chosen = [name for name in chosen if status_of(state, name) in query.statuses]
     behind = _behind(state, names, query.after)
     left = [name for name in chosen if name in behind] if query.after else chosen
     left = left[max(0, query.skip) :]
@@ -204,8 +206,8 @@ def _shorten(value: Any) -> str:
 def changes_since(cache: RunCache, run_id: int, after: int) -> RunChanges:
     """What has changed in a run after an event."""
     run = cache.get(run_id)
-    kind, names = _changed(run, after)
-    state = run.state
+    state, names = run.state, run.changed_since(after)
+    kind: Literal["none", "steps", "all"] = "none" if after == run.seq else "all" if names is None else "steps"
     return RunChanges(
         run_id=run_id,
         after=after,
@@ -215,20 +217,9 @@ def changes_since(cache: RunCache, run_id: int, after: int) -> RunChanges:
         round=state.run.round,
         degraded=state.run.degraded,
         reason=state.run.reason,
-        steps=[step_line(state, name, run.positions) for name in names if name in state.places],
+        steps=[step_line(state, name, run.positions) for name in names or () if name in state.places],
         counts={} if kind == "none" else count_statuses(state),
     )
-
-
-def _changed(run: CachedRun, after: int) -> tuple[Literal["none", "steps", "all"], list[str]]:
-    if after == run.seq:
-        return "none", []
-    names = run.changed_since(after)
-    return ("all", []) if names is None else ("steps", names)
-
-
-def _has_status(state: State, name: str, statuses: Sequence[str]) -> bool:
-    return not statuses or status_of(state, name) in statuses
 
 
 def step_line(state: State, name: str, positions: Mapping[str, int] = MappingProxyType({})) -> StepLine:
@@ -237,7 +228,15 @@ def step_line(state: State, name: str, positions: Mapping[str, int] = MappingPro
     if place is None:
         return StepLine(name, index=index)
     return StepLine(
-        **step_fields(state, name),
+        name=name,
+        status=place.status,
+        visits=place.visit,
+        attempts=place.attempt,
+        is_handled=has_handled_failure(state, place),
+        recovered_by=place.recovered_by,
+        is_undone=place.is_undone and not place.undo_failed,
+        undo_failed=place.undo_failed,
+        up_to_date_since=place.reused_run_id or None,
         code=place.failure.code if place.failure else "",
         failure=describe_failure(place.failure) if place.failure else "",
         items=_items(state, place),

@@ -11,13 +11,13 @@ import msgspec
 from mulligan.core.deciding.workers.resource_usage import ran_short
 from mulligan.core.model.text.formatting import pluralize, single_line
 from mulligan.core.model.workflow import END
-from mulligan.core.state.state import FailureRecord, Place, State
+from mulligan.core.state.state import State
 from mulligan.history.phrases import describe_failure
-from mulligan.history.route_outcomes import FailureOutcome, describe_route_outcome, format_times
+from mulligan.history.route_outcomes import ENDINGS, Ending, FailureOutcome, describe_outcome, format_times
 from mulligan.history.story import StoryWriter
 from mulligan.history.views import Wait
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.service.runs.views.failure_summary import ENDINGS, OUTCOMES, RECOVERED
+from mulligan.service.runs.views.failure_summary import OUTCOMES
 from mulligan.service.runs.views.report.visits import FailedVisits, ItemFailures, VisitFailure
 from mulligan.service.runs.views.run_list import RunLine, WaitReason
 from mulligan.service.runs.views.run_view import RunView
@@ -111,34 +111,15 @@ def _visits(reader: RunReader, state: State, kinds: list[ItemFailures]) -> Itera
         kinds += found.item_failures()
         return
     for record in state.failures[-SORTED_MAX:]:
-        yield _of_record(state, record)
+        tried = f"retried{format_times(record.retries_used)}, " if record.retries_used else ""
+        ending = describe_outcome(state, record)
+        yield _visit(record.step, record.visit, record.failure, record.at, ending, tried)
     for place in state.places.values():
         if place.role == "step" and place.failure is not None and not place.has_ended:
-            yield _under_way(state, place)
+            yield _visit(place.key, place.visit, place.failure, None, ENDINGS[place.status])
 
 
-def _of_record(state: State, record: FailureRecord) -> VisitFailure:
-    answer, outcome = _answer(state, record)
-    tried = f"retried{format_times(record.retries_used)}, " if record.retries_used else ""
-    return _visit(record.step, record.visit, record.failure, record.at, tried + answer, outcome)
-
-
-def _answer(state: State, record: FailureRecord) -> tuple[str, FailureOutcome]:
-    if record.recovered_by:
-        return RECOVERED.get(
-            record.recovered_by, f"recovered by its {record.recovered_by} handler"
-        ), FailureOutcome.REPAIRED
-    if record.is_closed:
-        return "ran again in a later round", FailureOutcome.ALLOWED
-    return describe_route_outcome(state, record)
-
-
-def _under_way(state: State, place: Place) -> VisitFailure:
-    answer, outcome = ENDINGS[place.status]
-    return _visit(place.key, place.visit, place.failure, None, answer, outcome)
-
-
-def _visit(step: str, visit: int, failure: Any, at: Any, answer: str, outcome: FailureOutcome) -> VisitFailure:
+def _visit(step: str, visit: int, failure: Any, at: Any, ending: Ending, tried: str = "") -> VisitFailure:
     return VisitFailure(
         unit=step,
         step=step,
@@ -148,8 +129,8 @@ def _visit(step: str, visit: int, failure: Any, at: Any, answer: str, outcome: F
         what=describe_failure(failure),
         code=failure.code,
         message=failure.message,
-        answer=answer,
-        outcome=outcome,
+        answer=tried + ending[0],
+        outcome=ending[1],
         failures=1,
         rungs=[],
         lines=[],
@@ -174,11 +155,12 @@ def explain_run(head: RunView, failures: FailureOverview, line: RunLine) -> RunR
     open_ = [visit for visit in failures.visits if visit.outcome == FailureOutcome.UNHANDLED and visit.step != END]
     if head.status in ("running", "paused") and waits:
         return _waits_for_a_person(head, waits, failures)
-    if head.status in ("running", "paused") and (called := _asked_below(line)):
-        return _called_run_waits(called)
+    # A run that this one called, and that asks a person.
+    below = next((one for one in line.waiting_for if one.kind in _PERSON and one.run_id != line.run_id), None)
+    if head.status in ("running", "paused") and below:
+        return _called_run_waits(below)
     if head.status == "paused":
-        reason = f": {head.reason}" if head.reason else ""
-        return RunReason("ask", f"Paused{reason}", "Nothing new starts until it is resumed.", action="resume")
+        return _paused(head)
     if head.status == "failed":
         return _failed(head, open_, failures)
     if head.status == "cancelled":
@@ -189,7 +171,8 @@ def explain_run(head: RunView, failures: FailureOverview, line: RunLine) -> RunR
         )
     if head.status == "completed":
         return _completed(head, failures)
-    if waits_only_for_a_person(line) and (held := next(iter(_held_steps(line)), None)):
+    held = next((one for one in line.waiting_for if one.kind == "step_pause"), None)
+    if held and waits_only_for_a_person(line):
         return _held(head, held)
     return _running(head, open_, failures)
 
@@ -205,7 +188,7 @@ def explain_line(line: RunLine) -> RunReason:
         return RunReason("ask", title, asked.text, step=step, action="approve" if is_approval else "decide")
     reason = f": {line.reason}" if line.reason else ""
     if line.status == "paused":
-        return RunReason("ask", f"Paused{reason}", "Nothing new starts until it is resumed.", action="resume")
+        return _paused(line)
     if line.status == "cancelled":
         return RunReason("idle", f"Cancelled{reason}", action="retry")
     if line.status == "completed":
@@ -219,13 +202,9 @@ def explain_line(line: RunLine) -> RunReason:
     return RunReason("bad", title, failure.text, more=others, step=failure.step, action=action)
 
 
-def _asked_below(line: RunLine) -> WaitReason | None:
-    """What a run waits for that this one called, if a person has to answer it."""
-    return next((one for one in line.waiting_for if one.kind in _PERSON and one.run_id != line.run_id), None)
-
-
-def _held_steps(line: RunLine) -> Iterator[WaitReason]:
-    return (one for one in line.waiting_for if one.kind == "step_pause")
+def _paused(run: RunView | RunLine) -> RunReason:
+    reason = f": {run.reason}" if run.reason else ""
+    return RunReason("ask", f"Paused{reason}", "Nothing new starts until it is resumed.", action="resume")
 
 
 def _called_run_waits(asked: WaitReason) -> RunReason:

@@ -37,14 +37,9 @@ class LocatedWait(msgspec.Struct, frozen=True):
 def run_story(service: RunReader, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[LocatedLine]:
     """The story of a run, of one of its steps or of a matrix; as a tree, with those of its child runs."""
     yield from _located_lines(service, run_id, _place_filter(service, run_id, step), is_tree, "")
-    if not step and _has_notices(service, run_id):
+    # Only if somebody is notified about the run, the outbox is asked.
+    if not step and (service.first_workflow(run_id).notify or getattr(service.logged_start(run_id), "notify", ())):
         yield from _notices_given_up(service, run_id)
-
-
-def _has_notices(service: RunReader, run_id: int) -> bool:
-    """Whether somebody is notified about the run: only then the outbox is asked."""
-    started = next((entry.fact for entry in service.store.log(run_id, limit=1)), None)
-    return bool(service.first_workflow(run_id).notify or getattr(started, "notify", ()))
 
 
 def _notices_given_up(service: RunReader, run_id: int) -> Iterator[LocatedLine]:

@@ -10,7 +10,7 @@ from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -19,12 +19,12 @@ from mulligan.core.model.place_keys import step_name
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import is_handled
-from mulligan.service.runs.stored.attempts import ENDS, Outcome
+from mulligan.service.runs.stored.attempts import ENDS, UNPARKED_BY, Outcome, Part, part_of
+from mulligan.service.runs.stored.remembered import ReadsRuns, forget_oldest
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.service.runs.views.report.attempts import part_of
 from mulligan.service.runs.views.run_view import status_of
 
-SpanKind = Literal["own", "handler", "script", "check", "undo", "triager", "model", "tool", "queue", "delay", "parked"]
+SpanKind = Literal[Part, "queue", "delay", "parked"]
 
 # How many runs are remembered, and how many spans all of them together have at most; the last one always stays.
 RUNS_MAX, SPANS_MAX = 16, 2_000_000
@@ -40,11 +40,8 @@ FOLDED_MIN, FOLDED_TIMES, FOLDS_MAX = 30_000, 2, 5
 # How many cells a mosaic has at most; with more steps a cell stands for several.
 CELLS_MAX = 10_000
 
-_KINDS: tuple[SpanKind, ...] = (
-    *("own", "handler", "script", "check", "undo", "triager", "model", "tool"),
-    *("queue", "delay", "parked"),
-)
-_OUTCOMES: tuple[Outcome, ...] = ("queued", "running", "succeeded", "failed", "lost", "interrupted", "cancelled")
+_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
+_OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 _KIND = {name: number for number, name in enumerate(_KINDS)}
 _OUTCOME = {name: number for number, name in enumerate(_OUTCOMES)}
 _WAITING = frozenset(_KIND[name] for name in ("queue", "delay", "parked"))
@@ -130,9 +127,12 @@ _RANK = {letter: number for number, letter in enumerate(LETTERS.values())}
 
 def mosaic_of(run_id: int, state: State) -> Mosaic:
     """All steps of a run in one short answer."""
-    handled = {record.step for record in state.failures if is_handled(state, record) is True}
     statuses = {name: status_of(state, name) for name in state.graph.nodes}
-    return make_mosaic(run_id, state.run.seq, state.run.status, statuses, handled)
+    return make_mosaic(run_id, state.run.seq, state.run.status, statuses, _handled_steps(state))
+
+
+def _handled_steps(state: State) -> frozenset[str]:
+    return frozenset(record.step for record in state.failures if is_handled(state, record) is True)
 
 
 def make_mosaic(run_id: int, seq: int, status: str, statuses: Mapping[str, str], handled: Collection[str]) -> Mosaic:
@@ -164,18 +164,12 @@ def _stands_for(letters: list[str]) -> str:
     return worst if _RANK[worst] <= _RANK["r"] else Counter(letters).most_common(1)[0][0]
 
 
-class Timelines:
+class Timelines(ReadsRuns):
     """The timelines of the runs that are looked at again and again."""
 
     def __init__(self, reader: RunReader) -> None:
-        self._reader = reader
+        super().__init__(reader)
         self._runs: OrderedDict[int, _RunTimes] = OrderedDict()
-
-    def seen_by(self, reader: RunReader) -> Timelines:
-        """The same for another reader, which may know fewer runs."""
-        other = Timelines(reader)
-        other._runs = self._runs
-        return other
 
     def read(
         self,
@@ -188,68 +182,35 @@ class Timelines:
         now: datetime | None = None,
     ) -> Timeline:
         """The rows from `first` on. `hide_completed`: only those of steps that did not complete."""
-        last_seq = self._reader.record(run_id).seq
-        run = self._moved_on(run_id)
+        last_seq, run = self._reader.record(run_id).seq, self._moved_on(run_id)
         names: Sequence[str] = run.order
         if hide_completed:
             names = [name for name in names if status_of(state, name) != "completed"]
-        has_ended = state.run.status in RUN_ENDED
-        end = run.last if has_ended else max(run.last, _milliseconds(now or datetime.now(UTC)))
-        begin = run.started
-        shown = names[max(0, first) :][: max(1, min(limit, ROWS_MAX))]
-        handled = {record.step for record in state.failures if is_handled(state, record) is True}
-        return Timeline(
-            run_id=run_id,
-            seq=run.seq,
-            last_seq=last_seq,
-            started_at=datetime.fromtimestamp(begin / 1000, UTC),
-            length=max(1, end - begin),
-            folds=[(since - begin, until - begin) for since, until in run.folds(end)],
-            has_ended=has_ended,
-            total=len(names),
-            first=first,
-            rows=[_row(state, name, run.spans[name], begin, end, is_handled=name in handled) for name in shown],
-        )
+        end = run.last
+        if state.run.status not in RUN_ENDED:
+            end = max(end, _milliseconds(now or datetime.now(UTC)))
+        shown = {name: run.spans[name] for name in names[max(0, first) :][: max(1, min(limit, ROWS_MAX))]}
+        return run.timeline(state, run_id, last_seq, shown, end=end, total=len(names), first=first)
 
     def until(self, run_id: int, state: State, step: str, limit: int) -> Timeline:
         """The timeline as it was at an earlier state: some rows around that of a step, or the last ones to start.
 
         What had not begun by then is left out, and what had not ended goes on.
         """
-        last_seq = self._reader.record(run_id).seq
-        run, cut = self._moved_on(run_id), _milliseconds(state.run.at)
+        last_seq, run, cut = self._reader.record(run_id).seq, self._moved_on(run_id), _milliseconds(state.run.at)
         # A span may begin earlier than its event says; a row exists once something of it had begun.
         names = [name for name in run.order if run.spans[name][1] <= cut]
         middle = names.index(step) if step in names else len(names)
         first = max(0, min(middle - limit // 2, len(names) - limit))
-        handled = {record.step for record in state.failures if is_handled(state, record) is True}
-        begin = run.started
-        rows = [
-            _row(state, name, _cut(run.spans[name], cut), begin, cut, is_handled=name in handled)
-            for name in names[first : first + limit]
-        ]
-        return Timeline(
-            run_id=run_id,
-            seq=run.seq,
-            last_seq=last_seq,
-            started_at=datetime.fromtimestamp(begin / 1000, UTC),
-            length=max(1, cut - begin),
-            folds=[(since - begin, min(end, cut) - begin) for since, end in run.folds(cut) if since < cut],
-            has_ended=state.run.status in RUN_ENDED,
-            total=len(names),
-            first=first,
-            rows=rows,
-        )
+        shown = {name: _cut(run.spans[name], cut) for name in names[first : first + limit]}
+        return run.timeline(state, run_id, last_seq, shown, end=cut, total=len(names), first=first)
 
     def _moved_on(self, run_id: int) -> _RunTimes:
         run = self._runs.setdefault(run_id, _RunTimes())
         self._runs.move_to_end(run_id)
         for entry in self._reader.store.log(run_id, run.seq, EVENTS_MAX):
             run.add(entry)
-        while len(self._runs) > 1 and (
-            len(self._runs) > RUNS_MAX or sum(one.count for one in self._runs.values()) > SPANS_MAX
-        ):
-            self._runs.popitem(last=False)
+        forget_oldest(self._runs, RUNS_MAX, SPANS_MAX, lambda one: one.count)
         return run
 
 
@@ -337,6 +298,32 @@ class _RunTimes:
         if rule is not None:
             rule(self, entry.fact, at)
 
+    def timeline(
+        self,
+        state: State,
+        run_id: int,
+        last_seq: int,
+        shown: Mapping[str, array[int]],
+        *,
+        end: int,
+        total: int,
+        first: int,
+    ) -> Timeline:
+        """A timeline with the rows of these steps. `total`: how many rows there are; `first`: which is the first."""
+        handled, begin = _handled_steps(state), self.started
+        return Timeline(
+            run_id=run_id,
+            seq=self.seq,
+            last_seq=last_seq,
+            started_at=datetime.fromtimestamp(begin / 1000, UTC),
+            length=max(1, end - begin),
+            folds=[(since - begin, min(until, end) - begin) for since, until in self.folds(end) if since < end],
+            has_ended=state.run.status in RUN_ENDED,
+            total=total,
+            first=first,
+            rows=[_row(state, name, row, begin, end, is_handled=name in handled) for name, row in shown.items()],
+        )
+
     def folds(self, end: int) -> list[tuple[int, int]]:
         """The idle times that are several times longer than all work together."""
         idle = self._idle
@@ -418,16 +405,10 @@ class _RunTimes:
                 row[index + 3] = _OUTCOME["failed"]
                 return
 
-    def retried(self, fact: e.RetryScheduled, at: int) -> None:
-        self._delayed(fact.place, fact.due, at)
-
-    def looped(self, fact: e.LoopTaken, at: int) -> None:
-        self._delayed(fact.step, fact.due, at)
-
-    def _delayed(self, place: str, due: datetime, at: int) -> None:
-        until = _milliseconds(due)
+    def delayed(self, fact: e.RetryScheduled | e.LoopTaken, at: int) -> None:
+        until = _milliseconds(fact.due)
         if until > at:
-            self._add(place, "delay", at, until, "queued", 0)
+            self._add(fact.step if isinstance(fact, e.LoopTaken) else fact.place, "delay", at, until, "queued", 0)
 
     def parks(self, fact: e.StepParked, at: int) -> None:
         row = self._add(fact.step, "parked", at, -1, "queued", 0)
@@ -445,8 +426,8 @@ _RULES: dict[type[e.Fact], Any] = {
     **dict.fromkeys(ENDS, _RunTimes.ended),
     e.MapExpanded: _RunTimes.mapped,
     e.ResultRejected: _RunTimes.rejected,
-    e.RetryScheduled: _RunTimes.retried,
-    e.LoopTaken: _RunTimes.looped,
+    e.RetryScheduled: _RunTimes.delayed,
+    e.LoopTaken: _RunTimes.delayed,
     e.StepParked: _RunTimes.parks,
-    **dict.fromkeys((e.StepClassified, e.StepCancelled, e.StepFailed), _RunTimes.unparks),
+    **dict.fromkeys(UNPARKED_BY, _RunTimes.unparks),
 }

@@ -23,7 +23,7 @@ from mulligan.core.state.scope import failed_visits, failure_views, step_view
 from mulligan.core.state.state import FailureRecord, Place, State, StepPause
 from mulligan.core.state.verdict import is_handled
 from mulligan.core.state.workspace import workspace_view
-from mulligan.history.matrices import MatrixGroup, matrix_groups
+from mulligan.history.matrices import matrix_groups
 from mulligan.history.tool_phrases import tool_calls_json
 from mulligan.history.views import Wait, WaitFinder
 from mulligan.service.runs.stored.artifacts import KeptFile
@@ -326,7 +326,12 @@ def view_state(
         reason=run.reason,
         revision=None if run.revision is None else run.revision.version,
         steps={name: view_step(waits, name, show) for name in chosen},
-        matrices={name: _view_matrix(group) for name, group in matrix_groups(state).items()},
+        matrices={
+            name: MatrixView(
+                status=group.status, statuses=group.statuses, failures=group.failures, combinations=group.combinations
+            )
+            for name, group in matrix_groups(state).items()
+        },
         failures=_view_failures(state, failed[:entries_max], show),
         failure_count=len(failed),
         outputs=show(run.outputs),
@@ -353,22 +358,6 @@ def status_of(state: State, name: str) -> str:
 def has_handled_failure(state: State, place: Place) -> bool:
     """Whether a step failed in its last visit, and its failure was handled."""
     return place.failure_index is not None and is_handled(state, state.failures[place.failure_index]) is True
-
-
-def step_fields(state: State, name: str) -> dict[str, Any]:
-    """How a step stands, as fields of the short views of a step: `StepLine`, `StepSnapshot`."""
-    place = state.places[name]
-    return {
-        "name": name,
-        "status": place.status,
-        "visits": place.visit,
-        "attempts": place.attempt,
-        "is_handled": has_handled_failure(state, place),
-        "recovered_by": place.recovered_by,
-        "is_undone": place.is_undone and not place.undo_failed,
-        "undo_failed": place.undo_failed,
-        "up_to_date_since": place.reused_run_id or None,
-    }
 
 
 def count_statuses(state: State) -> dict[str, int]:
@@ -419,12 +408,6 @@ def _view_route(record: FailureRecord) -> FailureRoute:
         then=record.then or None,
         reason=route.reason or None,
         passed=list(route.passed),
-    )
-
-
-def _view_matrix(group: MatrixGroup) -> MatrixView:
-    return MatrixView(
-        status=group.status, statuses=group.statuses, failures=group.failures, combinations=group.combinations
     )
 
 

@@ -6,7 +6,7 @@ It reads only the events of that step, so that it stays fast in a run of any siz
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, Literal
 
@@ -14,7 +14,6 @@ import msgspec
 
 from mulligan.core.deciding.conditions import describe_rule, matching_rule
 from mulligan.core.model import events as e
-from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.place_keys import is_at_or_below, item_key, step_name
 from mulligan.core.model.workflow import END, Command, Workflow
@@ -26,21 +25,20 @@ from mulligan.history.item_names import NAMED_MAX, item_names
 from mulligan.history.matrices import group_status
 from mulligan.history.retry_reasons import why_not
 from mulligan.history.route_outcomes import FailureOutcome
-from mulligan.history.story import StoryLine, StoryWriter
+from mulligan.history.story import StoryWriter
 from mulligan.history.views import Wait
 from mulligan.ports import RunRecord
 from mulligan.service.runs.stored.artifacts import KeptFile, kept_files
-from mulligan.service.runs.stored.attempts import Outcome
+from mulligan.service.runs.stored.attempts import Attempts, Outcome, Part
 from mulligan.service.runs.stored.run_cache import CachedRun, RunCache
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.stored.step_events import NO_ITEM
 from mulligan.service.runs.views.attempt_progress import describe_progress, progress_finder
 from mulligan.service.runs.views.items import Item, item_statuses, items_at
 from mulligan.service.runs.views.overview import view_single_step
-from mulligan.service.runs.views.report.attempts import Attempt, Attempts, Part
 from mulligan.service.runs.views.report.visits import FailedVisits, VisitFailure
 from mulligan.service.runs.views.run_details import FailureHandlers, describe_failure_handlers
-from mulligan.service.runs.views.run_view import FailureView, StepView
+from mulligan.service.runs.views.run_view import FailureView, StepView, part, status_of
 
 # The last attempts and failed visits are shown; a loop may have thousands.
 ATTEMPTS_MAX, VISITS_MAX, FILES_MAX = 200, 20, 100
@@ -50,7 +48,7 @@ Kind = Literal["step", "map", "matrix", "item"]
 RuleUse = Literal["used", "spent", "passed"]
 
 
-class AttemptLine(msgspec.Struct, kw_only=True):
+class AttemptLine(msgspec.Struct):
     """One attempt with what it asked for and used, and what led to it."""
 
     place: str
@@ -284,17 +282,6 @@ class StepHistories:
         )
 
 
-class _Details(msgspec.Struct):
-    """What `Attempt` does not have."""
-
-    worker: str = ""
-    timeout: float | None = None
-    code: str = ""
-    exit_code: int | None = None
-    signal: int | None = None
-    because: str = ""
-
-
 class _Failed:
     """What the rules of one place did in one visit."""
 
@@ -314,7 +301,6 @@ class _Collector:
         self.visits = FailedVisits()
         self.files: list[KeptFile] = []
         self._attempts = Attempts()
-        self._details: dict[tuple[str, int], _Details] = {}
         self._failed: dict[tuple[int, str], _Failed] = {}
         self._edges: dict[int, list[str]] = {}
         self._because = ""
@@ -330,34 +316,23 @@ class _Collector:
         lines = self._writer.lines_for(entry)
         self._attempts.update(entry, spec)
         self.visits.update(entry, lines)
-        if isinstance(fact, _LEAD_ON) and (line := _first(lines)):
+        if isinstance(fact, _LEAD_ON) and (line := next((one.text for one in lines), "")):
             self._because = line
         if place and is_at_or_below(place, self.unit):
             self.files.extend(kept_files(entry))
             self._see(fact, place, spec)
 
     def _see(self, fact: Any, place: str, spec: Command | None) -> None:
-        if isinstance(fact, e.AttemptScheduled):
-            given = fact.adjusted or Adjusted()
-            known = _Details(timeout=given.timeout or (spec.timeout if spec else None))
-            if fact.attempt > 1:
-                known.because, self._because = self._because, ""
-            self._details[place, fact.attempt] = known
-        elif isinstance(fact, e.AttemptStarted):
-            self._detail(fact).worker = fact.worker
+        if isinstance(fact, e.AttemptScheduled) and fact.attempt > 1:
+            self._attempts.found[place, fact.attempt].because, self._because = self._because, ""
         elif isinstance(fact, e.AttemptFailed | e.ResultRejected):
-            one, failure = self._detail(fact), fact.failure
-            one.code, one.exit_code, one.signal = failure.code, failure.exit_code, failure.signal
             failed = self._failure(place, spec)
-            failed.failure, failed.tries, failed.verdict = failure, failed.tries + 1, ""
+            failed.failure, failed.tries, failed.verdict = fact.failure, failed.tries + 1, ""
         elif isinstance(fact, e.RetryScheduled):
             granted = self._failure(place, spec).granted
             granted[fact.rule] = granted.get(fact.rule, 0) + 1
         elif isinstance(fact, e.RungPassed) and fact.rung == "retry":
             self._failure(place, spec).verdict = fact.reason
-
-    def _detail(self, fact: Any) -> _Details:
-        return self._details.setdefault((fact.place, fact.attempt), _Details())
 
     def _failure(self, place: str, spec: Command | None) -> _Failed:
         key = self._attempts.visits.get(step_name(place), 0), place
@@ -365,21 +340,12 @@ class _Collector:
 
     def lines(self) -> Iterator[AttemptLine]:
         """The attempts at the unit and what belongs to it; a map runs nothing itself."""
-        before: dict[str, Attempt] = {}
-        for key, one in self._attempts.found.items():
-            if not is_at_or_below(one.place, self.unit) or ("[" in one.place and "[" not in self.unit):
-                continue
-            detail, last = self._details.get(key, _Details()), before.get(one.place)
-            earlier = self._details.get((one.place, last.attempt), _Details()) if last else detail
-            before[one.place] = one
-            shared = {name: getattr(one, name) for name in _SHARED}
-            yield AttemptLine(
-                **shared,
-                **msgspec.structs.asdict(detail),
-                progress="",
-                is_adjusted=last is not None
-                and (one.memory, one.cpus, detail.timeout) != (last.memory, last.cpus, earlier.timeout),
-            )
+        limits: dict[str, tuple[float | None, ...]] = {}
+        for one in self._attempts.found.values():
+            if is_at_or_below(one.place, self.unit) and ("[" not in one.place or "[" in self.unit):
+                own = one.memory, one.cpus, one.timeout
+                one.is_adjusted, limits[one.place] = limits.get(one.place, own) != own, own
+                yield part(one, AttemptLine)
 
     def ladder(self, visit: VisitFailure) -> VisitLadder:
         failed = ((place, one) for (number, place), one in self._failed.items() if number == visit.visit)
@@ -389,7 +355,6 @@ class _Collector:
         return VisitLadder(visit, rules, [] if visit.is_item else self._edges.get(visit.visit, []))
 
 
-_SHARED = tuple(set(Attempt.__struct_fields__) & set(AttemptLine.__struct_fields__) - {"progress"})
 # The facts whose sentence says why an attempt follows.
 _LEAD_ON = (
     e.RetryScheduled,
@@ -401,10 +366,6 @@ _LEAD_ON = (
     e.RunReopened,
     e.LoopFired,
 )
-
-
-def _first(lines: Iterable[StoryLine]) -> str:
-    return next((one.text for one in lines), "")
 
 
 def _rule_lines(place: str, name: str, failed: _Failed) -> Iterator[RuleLine]:
@@ -433,13 +394,11 @@ def _failed_neighbours(state: State, step: str) -> tuple[str, str]:
     """The steps before and behind one in the file that have failed or are parked."""
     names = [*state.graph.nodes, END]
     at = names.index(step) if step in names else 0
-    has_failed: Callable[[str], bool] = lambda name: _is_failed(state.places.get(name))  # noqa: E731
-    before = next((name for name in reversed(names[:at]) if has_failed(name)), "")
-    return before, next((name for name in names[at + 1 :] if has_failed(name)), "")
 
+    def first_failed(some: Iterable[str]) -> str:
+        return next((name for name in some if status_of(state, name) in ("failed", "pending_failed")), "")
 
-def _is_failed(place: Place | None) -> bool:
-    return place is not None and place.status in ("failed", "pending_failed")
+    return first_failed(reversed(names[:at])), first_failed(names[at + 1 :])
 
 
 def _item_name(values: list[Any], index: int) -> str:

@@ -217,7 +217,7 @@ class TimeTravel:
         # A state of the cache may be read until the next call.
         before = self._past.at(run_id, a).copy().state
         after = self._past.at(run_id, b).state
-        changes = compare_states(before, after)
+        run, steps, failures = compare_states(before, after)
         return RunDifference(
             run_id=run_id,
             workflow=after.workflow.name,
@@ -225,9 +225,9 @@ class TimeTravel:
             b=b,
             a_at=before.run.at,
             b_at=after.run.at,
-            run=changes.run,
-            steps=changes.steps,
-            failures=changes.failures,
+            run=run,
+            steps=steps,
+            failures=failures,
         )
 
     # -- pictures ----------------------------------------------------------------------------------------------------

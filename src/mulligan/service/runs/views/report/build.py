@@ -33,13 +33,12 @@ from mulligan.service.logs.log_ranges import STREAMS, LogRanges
 from mulligan.service.rendering.drawing import draw_svg
 from mulligan.service.rendering.next_commands import NextCommand, commands_for_wait, suggest_commands
 from mulligan.service.runs.stored.artifacts import KeptFile, kept_files
-from mulligan.service.runs.stored.attempts import Cost, Costs
+from mulligan.service.runs.stored.attempts import AttemptFacts, Attempts, Cost, Costs, Gap, Outcome, Part
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.attempt_progress import describe_progress, progress_finder
-from mulligan.service.runs.views.report.attempts import Attempt, Attempts, Gap
 from mulligan.service.runs.views.report.visits import FailedVisits, ItemFailures, Log, VisitFailure
 from mulligan.service.runs.views.run_story import run_waits
-from mulligan.worker.folders import open_regular_file
+from mulligan.service.runs.views.run_view import part
 
 # Limits, so that a report stays readable and can be sent by mail.
 VISITS_MAX = 400
@@ -86,6 +85,37 @@ class StepRow(msgspec.Struct, frozen=True):
     # What its agents have spent, as text; "" if it has none.
     agents: str = ""
     # What its last attempt reported, in words.
+    progress: str = ""
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One attempt: when it was scheduled, started and ended; its outcome, its limits and what it used."""
+
+    place: str
+    attempt: int
+    # The step or item that it belongs to, and its part in that.
+    unit: str
+    part: Part
+    visit: int
+    round: int
+    scheduled_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: Outcome = "queued"
+    # The failure in one line.
+    what: str = ""
+    host: str = ""
+    wall_seconds: float | None = None
+    cpu_seconds: float | None = None
+    peak_memory: int | None = None
+    # Reported by an agent.
+    tokens: int | None = None
+    # Its limits; None if the workflow sets none.
+    memory: int | None = None
+    cpus: float | None = None
+    # A map runs nothing itself: its items do.
+    is_map: bool = False
+    # What it reported last, in words.
     progress: str = ""
 
 
@@ -305,16 +335,26 @@ def build_report(service: RunReader, run_id: int, now: datetime) -> Report:
         started_at=started_at,
         ended_at=ended_at,
         seconds=max(0.0, ((ended_at or now) - started_at).total_seconds()),
-        counts=_counts(reader.last) if ended_at is not None else None,
+        counts=part(reader.last, Counts) if ended_at is not None else None,
         statuses=count_steps(state),
         waits=waits,
         visits=_with_logs(service, run_id, visits[:VISITS_MAX], reader.attempts, place_names),
         visits_count=len(visits),
         item_failures=reader.visits.item_failures(),
         steps=list(_steps(state, reader)),
-        attempts=list(reader.attempts.found.values()),
+        attempts=[part(one, Attempt) for one in reader.attempts.found.values()],
         gaps=reader.attempts.gaps,
-        children=[_child_run(service, child) for child in children[:CHILDREN_MAX]],
+        children=[
+            ChildRun(
+                child.run_id,
+                child.workflow,
+                child.status,
+                child.parent_place,
+                service.calling_attempt(child),
+                child.round,
+            )
+            for child in children[:CHILDREN_MAX]
+        ],
         children_count=len(children),
         inputs=_values(state.run.inputs),
         outputs=_values(state.run.outputs),
@@ -354,10 +394,6 @@ def _describe_end(output: Any) -> str:
     found = parse_end_output(output)
     status, reason = found.get("status"), found.get("reason")
     return ": ".join(str(word) for word in (status, reason) if word) if status else ""
-
-
-def _counts(last: Any) -> Counts:
-    return Counts(*(getattr(last, name) for name in Counts.__struct_fields__))
 
 
 def _waits(service: RunReader, run_id: int) -> Iterator[ReportWait]:
@@ -424,11 +460,6 @@ def _to_read(run_id: int, visit: VisitFailure) -> NextCommand:
     return NextCommand(f"mulligan logs {run_id} {place}", f"the log of {visit.name or visit.step}")
 
 
-def _child_run(service: RunReader, child: RunRecord) -> ChildRun:
-    attempt = service.calling_attempt(child)
-    return ChildRun(child.run_id, child.workflow, child.status, child.parent_place, attempt, child.round)
-
-
 def _steps(state: State, reader: _LogReader) -> Iterator[StepRow]:
     attempts: Counter[str] = Counter(one.unit for one in reader.attempts.found.values() if one.part == "own")
     for place in (*state.steps(), state.places[END]) if state.places else ():
@@ -488,13 +519,13 @@ def _with_logs(
     return visits
 
 
-def _log(service: RunReader, run_id: int, attempt: Attempt | None, names: Mapping[str, str]) -> Log | None:
+def _log(service: RunReader, run_id: int, attempt: AttemptFacts | None, names: Mapping[str, str]) -> Log | None:
     """The log of an attempt; None for a map, which runs nothing itself."""
     if attempt is None or attempt.is_map:
         return None
     keys = [LogKey(run_id, attempt.place, attempt.attempt, stream) for stream in STREAMS]
     (out, is_out_cut), (err, is_err_cut) = (
-        _tail(service.log_ranges, key, bytes_max)
+        read_tail(service.log_ranges, key, bytes_max)
         for key, bytes_max in zip(keys, (STDOUT_BYTES_MAX, STDERR_BYTES_MAX), strict=True)
     )
     ran_on = attempt.host if not (out or err) and service.store.is_shared else ""
@@ -504,34 +535,15 @@ def _log(service: RunReader, run_id: int, attempt: Attempt | None, names: Mappin
     return Log(attempt.place, attempt.attempt, out, err, is_err_cut or is_out_cut, ran_on, written, name)
 
 
-def _tail(logs: LogRanges, key: LogKey, bytes_max: int) -> tuple[str, bool]:
-    """The end of a log: of its file, or of what was shipped to the store."""
-    path = logs.path(key)
-    return read_tail(path, bytes_max) if os.path.exists(path) else _shipped_tail(logs, key, bytes_max)
-
-
-def read_tail(path: str, bytes_max: int) -> tuple[str, bool]:
-    """The last bytes of a file as text, and whether it was cut. Empty if there is no file."""
+def read_tail(logs: LogRanges, key: LogKey, bytes_max: int) -> tuple[str, bool]:
+    """The last bytes of a log as text, and whether it was cut. Empty if there is no log."""
     try:
-        with open_regular_file(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - bytes_max))
-            return _whole_lines(file.read(bytes_max), is_cut=size > bytes_max)
+        found = logs.size(key)
+        size = found.size if found is not None else 0
+        text = logs.read(key, max(0, size - bytes_max), size).decode("utf-8", "replace")
     except OSError:
         return "", False
-
-
-def _shipped_tail(logs: LogRanges, key: LogKey, bytes_max: int) -> tuple[str, bool]:
-    found = logs.size(key)
-    if found is None:
-        return "", False
-    data = logs.read(key, max(0, found.size - bytes_max), found.size)
-    return _whole_lines(data, is_cut=found.size > bytes_max)
-
-
-def _whole_lines(data: bytes, *, is_cut: bool) -> tuple[str, bool]:
-    text = data.decode("utf-8", "replace")
-    if not is_cut:
+    if size <= bytes_max:
         return text, False
     # Leave out the line that was cut, unless it is the only one.
     _, newline, rest = text.partition("\n")

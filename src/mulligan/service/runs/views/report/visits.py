@@ -18,17 +18,21 @@ from mulligan.core.model.rejected_output import rejected_text
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import FailureRecord, State
 from mulligan.history.phrases import UNDO_FAILED, describe_failure, failure_label
-from mulligan.history.route_outcomes import FailureOutcome, describe_route_outcome, format_times
-from mulligan.history.story import StoryLine
-from mulligan.service.runs.views.failure_summary import (
+from mulligan.history.route_outcomes import (
+    ANOTHER_ROUND,
     ENDINGS,
-    OUTCOMES,
-    RECOVERED,
+    LOST,
     REMOVED,
     UNDONE_LATER,
-    spent_budget,
+    Ending,
+    FailureOutcome,
+    describe_recovery,
+    describe_route_outcome,
+    format_times,
 )
-from mulligan.service.runs.views.report.attempts import part_of, unit_of
+from mulligan.history.story import StoryLine
+from mulligan.service.runs.stored.attempts import part_of, unit_of
+from mulligan.service.runs.views.failure_summary import OUTCOMES, spent_budget
 
 RungName = Literal["retry", "handle", "triage", "route", "end"]
 # Dealt: this rung handled the failure. Tried: it ran, and a later rung followed. Passed: it did not apply. Absent: the
@@ -146,11 +150,6 @@ class _VisitTracker:
     def is_item(self) -> bool:
         return "[" in self.unit
 
-    def fail(self, failure: Failure, place: str, attempt: int) -> None:
-        self.failure = failure
-        self.failures += 1
-        self.attempts.append((place, attempt))
-
     def note(self, rung: str, line: StoryLine | None) -> None:
         if line is not None:
             self.said.setdefault(rung, []).append(line.text)
@@ -174,13 +173,12 @@ class FailedVisits:
         elif isinstance(fact, e.StepEntered):
             self._visits[fact.step] = fact.visit
         own = self._keep_lines(lines, entry.at)
-        rule = _RULES.get(type(fact))
         place: str = getattr(fact, "place", "") or getattr(fact, "step", "")
         if isinstance(fact, e.UndoFailed | e.UndoCompleted):
             # Of an earlier visit, if there was a loop or another round since.
             self._undo_ended(fact, entry.at)
-        elif rule is not None and part_of(place) in ("own", "undo"):
-            rule(self._tracker(place, entry.at), fact, own)
+        elif type(fact) in _FACTS and part_of(place) in ("own", "undo"):
+            _record(self._tracker(place, entry.at), fact, own)
 
     def _undo_ended(self, fact: e.UndoFailed | e.UndoCompleted, at: datetime) -> None:
         key = fact.step, fact.visit
@@ -238,7 +236,7 @@ class FailedVisits:
             visit=tracker.visit,
             round=tracker.round,
             at=tracker.at,
-            what=describe_failure(failure) if failure else "its worker was lost",
+            what=describe_failure(failure) if failure else LOST,
             code=failure.code if failure else "WORKER_LOST",
             message=failure.message if failure else "",
             answer=answer,
@@ -253,7 +251,7 @@ class FailedVisits:
             spent_budget=spent_budget(tracker.unit, failure.code, failure.details) if failure else "",
         )
 
-    def _answer(self, state: State, tracker: _VisitTracker, record: FailureRecord | None) -> tuple[str, FailureOutcome]:
+    def _answer(self, state: State, tracker: _VisitTracker, record: FailureRecord | None) -> Ending:
         """How the visit ended, in words, and its outcome."""
         if tracker.is_undo_failed:
             return UNDONE_LATER if tracker.is_undone_later else (UNDO_FAILED, FailureOutcome.UNHANDLED)
@@ -270,7 +268,7 @@ class FailedVisits:
         place = state.places.get(tracker.unit)
         return ENDINGS[place.status] if place is not None else ENDINGS["running"]
 
-    def _item_answer(self, state: State, tracker: _VisitTracker) -> tuple[str, FailureOutcome]:
+    def _item_answer(self, state: State, tracker: _VisitTracker) -> Ending:
         name = step_name(tracker.unit)
         step = self._trackers.get((name, tracker.visit))
         if step is not None and step.ended == "completed":
@@ -278,20 +276,17 @@ class FailedVisits:
         is_over = state.places[name].visit > tracker.visit or state.run.round > tracker.round
         return self._in_another_round(tracker) if is_over else ("its step fails", FailureOutcome.UNHANDLED)
 
-    def _in_another_round(self, tracker: _VisitTracker) -> tuple[str, FailureOutcome]:
+    def _in_another_round(self, tracker: _VisitTracker) -> Ending:
         """The outcome of a failure that ran again in a later round."""
         last = self._visits.get(step_name(tracker.unit), 0)
         later = (self._trackers.get((tracker.unit, visit)) for visit in range(tracker.visit + 1, last + 1))
         done = next((one for one in later if one is not None and one.ended == "completed"), None)
-        return _ANOTHER_ROUND if done is None else (f"completed in round {done.round}", FailureOutcome.REPAIRED)
-
-
-_ANOTHER_ROUND: tuple[str, FailureOutcome] = ("ran again in a later round", FailureOutcome.ALLOWED)
+        return ANOTHER_ROUND if done is None else (f"completed in round {done.round}", FailureOutcome.REPAIRED)
 
 
 def _describe_recovery(tracker: _VisitTracker) -> str:
     if tracker.recovered_by:
-        return RECOVERED.get(tracker.recovered_by, f"recovered by its {tracker.recovered_by} handler")
+        return describe_recovery(tracker.recovered_by)[0]
     tried = [f"retried{format_times(tracker.retries)}"] if tracker.retries else []
     tried += [f"lost its worker{format_times(tracker.losses)}"] if tracker.losses and tracker.failure else []
     tried += ["parked"] if "triage" in tracker.tried else []
@@ -336,75 +331,45 @@ def _deciding_rung(tracker: _VisitTracker, record: FailureRecord | None) -> str:
     return ""
 
 
-def _attempt_failed(tracker: _VisitTracker, fact: Any, line: StoryLine | None) -> None:
-    tracker.fail(fact.failure, fact.place, fact.attempt)
+# The rung that has been tried, and how a visit has ended, by the fact that says so.
+_TRIED: dict[type[e.Fact], RungName] = {
+    e.RetryScheduled: "retry",
+    **dict.fromkeys((e.HandlerStarted, e.HandlerSucceeded, e.HandlerFailed), "handle"),
+    **dict.fromkeys((e.StepParked, e.TriageSuggested, e.StepClassified), "triage"),
+}
+_ENDED: dict[type[e.Fact], str] = {
+    **dict.fromkeys((e.StepCompleted, e.ItemCompleted), "completed"),
+    **dict.fromkeys((e.StepFailed, e.ItemFailed), "failed"),
+    **dict.fromkeys((e.StepCancelled, e.ItemCancelled), "cancelled"),
+}
+_FACTS = frozenset(
+    {*_TRIED, *_ENDED, e.AttemptFailed, e.ResultRejected, e.AttemptLost, e.AttemptScheduled, e.RungPassed}
+)
 
 
-def _lost(tracker: _VisitTracker, fact: e.AttemptLost, line: StoryLine | None) -> None:
-    tracker.losses += 1
-    tracker.attempts.append((fact.place, fact.attempt))
-
-
-def _scheduled(tracker: _VisitTracker, fact: e.AttemptScheduled, line: StoryLine | None) -> None:
-    if fact.cause in ("lost", "job_ended"):
-        tracker.tried.add("retry")
-        tracker.note("retry", line)
-
-
-def _retried(tracker: _VisitTracker, fact: e.RetryScheduled, line: StoryLine | None) -> None:
-    tracker.retries += 1
-    tracker.tried.add("retry")
-    tracker.note("retry", line)
-
-
-def _passed(tracker: _VisitTracker, fact: e.RungPassed, line: StoryLine | None) -> None:
-    tracker.passed.add(fact.rung)
-    tracker.note(fact.rung, line)
-
-
-def _handled(tracker: _VisitTracker, fact: Any, line: StoryLine | None) -> None:
-    tracker.tried.add("handle")
-    tracker.note("handle", line)
-
-
-def _parked(tracker: _VisitTracker, fact: Any, line: StoryLine | None) -> None:
-    tracker.tried.add("triage")
-    tracker.note("triage", line)
-
-
-def _completed(tracker: _VisitTracker, fact: Any, line: StoryLine | None) -> None:
-    tracker.ended, tracker.recovered_by = "completed", fact.recovered_by
-
-
-def _step_failed(tracker: _VisitTracker, fact: e.StepFailed, line: StoryLine | None) -> None:
-    tracker.ended = "failed"
-    tracker.failure = fact.failure
-    if fact.route.is_sent:
+def _record(tracker: _VisitTracker, fact: Any, line: StoryLine | None) -> None:
+    is_rerun = isinstance(fact, e.AttemptScheduled) and fact.cause in ("lost", "job_ended")
+    if rung := "retry" if is_rerun else _TRIED.get(type(fact)):
+        tracker.tried.add(rung)
+        tracker.note(rung, line)
+    tracker.ended = _ENDED.get(type(fact), tracker.ended)
+    if isinstance(fact, e.AttemptFailed | e.ResultRejected | e.StepFailed | e.ItemFailed):
+        tracker.failure = fact.failure
+    if isinstance(fact, e.AttemptFailed | e.ResultRejected):
+        tracker.failures += 1
+        tracker.attempts.append((fact.place, fact.attempt))
+    elif isinstance(fact, e.AttemptLost):
+        tracker.losses += 1
+        tracker.attempts.append((fact.place, fact.attempt))
+    elif isinstance(fact, e.RetryScheduled):
+        tracker.retries += 1
+    elif isinstance(fact, e.RungPassed):
+        tracker.passed.add(fact.rung)
+        tracker.note(fact.rung, line)
+    elif isinstance(fact, e.StepCompleted | e.ItemCompleted):
+        tracker.recovered_by = fact.recovered_by
+    elif isinstance(fact, e.StepFailed) and fact.route.is_sent:
         tracker.tried.add("route")
         tracker.said.setdefault("route", []).append(f"routed to '{fact.route.to}'")
-    elif fact.step != END:
+    elif isinstance(fact, e.StepFailed) and fact.step != END:
         tracker.said.setdefault("end", []).append("allowed to fail" if fact.is_allowed else "not handled")
-
-
-def _item_failed(tracker: _VisitTracker, fact: e.ItemFailed, line: StoryLine | None) -> None:
-    tracker.ended, tracker.failure = "failed", fact.failure
-
-
-def _cancelled(tracker: _VisitTracker, fact: Any, line: StoryLine | None) -> None:
-    tracker.ended = "cancelled"
-
-
-_RULES: dict[type[e.Fact], Any] = {
-    e.AttemptFailed: _attempt_failed,
-    e.ResultRejected: _attempt_failed,
-    e.AttemptLost: _lost,
-    e.AttemptScheduled: _scheduled,
-    e.RetryScheduled: _retried,
-    e.RungPassed: _passed,
-    **dict.fromkeys((e.HandlerStarted, e.HandlerSucceeded, e.HandlerFailed), _handled),
-    **dict.fromkeys((e.StepParked, e.TriageSuggested, e.StepClassified), _parked),
-    **dict.fromkeys((e.StepCompleted, e.ItemCompleted), _completed),
-    e.StepFailed: _step_failed,
-    e.ItemFailed: _item_failed,
-    **dict.fromkeys((e.StepCancelled, e.ItemCancelled), _cancelled),
-}
