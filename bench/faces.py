@@ -188,7 +188,7 @@ def measure_streams(bench: Bench) -> None:
     home, store = bench.home()
     with server(home, store=store, worker=False) as running, _service(home, store) as service:
         prepared = _prepared(service, home, WORKFLOW)
-        service.control.start(prepared)
+        service.changes.create(prepared)
         asyncio.run(_streams(bench, running, service, prepared, clients, events))
 
 
@@ -229,7 +229,7 @@ def _start_in_thread(home: Home, prepared: object, watchers: Watchers) -> list[t
     with Service(home) as service:
         following = max((record.run_id for record in service.runs.page(RunQuery(limit=1)).runs), default=0) + 1
         watchers.expect(b'"run_id":%d,' % following)
-        service.control.start(prepared)  # type: ignore[arg-type]
+        service.changes.create(prepared)  # type: ignore[arg-type]
         return [(following, time.perf_counter())]
 
 
@@ -352,7 +352,7 @@ def measure_engine(bench: Bench) -> None:
 def _engine_alone(bench: Bench, runs: int) -> float:
     home, store = bench.home()
     with _service(home, store) as service:
-        service.control.start(_prepared(service, home, CHAIN), times=runs)
+        service.changes.create(_prepared(service, home, CHAIN), times=runs)
         with _workers(home, store, 1):
             return _rate(service, runs)
 
@@ -366,7 +366,7 @@ def _engine_beside(bench: Bench, runs: int, clients: int) -> float:
 async def _with_watchers(
     running: ServerProcess, service: Service, home: Path, store: str, runs: int, clients: int
 ) -> float:
-    service.control.start(_prepared(service, home, CHAIN), times=runs)
+    service.changes.create(_prepared(service, home, CHAIN), times=runs)
     watchers = Watchers()
     await watchers.connect(running.host, running.port, running.token, clients, "runs,run:1,pending")
     begun, used = time.perf_counter(), running.processor_seconds()
@@ -427,11 +427,11 @@ _DRIVER = """
 import sys
 from pathlib import Path
 from mulligan.engine.observers import NullObserver
+from mulligan.service.driving.local_worker import open_driver
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.run_control import RunControl
 from mulligan.service.runs.stored.run_reader import RunReader
 reader = RunReader(Home(Path(sys.argv[1]), sys.argv[2]))
-with RunControl(reader).driver(None, NullObserver()) as driver:
+with open_driver(reader, observer=NullObserver()) as driver:
     driver.serve()
 """
 
@@ -457,7 +457,7 @@ def measure_remote(bench: Bench) -> None:
         for found, is_remote in ((direct, False), (remote, True)):
             home, store = bench.home()
             with _service(home, store) as service, server(home, store=store, worker=False) as running:
-                service.control.start(_prepared(service, home, CHAIN), times=runs)
+                service.changes.create(_prepared(service, home, CHAIN), times=runs)
                 token = asyncio.run(_worker_token(running)) if is_remote else ""
                 with ExitStack() as stack:
                     if is_remote:

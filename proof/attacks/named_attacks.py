@@ -262,7 +262,7 @@ def _pinned(server: AttackedServer, text: str) -> tuple[str, bytes]:
     folder.mkdir(exist_ok=True)
     (folder / "later.yaml").write_text(text)
     with Service(Home(folder / "home")) as service:
-        run_id = service.control.start(
+        run_id = service.changes.create(
             service.starts.prepare(service.workflows.load_workflow(folder / "later.yaml"), {}, folder)
         )[0]
         return service.reader.record(run_id).version, service.reader.store.load(run_id).workflow

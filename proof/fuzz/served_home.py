@@ -117,7 +117,7 @@ def _fill(folder: Path) -> dict[str, str]:
     file = folder.parent / "nightly.yaml"
     file.write_text(WORKFLOW, encoding="utf-8")
     with Service(Home(folder), "a fuzzer") as service:
-        service.control.start(service.starts.prepare(service.workflows.load_workflow(file), {}, folder.parent))
+        service.changes.create(service.starts.prepare(service.workflows.load_workflow(file), {}, folder.parent))
         found = {
             name: service.tokens.create(TokenForm(name, (name,), all_projects=True)).secret
             for name in ("admin", "worker")

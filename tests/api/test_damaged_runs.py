@@ -83,7 +83,7 @@ def _run(service: Service, folder: Path, text: str, times: int) -> list[int]:
     file.write_text(text)
     prepared = service.starts.prepare(service.workflows.load_workflow(file), {}, folder)
     with service.driving.driver(Capacity(cpus=4.0, memory=4 << 30)) as driver:
-        started = service.control.start(prepared, times=times)
+        started = service.changes.create(prepared, times=times)
         for run_id in started:
             driver.drive(run_id, 0.0)
     return started

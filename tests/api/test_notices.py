@@ -48,7 +48,7 @@ def test_a_run_that_starts_after_the_hooks_were_set_has_their_notices(client: Cl
     with Service(client.home) as service:
         prepared = Starts.prepare(load_text(A_WORKFLOW, "w.yaml"), {}, tmp_path)
         with service.driving.driver() as driver:
-            (run_id,) = service.control.start(prepared, driver)
+            (run_id,) = service.changes.create(prepared, driver)
             driver.drive(run_id)
 
     page = client.get("notices", scope="read").json

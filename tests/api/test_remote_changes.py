@@ -190,9 +190,9 @@ def test_a_server_says_which_guard_rail_holds(remote: Service, service: Service,
 
     with Service(home) as agent:
         with pytest.raises(VerdictNotAllowed):
-            agent.control.classify(run_id, "fetch", "retry", "x")
+            agent.changes.classify(run_id, "fetch", "retry", "x")
         with pytest.raises(TooManyDecisions):
-            agent.control.classify(run_id, "fetch", "fail", "x")
+            agent.changes.classify(run_id, "fetch", "fail", "x")
 
 
 def test_a_run_is_removed_over_http_once_it_has_ended_or_is_damaged(remote: Service, service: Service) -> None:

@@ -42,7 +42,7 @@ class Flows:
         file = self.folder / "flow.yaml"
         file.write_text(text, encoding="utf-8")
         workflow = self.service.workflows.load_workflow(file)
-        (run_id,) = self.service.control.start(
+        (run_id,) = self.service.changes.create(
             self.service.starts.prepare(workflow, inputs, self.folder, labels=labels or {})
         )
         return run_id

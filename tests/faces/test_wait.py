@@ -125,7 +125,7 @@ def test_the_end_that_another_process_writes_is_noticed(
 def left_alone(text: str = HELLO) -> None:
     """Run 1, which no process has ever driven."""
     with Service(find_home()) as service:
-        service.control.start(Starts.prepare(Workflows.load_workflow(Path(workflow(text))), {}, Path.cwd()))
+        service.changes.create(Starts.prepare(Workflows.load_workflow(Path(workflow(text))), {}, Path.cwd()))
 
 
 class _Watch:

@@ -57,7 +57,7 @@ def run(service: Service, folder: Path, text: str, times: int = 1) -> None:
     file.write_text(text)
     prepared = service.starts.prepare(service.workflows.load_workflow(file), {}, folder)
     with service.driving.driver(Capacity(cpus=4.0, memory=4 << 30)) as driver:
-        for run_id in service.control.start(prepared, times=times):
+        for run_id in service.changes.create(prepared, times=times):
             driver.drive(run_id, 0.0)
 
 

@@ -52,7 +52,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         with opened.driving.driver(Capacity(cpus=4.0, memory=4 << 30)) as driver:
             for fails in range(4):
                 prepared = opened.starts.prepare(workflow, {"fails": fails}, folder)
-                driver.drive(opened.control.start(prepared)[0], 0.0)
+                driver.drive(opened.changes.create(prepared)[0], 0.0)
         yield opened
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from mulligan.cli.operating.worker import Log
 from mulligan.service.driving.driver import Capacity, Driver
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.run_control import Prepared
+from mulligan.service.runs.changes.prepared_runs import Prepared
 from mulligan.service.service import Service
 
 FLOW = """
@@ -39,7 +39,7 @@ def objects_of_ours() -> Counter[str]:
 
 def drive(service: Service, driver: Driver, prepared: Prepared) -> Counter[str]:
     """What there is of ours after some more runs."""
-    for run_id in service.control.start(prepared, driver, times=RUNS):
+    for run_id in service.changes.create(prepared, driver, times=RUNS):
         driver.drive(run_id, 0.0)
     return objects_of_ours()
 

@@ -156,5 +156,5 @@ def start_run(service: Service, text: str = A_WORKFLOW, **inputs: Any) -> int:
     folder = service.home.folder.parent
     file = folder / "nightly.yaml"
     file.write_text(text)
-    (run_id,) = service.control.start(service.starts.prepare(service.workflows.load_workflow(file), inputs, folder))
+    (run_id,) = service.changes.create(service.starts.prepare(service.workflows.load_workflow(file), inputs, folder))
     return run_id

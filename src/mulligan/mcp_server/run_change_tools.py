@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from mulligan.errors import InputInvalid
 from mulligan.mcp_server.argument_types import (
     DryRun,
     File,
@@ -18,9 +19,10 @@ from mulligan.mcp_server.argument_types import (
     WorkflowName,
 )
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
+from mulligan.service.authoring.values import read_budgets
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.preflight import refuse_reserved_labels
-from mulligan.service.runs.changes.unattended_runs import WorkflowSource
+from mulligan.service.runs.changes.workflow_sources import WorkflowSource
 
 FromStep = Annotated[str, msgspec.Meta(description="The first step to run again, with those after it.")]
 
@@ -44,15 +46,15 @@ def start_run(call: ToolCall) -> Any:
     asked: StartRun = call.arguments
     refuse_reserved_labels(asked.labels)
     source = _source(call, asked)
-    runs = call.service.unattended_runs
+    sources = call.service.workflow_sources
     if asked.dry_run:
-        return {"dry_run": True, **to_json(runs.preview(source, asked.inputs))}
-    return to_json(runs.start(source, asked.inputs, asked.labels, key=asked.key))
+        return {"dry_run": True, **to_json(sources.preview(source, asked.inputs))}
+    return to_json(sources.start(source, asked.inputs, asked.labels, key=asked.key))
 
 
 def _source(call: ToolCall, asked: Any) -> WorkflowSource:
     """The workflow that is meant. `ScopeMissing` for code of the caller without the scope for it."""
-    source = WorkflowSource(getattr(asked, "workflow", ""), asked.version, asked.text, asked.file)
+    source = WorkflowSource(getattr(asked, "workflow", ""), asked.version, asked.text, file=asked.file)
     if source.is_code:
         call.access.refuse_without("write", "a text or a file to run is code")
     if source.file:
@@ -107,14 +109,20 @@ class RetryRun(Arguments, frozen=True):
 
 def retry_run(call: ToolCall) -> Any:
     asked: RetryRun = call.arguments
-    return call.service.unattended_runs.retry(
+    source = _correction(call, asked)
+    if asked.items is not None and not asked.from_step:
+        raise InputInvalid("'items' needs 'from_step'", hint="name the map step", argument="items")
+    if source is None and asked.inputs:
+        hint = "name a version, or give a file or a text"
+        raise InputInvalid("'inputs' is for a corrected workflow", hint=hint, argument="inputs")
+    sources = call.service.workflow_sources
+    return call.service.changes.retry(
         asked.run_id,
         from_step=asked.from_step,
         items=asked.items,
         adjust=asked.adjust,
-        budgets=asked.budgets,
-        source=_correction(call, asked),
-        inputs=asked.inputs,
+        corrected=None if source is None else sources.correction(asked.run_id, source, asked.inputs),
+        budgets=read_budgets(asked.budgets),
         keep_completed=asked.keep_completed,
         from_start=asked.from_start,
         force=asked.force,
@@ -141,11 +149,12 @@ class ForkRun(Arguments, frozen=True):
 
 def fork_run(call: ToolCall) -> Any:
     asked: ForkRun = call.arguments
-    return call.service.unattended_runs.fork(
+    source, sources = _correction(call, asked), call.service.workflow_sources
+    return call.service.changes.fork(
         asked.run_id,
         asked.from_step,
-        asked.inputs,
-        _correction(call, asked),
+        dict(asked.inputs),
+        None if source is None else sources.load_for(asked.run_id, source, asked.inputs),
         keep_completed=asked.keep_completed,
         dry_run=asked.dry_run,
     )
@@ -160,7 +169,7 @@ class CancelRun(Arguments, frozen=True):
 
 def cancel_run(call: ToolCall) -> Any:
     asked: CancelRun = call.arguments
-    return call.service.unattended_runs.cancel(asked.run_id, now=asked.now, reason=asked.reason, dry_run=asked.dry_run)
+    return call.service.changes.cancel(asked.run_id, now=asked.now, reason=asked.reason, dry_run=asked.dry_run)
 
 
 class PauseRun(Arguments, frozen=True):
@@ -172,7 +181,7 @@ class PauseRun(Arguments, frozen=True):
 
 def pause_run(call: ToolCall) -> Any:
     asked: PauseRun = call.arguments
-    return call.service.unattended_runs.pause(asked.run_id, step=asked.step, reason=asked.reason, dry_run=asked.dry_run)
+    return call.service.changes.pause(asked.run_id, step=asked.step, reason=asked.reason, dry_run=asked.dry_run)
 
 
 class ResumeRun(Arguments, frozen=True):
@@ -190,7 +199,7 @@ class ResumeRun(Arguments, frozen=True):
 
 def resume_run(call: ToolCall) -> Any:
     asked: ResumeRun = call.arguments
-    return call.service.unattended_runs.resume(
+    return call.service.changes.resume(
         asked.run_id, step=asked.step, steps=asked.steps or 0, reason=asked.reason, dry_run=asked.dry_run
     )
 

@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from mulligan.service.rendering.documentation import Documentation
     from mulligan.service.runs.area import Runs
     from mulligan.service.runs.changes.area import Starts
-    from mulligan.service.runs.changes.change_verbs import ChangeVerbs
+    from mulligan.service.runs.changes.changes import Changes
     from mulligan.service.runs.changes.fork_at import EventForks
-    from mulligan.service.runs.changes.run_control import RunControl
-    from mulligan.service.runs.changes.unattended_runs import UnattendedRuns
+    from mulligan.service.runs.changes.workflow_sources import WorkflowSources
     from mulligan.service.runs.statistics.recent_runs import RecentRuns
     from mulligan.service.runs.statistics.trends import Trends
     from mulligan.service.runs.stored.run_cache import RunCache
@@ -91,6 +90,8 @@ class Service:
         self.project = ""
         # Whether it was opened by a server, for the call of a client.
         self.is_for_others = False
+        # Whether the caller drives the runs that he changes. For others, workers or a process in the background do.
+        self.drives = True
         # What the token of that client may do less than its scopes say.
         self.limits = TokenLimits()
         self.may_decide = True
@@ -111,22 +112,25 @@ class Service:
         self.reader.close()
 
     @cached_property
-    def control(self) -> RunControl:
-        from mulligan.service.runs.changes import run_control
+    def changes(self) -> Changes:
+        """Starting runs and changing them: every verb once, each with `dry_run`."""
+        from mulligan.service.runs.changes import changes
 
-        return run_control.RunControl(
+        return changes.Changes(
             self.reader,
             self._by,
             lambda: rules_for_new_runs(self),
             self.limits,
             self.ledger,
             may_decide=self.may_decide,
+            drives=self.drives,
+            is_for_others=self.is_for_others,
         )
 
     @property
     def by(self) -> str:
         """The name under which changes are recorded."""
-        return self.control.by
+        return self.changes.by
 
     def as_user(self, by: str, *, project: str | None = None) -> Service:
         """The same service for one call in the name of another user. It shares the connection, so it is not closed.
@@ -139,7 +143,7 @@ class Service:
         if project is not None:
             other.project, other.reader = project, self.reader.in_project(project)
             other.cache = self.cache.seen_by(other.reader)
-        other.is_for_others = True
+        other.is_for_others, other.drives = True, False
         return other
 
     def for_token(
@@ -170,7 +174,7 @@ class Service:
         """The calls of a store over HTTP."""
         from mulligan.service.server import store_calls
 
-        return store_calls.StoreCalls(self.control)
+        return store_calls.StoreCalls(self.changes)
 
     @cached_property
     def cache(self) -> RunCache:
@@ -185,13 +189,6 @@ class Service:
         from mulligan.service.runs.views import run_details
 
         return run_details.RunDetails(self.reader, self.cache)
-
-    @cached_property
-    def changes(self) -> ChangeVerbs:
-        """Changes of runs with `dry_run`, each with an answer that says what follows."""
-        from mulligan.service.runs.changes import change_verbs
-
-        return change_verbs.ChangeVerbs(self.control)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -233,7 +230,7 @@ class Service:
         """Forks that continue a run from one of its events."""
         from mulligan.service.runs.changes import fork_at
 
-        return fork_at.EventForks(self.control, self.cache.past)
+        return fork_at.EventForks(self.changes, self.cache.past)
 
     def now(self) -> datetime:
         """The time by the clock of the store, if it has one; otherwise by that of this machine."""
@@ -267,21 +264,21 @@ class Service:
         """What comes before a run."""
         from mulligan.service.runs.changes.area import Starts
 
-        return Starts(self.reader, lambda: self.control)
+        return Starts(self.reader, lambda: self.changes)
 
     @cached_property
     def driving(self) -> Driving:
         """Workers in this process, and waiting for those elsewhere."""
         from mulligan.service.driving.area import Driving
 
-        return Driving(self.reader, lambda: self.control)
+        return Driving(self.reader)
 
     @cached_property
     def decisions(self) -> Decisions:
         """What waits for a person, and decisions about it."""
         from mulligan.service.decisions.area import Decisions
 
-        return Decisions(self.reader, lambda: self.control)
+        return Decisions(self.reader, lambda: self.changes)
 
     @cached_property
     def machine(self) -> Machine:
@@ -384,8 +381,8 @@ class Service:
         return trends.Trends(self.reader)
 
     @property
-    def unattended_runs(self) -> UnattendedRuns:
-        """Starting and changing runs for a caller that cannot drive them itself."""
-        from mulligan.service.runs.changes import unattended_runs
+    def workflow_sources(self) -> WorkflowSources:
+        """Workflows that a caller names, sends or has in a file: read, and prepared for a run."""
+        from mulligan.service.runs.changes import workflow_sources
 
-        return unattended_runs.UnattendedRuns(self.control, lambda: self.catalogue, is_for_others=self.is_for_others)
+        return workflow_sources.WorkflowSources(self.changes, lambda: self.catalogue, is_for_others=self.is_for_others)

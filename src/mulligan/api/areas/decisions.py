@@ -11,11 +11,11 @@ from mulligan.api.http.paging import Count, Limit, decode_cursor, encode_cursor
 from mulligan.api.http.routing import Body, Call, Query, Route
 from mulligan.api.http.struct_types import answer_type
 from mulligan.errors import UnknownRun
-from mulligan.service.decisions.decisions import Decision, make_decision
+from mulligan.service.decisions.decisions import Decision, DecisionsResult, make_decision
 from mulligan.service.decisions.inbox import PendingDetails
 from mulligan.service.decisions.pending import PendingEntry
 from mulligan.service.rendering.json_output import to_json
-from mulligan.service.runs.changes.change_verbs import ChangeResult, DecisionsResult
+from mulligan.service.runs.changes.answers import ChangeResult
 from mulligan.service.runs.views.run_view import part_type
 
 # How many decisions one request may have.

@@ -72,7 +72,7 @@ def _drive(service: Service, prepared: Any, display: Display) -> Outcome:
     begun_at = time.monotonic()
     try:
         with service.driving.driver(machine(), display) as driver:
-            [run_id] = service.control.start(prepared, driver)
+            [run_id] = service.changes.create(prepared, driver)
             ending = driver.drive(run_id, WAIT_SECONDS)
             return service.driving.outcome(driver, run_id, ending, display.progress, time.monotonic() - begun_at)
     finally:

@@ -60,7 +60,7 @@ def rehearse(
     with service_kept_or_not(home) as service:
         code = drive_run(
             service,
-            lambda driver: service.control.start(prepared, driver)[0],
+            lambda driver: service.changes.create(prepared, driver)[0],
             capacity=capacity_for(asked_capacity(parallel, None, None)),
             wait_seconds=wait_seconds,
             as_json=as_json,

@@ -32,7 +32,7 @@ from mulligan.service.rendering.descriptions import summarize_failure
 from mulligan.service.rendering.formatting import quote_names
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.area import Starts
-from mulligan.service.runs.changes.run_control import Prepared
+from mulligan.service.runs.changes.prepared_runs import Prepared
 from mulligan.service.runs.stored.run_reader import AttemptLog
 from mulligan.service.service import Service
 
@@ -89,7 +89,7 @@ def step(
 def _run_step(step: str, prepared: Prepared, kept: Sequence[Any], home: str | None, *, as_json: bool) -> int:
     with service_kept_or_not(home) as service:
         with service.driving.driver(machine()) as driver:
-            [run_id] = service.control.start(prepared, driver, kept=kept)
+            [run_id] = service.changes.create(prepared, driver, kept=kept)
             ending = driver.drive(run_id)
         found = service.runs.show(run_id)
         _show(service, run_id, step, found, as_json=as_json)

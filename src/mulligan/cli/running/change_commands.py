@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
-from mulligan.cli.output.corrections import show_correction
+from mulligan.cli.output.corrections import plan_as_json, show_correction
 from mulligan.cli.output.tables import show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show_json
 from mulligan.cli.running.continue_run import (
@@ -47,6 +47,7 @@ from mulligan.service.authoring.values import read_budgets
 from mulligan.service.rendering.formatting import group_title, pluralize
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.rendering.next_commands import command_for_request
+from mulligan.service.runs.changes.answers import ForkResult, RetryResult
 from mulligan.service.runs.changes.corrections import CorrectedWorkflow
 from mulligan.service.runs.changes.round_plans import ForkPlan, RoundPlan
 from mulligan.service.service import Service
@@ -87,7 +88,7 @@ def cancel(
     chosen = read_continuation(follows, detach)
     with service_at(home) as service:
         run_id = service.runs.find(run)
-        service.control.cancel(run_id, now=now, reason=reason)
+        service.changes.cancel(run_id, now=now, reason=reason)
         return finish_run(service, run_id, chosen, as_json=as_json, home=home)
 
 
@@ -131,7 +132,7 @@ def pause(
         if step is not None:
             _pause_step(service, run_id, step, reason, as_json=as_json, home=home)
             return
-        running = service.control.pause(run_id, reason)
+        running = len(service.changes.pause(run_id, reason=reason).still_running)
         if as_json:
             show_json(service.runs.show(run_id))
     still = (
@@ -141,7 +142,7 @@ def pause(
 
 
 def _pause_step(service: Service, run_id: int, step: str, reason: str, *, as_json: bool, home: str | None) -> None:
-    running = service.control.pause_step(run_id, step, reason)
+    running = service.changes.pause(run_id, step=step, reason=reason).still_running
     if as_json:
         show_json(service.runs.show(run_id))
     still = "; its running attempts may end" if running else ""
@@ -253,7 +254,7 @@ class RetryOptions(NamedTuple):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What `Service.retry` and `plan_retry` take."""
+        """What `Changes.retry` takes."""
         return {name: given for name, given in self._asdict().items() if name not in ("run_id", "capacity")}
 
 
@@ -271,13 +272,13 @@ def run_retry(
     if chosen.corrected is None:
         mention_changed_file(service, chosen.run_id, home, is_retry=chosen.items is None)
     if dry_run:
-        planned = service.control.plan_retry(chosen.run_id, **chosen.arguments)
+        planned = service.changes.retry(chosen.run_id, **chosen.arguments, dry_run=True)
         _show_round_plan(planned, service.runs.matrices(chosen.run_id), as_json=as_json)
         return 0
     if chosen.corrected is not None:
         # Show what the file changes before anything is done.
-        show_correction(service.control.plan_retry(chosen.run_id, **chosen.arguments))
-    _show_round(service.control.retry(chosen.run_id, reason=reason, **chosen.arguments), adjust=chosen.adjust)
+        show_correction(service.changes.retry(chosen.run_id, **chosen.arguments, dry_run=True))
+    _show_round(service.changes.retry(chosen.run_id, reason=reason, **chosen.arguments), adjust=chosen.adjust)
     return continue_run(service, chosen.run_id, continuation, as_json=as_json, home=home, asked=chosen.capacity)
 
 
@@ -310,10 +311,10 @@ def _show_stale_files(planned: RoundPlan | ForkPlan) -> None:
         complain(f"and {pluralize(len(planned.stale) - _NAMES_MAX, 'more file')} of completed steps")
 
 
-def _show_round_plan(planned: RoundPlan, matrices: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
+def _show_round_plan(planned: RetryResult, matrices: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
     """Show what a round would run, why, and what it would keep."""
     if as_json:
-        show_json(to_json(planned))
+        show_json(plan_as_json(planned))
         return
     show_correction(planned)
     complain(f"{_opening(planned, 'would begin')}: {_sizes(planned)}")
@@ -432,8 +433,12 @@ def fork(
         )
         if workflow is None:
             mention_changed_file(service, run_id, home)
+        named = str(file.absolute()) if file else ""
         # Planned before anything is created, so that a refused fork leaves nothing behind.
-        planned = service.control.plan_fork(run_id, from_step, given, workflow, keep_completed=keep_completed)
+        fork_it = partial(
+            service.changes.fork, run_id, from_step, given, workflow, file=named, keep_completed=keep_completed
+        )
+        planned = fork_it(dry_run=True)
         if dry_run:
             _show_fork_plan(planned, service.runs.matrices(run_id), as_json=as_json)
             return 0
@@ -443,12 +448,8 @@ def fork(
             complain(f"{head} of run {run_id} from '{from_step}': {_fork_sizes(planned)}")
             _show_fork_changes(planned)
 
-        named = str(file.absolute()) if file else ""
-        begin = partial(
-            service.control.fork, run_id, from_step, given, workflow, file=named, keep_completed=keep_completed
-        )
         return start_and_continue(
-            service, begin, continuation, like_run=run_id, describe=describe, as_json=as_json, home=home
+            service, fork_it, continuation, like_run=run_id, describe=describe, as_json=as_json, home=home
         )
 
 
@@ -479,9 +480,9 @@ def _corrected(
     )
 
 
-def _show_fork_plan(planned: ForkPlan, matrices: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
+def _show_fork_plan(planned: ForkResult, matrices: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
     if as_json:
-        show_json(to_json(planned))
+        show_json(plan_as_json(planned))
         return
     complain(f"a fork of run {planned.run_id} from '{planned.from_step}' would run:")
     why = {step: "; ".join(_why(planned, step)) for step in _effects_first(planned)}

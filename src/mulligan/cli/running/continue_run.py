@@ -21,6 +21,8 @@ from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.service.driving.driver import Driver
 from mulligan.service.rendering.json_output import to_json
+from mulligan.service.runs.changes.answers import ForkResult
+from mulligan.service.runs.changes.fork_at import EventFork
 from mulligan.service.runs.changes.starting import DetachedRun
 from mulligan.service.service import Service
 
@@ -134,7 +136,7 @@ def name_driver(service: Service, run_id: int, home: str | None, prefix: str = "
 
 def start_and_continue(
     service: Service,
-    begin: Callable[[Driver | None], int],
+    begin: Callable[[Driver | None], ForkResult | EventFork],
     chosen: Continuation,
     *,
     like_run: int,
@@ -143,10 +145,16 @@ def start_and_continue(
     home: str | None,
 ) -> int:
     """Start a run that continues `like_run`, by the same rule: driven here, it is never without a driver."""
+
+    def started(driver: Driver | None) -> int:
+        run_id = begin(driver).fork_run_id
+        assert run_id is not None
+        return run_id
+
     if drives_here(service, chosen):
         describe(None)
-        return drive_run(service, begin, capacity=service.starts.capacity_of(like_run), as_json=as_json, home=home)
-    new = begin(None)
+        return drive_run(service, started, capacity=service.starts.capacity_of(like_run), as_json=as_json, home=home)
+    new = started(None)
     describe(new)
     return continue_run(service, new, Continuation(False, chosen.is_detached), as_json=as_json, home=home)
 

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mulligan.service.decisions.decisions import (
+        DecidedStep,
         Decision,
-        DecisionPreview,
-        DecisionResult,
     )
     from mulligan.service.decisions.pending import PendingEntry, PendingPage
-    from mulligan.service.runs.changes.run_control import RunControl
+    from mulligan.service.runs.changes.changes import Changes
     from mulligan.service.runs.stored.run_reader import RunReader
 
 
 class Decisions:
     """An area of `Service`, opened when it is first asked for."""
 
-    def __init__(self, reader: RunReader, control: Callable[[], RunControl]) -> None:
+    def __init__(self, reader: RunReader, changes: Callable[[], Changes]) -> None:
         self._reader = reader
-        self._control = control
+        self._changes = changes
 
     def list_pending(self) -> list[PendingEntry]:
         """What waits for a person, over all runs: parked steps, approvals, pauses."""
@@ -37,23 +34,11 @@ class Decisions:
 
         return pending.pending_page(self._reader, after=after, limit=limit)
 
-    def preview_decision(self, one: Decision) -> DecisionPreview:
-        """What would follow from a decision about a parked step. Changes nothing."""
+    def preview_decisions(self, decided: Sequence[Decision]) -> list[DecidedStep]:
+        """What would follow from decisions about parked steps, one after the other. Raises if any would be refused."""
         from mulligan.service.decisions import decisions
 
-        return decisions.preview_decision(self._control(), one)
-
-    def preview_decisions(self, decided: Sequence[Decision]) -> list[DecisionPreview]:
-        """What would follow from decisions about parked steps. Changes nothing."""
-        from mulligan.service.decisions import decisions
-
-        return decisions.preview_decisions(self._control(), decided)
-
-    def record_decisions(self, decided: Sequence[Decision]) -> Iterator[DecisionResult]:
-        """Record decisions one by one. One that comes too late is refused; the others count."""
-        from mulligan.service.decisions import decisions
-
-        return decisions.record_decisions(self._control(), decided)
+        return decisions.preview_decisions(self._changes(), decided)
 
     def find_approval(self, run_id: int, step: str) -> str:
         """The place of a step that waits for an approval: the step, or one command below it."""

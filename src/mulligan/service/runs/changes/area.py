@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from mulligan.errors import KeyUsed
     from mulligan.service.authoring.handler_trial import HandlerResult, HandlerTrial
     from mulligan.service.driving.driver import Capacity
+    from mulligan.service.runs.changes.changes import Changes
+    from mulligan.service.runs.changes.prepared_runs import Prepared
     from mulligan.service.runs.changes.preview import Preview
-    from mulligan.service.runs.changes.run_control import Prepared, RunControl
     from mulligan.service.runs.changes.starting import DetachedRun, ExistingRun
     from mulligan.service.runs.stored.damaged_runs import RemovedRuns
     from mulligan.service.runs.stored.run_reader import RunReader
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 class Starts:
     """An area of `Service`, opened when it is first asked for."""
 
-    def __init__(self, reader: RunReader, control: Callable[[], RunControl]) -> None:
+    def __init__(self, reader: RunReader, changes: Callable[[], Changes]) -> None:
         self._reader = reader
-        self._control = control
+        self._changes = changes
 
     @staticmethod
     def prepare(
@@ -49,9 +50,9 @@ class Starts:
         `capacity` is recorded, for the processes that drive the run later; `notify`, who else is notified about it.
         `has_files`: the steps find the files of this host, as they do unless a server runs them.
         """
-        from mulligan.service.runs.changes import run_control
+        from mulligan.service.runs.changes import prepared_runs
 
-        return run_control.prepare(
+        return prepared_runs.prepare(
             workflow,
             inputs,
             cwd,
@@ -89,7 +90,7 @@ class Starts:
         """Start a run that a process in the background drives."""
         from mulligan.service.runs.changes import starting
 
-        return starting.start_detached(self._control(), prepared, key=key, wait=wait)
+        return starting.start_detached(self._changes(), prepared, key=key, wait=wait)
 
     def detach(self, run_id: int, *, asked: HostCapacity | None = None, wait: str = "") -> DetachedRun:
         """See that a process drives the run: a worker that is up, or a new process in the background.
@@ -124,7 +125,7 @@ class Starts:
         """Run an isolated handler as if its step had just failed."""
         from mulligan.service.authoring import handler_trial
 
-        return handler_trial.run_handler(self._control(), trial, prepared, failure, kept)
+        return handler_trial.run_handler(self._changes(), trial, prepared, failure, kept)
 
     def changed_file(self, run_id: int) -> str:
         """The workflow file of a run, if it has changed since the run was started; otherwise ""."""

@@ -20,8 +20,9 @@ from mulligan.service.runs.changes.capacity_checks import (
     refuse_without_dask,
     with_profiles,
 )
+from mulligan.service.runs.changes.changes import Changes
 from mulligan.service.runs.changes.preflight import refuse_missing_secrets
-from mulligan.service.runs.changes.run_control import Prepared, RunControl
+from mulligan.service.runs.changes.prepared_runs import Prepared
 from mulligan.service.runs.changes.start_keys import refuse_other_request
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.worker.folders import make_private, open_regular_file
@@ -97,22 +98,21 @@ class RunNotTakenUp(MulliganError):
     code = "run.not_taken_up"
 
 
-def start_detached(control: RunControl, prepared: Prepared, *, key: str = "", wait: str = "") -> DetachedRun:
-    """Start a run in the background, see `detach`. Raises `KeyUsed` as `RunControl.start` does."""
-    if control.reader.home.is_remote:
-        return _left_to_server(control.reader, control.start(prepared, key=key)[0])
-    refuse_unstartable(control, prepared)
-    return detach(control.reader, control.start(prepared, key=key)[0], wait=wait)
+def start_detached(changes: Changes, prepared: Prepared, *, key: str = "", wait: str = "") -> DetachedRun:
+    """Start a run in the background, see `detach`. Raises `KeyUsed` as `Changes.create` does."""
+    if not changes.reader.home.is_remote:
+        refuse_unstartable(changes.reader, prepared)
+    return detach(changes.reader, changes.create(prepared, key=key)[0], wait=wait)
 
 
-def refuse_unstartable(control: RunControl, prepared: Prepared) -> None:
+def refuse_unstartable(reader: RunReader, prepared: Prepared) -> None:
     """Refuse a run for which a process of this machine lacks a secret, or is too small.
 
     In a shared store a suitable worker may still be started.
     """
     if prepared.capacity is not None and prepared.capacity.on:
         return  # what a cluster has is known when it is asked
-    if not control.reader.store.is_shared:
+    if not reader.store.is_shared:
         # The process that drives it has the environment of this one.
         refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
         refuse_without_dask(prepared.workflow)
