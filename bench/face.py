@@ -39,10 +39,11 @@ SERVICE = """
 from pathlib import Path
 from mulligan.service.driving.driver import machine
 from mulligan.service.driving.local_worker import open_driver
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service, open_service
 with open_service() as service, open_driver(service.reader, machine(1)) as driver:
     workflow = service.workflows.load_workflow("chain.yaml")
-    [run_id] = service.changes.create(service.starts.prepare(workflow, {}, Path.cwd()), driver)
+    [run_id] = service.changes.create(prepare(workflow, {}, Path.cwd()), driver)
     assert driver.drive(run_id) == "ended"
 """
 

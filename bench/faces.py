@@ -44,6 +44,7 @@ from serving.simulated_run import SimulatedRun
 from serving.streams import Watchers
 
 from mulligan.service.home import Home
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.runs.views.run_list import RunQuery
 from mulligan.service.service import Service
 from mulligan.store import open_store
@@ -615,7 +616,7 @@ def _prepared(service: Service, home: Path, text: str):  # type: ignore[no-untyp
     home.mkdir(parents=True, exist_ok=True)
     file = home.parent / "flow.yaml"
     file.write_text(text)
-    return service.starts.prepare(service.workflows.load_workflow(file), {}, home.parent)
+    return prepare(service.workflows.load_workflow(file), {}, home.parent)
 
 
 MEASURES: dict[str, Callable[[Bench], None]] = {

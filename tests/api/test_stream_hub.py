@@ -19,7 +19,7 @@ from mulligan.errors import StoreUnavailable, TooManyRequests, UnknownRun
 from mulligan.ports.server_records import TokenRecord
 from mulligan.service.home import Home
 from mulligan.service.runs.area import Runs
-from mulligan.service.runs.changes.prepared_runs import Prepared
+from mulligan.service.runs.changes.prepared_runs import Prepared, prepare
 from mulligan.service.server.live_feed import Watch, parse_watches
 from mulligan.service.service import Service
 
@@ -40,9 +40,7 @@ class Bench:
         self.trouble: Exception | None = None
         file = home.folder.parent / "flow.yaml"
         file.write_text(FLOW)
-        self.prepared: Prepared = self.writing.starts.prepare(
-            self.writing.workflows.load_workflow(file), {}, file.parent
-        )
+        self.prepared: Prepared = prepare(self.writing.workflows.load_workflow(file), {}, file.parent)
 
     def hub(self) -> StreamHub:
         return StreamHub(

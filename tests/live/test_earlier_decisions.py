@@ -27,7 +27,7 @@ def test_what_was_decided_about_the_same_step_comes_first_then_the_same_error_an
     live.service.changes.classify(different, "solve", "fail", "out of licences")
 
     now = live.run(PARKED).run_id
-    found = live.service.inbox.details(now, "simulate")
+    found = live.service.decisions.details(now, "simulate")
 
     assert found.entry is not None and found.entry.step == "simulate"
     assert found.log is not None and (found.log.stream, found.log.text) == ("stderr", "first\ndiverged")
@@ -46,12 +46,12 @@ def test_a_retry_that_worked_says_so_and_one_of_the_same_run_is_known_too(live: 
     live.service.changes.classify(run_id, "simulate", "retry", "try once more")
     live.resume(run_id)
 
-    (again,) = live.service.inbox.details(run_id, "simulate").decisions
+    (again,) = live.service.decisions.details(run_id, "simulate").decisions
     live.write("fixed")
     live.service.changes.classify(run_id, "simulate", "retry", "the mesh is repaired")
     live.resume(run_id)
     (live.folder / "fixed").unlink()
-    decisions = live.service.inbox.details(live.run(PARKED).run_id, "simulate").decisions
+    decisions = live.service.decisions.details(live.run(PARKED).run_id, "simulate").decisions
 
     assert (again.reason, again.worked, again.ended) == (
         "try once more",
@@ -72,7 +72,7 @@ def test_a_decision_about_an_attempt_that_is_over_is_refused_and_nothing_is_reco
     with pytest.raises(OtherAttemptParked):
         live.service.changes.classify(run_id, "simulate", "fail", "looks hopeless", attempt=1)
 
-    assert live.service.inbox.details(run_id, "simulate").entry is not None
+    assert live.service.decisions.details(run_id, "simulate").entry is not None
 
 
 def test_what_does_not_wait_any_more_says_who_decided(live: Live) -> None:
@@ -80,13 +80,13 @@ def test_what_does_not_wait_any_more_says_who_decided(live: Live) -> None:
     live.service.changes.classify(run_id, "simulate", "fail", "the mesh is broken")
     live.resume(run_id)
 
-    found = live.service.inbox.details(run_id, "simulate")
+    found = live.service.decisions.details(run_id, "simulate")
 
     assert found.entry is None and found.answer is not None
     assert (found.answer.verdict, found.answer.reason) == ("fail", "the mesh is broken")
-    assert live.service.inbox.details(run_id, "publish").answer is None
+    assert live.service.decisions.details(run_id, "publish").answer is None
     with pytest.raises(UnknownStep):
-        live.service.inbox.details(run_id, "nothing")
+        live.service.decisions.details(run_id, "nothing")
 
 
 def test_an_approval_that_was_answered_says_by_whom(live: Live) -> None:
@@ -98,7 +98,7 @@ def test_an_approval_that_was_answered_says_by_whom(live: Live) -> None:
     live.service.changes.approve(run_id, "two", is_approved=False, reason="not on a Friday")
     live.resume(run_id)
 
-    answers = [live.service.inbox.details(run_id, step).answer for step in ("one", "two")]
+    answers = [live.service.decisions.details(run_id, step).answer for step in ("one", "two")]
 
     assert [answer and (answer.verdict, answer.reason) for answer in answers] == [
         ("approve", "seen and tested"),

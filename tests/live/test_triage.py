@@ -199,7 +199,7 @@ def test_where_nobody_comes_the_default_applies_and_a_word_after_it_is_too_late(
 def test_of_many_decisions_one_that_comes_too_late_is_refused_and_the_others_count(live: Live) -> None:
     runs = [live.run(PARKED).run_id for _ in range(3)]
     decisions = [Decision(run_id, "simulate", "fail", "seen before") for run_id in runs]
-    live.service.decisions.preview_decisions(decisions)
+    live.service.changes.preview_decisions(decisions)
     live.service.changes.classify(runs[1], "simulate", "fail", "somebody was faster")
 
     done = live.service.changes.decide(decisions).decisions
@@ -212,7 +212,7 @@ def test_of_many_decisions_one_that_comes_too_late_is_refused_and_the_others_cou
 def test_what_would_follow_is_what_follows_and_foreseeing_writes_nothing(live: Live) -> None:
     ran = live.run(PARKED)
 
-    [foreseen] = live.service.decisions.preview_decisions([Decision(ran.run_id, "simulate", "fail", "hopeless")])
+    [foreseen] = live.service.changes.preview_decisions([Decision(ran.run_id, "simulate", "fail", "hopeless")])
 
     assert live.look(ran.run_id).log == ran.log
     live.service.changes.classify(ran.run_id, "simulate", "fail", "hopeless")

@@ -20,6 +20,7 @@ from mulligan.core.state.state import FailureRecord
 from mulligan.ports import Commit, NewRun, WorkerRecord
 from mulligan.service.home import DATABASE, Home
 from mulligan.service.runs.changes.changes import Changes
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.runs.statistics.recent_runs import RecentRuns
 from mulligan.service.runs.stored.run_counts import CountCache
 from mulligan.service.service import Service
@@ -163,7 +164,7 @@ def test_a_new_run_has_the_time_of_the_store_whatever_the_clock_of_its_starter_s
 ) -> None:
     with Service(Home(tmp_path / "home", store_schema_url), "ada") as service:
         (tmp_path / "flow.yaml").write_text("steps: [{step: s, shell: 'true'}]")
-        prepared = service.starts.prepare(service.workflows.load_workflow(tmp_path / "flow.yaml"), {}, tmp_path)
+        prepared = prepare(service.workflows.load_workflow(tmp_path / "flow.yaml"), {}, tmp_path)
         changes, store = Changes(service.reader, "ada"), service.reader.store
         before = store.now()
         for hours in (-3, 3):

@@ -9,7 +9,7 @@ from pathlib import Path
 from mulligan.cli.operating.worker import Log
 from mulligan.service.driving.driver import Capacity, Driver
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.prepared_runs import Prepared
+from mulligan.service.runs.changes.prepared_runs import Prepared, prepare
 from mulligan.service.service import Service
 
 FLOW = """
@@ -48,7 +48,7 @@ def test_a_worker_holds_as_much_after_more_runs(tmp_path: Path) -> None:
     file = tmp_path / "flow.yaml"
     file.write_text(FLOW)
     with Service(Home(tmp_path / "home")) as service:
-        prepared = service.starts.prepare(service.workflows.load_workflow(file), {}, tmp_path)
+        prepared = prepare(service.workflows.load_workflow(file), {}, tmp_path)
         with service.driving.driver(Capacity(2.0, 1 << 30), Log()) as driver:
             before = drive(service, driver, prepared)
             after = drive(service, driver, prepared)

@@ -18,6 +18,7 @@ from mulligan.api.http.routing import Pages, Route
 from mulligan.api.routes import ROUTES
 from mulligan.ports.server_records import Scope, TokenRecord
 from mulligan.service.home import Home
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.server.logins import digest_of
 from mulligan.service.server.server_config import ServerConfig
 from mulligan.service.service import Service
@@ -156,5 +157,5 @@ def start_run(service: Service, text: str = A_WORKFLOW, **inputs: Any) -> int:
     folder = service.home.folder.parent
     file = folder / "nightly.yaml"
     file.write_text(text)
-    (run_id,) = service.changes.create(service.starts.prepare(service.workflows.load_workflow(file), inputs, folder))
+    (run_id,) = service.changes.create(prepare(service.workflows.load_workflow(file), inputs, folder))
     return run_id

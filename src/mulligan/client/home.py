@@ -16,7 +16,6 @@ from mulligan.client.run import Run, Runs
 from mulligan.client.session import ExplainedErrors, Session
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, KeyUsed
-from mulligan.service.runs.changes.area import Starts
 
 if TYPE_CHECKING:
     from mulligan.core.model.event_types import HostCapacity
@@ -416,8 +415,10 @@ def _prepare(
             raise InputInvalid(f"label {label!r}: {text!r} is not a text", hint="labels are texts: {'year': '2026'}")
     workflow, file = find_workflow(flow, {**(inputs or {}), **given})
     every = _all_inputs(inputs, given)
+    from mulligan.service.runs.changes.prepared_runs import prepare
+
     try:
-        return Starts.prepare(
+        return prepare(
             workflow,
             every,
             Path.cwd(),

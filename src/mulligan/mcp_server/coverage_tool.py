@@ -6,12 +6,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from mulligan.analysis.coverage.results import Coverage, Times
+from mulligan.analysis.coverage.results import Times
 from mulligan.analysis.coverage.summary import summarize
 from mulligan.errors import InputInvalid
 from mulligan.mcp_server.argument_types import File, Text, Version, WorkflowName
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service.authoring.coverage import CaseStory
+from mulligan.service.authoring.coverage import PlayedWorkflow
+from mulligan.service.authoring.served_coverage import PlayedText
 from mulligan.service.rendering.json_output import to_json
 
 Format = Annotated[
@@ -38,27 +39,17 @@ def coverage(call: ToolCall) -> Any:
         missing = "failure" if asked.step else "step"
         raise InputInvalid("a case is a step and a failure", hint=f"give '{missing}' too", argument=missing)
     if asked.step:
-        return to_json(_case(call, asked))
-    return to_json(summarize(_coverage(call, asked)))
+        return to_json(_played(call, asked).story_of_case(asked.step, asked.failure, asked.times))
+    return to_json(summarize(_played(call, asked).cover()))
 
 
-def _coverage(call: ToolCall, asked: CoverageArguments) -> Coverage:
+def _played(call: ToolCall, asked: CoverageArguments) -> PlayedWorkflow | PlayedText:
     if asked.name:
-        return call.service.workflows.published_coverage(asked.name, asked.version)
+        return call.service.workflows.play_published(asked.name, asked.version)
     if asked.file:
         call.access.refuse_files()
-        return call.service.workflows.coverage(asked.file, named=asked.format)
-    return call.service.workflows.text_coverage(asked.text, format=asked.format)
-
-
-def _case(call: ToolCall, asked: CoverageArguments) -> CaseStory:
-    case = (asked.step, asked.failure, asked.times)
-    if asked.name:
-        return call.service.workflows.published_coverage_story(asked.name, asked.version, *case)
-    if asked.file:
-        call.access.refuse_files()
-        return call.service.workflows.coverage_story(asked.file, *case, named=asked.format)
-    return call.service.workflows.text_coverage_story(asked.text, *case, format=asked.format)
+        return call.service.workflows.play(asked.file, named=asked.format)
+    return call.service.workflows.play_text(asked.text, format=asked.format)
 
 
 TOOLS = (

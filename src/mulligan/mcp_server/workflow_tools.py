@@ -11,6 +11,7 @@ import msgspec
 from mulligan.errors import InputInvalid
 from mulligan.mcp_server.argument_types import File, PageSize, Text, Version, WorkflowName
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
+from mulligan.service.authoring import workflow_files
 from mulligan.service.authoring.values import parse_time
 from mulligan.service.authoring.whatif import WhatIfSelection
 from mulligan.service.rendering.json_output import to_json
@@ -68,7 +69,7 @@ def validate_workflow(call: ToolCall) -> Any:
         raise InputInvalid("give a text or a file", hint="give exactly one of text, file", argument="text")
     if asked.file:
         call.access.refuse_files()
-        return to_json(call.service.workflows.validate(Path(asked.file), named=asked.format))
+        return to_json(workflow_files.validate(Path(asked.file), named=asked.format))
     return to_json(call.service.catalogue.validate(asked.text, format=asked.format))
 
 

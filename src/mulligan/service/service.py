@@ -26,16 +26,15 @@ if TYPE_CHECKING:
 
     from mulligan.ports import TokenRecord
     from mulligan.service.authoring.area import Workflows
-    from mulligan.service.decisions.area import Decisions
-    from mulligan.service.decisions.inbox import Inbox
+    from mulligan.service.decisions.inbox import Decisions
     from mulligan.service.driving.area import Driving
     from mulligan.service.host.area import Machine
     from mulligan.service.logs.area import Logs
     from mulligan.service.rendering.documentation import Documentation
     from mulligan.service.runs.area import Runs
-    from mulligan.service.runs.changes.area import Starts
     from mulligan.service.runs.changes.changes import Changes
     from mulligan.service.runs.changes.fork_at import EventForks
+    from mulligan.service.runs.changes.starting import Starts
     from mulligan.service.runs.changes.workflow_sources import WorkflowSources
     from mulligan.service.runs.statistics.recent_runs import RecentRuns
     from mulligan.service.runs.statistics.trends import Trends
@@ -262,7 +261,7 @@ class Service:
     @cached_property
     def starts(self) -> Starts:
         """What comes before a run."""
-        from mulligan.service.runs.changes.area import Starts
+        from mulligan.service.runs.changes.starting import Starts
 
         return Starts(self.reader, lambda: self.changes)
 
@@ -275,10 +274,10 @@ class Service:
 
     @cached_property
     def decisions(self) -> Decisions:
-        """What waits for a person, and decisions about it."""
-        from mulligan.service.decisions.area import Decisions
+        """What waits for a person, with what helps to decide."""
+        from mulligan.service.decisions.inbox import Decisions
 
-        return Decisions(self.reader, lambda: self.changes)
+        return Decisions(self.reader)
 
     @cached_property
     def machine(self) -> Machine:
@@ -314,13 +313,6 @@ class Service:
         from mulligan.service.runs.views import failure_details
 
         return failure_details.Failures(self.reader, self.cache)
-
-    @cached_property
-    def inbox(self) -> Inbox:
-        """Single things that wait for a person, with what helps to decide."""
-        from mulligan.service.decisions import inbox
-
-        return inbox.Inbox(self.reader)
 
     @cached_property
     def logins(self) -> Logins:

@@ -13,14 +13,14 @@ import mulligan
 from mulligan.errors import InputInvalid, LanguageError
 from mulligan.formats import load, options_of
 from mulligan.formats.prodigy.runtime.iterations import begin_iteration, end_iteration, list_inputs
-from mulligan.service.runs.changes.area import Starts
+from mulligan.service.runs.changes.prepared_runs import prepare
 
 __all__ = ["repository"]
 
 
 def run(live: Live, text: str, **options: Any) -> Ran:
     workflow = load(live.write("flow.yml", text), named="prodigy", options=options)
-    prepared = Starts.prepare(workflow, {}, live.folder)
+    prepared = prepare(workflow, {}, live.folder)
     return live._drive(lambda driver: live.service.changes.create(prepared, driver)[0], None, 0.0, ROOM)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from mulligan.api.areas.catalogue import Number, WorkflowText
 from mulligan.api.http.routing import Call, Query, Route
 from mulligan.errors import InputInvalid
 from mulligan.service.authoring.coverage import CaseStory
+from mulligan.service.authoring.served_coverage import PlayedText
 from mulligan.service.rendering.json_output import to_json
 
 
@@ -42,24 +44,19 @@ class CoverageAnswer(msgspec.Struct, frozen=True):
 
 
 def show_coverage(call: Call) -> Any:
-    name, asked = call.path["name"], call.query
-    if _is_case(asked):
-        found = call.service.workflows.published_coverage_story(
-            name, asked.version, asked.step, asked.failure, asked.times
-        )
-        return _story(found)
-    return _whole(call.service.workflows.published_coverage(name, asked.version))
+    return _answer(call.query, lambda: call.service.workflows.play_published(call.path["name"], call.query.version))
 
 
 def cover_text(call: Call) -> Any:
     body: CoveredText = call.body
     file = body.file or "workflow.yaml"
-    if _is_case(body):
-        found = call.service.workflows.text_coverage_story(
-            body.text, body.step, body.failure, body.times, file=file, format=body.format
-        )
-        return _story(found)
-    return _whole(call.service.workflows.text_coverage(body.text, file=file, format=body.format))
+    return _answer(body, lambda: call.service.workflows.play_text(body.text, file=file, format=body.format))
+
+
+def _answer(asked: CoverageQuery | CoveredText, play: Callable[[], PlayedText]) -> Any:
+    if _is_case(asked):
+        return _story(play().story_of_case(asked.step, asked.failure, asked.times))
+    return _whole(play().cover())
 
 
 def _is_case(asked: CoverageQuery | CoveredText) -> bool:

@@ -36,7 +36,7 @@ def list_pending(call: Call) -> dict[str, Any]:
 
 
 def get_pending(call: Call) -> PendingDetails:
-    return call.service.inbox.details(int(call.path["run_id"]), call.path["step"])
+    return call.service.decisions.details(int(call.path["run_id"]), call.path["step"])
 
 
 class DecisionBody(Body, frozen=True):

@@ -16,11 +16,12 @@ from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid
 from mulligan.service.authoring.values import read_budgets
-from mulligan.service.runs.changes.answers import ChangeResult, ForkResult, Given, RetryResult, StartedRun
+from mulligan.service.runs.changes.answers import ChangeResult, Given, StartedRun
 from mulligan.service.runs.changes.corrections import CorrectedWorkflow
 from mulligan.service.runs.changes.fork_at import EventFork
 from mulligan.service.runs.changes.preflight import refuse_reserved_labels
 from mulligan.service.runs.changes.prepared_runs import Prepared
+from mulligan.service.runs.changes.round_plans import ForkResult, RetryResult
 from mulligan.service.runs.changes.starting import check_key
 from mulligan.service.runs.changes.workflow_sources import WorkflowSource
 from mulligan.service.runs.stored.damaged_runs import RemovedRuns
@@ -308,7 +309,7 @@ class RemoveQuery(Query, frozen=True):
 
 
 def remove_run(call: Call) -> RemovedRuns:
-    return call.service.starts.remove_run(changed_run(call), is_dry=call.query.dry_run)
+    return call.service.runs.remove(changed_run(call), is_dry=call.query.dry_run)
 
 
 _RUN = "runs/{run_id:int}"

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from mulligan.api.http.routing import Body, Call, Query, Route
-from mulligan.service.authoring.suggest import DraftedChanges, Suggestions
+from mulligan.service.authoring.suggest import DraftedChanges, Suggestions, choose
 from mulligan.service.authoring.values import parse_time
 from mulligan.service.rendering.json_output import to_json
 
@@ -42,7 +42,7 @@ def draft_suggestions(call: Call) -> Any:
     # Before the runs are read, which takes a while.
     call.service.catalogue.workflow(name)
     found = call.service.workflows.suggest(name, since=moment_of(asked.since))
-    chosen = call.service.workflows.choose_suggestions(found, asked.ids)
+    chosen = choose(found, asked.ids)
     return to_json(call.service.workflows.draft_suggestions(name, chosen, dry_run=asked.dry_run))
 
 

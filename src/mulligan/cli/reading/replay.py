@@ -25,8 +25,8 @@ from mulligan.service.rendering.formatting import pluralize, single_line
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.rendering.page.styles import format_elapsed
 from mulligan.service.rendering.story_text import when_default_applies
-from mulligan.service.runs.changes.answers import ForkResult
 from mulligan.service.runs.changes.fork_at import EventFork
+from mulligan.service.runs.changes.round_plans import ForkResult
 from mulligan.service.runs.views.run_events import EventLine
 from mulligan.service.runs.views.time_travel import RunDifference, RunMoment, StepPoints, TurnEvents
 from mulligan.service.service import Service

@@ -47,9 +47,8 @@ from mulligan.service.authoring.values import read_budgets
 from mulligan.service.rendering.formatting import group_title, pluralize
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.rendering.next_commands import command_for_request
-from mulligan.service.runs.changes.answers import ForkResult, RetryResult
 from mulligan.service.runs.changes.corrections import CorrectedWorkflow
-from mulligan.service.runs.changes.round_plans import ForkPlan, RoundPlan
+from mulligan.service.runs.changes.round_plans import ForkResult, RetryResult
 from mulligan.service.service import Service
 
 FromStep = Annotated[
@@ -104,7 +103,7 @@ def remove(
     """
     with service_at(home) as service:
         run_id = service.runs.find(run)
-        found = service.starts.remove_run(run_id, is_dry=is_dry)
+        found = service.runs.remove(run_id, is_dry=is_dry)
     if as_json:
         show_json(to_json(found))
         return
@@ -282,7 +281,7 @@ def run_retry(
     return continue_run(service, chosen.run_id, continuation, as_json=as_json, home=home, asked=chosen.capacity)
 
 
-def _show_failed_undos(planned: RoundPlan | ForkPlan) -> None:
+def _show_failed_undos(planned: RetryResult | ForkResult) -> None:
     """Say of which steps what they did may still be in effect, whether they are kept or run."""
     if planned.undo_failed:
         again = frozenset(planned.steps)
@@ -292,7 +291,7 @@ def _show_failed_undos(planned: RoundPlan | ForkPlan) -> None:
         complain(f"undo failed, so what they did may still be in effect: {'; '.join(words)}")
 
 
-def _show_round(planned: RoundPlan, *, adjust: bool) -> None:
+def _show_round(planned: RetryResult, *, adjust: bool) -> None:
     _show_stale_files(planned)
     _show_failed_undos(planned)
     complain(f"{_opening(planned, 'begins')}: {_sizes(planned)}")
@@ -303,7 +302,7 @@ def _show_round(planned: RoundPlan, *, adjust: bool) -> None:
         complain("  no step that runs again had run out of memory or time")
 
 
-def _show_stale_files(planned: RoundPlan | ForkPlan) -> None:
+def _show_stale_files(planned: RetryResult | ForkResult) -> None:
     """Show which completed steps run again because of their files."""
     for one in planned.stale[:_NAMES_MAX]:
         complain(f"'{one.step}' runs again: its file {one.path} {one.state}")
@@ -326,7 +325,7 @@ def _show_round_plan(planned: RetryResult, matrices: Mapping[str, Sequence[str]]
     _show_failed_undos(planned)
 
 
-def _opening(planned: RoundPlan, verb: str) -> str:
+def _opening(planned: RetryResult, verb: str) -> str:
     """`run 2 begins round 2`; for a child run, with the run at the top."""
     if planned.from_start:
         return f"run {planned.root_run_id} {verb} another round, with a new child run instead of run {planned.run_id}"
@@ -334,7 +333,7 @@ def _opening(planned: RoundPlan, verb: str) -> str:
     return f"run {planned.run_id} {verb} round {planned.round}{within}"
 
 
-def _show_children(planned: RoundPlan) -> None:
+def _show_children(planned: RetryResult) -> None:
     """Show which child runs are continued, and which start anew."""
     for one in planned.children[:_NAMES_MAX]:
         becomes = f"a new child run after run {one.run_id}: {one.why_new}" if one.why_new else _continued(one)
@@ -347,7 +346,7 @@ def _continued(one: PlannedChild) -> str:
     return f"run {one.run_id} continues in round {one.round}, if it is called with the same inputs"
 
 
-def _effects_first(planned: RoundPlan | ForkPlan) -> list[str]:
+def _effects_first(planned: RetryResult | ForkResult) -> list[str]:
     """The steps to run, first those that change something outside of the run once more."""
     return [*planned.side_effects, *(step for step in planned.steps if step not in planned.side_effects)]
 
@@ -368,7 +367,7 @@ def _grouped(reasons: Mapping[str, str], matrices: Mapping[str, Sequence[str]]) 
     return found
 
 
-def _sizes(planned: RoundPlan) -> str:
+def _sizes(planned: RetryResult) -> str:
     kept = f", {len(planned.kept):,} kept" if planned.kept else ""
     again = f"{pluralize(len(planned.steps), 'step')} again" if planned.steps else "only its end again"
     maps = list(planned.items.items())
@@ -377,13 +376,13 @@ def _sizes(planned: RoundPlan) -> str:
     return f"{again}{kept}{items}{more}"
 
 
-def _reasons(planned: RoundPlan, step: str) -> list[str]:
+def _reasons(planned: RetryResult, step: str) -> list[str]:
     indexes = planned.items.get(step)
     items = [] if indexes is None else [_only(indexes)]
     return [*_why(planned, step), *items, *planned.adjustments.get(step, ())]
 
 
-def _why(planned: RoundPlan | ForkPlan, step: str) -> list[str]:
+def _why(planned: RetryResult | ForkResult, step: str) -> list[str]:
     effect = planned.side_effects.get(step)
     return [planned.why[step], *([f"it {effect}"] if effect else [])]
 
@@ -492,12 +491,12 @@ def _show_fork_plan(planned: ForkResult, matrices: Mapping[str, Sequence[str]], 
     _show_fork_changes(planned)
 
 
-def _fork_sizes(planned: ForkPlan) -> str:
+def _fork_sizes(planned: ForkResult) -> str:
     kept = f", {len(planned.kept):,} kept" if planned.kept else ""
     return f"{pluralize(len(planned.steps), 'step')} to run{kept}"
 
 
-def _show_fork_changes(planned: ForkPlan) -> None:
+def _show_fork_changes(planned: ForkResult) -> None:
     """Show how the file differs from the old run, which files are gone, and what could not be undone."""
     _show_stale_files(planned)
     _show_failed_undos(planned)

@@ -21,8 +21,8 @@ from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.service.driving.driver import Driver
 from mulligan.service.rendering.json_output import to_json
-from mulligan.service.runs.changes.answers import ForkResult
 from mulligan.service.runs.changes.fork_at import EventFork
+from mulligan.service.runs.changes.round_plans import ForkResult
 from mulligan.service.runs.changes.starting import DetachedRun
 from mulligan.service.service import Service
 

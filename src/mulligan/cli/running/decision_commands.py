@@ -240,7 +240,7 @@ def _classify_many(
     decisions: list[Decision], chosen: Continuation, *, dry_run: bool, by: str, home: str | None, as_json: bool
 ) -> int:
     with service_at(home, by) as service:
-        previews = service.decisions.preview_decisions(decisions)
+        previews = service.changes.preview_decisions(decisions)
         if dry_run:
             _show_previews(previews, as_json=as_json)
             return 0

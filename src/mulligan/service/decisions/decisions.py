@@ -25,7 +25,6 @@ from mulligan.language.expressions import Cel
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.authoring.values import parse_duration, parse_size, read_budgets
 from mulligan.service.decisions.pending import PendingEntry
-from mulligan.service.runs.changes.changes import Changes
 from mulligan.service.runs.stored.run_reader import RunReader
 
 Verdict = Literal["retry", "fail"]
@@ -110,7 +109,7 @@ def read_decisions(data: bytes) -> list[Decision]:
         raise InputInvalid(f"the decisions are not JSON: {error}") from None
     if not isinstance(found, list):
         raise InputInvalid("the decisions are not an array", hint=_EXAMPLE)
-    return _each(found, _read)
+    return act_on_each(found, _read)
 
 
 _EXAMPLE = 'write [{"run_id": 1, "step": "build", "verdict": "retry", "reason": "why"}]'
@@ -152,7 +151,7 @@ def _expect(name: str, value: Any, kinds: Any, what: str) -> None:
         raise InputInvalid(f"its '{name}' is not {what}")
 
 
-def _each(entries: Sequence[Any], act: Callable[[Any], Found]) -> list[Found]:
+def act_on_each(entries: Sequence[Any], act: Callable[[Any], Found]) -> list[Found]:
     """The result of `act` for each entry. If it refuses any, one error lists all refusals."""
     found, errors = [], []
     for number, entry in enumerate(entries, start=1):
@@ -176,23 +175,6 @@ def _with_message(error: MulliganError, message: str) -> MulliganError:
 
 
 # -- what would follow -----------------------------------------------------------------------------------------------
-
-
-def preview_decisions(changes: Changes, decisions: Sequence[Decision]) -> list[DecidedStep]:
-    """What would follow from each, one after the other. Writes nothing; raises if any would be refused."""
-    states: dict[int, State] = {}
-    seen: set[tuple[int, str]] = set()
-
-    def look(one: Decision) -> DecidedStep:
-        if (one.run_id, one.step) in seen:
-            raise InputInvalid(f"there are two decisions about '{one.step}' of run {one.run_id}")
-        seen.add((one.run_id, one.step))
-        found = changes.decide_one(one, states, dry_run=True)
-        if found.error is not None:
-            raise found.error
-        return found
-
-    return _each(decisions, look)
 
 
 def follow_decision(reader: RunReader, state: State, report: r.Classified) -> tuple[list[str], list[str]]:

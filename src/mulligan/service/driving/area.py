@@ -107,9 +107,10 @@ class Driving:
         """
         from mulligan.service.driving import waiting
 
-        return waiting.wait_for_runs(
+        waiter = waiting.Waiter(
             self._reader, run_ids, until=until, timeout_seconds=timeout_seconds, is_forever=is_forever
         )
+        return waiter.events()
 
     def wait_for_driver(self, run_id: int) -> RunRecord:
         """The row of a run, once it has ended or no live process drives it. Waits while one does."""

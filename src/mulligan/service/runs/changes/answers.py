@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mulligan.service.runs.changes.round_plans import ForkPlan, RoundPlan
-
 
 class ChangeResult(msgspec.Struct, frozen=True):
     """What follows from a change of a run, or with `dry_run` would follow."""
@@ -36,20 +34,6 @@ class StartedRun(msgspec.Struct, frozen=True):
     version: str
     status: str
     is_new: bool
-
-
-class RetryResult(RoundPlan, frozen=True, kw_only=True):
-    """The round that was opened, or with `dry_run` would be."""
-
-    dry_run: bool
-    status: str
-
-
-class ForkResult(ForkPlan, frozen=True, kw_only=True):
-    """What the fork runs and keeps; and its number, once it is started."""
-
-    dry_run: bool
-    fork_run_id: int | None
 
 
 class Given(NamedTuple):

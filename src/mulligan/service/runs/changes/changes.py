@@ -53,9 +53,7 @@ from mulligan.service.driving.driver import Driver
 from mulligan.service.driving.locks import Locks
 from mulligan.service.runs.changes.answers import (
     ChangeResult,
-    ForkResult,
     Given,
-    RetryResult,
     StartedRun,
     shown_status,
 )
@@ -70,7 +68,14 @@ from mulligan.service.runs.changes.preflight import (
     stale_results,
 )
 from mulligan.service.runs.changes.prepared_runs import Prepared, prepare_checked
-from mulligan.service.runs.changes.round_plans import RoundOptions, RoundPlan, fork_plan, in_tree, round_plan
+from mulligan.service.runs.changes.round_plans import (
+    ForkResult,
+    RetryResult,
+    RoundOptions,
+    fork_plan,
+    in_tree,
+    round_plan,
+)
 from mulligan.service.runs.changes.run_inbox import ask, refuse_unknown_holder
 from mulligan.service.runs.changes.run_worktrees import pin_origin, refuse_missing_worktree, refuse_shared_worktree
 from mulligan.service.runs.changes.start_keys import is_notified_as, refuse_other_request
@@ -447,12 +452,11 @@ class Changes:
         report, planned = self._planned_round(run_id, reason, **chosen)
         if dry_run:
             self.refuse_keeping(planned.approvals, is_changed=chosen.get("corrected") is not None)
-        else:
-            self.send(planned.root_run_id or run_id, report)
+            return planned
+        self.send(planned.root_run_id or run_id, report)
         status = self.reader.record(run_id).status
-        if not dry_run:
-            self.keep_driven(run_id)
-        return RetryResult(**msgspec.structs.asdict(planned), dry_run=dry_run, status=status)
+        self.keep_driven(run_id)
+        return msgspec.structs.replace(planned, dry_run=False, status=status)
 
     def _planned_round(
         self,
@@ -467,7 +471,7 @@ class Changes:
         keep_completed: bool = False,
         from_start: bool = False,
         force: bool = False,
-    ) -> tuple[r.RetryRequested, RoundPlan]:
+    ) -> tuple[r.RetryRequested, RetryResult]:
         record = self.reader.record(run_id)
         is_child = record.parent_run_id is not None
         if is_child:
@@ -502,7 +506,7 @@ class Changes:
         )
         steps = (step.name for step in (corrected.workflow if corrected else state.workflow).steps)
         with _suggested(steps):
-            planned = round_plan(plan_next_round(state, report), report)
+            planned = round_plan(plan_next_round(state, report), report, record.status)
         if not is_child:
             return report, planned
         asked = msgspec.structs.replace(report, from_start=from_start)
@@ -575,32 +579,33 @@ class Changes:
         old, prepared, planned = self._planned_fork(
             run_id, from_step, given, workflow, then, keep_completed=keep_completed
         )
-        plan, started = fork_plan(old, prepared.workflow, from_step, planned), None
+        plan = fork_plan(old, prepared.workflow, from_step, planned, dry_run=dry_run)
         self.refuse_keeping(plan.approvals)
-        if not dry_run:
-            # The named step runs again, and so do steps whose files are gone or have changed.
-            again = filter(None, (from_step, *(one.step for one in planned.stale)))
-            capacity = self.reader.capacity(run_id)
-            prepared = msgspec.structs.replace(
-                prepared, file=file, forced=tuple(dict.fromkeys(again)), capacity=capacity, notify=old.run.notify
-            )
-            request = r.RunRequested(
-                _now(),
-                0,
-                prepared.inputs,
-                prepared.version,
-                by=self.by,
-                forked_from=run_id,
-                forked_at=seq,
-                kept=planned.kept,
-                stale=planned.stale,
-                data=kept_data(old, planned.kept),
-                sessions=kept_sessions(old, planned.kept),
-                worktree=planned.worktree,
-            )
-            started = self.create_fork(prepared, request, driver)
-            self.keep_driven(started)
-        return ForkResult(**msgspec.structs.asdict(plan), dry_run=dry_run, fork_run_id=started)
+        if dry_run:
+            return plan
+        # The named step runs again, and so do steps whose files are gone or have changed.
+        again = filter(None, (from_step, *(one.step for one in planned.stale)))
+        capacity = self.reader.capacity(run_id)
+        prepared = msgspec.structs.replace(
+            prepared, file=file, forced=tuple(dict.fromkeys(again)), capacity=capacity, notify=old.run.notify
+        )
+        request = r.RunRequested(
+            _now(),
+            0,
+            prepared.inputs,
+            prepared.version,
+            by=self.by,
+            forked_from=run_id,
+            forked_at=seq,
+            kept=planned.kept,
+            stale=planned.stale,
+            data=kept_data(old, planned.kept),
+            sessions=kept_sessions(old, planned.kept),
+            worktree=planned.worktree,
+        )
+        started = self.create_fork(prepared, request, driver)
+        self.keep_driven(started)
+        return msgspec.structs.replace(plan, fork_run_id=started)
 
     def _planned_fork(
         self,
@@ -674,9 +679,9 @@ class Changes:
         self, run_id: int, step: str, *, is_approved: bool, reason: str = "", dry_run: bool = False
     ) -> ChangeResult:
         """Answer an approval that a step, or one command below it, waits for."""
-        from mulligan.service.decisions.pending import find_approval
+        from mulligan.service.decisions.inbox import Decisions
 
-        place = find_approval(self.reader, run_id, step)
+        place = Decisions(self.reader).find_approval(run_id, step)
         try:
             return self._change(run_id, r.ApprovalGiven(_now(), place, is_approved, self.by, reason), dry_run=dry_run)
         except StepNotWaitingForApproval:
@@ -706,13 +711,31 @@ class Changes:
         from mulligan.service.decisions.decisions import DecisionsResult
 
         states: dict[int, State] = {}
-        found = [self.decide_one(one, states, dry_run=dry_run) for one in decided]
+        found = [self._decide(one, states, dry_run=dry_run) for one in decided]
         for run_id in dict.fromkeys(one.decision.run_id for one in found if one.is_recorded):
             # A run that waited for the decision may have been left by its process.
             self.keep_driven(run_id)
         return DecisionsResult(dry_run, found)
 
-    def decide_one(self, one: Decision, states: dict[int, State], *, dry_run: bool) -> DecidedStep:
+    def preview_decisions(self, decided: Sequence[Decision]) -> list[DecidedStep]:
+        """What would follow from each, one after the other. Writes nothing; raises if any would be refused."""
+        from mulligan.service.decisions.decisions import act_on_each
+
+        states: dict[int, State] = {}
+        seen: set[tuple[int, str]] = set()
+
+        def preview(one: Decision) -> DecidedStep:
+            if (one.run_id, one.step) in seen:
+                raise InputInvalid(f"there are two decisions about '{one.step}' of run {one.run_id}")
+            seen.add((one.run_id, one.step))
+            found = self._decide(one, states, dry_run=True)
+            if found.error is not None:
+                raise found.error
+            return found
+
+        return act_on_each(decided, preview)
+
+    def _decide(self, one: Decision, states: dict[int, State], *, dry_run: bool) -> DecidedStep:
         """`states`: the runs as the decisions so far would leave them, in a dry run."""
         from mulligan.service.decisions.decisions import DecidedStep, follow_decision
 

@@ -32,11 +32,11 @@ from mulligan.history.story import StoryWriter
 from mulligan.language import check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
 from mulligan.service.driving.driver import Driver
-from mulligan.service.runs.changes.answers import ForkResult
 from mulligan.service.runs.changes.changes import Changes
 from mulligan.service.runs.changes.foresight import LINES_MAX, startable_attempts
 from mulligan.service.runs.changes.preflight import refuse_missing_files, stale_results
 from mulligan.service.runs.changes.prepared_runs import Prepared
+from mulligan.service.runs.changes.round_plans import ForkResult
 from mulligan.service.runs.changes.run_worktrees import refuse_missing_worktree, refuse_shared_worktree
 from mulligan.service.runs.stored.past_states import PastStates
 
