@@ -14,7 +14,7 @@ import pytest
 
 from mulligan.core.model.workflow import encode
 from mulligan.errors import InputInvalid, LanguageError, RequestTooLarge, ServerBusy, TextTooCostly
-from mulligan.service.authoring.served_coverage import cover_text
+from mulligan.service.authoring.served_coverage import PlayedText
 from mulligan.service.server.catalogue.text_diff import diff_texts
 from mulligan.service.server.catalogue.text_reading import Limits, TextReader
 from mulligan.service.server.catalogue.texts import WorkflowText, convert_text, read_text, validate_text
@@ -65,6 +65,10 @@ def test_a_process_reads_one_text_after_another() -> None:
     reader.end_idle()
 
     assert reader.call(os.getpid) == reader.call(os.getpid)
+
+
+def cover_text(given: WorkflowText) -> object:
+    return PlayedText(given).cover()
 
 
 @pytest.mark.parametrize("read", [validate_text, read_text, convert_text, cover_text])

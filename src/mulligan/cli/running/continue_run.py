@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.running.drive_run import WAIT_SECONDS, drive_run
@@ -21,10 +21,12 @@ from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.service.driving.driver import Driver
 from mulligan.service.rendering.json_output import to_json
-from mulligan.service.runs.changes.fork_at import EventFork
-from mulligan.service.runs.changes.round_plans import ForkResult
 from mulligan.service.runs.changes.starting import DetachedRun
 from mulligan.service.service import Service
+
+if TYPE_CHECKING:
+    from mulligan.service.runs.changes.fork_at import EventFork
+    from mulligan.service.runs.changes.round_plans import ForkResult
 
 CANCELLED = 3
 
