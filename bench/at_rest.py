@@ -21,7 +21,7 @@ from pathlib import Path
 from mulligan.core.model.events import AttemptStarted
 from mulligan.language import load_text
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 from mulligan.testing.postgres import own_server
 
@@ -94,7 +94,7 @@ def _show_waits(home: Home, count: int) -> None:
         for number in range(count):
             time.sleep(0.1 + 0.037 * (number % 10))
             asked_at = datetime.now(UTC)
-            (run_id,) = service.control.start(prepare(load_text(STARTED), {}, home.folder.parent))
+            (run_id,) = service.changes.create(prepare(load_text(STARTED), {}, home.folder.parent))
             while (status := service.reader.store.run(run_id).status) not in ("completed", "failed"):
                 time.sleep(0.02)
             if status == "failed":

@@ -38,10 +38,12 @@ mulligan.run(flow, parallel=1, show=False, check=True)
 SERVICE = """
 from pathlib import Path
 from mulligan.service.driving.driver import machine
+from mulligan.service.driving.local_worker import open_driver
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service, open_service
-with open_service() as service, service.control.driver(machine(1)) as driver:
+with open_service() as service, open_driver(service.reader, machine(1)) as driver:
     workflow = service.workflows.load_workflow("chain.yaml")
-    [run_id] = service.control.start(service.starts.prepare(workflow, {}, Path.cwd()), driver)
+    [run_id] = service.changes.create(prepare(workflow, {}, Path.cwd()), driver)
     assert driver.drive(run_id) == "ended"
 """
 

@@ -44,6 +44,7 @@ from serving.simulated_run import SimulatedRun
 from serving.streams import Watchers
 
 from mulligan.service.home import Home
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.runs.views.run_list import RunQuery
 from mulligan.service.service import Service
 from mulligan.store import open_store
@@ -188,7 +189,7 @@ def measure_streams(bench: Bench) -> None:
     home, store = bench.home()
     with server(home, store=store, worker=False) as running, _service(home, store) as service:
         prepared = _prepared(service, home, WORKFLOW)
-        service.control.start(prepared)
+        service.changes.create(prepared)
         asyncio.run(_streams(bench, running, service, prepared, clients, events))
 
 
@@ -229,7 +230,7 @@ def _start_in_thread(home: Home, prepared: object, watchers: Watchers) -> list[t
     with Service(home) as service:
         following = max((record.run_id for record in service.runs.page(RunQuery(limit=1)).runs), default=0) + 1
         watchers.expect(b'"run_id":%d,' % following)
-        service.control.start(prepared)  # type: ignore[arg-type]
+        service.changes.create(prepared)  # type: ignore[arg-type]
         return [(following, time.perf_counter())]
 
 
@@ -352,7 +353,7 @@ def measure_engine(bench: Bench) -> None:
 def _engine_alone(bench: Bench, runs: int) -> float:
     home, store = bench.home()
     with _service(home, store) as service:
-        service.control.start(_prepared(service, home, CHAIN), times=runs)
+        service.changes.create(_prepared(service, home, CHAIN), times=runs)
         with _workers(home, store, 1):
             return _rate(service, runs)
 
@@ -366,7 +367,7 @@ def _engine_beside(bench: Bench, runs: int, clients: int) -> float:
 async def _with_watchers(
     running: ServerProcess, service: Service, home: Path, store: str, runs: int, clients: int
 ) -> float:
-    service.control.start(_prepared(service, home, CHAIN), times=runs)
+    service.changes.create(_prepared(service, home, CHAIN), times=runs)
     watchers = Watchers()
     await watchers.connect(running.host, running.port, running.token, clients, "runs,run:1,pending")
     begun, used = time.perf_counter(), running.processor_seconds()
@@ -427,11 +428,11 @@ _DRIVER = """
 import sys
 from pathlib import Path
 from mulligan.engine.observers import NullObserver
+from mulligan.service.driving.local_worker import open_driver
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.run_control import RunControl
 from mulligan.service.runs.stored.run_reader import RunReader
 reader = RunReader(Home(Path(sys.argv[1]), sys.argv[2]))
-with RunControl(reader).driver(None, NullObserver()) as driver:
+with open_driver(reader, observer=NullObserver()) as driver:
     driver.serve()
 """
 
@@ -457,7 +458,7 @@ def measure_remote(bench: Bench) -> None:
         for found, is_remote in ((direct, False), (remote, True)):
             home, store = bench.home()
             with _service(home, store) as service, server(home, store=store, worker=False) as running:
-                service.control.start(_prepared(service, home, CHAIN), times=runs)
+                service.changes.create(_prepared(service, home, CHAIN), times=runs)
                 token = asyncio.run(_worker_token(running)) if is_remote else ""
                 with ExitStack() as stack:
                     if is_remote:
@@ -615,7 +616,7 @@ def _prepared(service: Service, home: Path, text: str):  # type: ignore[no-untyp
     home.mkdir(parents=True, exist_ok=True)
     file = home.parent / "flow.yaml"
     file.write_text(text)
-    return service.starts.prepare(service.workflows.load_workflow(file), {}, home.parent)
+    return prepare(service.workflows.load_workflow(file), {}, home.parent)
 
 
 MEASURES: dict[str, Callable[[Bench], None]] = {

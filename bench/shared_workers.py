@@ -32,7 +32,7 @@ from peers.processes import Command
 from mulligan.language import load_text
 from mulligan.ports import Store
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 
 BAR = 0.6
@@ -103,7 +103,7 @@ class Workers:
         workflow = prepare(load_text(workload.text), {}, Path.cwd())
         before, server_before = self._used(), self._used_by_server()
         began = time.perf_counter()
-        Service(self._home).control.start(workflow, times=workload.runs)
+        Service(self._home).changes.create(workflow, times=workload.runs)
         wait_until(lambda: not self._store.runs(limit=1, statuses=_UNFINISHED))
         seconds = time.perf_counter() - began
         used, by_server = self._used() - before, self._used_by_server() - server_before

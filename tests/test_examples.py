@@ -311,7 +311,7 @@ def test_a_secret_is_stars_in_all_that_a_step_prints(live: Live) -> None:
 def test_another_round_keeps_what_was_done(live: Live) -> None:
     ran = shown(live, "round")
 
-    live.service.control.retry(ran.run_id)
+    live.service.changes.retry(ran.run_id)
 
     assert live.resume(ran.run_id).status == "completed"
     assert live.lines("done.txt") == ["fetched", "loaded", "reported 3 rows"]
@@ -320,7 +320,7 @@ def test_another_round_keeps_what_was_done(live: Live) -> None:
 def test_a_parked_step_goes_on_when_somebody_has_decided(live: Live) -> None:
     ran = shown(live, "triage-person")
 
-    live.service.control.classify(ran.run_id, "simulate", "retry", "the mesh was mended")
+    live.service.changes.classify(ran.run_id, "simulate", "retry", "the mesh was mended")
 
     assert outputs(live.resume(ran.run_id)) == {"mesh": "1200 cells", "simulate": "converged", "report": "converged"}
 
@@ -328,7 +328,7 @@ def test_a_parked_step_goes_on_when_somebody_has_decided(live: Live) -> None:
 def test_a_cancelled_run_cleans_up_undoes_and_ends(live: Live) -> None:
     ran = shown(live, "cancel")
 
-    live.service.control.cancel(ran.run_id)
+    live.service.changes.cancel(ran.run_id)
 
     assert live.resume(ran.run_id).status == "cancelled"
     assert live.lines("stopped.txt") == ["announced that ask is off", "released seat-12", "ended, cancelled"]

@@ -105,7 +105,7 @@ def test_the_pipeline_loads_into_both_databases_or_into_none(live: Live, schema_
         failed = live.run(path, inputs={"shop": url, "postgres": schema_url, "rate": 9.2})
         rows_after_undo = rows_in_both(live, schema_url)
         asked = live.lines("shop.log")
-        forked = live.resume(live.service.control.fork(failed.run_id, "transform", {"rate": 0.92}))
+        forked = live.resume(live.service.changes.fork(failed.run_id, "transform", {"rate": 0.92}).fork_run_id)
 
     # Too many requests, down twice, and once broken off in the middle of an answer.
     expected = {"HTTP_429": 1, "HTTP_5XX": 2, "CONNECTION": 1}
@@ -158,7 +158,7 @@ def test_each_simulation_that_fails_is_retried_by_the_rule_for_its_failure(live:
     assert sorted(adjusted_keys(one) for one in adjusted) == ["memory", "memory", "timeout", "timeout"]
 
     (live.folder / "solver.conf").write_text("damping = 0.5\n")
-    live.service.control.retry(ran.run_id, from_step="simulate", items=[])
+    live.service.changes.retry(ran.run_id, from_step="simulate", items=[])
     again = live.resume(ran.run_id)
 
     assert (again.status, again.shown["outputs"]["solved"]) == ("completed", 300)
@@ -182,9 +182,9 @@ def test_the_loop_ends_when_a_person_approves_and_what_was_refused_goes_back_to_
     monkeypatch.setenv("MULLIGAN_AGENT_CODER", f"{sys.executable} robot.py")
 
     first = live.run(copied(live, "agent-loop"))
-    live.service.control.approve(first.run_id, "review", False, "say what percent is")
+    live.service.changes.approve(first.run_id, "review", is_approved=False, reason="say what percent is")
     second = live.resume(first.run_id)
-    live.service.control.approve(first.run_id, "review", True, "reads well")
+    live.service.changes.approve(first.run_id, "review", is_approved=True, reason="reads well")
     last = live.resume(first.run_id)
 
     assert [ran.exit_code for ran in (first, second, last)] == [4, 4, 0]

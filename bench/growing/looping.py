@@ -22,7 +22,7 @@ from mulligan.core.turn import follow
 from mulligan.language import load_text
 from mulligan.ports import Commit, NewRun, Store, Turn, WorkerRecord
 from mulligan.service.home import find_home, this_host
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.testing.history import Answers
 
 WORKER = "filler"

@@ -12,7 +12,7 @@ from subprocess import Popen
 from mulligan.language import load_text
 from mulligan.ports import Store
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 
 from .figures import Point
@@ -58,7 +58,7 @@ def _emptied(home: Home, store: Store, shell: str, runs: int, workers: list[Pope
     workflow = load_text(f"name: chain\norder: sequential\nsteps:\n{steps}")
     before = sum(used_by(worker.pid)[0] for worker in workers)
     began = time.perf_counter()
-    Service(home).control.start(prepare(workflow, {}, Path.cwd()), times=runs)
+    Service(home).changes.create(prepare(workflow, {}, Path.cwd()), times=runs)
     wait_until(lambda: not store.runs(limit=1, statuses=_UNFINISHED))
     seconds = time.perf_counter() - began
     used = [used_by(worker.pid) for worker in workers]

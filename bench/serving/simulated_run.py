@@ -21,7 +21,7 @@ from mulligan.core.turn import follow
 from mulligan.language import load_text
 from mulligan.ports import Commit, NewRun, Store, WorkerRecord
 from mulligan.service.home import this_host
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.testing.history import Answers
 
 WORKER, SLOTS = "simulated", 16

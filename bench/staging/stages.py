@@ -26,8 +26,8 @@ AROUND = (
     Stage(
         READING,
         (
-            "mulligan.service.authoring.area:Workflows.examine_workflow",
-            "mulligan.service.runs.changes.area:Starts.prepare",
+            "mulligan.formats:examine",
+            "mulligan.service.runs.changes.prepared_runs:prepare",
         ),
     ),
     Stage(SHOWING, ("mulligan.cli.running.drive_run:show_json_parts",)),

@@ -25,6 +25,7 @@ from mulligan.core.model.workflow import decode, encode, version
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.dashboard.pages import PAGES
 from mulligan.service.home import Home
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 from mulligan.store.statements import newest
 from proof.attacks.attacked_server import JSON_HEADERS, LATER, STORE_HEADERS, AttackedServer, Client, Reply
@@ -262,9 +263,7 @@ def _pinned(server: AttackedServer, text: str) -> tuple[str, bytes]:
     folder.mkdir(exist_ok=True)
     (folder / "later.yaml").write_text(text)
     with Service(Home(folder / "home")) as service:
-        run_id = service.control.start(
-            service.starts.prepare(service.workflows.load_workflow(folder / "later.yaml"), {}, folder)
-        )[0]
+        run_id = service.changes.create(prepare(service.workflows.load_workflow(folder / "later.yaml"), {}, folder))[0]
         return service.reader.record(run_id).version, service.reader.store.load(run_id).workflow
 
 

@@ -14,7 +14,7 @@ from mulligan.core.model.workflow import Workflow
 from mulligan.errors import StoreUnavailable
 from mulligan.language import load
 from mulligan.service.home import find_home
-from mulligan.service.runs.changes.run_control import Prepared, prepare
+from mulligan.service.runs.changes.prepared_runs import Prepared, prepare
 from mulligan.service.service import Service
 from proof.chaos.flows import choose_flow
 
@@ -36,7 +36,7 @@ def start(prepared: Prepared, key: str) -> int:
     while True:
         service = Service(find_home())
         try:
-            return service.control.start_once(prepared, key)
+            return service.changes.start_once(prepared, key)[0]
         except StoreUnavailable:
             time.sleep(AGAIN_SECONDS)
         finally:

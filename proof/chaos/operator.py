@@ -62,9 +62,13 @@ class Operator:
         run_id, place = waiting.run_id, waiting.place
         if waiting.kind == "approval":
             is_approved = self.chance.randrange(4) > 0
-            self._say("approve", run_id, lambda: service.control.approve(run_id, place, is_approved, "chance"))
+            self._say(
+                "approve",
+                run_id,
+                lambda: service.changes.approve(run_id, place, is_approved=is_approved, reason="chance"),
+            )
         else:
-            self._say("classify", run_id, lambda: service.control.classify(run_id, place, "retry", "try again"))
+            self._say("classify", run_id, lambda: service.changes.classify(run_id, place, "retry", "try again"))
 
     def _resume_some(self, service: Service) -> None:
         for run_id in [run_id for run_id, due in self.paused.items() if due < time.monotonic()]:
@@ -77,7 +81,7 @@ class Operator:
                 self._resume(service, record.run_id)
 
     def _resume(self, service: Service, run_id: int) -> None:
-        if self._say("resume", run_id, lambda: service.control.lift_pause(run_id)) != "unknown":
+        if self._say("resume", run_id, lambda: service.changes.resume(run_id)) != "unknown":
             self.paused.pop(run_id, None)
 
     # -- disturbing
@@ -90,12 +94,12 @@ class Operator:
         run_id = record.run_id
         if verb == "pause":
             self.paused[run_id] = time.monotonic() + self.chance.uniform(0.1, 3.0)
-            self._say(verb, run_id, lambda: service.control.pause(run_id))
+            self._say(verb, run_id, lambda: service.changes.pause(run_id))
         elif verb == "retry":
             self.retried.add(run_id)
-            self._say(verb, run_id, lambda: service.control.retry(run_id, reason="once more"))
+            self._say(verb, run_id, lambda: service.changes.retry(run_id, reason="once more"))
         else:
-            self._say("cancel", run_id, lambda: service.control.cancel(run_id, now=verb == "cancel_now"))
+            self._say("cancel", run_id, lambda: service.changes.cancel(run_id, now=verb == "cancel_now"))
 
     def _chosen(self, service: Service, *, is_ended: bool) -> RunRecord | None:
         """A run at the top that has failed or was cancelled, or one that has not ended."""

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.service.driving.local_worker import open_driver
 from mulligan.service.service import Service
 from proof.crashes.faults import Fault
 from proof.crashes.forked_processes import ForkedProcess, ForkedProcesses
@@ -82,5 +83,5 @@ class DaskTrial:
 
     def _expire_the_dead(self, service: Service) -> None:
         """Killed when the run was over already: whoever comes next finds the dead."""
-        with service.control.driver(None):
+        with open_driver(service.reader):
             pass

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.language import load
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.server.tokens.tokens import TokenForm
 from mulligan.service.service import Service
 from proof.crashes.faults import Fault
@@ -83,7 +83,7 @@ class RemoteTrial:
 
     def _start(self, service: Service, file: str) -> int:
         workflow = load(self._stage.folder / file)
-        return service.control.start_once(prepare(workflow, {}, self._stage.folder), "everything")
+        return service.changes.start_once(prepare(workflow, {}, self._stage.folder), "everything")[0]
 
 
 class FullDiskTrial(RemoteTrial):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import RunRecord
+from mulligan.service.driving.local_worker import open_driver
 from mulligan.service.service import Service
 from proof.chaos.http_client import Address, last_address
 from proof.crashes.faults import Fault
@@ -175,7 +176,7 @@ def expire_the_dead(service: Service) -> None:
     def is_nobody_left() -> bool:
         if store.workers():
             # A worker that comes, expires the dead, and goes.
-            with service.control.driver(None):
+            with open_driver(service.reader):
                 pass
         return not store.workers()
 

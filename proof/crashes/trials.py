@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.service.driving.local_worker import open_driver
 from mulligan.service.service import Service
 from mulligan.testing.postgres import PostgresServer, own_schema, own_server
 from proof.crashes import scenarios, short_writes
@@ -188,7 +189,7 @@ class Play:
             return [f"its end is not shown: {ended.code}: {ended.said}"]
         if is_refused or self._is_last_dead:
             # Killed, or not heard, when the run was over already: whoever comes next buries the dead.
-            with service.control.driver(None):
+            with open_driver(service.reader):
                 pass
         done_once = self._subject.done_once
         return complaints(

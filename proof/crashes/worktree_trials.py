@@ -43,8 +43,8 @@ class WorktreeTrial:
         try:
             with self._stage.service() as service:
                 for word in FORKS.values():
-                    service.control.fork(ORIGIN, "finish", {"word": word})
-                service.control.retry(ORIGIN)
+                    service.changes.fork(ORIGIN, "finish", {"word": word})
+                service.changes.retry(ORIGIN)
                 served.start("worker", "worker", "--parallel", "3", fault=fault)
                 served.wait_until(
                     lambda: all(has_ended(service, run_id) for run_id in (ORIGIN, *FORKS)),

@@ -19,7 +19,7 @@ from mulligan.core.state.state import State
 from mulligan.formats import load
 from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 
 # Between two turns of the loop: on the clock, and of its own computing.
@@ -79,7 +79,7 @@ def _drive(path: Path) -> str:
     service, heartbeat = Service(Home(path.parent / "home")), Heartbeat()
     try:
         with service.driving.driver(Capacity(cpus=2.0, memory=8 << 30), heartbeat) as driver:
-            (run_id,) = service.control.start(prepare(load(path), {}, path.parent), driver)
+            (run_id,) = service.changes.create(prepare(load(path), {}, path.parent), driver)
             driver.drive(run_id)
             status = service.reader.store.run(run_id).status
     finally:

@@ -16,6 +16,7 @@ import msgspec
 from mulligan.api.app import Api
 from mulligan.dashboard.pages import PAGES
 from mulligan.service.home import Home
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.server.server_config import ServerConfig
 from mulligan.service.server.tokens.tokens import TokenForm
 from mulligan.service.service import Service
@@ -117,7 +118,7 @@ def _fill(folder: Path) -> dict[str, str]:
     file = folder.parent / "nightly.yaml"
     file.write_text(WORKFLOW, encoding="utf-8")
     with Service(Home(folder), "a fuzzer") as service:
-        service.control.start(service.starts.prepare(service.workflows.load_workflow(file), {}, folder.parent))
+        service.changes.create(prepare(service.workflows.load_workflow(file), {}, folder.parent))
         found = {
             name: service.tokens.create(TokenForm(name, (name,), all_projects=True)).secret
             for name in ("admin", "worker")

@@ -21,6 +21,7 @@ from mulligan.dashboard.pages import PAGES
 from mulligan.errors import CodecError, UnknownRun
 from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import DATABASE, Home
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.runs.stored.damaged_runs import explain_damage, find_damage
 from mulligan.service.server.server_config import ServerConfig
 from mulligan.service.service import Service
@@ -81,9 +82,9 @@ def _damaged_runs(service: Service, folder: Path) -> tuple[list[int], dict[str, 
 def _run(service: Service, folder: Path, text: str, times: int) -> list[int]:
     file = folder / "flow.yaml"
     file.write_text(text)
-    prepared = service.starts.prepare(service.workflows.load_workflow(file), {}, folder)
+    prepared = prepare(service.workflows.load_workflow(file), {}, folder)
     with service.driving.driver(Capacity(cpus=4.0, memory=4 << 30)) as driver:
-        started = service.control.start(prepared, times=times)
+        started = service.changes.create(prepared, times=times)
         for run_id in started:
             driver.drive(run_id, 0.0)
     return started
@@ -187,7 +188,7 @@ def test_what_is_wrong_with_a_run_is_found_out_once(stage: Stage, tmp_path: Path
 
 def test_an_error_about_a_run_that_was_removed_meanwhile_says_so(own_stage: Stage) -> None:
     reader, run_id = own_stage.service.reader, own_stage.good[0]
-    own_stage.service.starts.remove_run(run_id)
+    own_stage.service.runs.remove(run_id)
 
     found = explain_damage(reader, [run_id], IndexError("list index out of range"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support.api_client import A_WORKFLOW, Client
 
 from mulligan.language import load_text
-from mulligan.service.runs.changes.area import Starts
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 
 RULE = {"on": ["failed", "late"], "to": ["ops"], "late_after": "2h"}
@@ -46,9 +46,9 @@ def test_hooks_that_cannot_be_meant_are_refused(client: Client) -> None:
 def test_a_run_that_starts_after_the_hooks_were_set_has_their_notices(client: Client, tmp_path: Path) -> None:
     client.put("hooks", {"rules": [{"on": ["completed"], "to": ["ops"]}]})
     with Service(client.home) as service:
-        prepared = Starts.prepare(load_text(A_WORKFLOW, "w.yaml"), {}, tmp_path)
+        prepared = prepare(load_text(A_WORKFLOW, "w.yaml"), {}, tmp_path)
         with service.driving.driver() as driver:
-            (run_id,) = service.control.start(prepared, driver)
+            (run_id,) = service.changes.create(prepared, driver)
             driver.drive(run_id)
 
     page = client.get("notices", scope="read").json

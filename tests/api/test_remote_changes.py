@@ -191,21 +191,21 @@ def test_a_server_says_which_guard_rail_holds(remote: Service, service: Service,
 
     with Service(home) as agent:
         with pytest.raises(VerdictNotAllowed):
-            agent.control.classify(run_id, "fetch", "retry", "x")
+            agent.changes.classify(run_id, "fetch", "retry", "x")
         with pytest.raises(TooManyDecisions):
-            agent.control.classify(run_id, "fetch", "fail", "x")
+            agent.changes.classify(run_id, "fetch", "fail", "x")
 
 
 def test_a_run_is_removed_over_http_once_it_has_ended_or_is_damaged(remote: Service, service: Service) -> None:
     run_id = start_run(service)
     with pytest.raises(RunNotFinished):
-        remote.starts.remove_run(run_id)
+        remote.runs.remove(run_id)
     DAMAGES["a definition of broken bytes"](Store(service.home), run_id)
 
-    dry = remote.starts.remove_run(run_id, is_dry=True)
-    done = remote.starts.remove_run(run_id)
+    dry = remote.runs.remove(run_id, is_dry=True)
+    done = remote.runs.remove(run_id)
 
     assert dry == done
     assert (done.run_ids, bool(done.damage)) == ([run_id], True)
     with pytest.raises(UnknownRun):
-        remote.starts.remove_run(run_id)
+        remote.runs.remove(run_id)

@@ -19,7 +19,7 @@ from mulligan.errors import StoreUnavailable, TooManyRequests, UnknownRun
 from mulligan.ports.server_records import TokenRecord
 from mulligan.service.home import Home
 from mulligan.service.runs.area import Runs
-from mulligan.service.runs.changes.run_control import Prepared
+from mulligan.service.runs.changes.prepared_runs import Prepared, prepare
 from mulligan.service.server.live_feed import Watch, parse_watches
 from mulligan.service.service import Service
 
@@ -40,9 +40,7 @@ class Bench:
         self.trouble: Exception | None = None
         file = home.folder.parent / "flow.yaml"
         file.write_text(FLOW)
-        self.prepared: Prepared = self.writing.starts.prepare(
-            self.writing.workflows.load_workflow(file), {}, file.parent
-        )
+        self.prepared: Prepared = prepare(self.writing.workflows.load_workflow(file), {}, file.parent)
 
     def hub(self) -> StreamHub:
         return StreamHub(
@@ -55,7 +53,7 @@ class Bench:
         return work(self.reading)
 
     def start(self) -> int:
-        (run_id,) = self.writing.control.start(self.prepared)
+        (run_id,) = self.writing.changes.create(self.prepared)
         return run_id
 
     def play(self, scene: Callable[[StreamHub], Coroutine[Any, Any, None]]) -> None:
@@ -167,7 +165,7 @@ def test_a_client_comes_back_with_its_cursor_and_gets_what_it_has_missed_once(be
         await leaves.aclose()
 
         bench.start()
-        bench.writing.control.pause(run_id)
+        bench.writing.changes.pause(run_id)
         await hub.poll()
         seen = await sent(stays)
         back = await sent(await hub.join(TOKEN, wanted, cursor))

@@ -22,6 +22,7 @@ from tests.support.store_files import write_empty_store
 from mulligan.dashboard.pages import PAGES
 from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import DATABASE, Home
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 
 # What a step, an item, an error, a label or a file name may contain. None of it may become an element.
@@ -42,9 +43,7 @@ class Flows:
         file = self.folder / "flow.yaml"
         file.write_text(text, encoding="utf-8")
         workflow = self.service.workflows.load_workflow(file)
-        (run_id,) = self.service.control.start(
-            self.service.starts.prepare(workflow, inputs, self.folder, labels=labels or {})
-        )
+        (run_id,) = self.service.changes.create(prepare(workflow, inputs, self.folder, labels=labels or {}))
         return run_id
 
     def run(self, text: str, *, labels: dict[str, str] | None = None, **inputs: Any) -> int:

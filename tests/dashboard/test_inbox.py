@@ -73,7 +73,7 @@ steps:
 def test_what_was_decided_before_is_shown_with_how_it_ended(pages: Client, flows: Flows) -> None:
     first = flows.run(PARKED)
     for step in ("load", "check"):
-        flows.service.control.classify(first, step, "fail", "the volume is full")
+        flows.service.changes.classify(first, step, "fail", "the volume is full")
     flows.drive(first)
     now = flows.run(PARKED)
 
@@ -91,7 +91,7 @@ def test_what_was_decided_before_is_shown_with_how_it_ended(pages: Client, flows
 
 def test_an_approval_and_a_paused_run_can_be_answered(pages: Client, flows: Flows) -> None:
     asking, paused = flows.run(APPROVAL), flows.start(PARKED)
-    flows.service.control.pause(paused, "waits for the legal team")
+    flows.service.changes.pause(paused, reason="waits for the legal team")
 
     approval = show(pages, "/inbox", run=asking, step="ship")
     pause = show(pages, "/inbox", run=paused)
@@ -103,7 +103,7 @@ def test_an_approval_and_a_paused_run_can_be_answered(pages: Client, flows: Flow
 
 def test_who_may_only_read_sees_everything_and_no_buttons(pages: Client, flows: Flows) -> None:
     run_id = flows.run(PARKED)
-    flows.service.control.pause_step(run_id, "check", "later")
+    flows.service.changes.pause(run_id, step="check", reason="later")
 
     html = show(pages, "/inbox", scope="read", run=run_id, step="load")
     paused = show(pages, "/inbox", scope="read", run=run_id, step="check")
@@ -125,7 +125,7 @@ steps:
     triage: true
 """
     first, now = flows.run(text), flows.run(text)
-    flows.service.control.classify(first, "load", "fail", HOSTILE)
+    flows.service.changes.classify(first, "load", "fail", HOSTILE)
 
     html = show(pages, "/inbox", run=now, step="load")
 

@@ -121,7 +121,7 @@ def test_the_grid_shows_failures_first_with_each_attempt(pages: Client, flows: F
 
 def test_the_grid_has_a_column_for_each_round(pages: Client, flows: Flows, service: Service) -> None:
     run_id = flows.run(FAILING)
-    service.control.retry(run_id)
+    service.changes.retry(run_id)
     flows.drive(run_id)
 
     html = show(pages, f"/runs/{run_id}", tab="grid")

@@ -13,7 +13,7 @@ from mulligan.errors import StoreUnavailable
 from mulligan.language import load
 from mulligan.ports import Commit, CommitResult, Store
 from mulligan.service.driving.driver import Capacity
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 from proof.crashes.outcome_checks import steady
 from proof.crashes.workflow import DONE_ONCE, done, written
@@ -48,7 +48,7 @@ def ended(stage: Stage, nth: int) -> tuple[dict[str, Any], bool]:
     store = LosesAnAnswer(service.reader.store, nth)
     service.reader.store = store  # type: ignore[misc]
     with service.driving.driver(Capacity(2.0, 1 << 30)) as driver:
-        (run_id,) = service.control.start(prepare(load(stage.folder / written(stage)), {}, stage.folder), driver)
+        (run_id,) = service.changes.create(prepare(load(stage.folder / written(stage)), {}, stage.folder), driver)
         assert driver.drive(run_id) == "ended"
     stage.expect_promises(service, run_id)
     shown = service.runs.show(run_id)

@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from mulligan.core.model import events as e
 from mulligan.language import load_text
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.testing.postgres import PostgresServer, own_server
 from mulligan.worker.supervisor.processes import send_signal
 from proof.chaos.faults import family_of
@@ -148,7 +148,7 @@ def test_an_outage_longer_than_a_lease_costs_no_finished_step_and_no_loss(
     stage = ForkedStage(tmp_path, server.url)
     with workers(stage) as fleet:
         with stage.service() as service:
-            (run_id,) = service.control.start(prepare(load_text(FLOW), {}, tmp_path))
+            (run_id,) = service.changes.create(prepare(load_text(FLOW), {}, tmp_path))
         for name in (*SHORT, "long"):
             wait_until(lambda name=name: stage.has_begun(name), f"'{name}' did not begin")
 

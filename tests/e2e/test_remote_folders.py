@@ -19,7 +19,7 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.server.catalogue.texts import WorkflowText, read_text
 from mulligan.service.server.tokens.tokens import TokenForm
 from mulligan.service.service import Service
@@ -250,7 +250,7 @@ def test_all_steps_of_a_run_work_where_its_worktree_is(other: Other) -> None:
 
 def start(service: Service, text: str, folder: Path) -> int:
     """A run that was started by somebody in that folder."""
-    [run_id] = service.control.start(prepare(read_text(WorkflowText(text, "flow.yaml")).workflow, {}, folder))
+    [run_id] = service.changes.create(prepare(read_text(WorkflowText(text, "flow.yaml")).workflow, {}, folder))
     return run_id
 
 

@@ -13,7 +13,7 @@ import pytest
 from mulligan.core.model import events as e
 from mulligan.language import load_text
 from mulligan.service.home import DATABASE
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.worker.supervisor.processes import descendants, snapshot
 from proof.stage import Stage, answered, heard, wait_until
 
@@ -61,6 +61,7 @@ HANGING = """
 import sys
 from mulligan.engine.observers import NullObserver
 from mulligan.service.driving.driver import machine
+from mulligan.service.driving.local_worker import open_driver
 from mulligan.service.service import open_service
 
 class Hanging(NullObserver):
@@ -70,7 +71,7 @@ class Hanging(NullObserver):
             while True:
                 pass
 
-with open_service() as service, service.control.driver(machine(1), Hanging(), serves=True) as driver:
+with open_service() as service, open_driver(service.reader, machine(1), Hanging(), serves=True) as driver:
     driver.kill_seconds = 0.05
     driver.serve()
 """
@@ -86,7 +87,7 @@ def begun(stage: Stage, text: str) -> subprocess.Popen[str]:
 def working(stage: Stage, *words: str) -> subprocess.Popen[str]:
     """A worker with its long step under way, which does not hear that it should end."""
     with stage.service() as service:
-        service.control.start(prepare(load_text(DEAF), {}, stage.folder))
+        service.changes.create(prepare(load_text(DEAF), {}, stage.folder))
     process = stage.start_program(*words, start_new_session=True)
     wait_until(lambda: stage.has_begun("long"), lambda: f"it did not begin: {process.poll()}")
     return process

@@ -13,7 +13,8 @@ import pytest
 
 from mulligan.language import load_text
 from mulligan.ports import WorkerRecord
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.driving.local_worker import open_driver
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.store.postgres.postgres import PostgresStore
 from mulligan.testing.postgres import own_server
 from proof.crashes.command_server import lose_connections
@@ -84,7 +85,7 @@ def test_a_worker_that_was_given_up_while_it_had_no_connection_starts_anew(
     other = PostgresStore(store_schema_url, lease_seconds=LEASE_SECONDS)
     # Its own connection is not cut.
     with ForkedStage(stage.folder, store_schema_url).service() as service:
-        (run_id,) = service.control.start(prepare(load_text(THREE), {}, stage.folder))
+        (run_id,) = service.changes.create(prepare(load_text(THREE), {}, stage.folder))
         wait_until(lambda: stage.has_begun("two"), "it did not begin")
         (before,) = other.workers()
 
@@ -126,7 +127,7 @@ def test_a_worker_whose_connection_was_lost_while_it_was_idle_still_says_farewel
     tmp_path: Path, named_url: str
 ) -> None:
     stage = ForkedStage(tmp_path, named_url)
-    with stage.service() as service, service.control.driver(None):
+    with stage.service() as service, open_driver(service.reader):
         lose_connections(named_url)
 
     with stage.service() as later:

@@ -23,7 +23,7 @@ from mulligan.core.model.workflow import RERUNS_AFTER_LOSS_MAX
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import RunFinished
 from mulligan.language import load
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 from mulligan.worker.supervisor.processes import send_signal, snapshot
 from proof.crashes.command_server import lose_connections
@@ -129,7 +129,7 @@ class Fleet:
         if run_ids:
             self.cancelled.add(min(run_ids))
             with suppress(RunFinished):
-                self.service.control.cancel(min(run_ids))
+                self.service.changes.cancel(min(run_ids))
 
     def _replace(self, worker: subprocess.Popen[str]) -> None:
         worker.communicate()
@@ -247,7 +247,7 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(
     with server_stage.service() as service:
         server_stage.workflow(CHILD, "child.yaml")
         mixed = load(tmp_path / server_stage.workflow(MIXED))
-        service.control.start(prepare(mixed, {}, tmp_path), times=RUNS)
+        service.changes.create(prepare(mixed, {}, tmp_path), times=RUNS)
         fleet = Fleet(Stage(tmp_path, named_url), service)
         fleet.fill()
 

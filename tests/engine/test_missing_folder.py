@@ -12,9 +12,10 @@ from tests.support.nightly import POSTGRES
 from mulligan.core.model import events as e
 from mulligan.language import load_text
 from mulligan.service.driving.driver import Driver, machine
-from mulligan.service.driving.local_worker import local_worker
+from mulligan.service.driving.local_worker import open_driver
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.run_control import RunControl, prepare
+from mulligan.service.runs.changes.changes import Changes
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.runs.stored.run_reader import RunReader
 
 FLOW = "name: many\nsteps:\n" + "".join(f"  - {{step: s{n}, {how}}}\n" for n, how in enumerate(["shell: 'true'"] * 6))
@@ -39,9 +40,9 @@ def test_a_worker_that_is_alone_fails_the_tasks_of_a_folder_that_is_gone(
     with ExitStack() as held:
         reader = RunReader(Home(tmp_path / "home", url))
         held.callback(reader.close)
-        driver = held.enter_context(local_worker(reader.home, reader.store, machine(1), serves=True))
+        driver = held.enter_context(open_driver(reader, machine(1), serves=True))
         driver.expire_dead_workers()
-        [run_id] = RunControl(reader).start(prepare(load_text(FLOW), {}, tmp_path / "gone"), driver)
+        [run_id] = Changes(reader).create(prepare(load_text(FLOW), {}, tmp_path / "gone"), driver)
 
         facts = facts_of(reader, [driver], run_id, until="failed")
 

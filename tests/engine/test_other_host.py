@@ -18,7 +18,8 @@ from mulligan.ports import Lease, Offer, WorkerRecord
 from mulligan.service.driving.driver import Driver, machine
 from mulligan.service.driving.local_worker import local_worker
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.run_control import RunControl, prepare
+from mulligan.service.runs.changes.changes import Changes
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.testing.fake_executor import FakeExecutor
 
@@ -42,8 +43,8 @@ def test_the_retry_runs_on_the_other_host(tmp_path: Path, schema_url: str) -> No
         for driver in drivers:
             # Each knows of the other: none is alone.
             driver.expire_dead_workers()
-        control = RunControl(reader)
-        [run_id] = control.start(prepare(load_text(PICKY), {}, tmp_path), drivers[0])
+        changes = Changes(reader)
+        [run_id] = changes.create(prepare(load_text(PICKY), {}, tmp_path), drivers[0])
 
         until = time.monotonic() + PATIENCE_SECONDS
         while reader.store.run(run_id).status != "completed":

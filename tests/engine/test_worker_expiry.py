@@ -18,7 +18,8 @@ from mulligan.ports import LockState, Offer, WorkerRecord
 from mulligan.service.driving.driver import machine
 from mulligan.service.driving.local_worker import local_worker
 from mulligan.service.home import DATABASE, Home
-from mulligan.service.runs.changes.run_control import RunControl, prepare
+from mulligan.service.runs.changes.changes import Changes
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.store import open_store
 from mulligan.store.clock import PROCESS_CLOCK
@@ -238,7 +239,7 @@ def test_who_drives_one_run_expires_a_remote_worker_that_has_died_with_a_task_of
         reader = RunReader(home)
         held.callback(reader.close)
         driver = held.enter_context(local_worker(home, reader.store, machine(1), lease_seconds=lease_seconds))
-        [run_id] = RunControl(reader).start(prepare(load_text(text), {}, tmp_path), driver)
+        [run_id] = Changes(reader).create(prepare(load_text(text), {}, tmp_path), driver)
         driver.engine.tick(0.0)
         server = held.enter_context(closing(home.open()))
         server.register(WorkerRecord("far", "there", 1, cpus=1.0))

@@ -121,7 +121,7 @@ def test_a_place_that_waits_for_a_breaker_is_told_with_its_time(opened: None, fo
     (record,) = service.reader.store.breakers()
     assert record.retry_at is not None
     before = service.reader.state(2)
-    service.control.approve(2, "approve", is_approved=True, reason="yes")
+    service.changes.approve(2, "approve", is_approved=True, reason="yes")
 
     after = service.reader.state(2)
 

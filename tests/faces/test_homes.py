@@ -11,6 +11,7 @@ from tests.support.commands import Said, mulligan, ran_before, workflow
 from mulligan.cli.words.options import service_at, with_home
 from mulligan.errors import HomeUnusable
 from mulligan.service.driving.driver import machine
+from mulligan.service.driving.local_worker import open_driver
 from mulligan.service.home import Home
 from mulligan.service.host.doctor import examine_machine
 from mulligan.service.service import Service
@@ -204,7 +205,7 @@ def test_runs_that_are_on_a_network_file_system_are_shown_and_not_driven(folder:
 
     with Service(on_nfs(folder)) as service:
         assert service.runs.status(1) == "failed"
-        with pytest.raises(HomeUnusable), service.control.driver(machine(1)):
+        with pytest.raises(HomeUnusable), open_driver(service.reader, machine(1)):
             pass
 
 

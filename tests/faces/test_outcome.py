@@ -10,6 +10,7 @@ from tests.support.commands import ran
 from mulligan.core.model import events as e
 from mulligan.core.turn import fold
 from mulligan.history.views import count_steps
+from mulligan.service.driving.local_worker import open_driver
 from mulligan.service.driving.outcome import Outcome
 from mulligan.service.driving.run_progress import STEPS_ANNOUNCED_MAX, RunProgress
 from mulligan.service.home import Home
@@ -31,7 +32,7 @@ def outcome_of(home: Path, *, unseen: range) -> Outcome:
     progress = RunProgress()
     for entry in (entry for entry in log if entry.seq - 1 not in unseen):
         progress.update(fold(service.reader.state(1).workflow, log[: entry.seq]), [entry])
-    with service.control.driver(None) as driver:
+    with open_driver(service.reader) as driver:
         found = service.driving.outcome(driver, 1, "ended", progress, 1.0)
     service.close()
     return found
@@ -88,7 +89,7 @@ def test_a_run_that_is_taken_up_says_how_long_all_of_it_took_and_how_long_this_s
     service = Service(Home(folder / ".mulligan"))
     record = service.runs.record(1)
 
-    with service.control.driver(None) as driver:
+    with open_driver(service.reader) as driver:
         first = service.driving.outcome(driver, 1, "ended", RunProgress(), 7.0)
         later = service.driving.outcome(driver, 1, "ended", RunProgress(), 0.001, is_taken_up=True)
 

@@ -87,8 +87,8 @@ def left(way: str) -> Path:
     home = Path("left").absolute()
     with Service(find_home()) as service:
         # Something that is only in the log of the database.
-        service.control.pause(2, "lunch")
-        service.control.lift_pause(2)
+        service.changes.pause(2, reason="lunch")
+        service.changes.resume(2)
         if way != "closed":
             shutil.copytree(".mulligan", home)
     if way == "closed":

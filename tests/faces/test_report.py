@@ -14,7 +14,7 @@ from tests.support.commands import Said, mulligan, ran, workflow
 
 from mulligan.formats import load
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 
 from .pages import Page
@@ -312,7 +312,7 @@ def test_a_cancelled_run_says_why_and_what_was_undone():
 def test_a_run_that_nobody_has_taken_up_has_a_page_too(folder: Path):
     file = workflow(HELLO)
     service = Service(Home(folder / ".mulligan"))
-    service.control.start(prepare(load(file), {}, folder))
+    service.changes.create(prepare(load(file), {}, folder))
     service.close()
 
     page = report()

@@ -12,7 +12,7 @@ from tests.support.commands import Said, mulligan, process, workflow
 
 from mulligan.cli.words.options import service_at
 from mulligan.formats import load
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.runs.changes.starting import RunNotTakenUp, detach
 from mulligan.worker.supervisor.processes import is_running
 
@@ -209,7 +209,7 @@ def test_a_detached_run_with_a_key_is_there_once():
 def test_a_run_that_nobody_took_up_says_what_its_process_said():
     with service_at(None) as service:
         prepared = prepare(load(Path(workflow(ONCE))), {}, Path.cwd())
-        run_id = service.control.start(prepared)[0]
+        run_id = service.changes.create(prepared)[0]
         broken = ("/bin/sh", "-c", "echo no such luck >&2; exit 1")
 
         with pytest.raises(RunNotTakenUp, match="no such luck") as refused:

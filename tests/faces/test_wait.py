@@ -14,9 +14,9 @@ from tests.support.commands import mulligan, process, ran, workflow
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import RunRecord, Store, WorkerRecord
 from mulligan.service.authoring.area import Workflows
-from mulligan.service.driving.waiting import Until, wait_for_runs
+from mulligan.service.driving.waiting import Until, Waiter
 from mulligan.service.home import find_home
-from mulligan.service.runs.changes.area import Starts
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -125,7 +125,7 @@ def test_the_end_that_another_process_writes_is_noticed(
 def left_alone(text: str = HELLO) -> None:
     """Run 1, which no process has ever driven."""
     with Service(find_home()) as service:
-        service.control.start(Starts.prepare(Workflows.load_workflow(Path(workflow(text))), {}, Path.cwd()))
+        service.changes.create(prepare(Workflows.load_workflow(Path(workflow(text))), {}, Path.cwd()))
 
 
 class _Watch:
@@ -142,10 +142,10 @@ class _Watch:
 def seen(*, until: Until = "ended", timeout: float | None = None, is_forever: bool = False) -> list[tuple[str, str]]:
     """The events of a wait for run 1, each with what holds it up."""
     with Service(find_home()) as service:
-        events = wait_for_runs(
+        waiter = Waiter(
             service.reader, [1], until=until, timeout_seconds=timeout, is_forever=is_forever, monotonic=_Watch()
         )
-        return [(event.kind, event.hold_up.kind if event.hold_up is not None else "") for event in events]
+        return [(event.kind, event.hold_up.kind if event.hold_up is not None else "") for event in waiter.events()]
 
 
 def test_a_run_that_nothing_drives_is_said_and_has_an_exit_code_of_its_own():
@@ -182,7 +182,7 @@ def test_a_run_whose_process_is_killed_while_it_is_waited_for_is_driven_by_nothi
     child = process("run", "flow.yaml")
     assert Path("up").read_text() == "up\n"
     with Service(find_home()) as service:
-        events = wait_for_runs(service.reader, [1], timeout_seconds=10**6, monotonic=_Watch())
+        events = Waiter(service.reader, [1], timeout_seconds=10**6, monotonic=_Watch()).events()
 
         child.kill()
         child.communicate()
@@ -194,7 +194,7 @@ def test_a_run_between_two_drivers_is_waited_for():
     """The clock stands still, so that the moment of grace is not over before the second driver comes."""
     left_alone()
     with Service(find_home()) as service:
-        events = wait_for_runs(service.reader, [1], monotonic=lambda: 0.0)
+        events = Waiter(service.reader, [1], monotonic=lambda: 0.0).events()
 
         child = process("resume", 1)
 

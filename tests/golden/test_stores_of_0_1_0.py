@@ -90,7 +90,7 @@ def test_every_run_is_listed_shown_explained_and_what_its_log_says(service: Serv
         assert all(found.line.text for found in service.runs.story(record.run_id))
         result = service.runs.replay(record.run_id)
         assert (result.ok, result.differing) == (True, ()), record.workflow
-        assert service.control.plan_fork(record.run_id, next(iter(shown["steps"])), {}).steps
+        assert service.changes.fork(record.run_id, next(iter(shown["steps"])), {}, dry_run=True).steps
     assert {name: service.runs.record(run_id).status for name, run_id in by_name(service).items()} == STATUSES
     assert len(records) > 80
 

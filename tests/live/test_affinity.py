@@ -13,7 +13,7 @@ from tests.support.runner import ROOM, ExecutionRecorder, Live, Ran
 from mulligan.core.model import events as e
 from mulligan.language import load
 from mulligan.service.driving.local_worker import local_worker
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 
 ELSEWHERE = Path(__file__).parent / "elsewhere.py"
 # So long is a worker on another host believed to be alive that says nothing.
@@ -64,7 +64,7 @@ def run_near(live: Live, text: str) -> Ran:
         with local_worker(
             live.home, store, ROOM, observer=ExecutionRecorder(), lease_seconds=LEASE_SECONDS, host="near"
         ) as driver:
-            [run_id] = live.service.control.start(prepared)
+            [run_id] = live.service.changes.create(prepared)
             return live.look(run_id, driver.drive(run_id))
     finally:
         store.close()

@@ -235,7 +235,7 @@ def test_a_fork_reads_what_the_run_before_it_gave(live: Live):
     first = live.run(flow)
 
     with live.service.driving.driver(Capacity(cpus=2.0, memory=1 << 30)) as driver:
-        run_id = live.service.control.fork(first.run_id, "count", {}, driver=driver)
+        run_id = live.service.changes.fork(first.run_id, "count", {}, driver=driver).fork_run_id
         driver.drive(run_id)
 
     second = live.look(run_id)
@@ -264,7 +264,7 @@ def test_a_child_run_that_was_given_much_can_be_forked(live: Live):
     [child] = live.children(parent.run_id)
 
     with live.service.driving.driver(Capacity(cpus=2.0, memory=1 << 30)) as driver:
-        run_id = live.service.control.fork(child.run_id, "count", {}, driver=driver)
+        run_id = live.service.changes.fork(child.run_id, "count", {}, driver=driver).fork_run_id
         driver.drive(run_id)
 
     assert live.look(run_id).steps["count"]["output"].strip() == "19999"

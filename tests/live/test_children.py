@@ -114,7 +114,7 @@ def test_another_round_of_the_parent_continues_its_child(live: Live):
     first = live.run("name: parent\nsteps: [{step: call, workflow: {file: two.yaml}}]")
     live.write("mended")
 
-    live.service.control.retry(first.run_id)
+    live.service.changes.retry(first.run_id)
     second = live.resume(first.run_id)
 
     assert (second.status, [(one.run_id, one.status) for one in live.children(first.run_id)]) == (
@@ -130,7 +130,7 @@ def test_a_retry_of_the_child_run_does_the_same_from_below(live: Live):
     first = live.run("name: parent\nsteps: [{step: call, workflow: {file: middle.yaml}}]")
     live.write("mended")
 
-    planned = live.service.control.retry(3, from_step="one")
+    planned = live.service.changes.retry(3, from_step="one")
     second = live.resume(first.run_id)
 
     assert (planned.run_id, planned.round, planned.root_run_id, planned.steps) == (3, 2, 1, ("one", "two"))
@@ -144,7 +144,7 @@ def test_from_start_a_new_child_run_starts(live: Live, run_id: int):
     first = live.run("name: parent\nsteps: [{step: call, workflow: {file: two.yaml}}]")
     live.write("mended")
 
-    live.service.control.retry(run_id, from_start=True)
+    live.service.changes.retry(run_id, from_start=True)
     second = live.resume(first.run_id)
 
     assert (second.status, children(live, first.run_id)) == ("completed", ["failed", "completed"])
@@ -157,7 +157,7 @@ def test_a_corrected_file_of_a_child_keeps_what_the_child_has_completed(live: Li
     first = live.run(parent)
     live.write("two.yaml", TWO.replace("test -e mended", "true"))
 
-    live.service.control.retry(
+    live.service.changes.retry(
         first.run_id, corrected=CorrectedWorkflow(load(live.write("parent.yaml", parent)), {}, "")
     )
     second = live.resume(first.run_id)
@@ -255,7 +255,7 @@ def has_inner(live: Live, ran: Ran) -> bool:
 def test_a_cancel_goes_down_the_tree_and_each_cleans_up_and_ends_before_its_parent(live: Live, now: bool):
     def cancel(there: Terminal) -> None:
         held(there, "inner")
-        there.service.control.cancel(there.run_id, now=now)
+        there.service.changes.cancel(there.run_id, now=now)
 
     ran = live.run(family(live), meanwhile=cancel)
 
@@ -284,7 +284,7 @@ def test_a_step_whose_child_takes_too_long_is_a_timeout_and_may_be_routed(live: 
 def test_a_pause_goes_down_the_tree_and_so_does_resume(live: Live):
     def pause(there: Terminal) -> None:
         held(there, "inner")
-        there.service.control.pause(there.run_id)
+        there.service.changes.pause(there.run_id)
         # It goes down run by run: what has ended before it is there has ended.
         there.wait_until(lambda: {run.status for run in there.service.reader.store.runs()} == {"paused"})
         (there.folder / "go").touch()
@@ -295,7 +295,7 @@ def test_a_pause_goes_down_the_tree_and_so_does_resume(live: Live):
     assert family_statuses(live, paused.run_id) == ["paused"] * 3
     assert live.lines("trace") == []
 
-    live.service.control.lift_pause(paused.run_id)
+    live.service.changes.resume(paused.run_id)
     ran = live.resume(paused.run_id)
 
     assert family_statuses(live, ran.run_id) == ["completed"] * 3
@@ -308,7 +308,7 @@ def test_a_parked_child_makes_its_parent_wait_and_goes_on_when_it_is_classified(
     [child] = live.children(waiting.run_id)
     live.write("mended")
 
-    live.service.control.classify(child.run_id, "work", "retry", "mended")
+    live.service.changes.classify(child.run_id, "work", "retry", "mended")
     ran = live.resume(waiting.run_id)
 
     assert (waiting.ending, waiting.exit_code, child.steps["work"]["status"]) == ("waiting", 4, "pending_failed")
@@ -320,7 +320,7 @@ def test_a_child_is_not_resumed_by_itself(live_file: Live):
     ran = live_file.run("name: parent\nsteps: [{step: call, workflow: {file: flaky.yaml}}]")
 
     with pytest.raises(MulliganError) as refused:
-        live_file.service.control.resumable(2)
+        live_file.service.changes.resume(2)
 
     assert ran.status == "failed"
     assert refused.value.message == "run 2 failed, so there is nothing to resume"

@@ -19,15 +19,15 @@ DIFFERENT = 'name: different\nsteps:\n  - {step: solve, shell: "exit 41", triage
 
 def test_what_was_decided_about_the_same_step_comes_first_then_the_same_error_anywhere(live: Live) -> None:
     first = live.run(PARKED).run_id
-    live.service.control.classify(first, "simulate", "fail", "the mesh is broken")
+    live.service.changes.classify(first, "simulate", "fail", "the mesh is broken")
     live.resume(first)
     elsewhere = live.run(OTHER).run_id
-    live.service.control.classify(elsewhere, "solve", "fail", "a known bug of the solver")
+    live.service.changes.classify(elsewhere, "solve", "fail", "a known bug of the solver")
     different = live.run(DIFFERENT).run_id
-    live.service.control.classify(different, "solve", "fail", "out of licences")
+    live.service.changes.classify(different, "solve", "fail", "out of licences")
 
     now = live.run(PARKED).run_id
-    found = live.service.inbox.details(now, "simulate")
+    found = live.service.decisions.details(now, "simulate")
 
     assert found.entry is not None and found.entry.step == "simulate"
     assert found.log is not None and (found.log.stream, found.log.text) == ("stderr", "first\ndiverged")
@@ -43,15 +43,15 @@ def test_what_was_decided_about_the_same_step_comes_first_then_the_same_error_an
 
 def test_a_retry_that_worked_says_so_and_one_of_the_same_run_is_known_too(live: Live) -> None:
     run_id = live.run(PARKED).run_id
-    live.service.control.classify(run_id, "simulate", "retry", "try once more")
+    live.service.changes.classify(run_id, "simulate", "retry", "try once more")
     live.resume(run_id)
 
-    (again,) = live.service.inbox.details(run_id, "simulate").decisions
+    (again,) = live.service.decisions.details(run_id, "simulate").decisions
     live.write("fixed")
-    live.service.control.classify(run_id, "simulate", "retry", "the mesh is repaired")
+    live.service.changes.classify(run_id, "simulate", "retry", "the mesh is repaired")
     live.resume(run_id)
     (live.folder / "fixed").unlink()
-    decisions = live.service.inbox.details(live.run(PARKED).run_id, "simulate").decisions
+    decisions = live.service.decisions.details(live.run(PARKED).run_id, "simulate").decisions
 
     assert (again.reason, again.worked, again.ended) == (
         "try once more",
@@ -66,27 +66,27 @@ def test_a_retry_that_worked_says_so_and_one_of_the_same_run_is_known_too(live: 
 
 def test_a_decision_about_an_attempt_that_is_over_is_refused_and_nothing_is_recorded(live: Live) -> None:
     run_id = live.run(PARKED).run_id
-    live.service.control.classify(run_id, "simulate", "retry", "once more", attempt=1)
+    live.service.changes.classify(run_id, "simulate", "retry", "once more", attempt=1)
     live.resume(run_id)
 
     with pytest.raises(OtherAttemptParked):
-        live.service.control.classify(run_id, "simulate", "fail", "looks hopeless", attempt=1)
+        live.service.changes.classify(run_id, "simulate", "fail", "looks hopeless", attempt=1)
 
-    assert live.service.inbox.details(run_id, "simulate").entry is not None
+    assert live.service.decisions.details(run_id, "simulate").entry is not None
 
 
 def test_what_does_not_wait_any_more_says_who_decided(live: Live) -> None:
     run_id = live.run(PARKED).run_id
-    live.service.control.classify(run_id, "simulate", "fail", "the mesh is broken")
+    live.service.changes.classify(run_id, "simulate", "fail", "the mesh is broken")
     live.resume(run_id)
 
-    found = live.service.inbox.details(run_id, "simulate")
+    found = live.service.decisions.details(run_id, "simulate")
 
     assert found.entry is None and found.answer is not None
     assert (found.answer.verdict, found.answer.reason) == ("fail", "the mesh is broken")
-    assert live.service.inbox.details(run_id, "publish").answer is None
+    assert live.service.decisions.details(run_id, "publish").answer is None
     with pytest.raises(UnknownStep):
-        live.service.inbox.details(run_id, "nothing")
+        live.service.decisions.details(run_id, "nothing")
 
 
 def test_an_approval_that_was_answered_says_by_whom(live: Live) -> None:
@@ -94,11 +94,11 @@ def test_an_approval_that_was_answered_says_by_whom(live: Live) -> None:
         "name: ask\nsteps:\n  - {step: one, approve: {message: May it?}}\n  - {step: two, approve: {message: And?}}\n"
     )
     run_id = live.run(asking).run_id
-    live.service.control.approve(run_id, "one", True, "seen and tested")
-    live.service.control.approve(run_id, "two", False, "not on a Friday")
+    live.service.changes.approve(run_id, "one", is_approved=True, reason="seen and tested")
+    live.service.changes.approve(run_id, "two", is_approved=False, reason="not on a Friday")
     live.resume(run_id)
 
-    answers = [live.service.inbox.details(run_id, step).answer for step in ("one", "two")]
+    answers = [live.service.decisions.details(run_id, step).answer for step in ("one", "two")]
 
     assert [answer and (answer.verdict, answer.reason) for answer in answers] == [
         ("approve", "seen and tested"),

@@ -92,7 +92,7 @@ def test_end_after_everything_that_helps(live_file: Live):
 def test_end_after_a_cancel(live: Live):
     def cancel(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="a")
-        there.service.control.cancel(there.run_id, reason="wrong day")
+        there.service.changes.cancel(there.run_id, reason="wrong day")
 
     ran = live.run(
         "name: a\nsteps: [{step: a, shell: sleep 1000}, {step: b, needs: [a], shell: 'true'}]" + WITNESS,
@@ -212,7 +212,7 @@ def test_end_may_turn_the_verdict(live_file: Live, codes: tuple[int, int], said:
 def test_end_cannot_turn_a_cancel(live: Live):
     def cancel(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="a")
-        there.service.control.cancel(there.run_id)
+        there.service.changes.cancel(there.run_id)
 
     ran = live.run(
         """

@@ -14,7 +14,7 @@ from mulligan.core.model import reports as r
 from mulligan.engine.driven_runs import RunAbandoned
 from mulligan.language import load
 from mulligan.service.driving.driver import Driver
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 
 # The second step asks the evaluator something, when the first has ended.
 ASKING = """
@@ -53,7 +53,7 @@ class Troubles(ExecutionRecorder):
 
 
 def begin(live: Live, driver: Driver, path: Path) -> int:
-    [run_id] = live.service.control.start(prepare(load(path), {}, live.folder), driver)
+    [run_id] = live.service.changes.create(prepare(load(path), {}, live.folder), driver)
     return run_id
 
 
@@ -85,7 +85,7 @@ def test_its_own_process_ends_as_one_that_waits_for_a_person_and_resume_goes_on(
         ending = driver.drive(run_id)
     assert ending == "waiting"
 
-    live.service.control.lift_pause(run_id)
+    live.service.changes.resume(run_id)
     ran = live.resume(run_id)
 
     # The process has left in the inbox what the first attempt came to, and what crashed it: nothing is done again.
@@ -97,7 +97,7 @@ def test_where_the_bug_is_still_there_it_is_paused_once_more(live: Live):
     with live.service.driving.driver(ROOM, ExecutionRecorder()) as driver:
         run_id = poisoned(live, driver, f"{ASKING}  - {{step: third, needs: [second], when: 1 == 1, shell: 'true'}}\n")
         driver.drive(run_id)
-    live.service.control.lift_pause(run_id)
+    live.service.changes.resume(run_id)
 
     with live.service.driving.driver(ROOM, ExecutionRecorder()) as driver:
         driver.engine.take_up([run_id])

@@ -68,7 +68,7 @@ def test_a_group_goes_on_where_it_was_when_its_process_was_killed(live: Live):
 def test_a_cancel_reaches_the_steps_of_a_group(live_file: Live):
     def cancel(there: object) -> None:
         wait_until((live_file.folder / "up").exists)
-        there.service.control.cancel(1)  # type: ignore[attr-defined]
+        there.service.changes.cancel(1)  # type: ignore[attr-defined]
 
     ran = live_file.run(group("touch up; sleep 60"), meanwhile=cancel)
 

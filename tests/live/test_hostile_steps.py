@@ -323,7 +323,7 @@ def are_up(folder: Path) -> bool:
 def test_whoever_would_rather_stay_is_cancelled_all_the_same(live: Live) -> None:
     def cancel(there: Terminal) -> None:
         there.wait_until(lambda: are_up(there.folder))
-        there.service.control.cancel(there.run_id)
+        there.service.changes.cancel(there.run_id)
 
     ran = live.run(STAYING, meanwhile=cancel, room=ROOMY)
 

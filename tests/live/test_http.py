@@ -71,7 +71,7 @@ def test_a_run_that_is_cancelled_ends_a_request_that_hangs(live_file: Live) -> N
             inputs={"server": web.url},
             meanwhile=lambda there: (
                 there.wait_until(lambda: web.requests),
-                there.service.control.cancel(there.run_id),
+                there.service.changes.cancel(there.run_id),
             )[-1],
         )
 

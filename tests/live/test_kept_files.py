@@ -41,7 +41,7 @@ def failed(live: Live, workflow: str = BUILD) -> Ran:
 
 
 def retried(live: Live, ran: Ran, **options: Any) -> Ran:
-    live.service.control.retry(ran.run_id, **options)
+    live.service.changes.retry(ran.run_id, **options)
     return live.resume(ran.run_id)
 
 
@@ -72,7 +72,7 @@ def test_a_step_whose_file_is_gone_or_changed_runs_again_with_all_behind_it(live
     ran = failed(live)
     damage(live.folder / "out/mesh.txt")
 
-    planned = live.service.control.plan_retry(ran.run_id)
+    planned = live.service.changes.retry(ran.run_id, dry_run=True)
     second = retried(live, ran)
 
     stale = (StaleFile("mesh", "out/mesh.txt", problem),)
@@ -87,7 +87,7 @@ def test_a_run_that_completed_gets_a_round_where_a_file_is_gone(live_file: Live)
     live_file.write("ready")
     ran = live_file.run(BUILD)
     with pytest.raises(NothingToRetry):
-        live_file.service.control.retry(ran.run_id)
+        live_file.service.changes.retry(ran.run_id)
     live_file.write("trace")
     (live_file.folder / "out/result.txt").unlink()
 
@@ -100,8 +100,8 @@ def test_a_fork_runs_a_step_whose_file_has_changed_and_keeps_the_records_of_the_
     ran = failed(live_file)
     live_file.write("out/result.txt", "damaged")
 
-    planned = live_file.service.control.plan_fork(ran.run_id, "check", {})
-    forked = live_file.resume(live_file.service.control.fork(ran.run_id, "check", {}))
+    planned = live_file.service.changes.fork(ran.run_id, "check", {}, dry_run=True)
+    forked = live_file.resume(live_file.service.changes.fork(ran.run_id, "check", {}).fork_run_id)
 
     stale = (StaleFile("solve", "out/result.txt", "changed"),)
     assert (planned.steps, planned.kept, planned.stale) == (("solve", "check"), ("mesh", "aside"), stale)
@@ -109,7 +109,7 @@ def test_a_fork_runs_a_step_whose_file_has_changed_and_keeps_the_records_of_the_
     assert forked.facts(e.RunStarted)[0].stale == stale
     assert f"solve: runs again: {stale[0].text}" in forked.story
     (live_file.folder / "out/mesh.txt").unlink()
-    assert live_file.service.control.plan_fork(forked.run_id, "check", {}).stale == (
+    assert live_file.service.changes.fork(forked.run_id, "check", {}, dry_run=True).stale == (
         StaleFile("mesh", "out/mesh.txt", "gone"),
     )
 
@@ -125,11 +125,11 @@ def test_of_two_steps_that_write_one_file_the_later_one_is_asked_for_it(live_fil
           - {step: check, needs: second, shell: "test -e ready"}
         """,
     )
-    assert live_file.service.control.plan_retry(ran.run_id).steps == ("check",)
+    assert live_file.service.changes.retry(ran.run_id, dry_run=True).steps == ("check",)
 
     live_file.write("f.txt", "1\n")
 
-    assert live_file.service.control.plan_retry(ran.run_id).steps == ("second", "check")
+    assert live_file.service.changes.retry(ran.run_id, dry_run=True).steps == ("second", "check")
 
 
 def test_what_a_map_or_a_handler_wrote_is_recorded_for_the_step(live_file: Live):
@@ -143,12 +143,12 @@ def test_what_a_map_or_a_handler_wrote_is_recorded_for_the_step(live_file: Live)
           - {step: check, needs: [each, saved], shell: "test -e ready"}
         """,
     )
-    assert live_file.service.control.plan_retry(ran.run_id).steps == ("check",)
+    assert live_file.service.changes.retry(ran.run_id, dry_run=True).steps == ("check",)
 
     live_file.write("all.txt", "")
     live_file.write("saved.txt", "")
 
-    assert live_file.service.control.plan_retry(ran.run_id).steps == ("each", "saved", "check")
+    assert live_file.service.changes.retry(ran.run_id, dry_run=True).steps == ("each", "saved", "check")
     assert (retried(live_file, ran).status, live_file.lines("saved.txt")) == ("completed", ["1"])
 
 
@@ -165,7 +165,9 @@ def test_a_path_with_a_value_is_where_the_value_led(live_file: Live):
     live_file.write("ready")
     (live_file.folder / "raw/mon.csv").unlink()
 
-    assert live_file.service.control.plan_retry(ran.run_id).stale == (StaleFile("fetch", "raw/mon.csv", "gone"),)
+    assert live_file.service.changes.retry(ran.run_id, dry_run=True).stale == (
+        StaleFile("fetch", "raw/mon.csv", "gone"),
+    )
     assert retried(live_file, ran).status == "completed"
 
 
@@ -199,7 +201,7 @@ def test_a_round_for_items_of_a_map_runs_all_of_them_where_what_it_is_built_on_i
     ran = live_file.run(workflow)
     live_file.write("ready")
     live_file.write("trace")
-    assert live_file.service.control.plan_retry(ran.run_id, from_step="each", items=()).items == {"each": (1,)}
+    assert live_file.service.changes.retry(ran.run_id, from_step="each", items=(), dry_run=True).items == {"each": (1,)}
     (live_file.folder / "list.json").unlink()
 
     second = retried(live_file, ran, from_step="each", items=())

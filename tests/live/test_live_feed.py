@@ -16,7 +16,7 @@ from mulligan.errors import InputInvalid, StoreUnavailable, UnknownRun
 from mulligan.language import load_text
 from mulligan.service.home import DATABASE
 from mulligan.service.rendering.json_output import to_json
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.runs.views.run_pages import StepQuery
 from mulligan.service.server import live_feed as feeds
 from mulligan.service.server.live_feed import LiveEvent, LiveFeed, Watch, parse_watches
@@ -92,7 +92,7 @@ class Cutter(NullObserver):
 
 def test_a_client_that_is_cut_at_any_point_of_a_run_gets_what_it_has_missed(live: Live) -> None:
     prepared = prepare(load_text(FLOW), {}, live.folder)
-    run_id = live.service.control.start(prepared)[0]
+    run_id = live.service.changes.create(prepared)[0]
     watch = Watch("run", run_id)
 
     with Service(live.home) as watching:
@@ -132,7 +132,7 @@ def test_the_list_and_what_waits_are_followed_and_come_back_by_their_positions(l
         quiet = feed.poll(watching, lists)
 
         with Service(live.home) as other:
-            other.control.approve(run_id, "gate", True, "fine")
+            other.changes.approve(run_id, "gate", is_approved=True, reason="fine")
         live.resume(run_id)
         (ended, answered) = names(feed.poll(watching, lists))
         missed = [names(feed.join(watching, watch, at)[1]) for watch, at in zip(lists, at_first, strict=True)]
@@ -158,7 +158,7 @@ def test_a_home_without_runs_is_watched_until_it_has_one(live_file: Live) -> Non
         feed.join(watching, watch, "")
         is_changed = feed.has_changes(watching)
 
-        (run_id,) = live_file.service.control.start(prepare(load_text(ASKING), {}, live_file.folder))
+        (run_id,) = live_file.service.changes.create(prepare(load_text(ASKING), {}, live_file.folder))
 
         assert (is_changed, feed.has_changes(watching)) == (False, True)
         ((name, data),) = names(feed.poll(watching, [watch]))
@@ -172,7 +172,7 @@ def test_a_home_without_runs_is_watched_until_it_has_one(live_file: Live) -> Non
 def test_a_driver_that_died_changes_the_line_though_nothing_is_written(live_file: Live) -> None:
     moment, watch = [0.0], Watch("runs")
     feed = LiveFeed(lambda: moment[0])
-    (run_id,) = live_file.service.control.start(prepare(load_text(ASKING), {}, live_file.folder))
+    (run_id,) = live_file.service.changes.create(prepare(load_text(ASKING), {}, live_file.folder))
     with Service(live_file.home) as watching:
         with live_file.service.driving.driver(ROOM) as driver:
             driver.drive(run_id, 0.0)
@@ -188,7 +188,7 @@ def test_too_many_changes_at_once_are_a_reset(live_file: Live, monkeypatch: pyte
     watch, feed = Watch("runs"), LiveFeed()
     with Service(live_file.home) as watching:
         feed.join(watching, watch, "")
-        live_file.service.control.start(prepare(load_text(ASKING), {}, live_file.folder), times=3)
+        live_file.service.changes.create(prepare(load_text(ASKING), {}, live_file.folder), times=3)
 
         assert names(feed.poll(watching, [watch])) == [("reset", {"watch": ["runs"], "reason": "many_changes"})]
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from mulligan.engine.driven_runs import IDLE_AT_ONCE_MAX
 from mulligan.language import load_text
 from mulligan.service.driving.driver import Capacity
+from mulligan.service.driving.local_worker import open_driver
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 
 WITH_WORK = "name: work\nsteps: [{step: work, shell: 'true'}]"
@@ -30,7 +31,7 @@ def test_a_thousand_runs_that_wait_do_not_hide_an_older_one_that_has_work(tmp_pa
 
 def _left_by_a_dead_engine(service: Service, text: str, times: int) -> list[int]:
     """Runs that were begun by somebody who runs nothing: their tasks are queued, and nobody tells them anything."""
-    with service.control.driver(None) as driver:
-        run_ids = service.control.start(prepare(load_text(text), {}, Path.cwd()), driver, times=times)
+    with open_driver(service.reader) as driver:
+        run_ids = service.changes.create(prepare(load_text(text), {}, Path.cwd()), driver, times=times)
         driver.serve(until=lambda: driver.engine.is_settled)
     return run_ids

@@ -13,7 +13,7 @@ from tests.support.runner import Live, Ran
 from mulligan.core.model import events as e
 from mulligan.language import load
 from mulligan.service.driving.driver import Capacity
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 
 WIDE = Capacity(cpus=16.0, memory=4 << 30)
 
@@ -234,7 +234,7 @@ def test_another_round_of_a_map_runs_only_the_items_that_failed(live: Live):
     live.write("trace")
     live.write("mended")
 
-    live.service.control.retry(first.run_id)
+    live.service.changes.retry(first.run_id)
     second = live.resume(first.run_id)
 
     assert (first.status, second.status) == ("failed", "completed")
@@ -273,7 +273,7 @@ def test_a_map_takes_very_many_items(live_file: Live):
     prepared = prepare(load(live_file.write("many.yaml", MANY)), {}, live_file.folder)
 
     with live_file.service.driving.driver(WIDE) as driver:
-        [run_id] = live_file.service.control.start(prepared, driver)
+        [run_id] = live_file.service.changes.create(prepared, driver)
         driver.drive(run_id)
 
     shown = live_file.service.runs.show(run_id)

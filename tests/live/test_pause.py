@@ -24,12 +24,12 @@ def held(code: str = "echo held >> trace", edge: str = "next: {to: fix, on: fail
 
 def pause_when_up(there: Terminal) -> None:
     there.wait_until((there.folder / "up").exists)
-    there.service.control.pause(there.run_id, "maintenance")
+    there.service.changes.pause(there.run_id, reason="maintenance")
     (there.folder / "go").touch()
 
 
 def resume(live: Live, run_id: int) -> None:
-    live.service.control.lift_pause(run_id)
+    live.service.changes.resume(run_id)
 
 
 @pytest.mark.postgres
@@ -64,7 +64,7 @@ def test_a_timer_that_fires_under_a_pause_is_held_until_it_is_lifted(live: Live)
     def pause(there: Terminal) -> None:
         there.wait_until((there.folder / "up").exists)
         there.wait_for(e.RetryScheduled, place="flaky")
-        there.service.control.pause(there.run_id)
+        there.service.changes.pause(there.run_id)
         there.wait_for(e.TimerHeld, place="flaky")
         (there.folder / "go").touch()
 
@@ -82,7 +82,7 @@ def test_a_timer_that_fires_under_a_pause_is_held_until_it_is_lifted(live: Live)
 def test_a_paused_run_can_be_cancelled_and_still_cleans_up(live: Live):
     paused = live.run(held(), meanwhile=pause_when_up)
 
-    live.service.control.cancel(paused.run_id)
+    live.service.changes.cancel(paused.run_id)
     ran = live.resume(paused.run_id)
 
     assert (ran.status, live.lines("trace")) == ("cancelled", ["held", "end"])
@@ -104,9 +104,9 @@ def test_paused_time_does_not_count_against_the_runs_timeout(live: Live):
 def test_a_stopping_run_is_not_paused(live: Live):
     def act(there: Terminal) -> None:
         there.wait_until((there.folder / "up").exists)
-        there.service.control.cancel(there.run_id)
+        there.service.changes.cancel(there.run_id)
         with pytest.raises(Refused) as refused:
-            there.service.control.pause(there.run_id)
+            there.service.changes.pause(there.run_id)
         assert refused.value.message == f"run {there.run_id} is stopping and cannot be paused"
         (there.folder / "go").touch()
 

@@ -41,7 +41,7 @@ def test_a_run_that_goes_on_while_it_is_replayed_does_not_differ(live: Live):
     ran = live.run(ASKING)
 
     def go_on() -> None:
-        live.service.control.approve(ran.run_id, "ask", True, "fine")
+        live.service.changes.approve(ran.run_id, "ask", is_approved=True, reason="fine")
         assert live.resume(ran.run_id).status == "completed"
 
     reader = SlowReader(live.home, go_on)

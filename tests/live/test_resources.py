@@ -11,7 +11,8 @@ from mulligan.core.model import events as e
 from mulligan.errors import InputInvalid
 from mulligan.language import load_text
 from mulligan.service.driving.driver import Capacity
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.driving.local_worker import open_driver
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.server.tokens.tokens import TokenForm
 
 TWO_CPUS = Capacity(cpus=2.0, memory=1 << 30)
@@ -105,8 +106,8 @@ REMOTE = TokenForm(user="builder", scopes=("worker",))
 
 def served(live: Live) -> dict[str, Any]:
     """How the steps of the run stand when a worker that was started after it has run `near`."""
-    with live.service.control.driver(None) as nobody:
-        [run_id] = live.service.control.start(prepare(load_text(FAR_AND_NEAR), {}, live.folder), nobody)
+    with open_driver(live.service.reader) as nobody:
+        [run_id] = live.service.changes.create(prepare(load_text(FAR_AND_NEAR), {}, live.folder), nobody)
         nobody.serve(until=lambda: nobody.engine.is_settled)
     with live.service.driving.driver(TWO_CPUS) as worker:
         worker.serve(until=lambda: live.look(run_id).steps["near"]["status"] == "completed")
@@ -210,7 +211,7 @@ def test_a_task_that_no_worker_of_a_shared_store_can_ever_take_says_what_it_lack
     def look(there: Terminal) -> None:
         there.wait_for(e.AttemptScheduled, place="train")
         seen.extend(there.service.runs.show(there.run_id)["waiting_for"])
-        there.service.control.cancel(there.run_id)
+        there.service.changes.cancel(there.run_id)
 
     ran = live_server.run(text, room=TWO_CPUS, meanwhile=look)
 
@@ -223,7 +224,7 @@ def test_a_task_of_a_run_that_nobody_drives_says_so(live_file: Live) -> None:
     text = "name: w\nsteps: [{step: gate, approve: {message: go?}}, {step: work, needs: [gate], shell: 'true'}]"
     ran = live_file.run(text)
 
-    live_file.service.control.approve(ran.run_id, "gate", is_approved=True, reason="yes")
+    live_file.service.changes.approve(ran.run_id, "gate", is_approved=True, reason="yes")
 
     [wait] = live_file.service.runs.show(ran.run_id)["waiting_for"]
     assert [one["kind"] for one in wait["obstacles"]] == ["no_worker"]

@@ -43,8 +43,8 @@ def test_failed_items_of_a_run_that_completed_get_a_round_of_their_own(live: Liv
     live.write("trace")
     live.write("b")
 
-    planned = live.service.control.plan_retry(first.run_id, from_step="check", items=())
-    live.service.control.retry(first.run_id, from_step="check", items=(), reason="b came")
+    planned = live.service.changes.retry(first.run_id, from_step="check", items=(), dry_run=True)
+    live.service.changes.retry(first.run_id, from_step="check", items=(), reason="b came")
     second = live.resume(first.run_id)
 
     assert (planned.steps, planned.items, planned.kept) == (("check", "report"), {"check": (1, 2)}, ("aside",))
@@ -58,7 +58,7 @@ def test_a_third_round_takes_up_where_the_second_left_off(live: Live):
     first = live.run(CHECKED)
     for name in ("b", "c"):
         live.write(name)
-        live.service.control.retry(first.run_id, from_step="check", items=())
+        live.service.changes.retry(first.run_id, from_step="check", items=())
         last = live.resume(first.run_id)
 
     assert (last.shown["round"], last.shown["degraded"]) == (3, False)
@@ -70,14 +70,14 @@ def test_a_third_round_takes_up_where_the_second_left_off(live: Live):
 def test_a_round_for_items_that_is_cancelled_leaves_them_for_the_next(live: Live):
     live.write("a")
     first = live.run(CHECKED)
-    live.service.control.retry(first.run_id, from_step="check", items=())
-    live.service.control.cancel(first.run_id)
+    live.service.changes.retry(first.run_id, from_step="check", items=())
+    live.service.changes.cancel(first.run_id)
     assert live.resume(first.run_id).status == "cancelled"
     live.write("trace")
     live.write("b")
     live.write("c")
 
-    live.service.control.retry(first.run_id)
+    live.service.changes.retry(first.run_id)
     last = live.resume(first.run_id)
 
     assert last.shown["outputs"]["said"] == "0 failed"
@@ -98,7 +98,7 @@ def test_a_round_gives_more_time_to_the_commands_of_items_that_were_late(live: L
     """)
     live.write("quick")
 
-    planned = live.service.control.retry(first.run_id, adjust=True)
+    planned = live.service.changes.retry(first.run_id, adjust=True)
     second = live.resume(first.run_id)
 
     assert planned.adjusted == {"check": Adjusted(timeout=2.0)}
@@ -117,7 +117,7 @@ def test_a_round_gives_more_memory_to_what_ran_out_of_it(live: Live):
     """)
     assert first.steps["solve"]["failure"]["code"] == "OUT_OF_MEMORY"
 
-    planned = live.service.control.retry(first.run_id, adjust=True)
+    planned = live.service.changes.retry(first.run_id, adjust=True)
     second = live.resume(first.run_id)
 
     [failed] = first.facts(e.AttemptFailed)
@@ -155,7 +155,7 @@ def test_from_a_step_everything_behind_it_runs_again_and_the_rest_is_kept(live: 
     live.write("trace")
     live.write("key")
 
-    planned = live.service.control.retry(first.run_id, from_step="build")
+    planned = live.service.changes.retry(first.run_id, from_step="build")
     second = live.resume(first.run_id)
 
     assert (planned.steps, planned.kept) == (("build", "deploy"), ("fetch", "side"))
@@ -167,8 +167,8 @@ def test_a_fork_with_a_corrected_file_keeps_what_is_not_touched(live: Live):
     live.write("trace")
     corrected = load(live.write("corrected.yaml", CORRECTED))
 
-    planned = live.service.control.plan_fork(first.run_id, "deploy", {}, corrected)
-    second = live.resume(live.service.control.fork(first.run_id, "deploy", {}, corrected))
+    planned = live.service.changes.fork(first.run_id, "deploy", {}, corrected, dry_run=True)
+    second = live.resume(live.service.changes.fork(first.run_id, "deploy", {}, corrected).fork_run_id)
 
     assert (planned.kept, planned.steps) == (("fetch", "build"), ("check", "side", "deploy"))
     assert second.status == "completed"
@@ -182,10 +182,10 @@ def test_a_plan_leaves_no_trace_in_the_store(live: Live, verb: str):
     before = live.service.reader.store.load(first.run_id)
 
     if verb == "fork":
-        live.service.control.plan_fork(first.run_id, "deploy", {})
+        live.service.changes.fork(first.run_id, "deploy", {}, dry_run=True)
     else:
         chosen = {"from_step": "check", "items": ()} if verb == "items" else {}
-        live.service.control.plan_retry(first.run_id, adjust=True, **chosen)
+        live.service.changes.retry(first.run_id, adjust=True, **chosen, dry_run=True)
 
     assert live.service.reader.store.load(first.run_id) == before
     assert live.service.reader.store.inbox([first.run_id]) == []
@@ -210,17 +210,17 @@ def test_a_pause_says_how_many_commands_still_run_and_is_refused_a_second_time(l
 
     def pause(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="hold")
-        said.append(there.service.control.pause(there.run_id))
+        said.append(there.service.changes.pause(there.run_id).still_running)
         with pytest.raises(Refused) as refused:
-            there.service.control.pause(there.run_id)
+            there.service.changes.pause(there.run_id)
         said.append(refused.value.render())
         (there.folder / "down").write_text("go\n")
 
     ran = live.run(HELD, meanwhile=pause)
 
-    assert said == [1, "error[refused]: run 1 is already paused\n  to continue it: mulligan resume 1"]
+    assert said == [["hold"], "error[refused]: run 1 is already paused\n  to continue it: mulligan resume 1"]
     assert (ran.status, ran.steps["hold"]["status"], ran.steps["after"]["status"]) == ("paused", "completed", "ready")
-    live.service.control.lift_pause(ran.run_id)
+    live.service.changes.resume(ran.run_id)
     assert live.resume(ran.run_id).status == "completed"
 
 
@@ -231,12 +231,12 @@ def test_a_second_cancel_is_refused_unless_it_says_now(live: Live):
 
     def cancel(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="hold")
-        there.service.control.cancel(there.run_id)
+        there.service.changes.cancel(there.run_id)
         there.wait_for(e.AttemptStarted, place="hold.on_failure@1.0")
         with pytest.raises(Refused) as refused:
-            there.service.control.cancel(there.run_id)
+            there.service.changes.cancel(there.run_id)
         said.append(refused.value.render())
-        there.service.control.cancel(there.run_id, now=True)
+        there.service.changes.cancel(there.run_id, now=True)
 
     ran = live.run(HELD, meanwhile=cancel)
 
@@ -249,8 +249,8 @@ def test_a_second_cancel_is_refused_unless_it_says_now(live: Live):
 def test_paused_time_does_not_count_against_the_timeout_of_the_run(live: Live):
     text = "name: timed\ntimeout: 1h\nsteps:\n  - {step: gate, approve: 'go?'}\n"
     first = live.run(text)
-    live.service.control.pause(first.run_id)
-    live.service.control.lift_pause(first.run_id)
+    live.service.changes.pause(first.run_id)
+    live.service.changes.resume(first.run_id)
 
     state, log = live.service.reader.state(first.run_id), list(live.service.reader.events(first.run_id))
 

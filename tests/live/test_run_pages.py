@@ -8,7 +8,7 @@ from tests.support.runner import Live
 from mulligan.core.state.state import STATE_TABLES, State
 from mulligan.errors import InputInvalid, UnknownRun, UnknownStep
 from mulligan.language import load_text
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.runs.stored import run_cache
 from mulligan.service.runs.views.run_pages import ItemQuery, StepQuery
 from mulligan.service.service import Service
@@ -67,7 +67,7 @@ def test_a_run_is_read_in_pages_and_moved_on_by_its_log(live: Live) -> None:
     # Another process moves the run on: the state that is kept here follows its log.
     before = service.cache.get(run_id)
     with Service(live.home) as other:
-        other.control.approve(run_id, "gate", True, "fine")
+        other.changes.approve(run_id, "gate", is_approved=True, reason="fine")
     live.resume(run_id)
     changes = service.runs.changes_since(run_id, first.seq)
 
@@ -87,7 +87,7 @@ def test_a_run_is_read_in_pages_and_moved_on_by_its_log(live: Live) -> None:
 
     # Another round: what it puts back has changed as well.
     with Service(live.home) as other:
-        other.control.retry(run_id)
+        other.changes.retry(run_id)
     again = service.runs.changes_since(run_id, changes.seq)
     assert (again.kind, again.round, "last" in {step.name for step in again.steps}) == ("steps", 2, True)
     assert is_same(service.cache.get(run_id).state, service.reader.state(run_id))
@@ -97,7 +97,7 @@ def test_small_runs_that_were_looked_at_long_ago_are_given_up(live_file: Live, m
     monkeypatch.setattr(run_cache, "RUNS_MAX", 2)
     service = live_file.service
     prepared = prepare(load_text("name: small\nsteps: [{step: work, shell: 'true'}]"), {}, live_file.folder)
-    first, second, third = (service.control.start(prepared)[0] for _ in range(3))
+    first, second, third = (service.changes.create(prepared)[0] for _ in range(3))
 
     for run_id in (first, second, first, third):
         service.runs.step_page(run_id, StepQuery())
@@ -107,7 +107,7 @@ def test_small_runs_that_were_looked_at_long_ago_are_given_up(live_file: Live, m
 
 def test_what_cannot_be_asked_for_is_refused(live_file: Live) -> None:
     service = live_file.service
-    run_id = service.control.start(prepare(load_text(FLOW), {}, live_file.folder))[0]
+    run_id = service.changes.create(prepare(load_text(FLOW), {}, live_file.folder))[0]
 
     page = service.runs.step_page(run_id, StepQuery())
     assert ({step.status for step in page.steps}, page.end, page.counts) == ({"waiting"}, None, {"waiting": 6})
@@ -124,7 +124,7 @@ def test_what_waits_for_a_person_is_read_in_pages(live_file: Live) -> None:
     service = live_file.service
     asking = "name: asking\nsteps: [{step: a, approve: {message: go?}}, {step: b, approve: {message: go?}}]"
     first, second = (live_file.run(asking).run_id for _ in range(2))
-    service.control.pause(second)
+    service.changes.pause(second)
 
     pages, after = [], None
     while True:

@@ -116,7 +116,7 @@ def test_kept_files_and_progress_go_with_the_run(live: Live) -> None:
 def test_a_fork_keeps_the_files_of_the_run_that_it_came_from(live: Live) -> None:
     first = live.run(KEEPING)
 
-    second = live.resume(live.service.control.fork(first.run_id, "evaluate", {}))
+    second = live.resume(live.service.changes.fork(first.run_id, "evaluate", {}).fork_run_id)
 
     assert (second.status, second.steps["evaluate"]["output"]) == ("completed", 2)
     assert second.shown["outputs"] == first.shown["outputs"]

@@ -22,7 +22,7 @@ end: {shell: echo end >> trace}
 
 def hold_when_up(there: Terminal) -> None:
     there.wait_until((there.folder / "up").exists)
-    there.service.control.pause_step(there.run_id, "held", "the warehouse is full")
+    there.service.changes.pause(there.run_id, step="held", reason="the warehouse is full")
     (there.folder / "go").touch()
 
 
@@ -31,7 +31,7 @@ def test_a_queued_step_does_not_start_and_the_run_waits_for_a_person_when_all_el
     trace = sorted(live.lines("trace"))
     asked = to_json(live.service.decisions.list_pending())
 
-    live.service.control.resume_step(paused.run_id, "held")
+    live.service.changes.resume(paused.run_id, step="held")
     ran = live.resume(paused.run_id, room=ONE_CPU)
 
     assert (paused.status, paused.ending, paused.exit_code) == ("running", "waiting", 4)
@@ -47,8 +47,8 @@ def test_a_step_that_is_held_and_let_go_while_it_is_queued_runs_once(live: Live)
     def hold_and_let_go(there: Terminal) -> None:
         there.wait_until((there.folder / "up").exists)
         for _ in range(3):
-            there.service.control.pause_step(there.run_id, "held")
-            there.service.control.resume_step(there.run_id, "held")
+            there.service.changes.pause(there.run_id, step="held")
+            there.service.changes.resume(there.run_id, step="held")
         (there.folder / "go").touch()
 
     ran = live.run(QUEUED, room=ONE_CPU, meanwhile=hold_and_let_go)
@@ -67,13 +67,13 @@ steps:
 def test_a_held_step_stays_held_when_the_process_that_drives_the_run_is_killed(live: Live):
     with live.process("run", live.write("flow.yaml", DIES)) as child:
         wait_until((live.folder / "up").exists)
-        live.service.control.pause_step(1, "held")
+        live.service.changes.pause(1, step="held")
         child.kill()
     live.write("again")
 
     waiting = live.resume(1)
     is_started = (live.folder / "trace").exists()
-    live.service.control.resume_step(1, "held")
+    live.service.changes.resume(1, step="held")
     ran = live.resume(1)
 
     assert (waiting.ending, waiting.steps["slow"]["status"], is_started) == ("waiting", "completed", False)
@@ -83,7 +83,7 @@ def test_a_held_step_stays_held_when_the_process_that_drives_the_run_is_killed(l
 def test_a_run_with_a_held_step_can_be_cancelled(live_file: Live):
     paused = live_file.run(QUEUED, room=ONE_CPU, meanwhile=hold_when_up)
 
-    live_file.service.control.cancel(paused.run_id)
+    live_file.service.changes.cancel(paused.run_id)
     ran = live_file.resume(paused.run_id)
 
     assert (ran.status, ran.steps["held"]["status"], ran.steps["after"]["status"]) == ("cancelled",) * 3

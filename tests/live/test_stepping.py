@@ -21,12 +21,12 @@ def test_step_by_step_and_a_killed_process_starts_no_second_step(live_file: Live
     live_file.write("again")
     seen = []
 
-    live_file.service.control.lift_pause(1, steps=1)
+    live_file.service.changes.resume(1, steps=1)
     for _ in range(3):
         ran = live_file.resume(1)
         seen.append((ran.status, live_file.lines("trace")))
         if ran.status == "paused":
-            live_file.service.control.lift_pause(1, steps=1)
+            live_file.service.changes.resume(1, steps=1)
 
     assert [status for status, _ in seen] == ["paused", "paused", "completed"]
     assert [len(trace) for _, trace in seen] == [1, 2, 3]

@@ -33,7 +33,7 @@ end: {shell: echo end >> trace}
 
 def cancel_when_up(there: Terminal, *, now: bool = False) -> None:
     there.wait_until((there.folder / "up").exists)
-    there.service.control.cancel(there.run_id, now=now)
+    there.service.changes.cancel(there.run_id, now=now)
 
 
 def cancel_now_when_up(there: Terminal) -> None:
@@ -266,7 +266,7 @@ def test_now_ends_the_cleanup_and_the_undo_that_an_earlier_cancel_left_to_run(li
     def cancel(there: Terminal) -> None:
         cancel_when_up(there)
         there.wait_for(e.AttemptStarted, place="hold.on_failure@1.0")
-        there.service.control.cancel(there.run_id, now=True)
+        there.service.changes.cancel(there.run_id, now=True)
 
     ran = live.run(
         """

@@ -11,7 +11,7 @@ from tests.support.runner import Live, Terminal
 from mulligan.core.model import events as e
 from mulligan.core.model.event_types import Adjusted
 from mulligan.errors import MulliganError, StepNotParked
-from mulligan.service.decisions.decisions import Decision, DecisionResult
+from mulligan.service.decisions.decisions import Decision
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.service import Service
 
@@ -25,7 +25,7 @@ steps:
 
 def refusal(service: Service, *words: Any, **fields: Any) -> tuple[str, str]:
     with pytest.raises(StepNotParked) as caught:
-        service.control.classify(*words, **fields)
+        service.changes.classify(*words, **fields)
     return caught.value.message, caught.value.hint
 
 
@@ -34,7 +34,7 @@ def refusal(service: Service, *words: Any, **fields: Any) -> tuple[str, str]:
 
 def test_what_is_parked_is_found_with_what_became_of_it_in_other_runs(live: Live) -> None:
     first = live.run(PARKED)
-    live.service.control.classify(first.run_id, "simulate", "fail", "the mesh is broken")
+    live.service.changes.classify(first.run_id, "simulate", "fail", "the mesh is broken")
     second = live.run(PARKED)
 
     (found,) = to_json(live.service.decisions.list_pending())
@@ -54,7 +54,7 @@ def test_a_parked_child_makes_its_parent_wait_and_is_found_with_it(live: Live) -
     (found,) = to_json(live.service.decisions.list_pending())
     live.write("fixed")
 
-    live.service.control.classify(found["run_id"], "simulate", "retry", "mesh repaired")
+    live.service.changes.classify(found["run_id"], "simulate", "retry", "mesh repaired")
     after = live.resume(ran.run_id)
 
     assert (ran.exit_code, ran.steps["inner"]["status"]) == (4, "running")
@@ -70,7 +70,7 @@ def test_a_retry_with_more_time_has_it(live: Live) -> None:
     ran = live.run("name: slow\nsteps:\n  - {step: a, shell: sleep 0.6, timeout: 100ms, triage: true}\n")
     assert ran.steps["a"]["failure"]["code"] == "TIMEOUT"
 
-    live.service.control.classify(ran.run_id, "a", "retry", "the disk was slow", timeout=60.0)
+    live.service.changes.classify(ran.run_id, "a", "retry", "the disk was slow", timeout=60.0)
     after = live.resume(ran.run_id)
 
     assert (after.status, after.steps["a"]["attempts"]) == ("completed", 2)
@@ -81,7 +81,7 @@ def test_a_retry_with_less_time_has_no_more(live: Live) -> None:
     ran = live.run('name: hangs\nsteps:\n  - {step: a, shell: "test ! -e hang || sleep 1000; exit 42", triage: true}\n')
     live.write("hang")
 
-    live.service.control.classify(ran.run_id, "a", "retry", "once more, and briefly", timeout=0.2)
+    live.service.changes.classify(ran.run_id, "a", "retry", "once more, and briefly", timeout=0.2)
     after = live.resume(ran.run_id)
 
     assert (after.exit_code, after.steps["a"]["attempts"]) == (4, 2)
@@ -103,7 +103,7 @@ def test_a_retry_with_other_memory_has_that(live: Live) -> None:
     ran = live.run(HUNGRY)
     live.write("eat")
 
-    live.service.control.classify(ran.run_id, "a", "retry", "it should do with little", memory=100 << 20)
+    live.service.changes.classify(ran.run_id, "a", "retry", "it should do with little", memory=100 << 20)
     after = live.resume(ran.run_id)
 
     assert after.steps["a"]["failure"]["code"] == "OUT_OF_MEMORY"
@@ -114,8 +114,8 @@ def test_a_retry_with_other_memory_has_that(live: Live) -> None:
 
 def test_the_second_word_is_refused_and_told_the_first(live: Live) -> None:
     ran = live.run(PARKED)
-    live.service.control.by = "ann"
-    live.service.control.classify(ran.run_id, "simulate", "fail", "hopeless")
+    live.service.changes.by = "ann"
+    live.service.changes.classify(ran.run_id, "simulate", "fail", "hopeless")
 
     assert refusal(live.service, ran.run_id, "simulate", "retry", "x") == (
         "step 'simulate' is failed, so there is nothing to classify",
@@ -130,7 +130,7 @@ def test_of_two_who_decide_at_the_same_moment_one_counts(live: Live) -> None:
 
     def decide_as(name: str) -> None:
         service = Service(live.home, name)
-        [one] = service.decisions.record_decisions([Decision(ran.run_id, "simulate", "fail", f"{name} says so")])
+        [one] = service.changes.decide([Decision(ran.run_id, "simulate", "fail", f"{name} says so")]).decisions
         said.append(one.error)
         service.close()
 
@@ -149,7 +149,7 @@ def test_what_is_decided_while_the_run_is_driven_is_taken_by_whoever_drives_it(l
     def decide_it(there: Terminal) -> None:
         there.wait_for(e.StepParked, step="simulate")
         (there.folder / "fixed").touch()
-        there.service.control.classify(there.run_id, "simulate", "retry", "fixed meanwhile")
+        there.service.changes.classify(there.run_id, "simulate", "retry", "fixed meanwhile")
         there.wait_for(e.StepCompleted, step="simulate")
         (there.folder / "go").touch()
 
@@ -165,7 +165,7 @@ def test_a_word_on_a_run_that_stops_comes_too_late(live: Live) -> None:
     def decide_it(there: Terminal) -> None:
         there.wait_for(e.StepParked, step="simulate")
         there.wait_until((there.folder / "held").exists)
-        there.service.control.cancel(there.run_id)
+        there.service.changes.cancel(there.run_id)
         said.append(refusal(there.service, there.run_id, "simulate", "retry", "x"))
         (there.folder / "go").touch()
 
@@ -199,23 +199,23 @@ def test_where_nobody_comes_the_default_applies_and_a_word_after_it_is_too_late(
 def test_of_many_decisions_one_that_comes_too_late_is_refused_and_the_others_count(live: Live) -> None:
     runs = [live.run(PARKED).run_id for _ in range(3)]
     decisions = [Decision(run_id, "simulate", "fail", "seen before") for run_id in runs]
-    live.service.decisions.preview_decisions(decisions)
-    live.service.control.classify(runs[1], "simulate", "fail", "somebody was faster")
+    live.service.changes.preview_decisions(decisions)
+    live.service.changes.classify(runs[1], "simulate", "fail", "somebody was faster")
 
-    done = list(live.service.decisions.record_decisions(decisions))
+    done = live.service.changes.decide(decisions).decisions
 
     assert [one.error is None for one in done] == [True, False, True]
-    assert isinstance(done[1], DecisionResult) and type(done[1].error) is StepNotParked
+    assert not done[1].is_recorded and type(done[1].error) is StepNotParked
     assert [live.look(run_id).status for run_id in runs] == ["failed"] * 3
 
 
 def test_what_would_follow_is_what_follows_and_foreseeing_writes_nothing(live: Live) -> None:
     ran = live.run(PARKED)
 
-    [foreseen] = live.service.decisions.preview_decisions([Decision(ran.run_id, "simulate", "fail", "hopeless")])
+    [foreseen] = live.service.changes.preview_decisions([Decision(ran.run_id, "simulate", "fail", "hopeless")])
 
     assert live.look(ran.run_id).log == ran.log
-    live.service.control.classify(ran.run_id, "simulate", "fail", "hopeless")
+    live.service.changes.classify(ran.run_id, "simulate", "fail", "hopeless")
     after = live.look(ran.run_id)
     assert (foreseen.starts, after.status) == ([], "failed")
     assert _places(foreseen.follows) == _places(after.story[len(ran.story) :])

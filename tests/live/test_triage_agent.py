@@ -53,7 +53,7 @@ def test_a_person_who_decides_first_ends_the_agent(live: Live, monkeypatch: pyte
 
     def decide(there: Terminal) -> None:
         there.wait_until(lambda: (there.folder / "pid").exists() and (there.folder / "pid").read_text().strip())
-        there.service.control.classify(there.run_id, "load", "retry", "I know it")
+        there.service.changes.classify(there.run_id, "load", "retry", "I know it")
 
     ran = live.run(flow, meanwhile=decide)
 

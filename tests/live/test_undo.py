@@ -97,7 +97,7 @@ end: {shell: echo end >> trace}
     def cancel(now: bool) -> Any:
         def act(there: Terminal) -> None:
             there.wait_for(e.AttemptStarted, place="hold")
-            there.service.control.cancel(there.run_id, now=now)
+            there.service.changes.cancel(there.run_id, now=now)
 
         return act
 
@@ -116,8 +116,8 @@ def test_a_new_round_runs_what_was_undone_and_what_was_built_on_it(live: Live):
     live.write("trace")
     live.write("funds")
 
-    assert live.service.control.plan_retry(first.run_id).steps == ("seat", "hotel", "note", "pay", "mail")
-    live.service.control.retry(first.run_id, reason="funds came")
+    assert live.service.changes.retry(first.run_id, dry_run=True).steps == ("seat", "hotel", "note", "pay", "mail")
+    live.service.changes.retry(first.run_id, reason="funds came")
     second = live.resume(first.run_id)
 
     [reopened] = second.facts(e.RunReopened)
@@ -136,9 +136,9 @@ def test_what_could_not_be_undone_is_shown_and_runs_again_only_by_force(live: Li
     live.write("mended")
 
     with pytest.raises(UndoFailed) as refused:
-        live.service.control.retry(first.run_id)
+        live.service.changes.retry(first.run_id)
     assert refused.value.data["steps"] == ["hotel"]
-    live.service.control.retry(first.run_id, force=True)
+    live.service.changes.retry(first.run_id, force=True)
     live.resume(first.run_id)
 
     assert live.lines("trace")[-4:] == ["trying", "undo seat-2", "trying", "end"]
@@ -160,10 +160,10 @@ def test_a_new_round_keeps_what_completed_or_was_handled_and_gives_fresh_budgets
     assert sorted(live.lines("trace")) == ["broken", "broken", "help", "helped", "kept"]
     live.write("trace")
 
-    live.service.control.retry(first.run_id)
+    live.service.changes.retry(first.run_id)
     second = live.resume(first.run_id)
     live.write("mended")
-    live.service.control.retry(first.run_id)
+    live.service.changes.retry(first.run_id)
     third = live.resume(first.run_id)
 
     assert (first.status, second.status, third.status) == ("failed", "failed", "completed")
@@ -179,7 +179,7 @@ def test_a_new_round_keeps_what_completed_or_was_handled_and_gives_fresh_budgets
 def test_a_cancelled_run_is_taken_up_again_by_another_round(live: Live):
     def cancel(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="hold")
-        there.service.control.cancel(there.run_id)
+        there.service.changes.cancel(there.run_id)
 
     first = live.run(
         """
@@ -193,7 +193,7 @@ def test_a_cancelled_run_is_taken_up_again_by_another_round(live: Live):
     )
     live.write("go")
 
-    live.service.control.retry(first.run_id)
+    live.service.changes.retry(first.run_id)
     second = live.resume(first.run_id)
 
     assert (first.status, second.status) == ("cancelled", "completed")

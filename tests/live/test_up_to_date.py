@@ -326,7 +326,7 @@ def test_a_round_really_runs_what_it_is_opened_for(live_file: Live):
     live_file.write("ready")
     done(live_file)
 
-    live_file.service.control.retry(second.run_id, from_step="a")
+    live_file.service.changes.retry(second.run_id, from_step="a")
     live_file.resume(second.run_id)
 
     assert done(live_file) == ["a", "b"]
@@ -335,7 +335,7 @@ def test_a_round_really_runs_what_it_is_opened_for(live_file: Live):
 def test_a_fork_runs_the_step_that_it_starts_from(live_file: Live):
     first = first_run(live_file)
 
-    new = live_file.service.control.fork(first.run_id, "mesh", {})
+    new = live_file.service.changes.fork(first.run_id, "mesh", {}).fork_run_id
     second = live_file.resume(new)
 
     assert since(second) == {"mesh": None, "solve": None, "report": None}
@@ -344,9 +344,9 @@ def test_a_fork_runs_the_step_that_it_starts_from(live_file: Live):
 
 def test_what_a_fork_has_kept_is_up_to_date_since_the_run_that_did_it(live_file: Live):
     first = first_run(live_file)
-    new = live_file.service.control.fork(first.run_id, "solve", {})
+    new = live_file.service.changes.fork(first.run_id, "solve", {}).fork_run_id
     assert live_file.resume(new).steps["mesh"]["up_to_date_since"] is None
-    again = live_file.service.control.fork(new, "solve", {})
+    again = live_file.service.changes.fork(new, "solve", {}).fork_run_id
     live_file.resume(again)
 
     last = live_file.run(MESH, changed_only=True)
@@ -602,7 +602,7 @@ def test_what_was_cut_off_before_it_completed_is_not_taken_over(live_file: Live)
 
     def cancel(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="a")
-        there.service.control.cancel(there.run_id, now=True)
+        there.service.changes.cancel(there.run_id, now=True)
 
     assert live_file.run(workflow, meanwhile=cancel).status == "cancelled"
     live_file.write("quick")

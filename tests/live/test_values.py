@@ -99,11 +99,11 @@ def test_a_fork_a_retry_and_gc_keep_the_tables_that_they_need(live_file: Live) -
     (live_file.folder / "ready").touch()
     kept = artifacts_of(live_file)
 
-    live_file.service.control.retry(ran.run_id)
+    live_file.service.changes.retry(ran.run_id)
     again = live_file.resume(ran.run_id)
-    forked = live_file.resume(live_file.service.control.fork(ran.run_id, "last", {}))
+    forked = live_file.resume(live_file.service.changes.fork(ran.run_id, "last", {}).fork_run_id)
     live_file.service.machine.collect_garbage(RunRetention(keep=1))
-    forked_again = live_file.resume(live_file.service.control.fork(forked.run_id, "last", {}))
+    forked_again = live_file.resume(live_file.service.changes.fork(forked.run_id, "last", {}).fork_run_id)
 
     assert (ran.status, again.status, forked.status, forked_again.status) == ("failed", *["completed"] * 3)
     assert outputs_of(forked_again)["last"] == 3

@@ -154,7 +154,7 @@ def test_an_approval_that_nobody_gives_is_its_default(live: Live, said: str, sta
 
 def test_an_approval_waits_for_a_person_and_goes_on_with_what_was_said(live: Live):
     waiting = live.run(GATE.replace("SAID", "timeout: 1h"))
-    live.service.control.approve(1, "gate", True, "all green")
+    live.service.changes.approve(1, "gate", is_approved=True, reason="all green")
 
     ran = live.resume(1)
 

@@ -60,7 +60,7 @@ def test_a_run_works_beside_the_checkout_and_is_merged_as_one_commit_when_it_suc
     untouched = (live.read("base"), git(live, "status", "--porcelain"), git(live, "branch", "--show-current"))
     work = live.service.runs.show(1)["workspace"]
     live.write(f"{work['worktree']}/ready")
-    live.service.control.retry(1)
+    live.service.changes.retry(1)
     ran = live.resume(1)
 
     assert (failed.status, failed.steps["workspace_merge"]["status"]) == ("failed", "skipped")
@@ -102,14 +102,14 @@ def test_forks_and_a_retry_of_their_origin_work_beside_each_other_and_merge_only
     repository(live)
     live.run(FORKED)
     service = live.service
-    forks = [service.control.fork(1, "check", {"t": word}) for word in ("x", "y")]
+    forks = [service.changes.fork(1, "check", {"t": word}).fork_run_id for word in ("x", "y")]
 
     first = live.resume(forks[0])
     after_first = names(live)
     open_ = service.runs.show(1)["workspace"]
     live.write(f"{open_['worktree']}/by-retry.txt")
     second = live.resume(forks[1])
-    service.control.retry(1)
+    service.changes.retry(1)
     third = live.resume(1)
 
     assert (first.status, second.status, third.status) == ("completed", "completed", "failed")
@@ -127,7 +127,7 @@ def test_a_fork_at_an_event_has_a_worktree_of_its_own(live_file: Live):
     )
     forks = live.service.event_forks
 
-    started = forks.start(1, at, inputs={"t": "z"})
+    started = forks.fork(1, at, inputs={"t": "z"})
     fork = live.resume(started.fork_run_id or 0)
 
     assert started.again == ["check: attempt 2"]
@@ -140,11 +140,11 @@ def test_a_fork_has_what_was_there_when_it_was_made_though_its_origin_goes_on_fi
     repository(live)
     live.run(FORKED.replace('test -n "${inputs.t}"', "test -e ready"))
     work = live.service.runs.show(1)["workspace"]["worktree"]
-    fork = live.service.control.fork(1, "check", {"t": "x"})
+    fork = live.service.changes.fork(1, "check", {"t": "x"}).fork_run_id
 
     live.write(f"{work}/ready")
     live.write(f"{work}/later.txt")
-    live.service.control.retry(1)
+    live.service.changes.retry(1)
     merged = live.resume(1)
     forked = live.resume(fork)
 
@@ -162,19 +162,19 @@ def test_a_worktree_that_is_gone_is_said_and_the_hint_restores_it_or_there_is_no
     git(live, "worktree", "remove", "--force", work["worktree"])
 
     with pytest.raises(Refused) as refused:
-        live.service.control.retry(1)
+        live.service.changes.retry(1)
     command = str(refused.value.hint).removeprefix("restore it: ")
     subprocess.run(command, shell=True, check=True, cwd="/", capture_output=True)
-    live.service.control.plan_retry(1)
+    live.service.changes.retry(1, dry_run=True)
     git(live, "worktree", "remove", "--force", work["worktree"])
     git(live, "branch", "-D", work["branch"])
     seen = live.service.runs.show(1)["workspace"]
     with pytest.raises(Refused) as again:
-        live.service.control.fork(1, "check", {})
+        live.service.changes.fork(1, "check", {})
 
     assert (seen["worktree_exists"], seen["branch_exists"]) == (False, False)
     assert "git worktree" not in str(again.value.hint)
-    assert live.service.control.plan_fork(1, "workspace", {}).kept == ()
+    assert live.service.changes.fork(1, "workspace", {}, dry_run=True).kept == ()
 
 
 def test_gc_removes_the_worktrees_and_branches_of_removed_runs_and_no_others(live_file: Live):
@@ -212,7 +212,7 @@ def test_a_child_run_in_the_worktree_of_its_caller_cannot_be_forked_alone(live_f
     live.run(text)
 
     with pytest.raises(Refused) as refused:
-        live.service.control.fork(2, "x", {})
+        live.service.changes.fork(2, "x", {})
 
     assert refused.value.hint == "fork that one: mulligan fork 1 --from STEP"
 
@@ -252,7 +252,7 @@ def test_a_server_gives_a_fork_over_http_the_worktree_that_its_own_log_names(liv
     request = msgspec.structs.replace(request, kept=planned.kept)
     new = NewRun(loaded.workflow, loaded.record.version, "forked", msgspec.structs.replace(request, **sent))
 
-    (turn,) = StoreCalls(live.service.control)._create([new])
+    (turn,) = StoreCalls(live.service.changes)._create([new])
     fork = live.resume(turn.run_id)
 
     assert fork.status == "completed" and "by-x.txt" in names(live)
@@ -268,17 +268,17 @@ def test_a_run_is_not_forked_while_its_commands_change_the_files_that_a_fork_cop
     def fork(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="a")
         work = there.service.runs.show(there.run_id)["workspace"]
-        for pause in (lambda: None, lambda: there.service.control.pause(there.run_id)):
+        for pause in (lambda: None, lambda: there.service.changes.pause(there.run_id)):
             pause()
             for plan in (
-                lambda: there.service.control.plan_fork(there.run_id, "a", {}),
-                lambda: there.service.event_forks.plan(there.run_id, 8),
+                lambda: there.service.changes.fork(there.run_id, "a", {}, dry_run=True),
+                lambda: there.service.event_forks.fork(there.run_id, 8, dry_run=True),
             ):
                 with pytest.raises(Refused) as refused:
                     plan()
                 refusals.append(str(refused.value.hint).partition(":")[0])
         # While the command runs, the driver is there to answer; it leaves a paused run in which nothing runs.
-        there.service.control.lift_pause(there.run_id)
+        there.service.changes.resume(there.run_id)
         live.write(f"{work['worktree']}/go")
 
     ran = live.run(text, meanwhile=fork)

@@ -13,6 +13,7 @@ from tests.support.commands import mulligan
 
 from mulligan.mcp_server.local_access import LocalAccess
 from mulligan.service.home import Home
+from mulligan.service.runs.changes.workflow_sources import WorkflowSource
 from mulligan.service.runs.views.run_list import RunQuery
 from mulligan.service.service import Service
 
@@ -199,7 +200,8 @@ def test_code_of_the_caller_needs_the_scope_for_it(folder: Path) -> None:
 
 def test_a_run_that_nobody_drives_would_go_on_in_the_background(agent: Agent, home: Home) -> None:
     with Service(home) as service:
-        service.control.start(service.changes.prepare_text(FIXED, {}, {}))
+        source = WorkflowSource(text=FIXED)
+        service.changes.create(service.workflow_sources.prepare(source, {}, {}))
 
     planned = agent.call("resume_run", run_id=1, dry_run=True)
 

@@ -19,7 +19,7 @@ from mulligan.language import load_text
 from mulligan.ports import NoticeRecord
 from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 from mulligan.store.postgres.postgres import PostgresStore
 from proof.chaos.announcements import check_instants, check_notices
@@ -197,9 +197,9 @@ def ran(service: Service, folder: Path, shell: str, *, is_driven: bool = True) -
     text = f"name: chain\ninputs: {{n: {{type: integer}}}}\nsteps: [{{step: fetch, shell: '{shell}'}}]"
     prepared = prepare(load_text(text), {"n": 0}, folder)
     if not is_driven:
-        return service.control.start(prepared)[0]
+        return service.changes.create(prepared)[0]
     with service.driving.driver(Capacity(1.0, 1 << 30)) as driver:
-        (run_id,) = service.control.start(prepared, driver)
+        (run_id,) = service.changes.create(prepared, driver)
         driver.drive(run_id)
     return run_id
 

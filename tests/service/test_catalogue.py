@@ -86,7 +86,7 @@ def test_a_run_has_the_published_name_and_its_version(service: Service, tmp_path
     service.catalogue.publish("hello", HELLO, labels={"team": "night"})
 
     prepared = service.catalogue.prepare("hello", None, {"who": "you"}, {"why": "test"}, cwd=tmp_path)
-    (run_id,) = service.control.start(prepared)
+    (run_id,) = service.changes.create(prepared)
 
     assert service.runs.records([run_id])[0].workflow == "hello"
     assert prepared.labels == {"team": "night", "version": "1", "why": "test"}

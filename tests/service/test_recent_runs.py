@@ -19,7 +19,8 @@ from mulligan.core.model.reports import RunRequested
 from mulligan.core.state.state import FailureRecord
 from mulligan.ports import Commit, NewRun, WorkerRecord
 from mulligan.service.home import DATABASE, Home
-from mulligan.service.runs.changes.run_control import RunControl
+from mulligan.service.runs.changes.changes import Changes
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.runs.statistics.recent_runs import RecentRuns
 from mulligan.service.runs.stored.run_counts import CountCache
 from mulligan.service.service import Service
@@ -163,13 +164,13 @@ def test_a_new_run_has_the_time_of_the_store_whatever_the_clock_of_its_starter_s
 ) -> None:
     with Service(Home(tmp_path / "home", store_schema_url), "ada") as service:
         (tmp_path / "flow.yaml").write_text("steps: [{step: s, shell: 'true'}]")
-        prepared = service.starts.prepare(service.workflows.load_workflow(tmp_path / "flow.yaml"), {}, tmp_path)
-        control, store = RunControl(service.reader, "ada"), service.reader.store
+        prepared = prepare(service.workflows.load_workflow(tmp_path / "flow.yaml"), {}, tmp_path)
+        changes, store = Changes(service.reader, "ada"), service.reader.store
         before = store.now()
         for hours in (-3, 3):
             skewed = RunRequested(datetime.now(UTC) + hours * HOUR, 0, {}, prepared.version)
-            control.create_fork(prepared, skewed, None)
-        control.start(prepared)
+            changes.create_fork(prepared, skewed, None)
+        changes.create(prepared)
         after = store.now()
 
         assert before is not None and after is not None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mulligan.core.model.graph import Graph
 from mulligan.service.home import Home
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.runs.stored.run_cache import RunCache
 from mulligan.service.service import Service
 
@@ -17,8 +18,8 @@ def test_runs_of_one_version_share_one_definition_which_goes_with_the_last_of_th
     file = tmp_path / "flow.yaml"
     file.write_text(FLOW)
     with Service(Home(tmp_path / "home")) as service:
-        prepared = service.starts.prepare(service.workflows.load_workflow(file), {}, tmp_path)
-        run_ids = service.control.start(prepared, times=5)
+        prepared = prepare(service.workflows.load_workflow(file), {}, tmp_path)
+        run_ids = service.changes.create(prepared, times=5)
         # What was there before is not searched for garbage again: with all tests loaded that takes long.
         gc.collect()
         gc.freeze()

@@ -178,8 +178,8 @@ def test_the_day_is_recorded_so_another_round_and_a_fork_have_it_too(server: Ser
         driver.drive(1)
     server.schedules.put("days", daily(inputs={"day": "changed"}))
 
-    server.service.control.retry(1)
-    fork = server.service.control.fork(1, "load", {})
+    server.service.changes.retry(1)
+    fork = server.service.changes.fork(1, "load", {}).fork_run_id
 
     assert [server.service.reader.inputs(run_id)["day"] for run_id in (1, fork)] == ["2025-01-02"] * 2
     assert server.service.reader.state(1).run.round == 2

@@ -13,6 +13,7 @@ from tests.support.stored_histories import store_runs
 from mulligan.analysis.suggest.changes import AddRule
 from mulligan.errors import NotFound, Refused, UnknownStep
 from mulligan.formats import examine
+from mulligan.service.authoring.suggest import choose
 from mulligan.service.home import Home
 from mulligan.service.service import Service
 
@@ -122,10 +123,10 @@ def test_a_draft_of_ones_own_is_continued_and_that_of_somebody_else_stays(filled
 def test_a_proposal_is_chosen_by_its_id(filled: Service):
     found = filled.workflows.suggest("test")
 
-    assert filled.workflows.choose_suggestions(found, []) == found.proposals
-    assert filled.workflows.choose_suggestions(found, [found.proposals[0].id]) == found.proposals
+    assert choose(found, []) == found.proposals
+    assert choose(found, [found.proposals[0].id]) == found.proposals
     with pytest.raises(NotFound, match="there is no proposal 'nope'"):
-        filled.workflows.choose_suggestions(found, ["nope"])
+        choose(found, ["nope"])
 
 
 def test_the_newest_runs_are_read_until_there_are_too_many_events(filled: Service, monkeypatch: pytest.MonkeyPatch):

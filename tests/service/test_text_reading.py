@@ -14,7 +14,7 @@ import pytest
 
 from mulligan.core.model.workflow import encode
 from mulligan.errors import InputInvalid, LanguageError, RequestTooLarge, ServerBusy, TextTooCostly
-from mulligan.service.authoring.served_coverage import cover_text
+from mulligan.service.authoring.served_coverage import PlayedText
 from mulligan.service.server.catalogue.text_diff import diff_texts
 from mulligan.service.server.catalogue.text_reading import Limits, TextReader
 from mulligan.service.server.catalogue.texts import WorkflowText, convert_text, read_text, validate_text
@@ -82,6 +82,10 @@ def test_texts_are_read_also_when_the_folder_is_gone_in_which_the_process_was_st
 
     assert reader.call(read_text, SMALL).workflow.name == "a"
     assert reader.call(os.getpid) == first
+
+
+def cover_text(given: WorkflowText) -> object:
+    return PlayedText(given).cover()
 
 
 @pytest.mark.parametrize("read", [validate_text, read_text, convert_text, cover_text])

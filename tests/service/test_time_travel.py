@@ -262,11 +262,11 @@ def test_a_fork_that_stops_before_anything_is_decided_is_refused_with_what_to_lo
     request = r.RunRequested(
         history.clock, 0, history=pack_history(history.log), forked_from=1, forked_at=seq, decision=decision
     )
-    control: Any = SimpleNamespace(reader=None)
+    changes: Any = SimpleNamespace(reader=None)
     past: Any = None
 
     with pytest.raises(Refused, match="there is nothing to decide") as refused:
-        EventForks(control, past)._preview(request, State(flow), asked=seq, evaluator=history.evaluator)
+        EventForks(changes, past)._preview(request, State(flow), asked=seq, evaluator=history.evaluator)
 
     command = f"mulligan replay 1 --at {seq} --fork-here --dry-run"
     assert refused.value.hint == f"see what follows without a decision: {command}"

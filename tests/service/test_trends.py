@@ -20,6 +20,7 @@ from mulligan.errors import InputInvalid
 from mulligan.ports import Commit, NewRun, Store, WorkerRecord
 from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import DATABASE, Home
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.runs.statistics.trends import monday
 from mulligan.service.service import Service
 
@@ -55,9 +56,9 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]
 def run(service: Service, folder: Path, text: str, times: int = 1) -> None:
     file = folder / "flow.yaml"
     file.write_text(text)
-    prepared = service.starts.prepare(service.workflows.load_workflow(file), {}, folder)
+    prepared = prepare(service.workflows.load_workflow(file), {}, folder)
     with service.driving.driver(Capacity(cpus=4.0, memory=4 << 30)) as driver:
-        for run_id in service.control.start(prepared, times=times):
+        for run_id in service.changes.create(prepared, times=times):
             driver.drive(run_id, 0.0)
 
 

@@ -13,6 +13,7 @@ from mulligan.errors import UnknownStep
 from mulligan.service.authoring.whatif import WhatIfSelection
 from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import Home
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 
 # `fails` says how many attempts fail.
@@ -51,8 +52,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         workflow = load(opened, folder, flow())
         with opened.driving.driver(Capacity(cpus=4.0, memory=4 << 30)) as driver:
             for fails in range(4):
-                prepared = opened.starts.prepare(workflow, {"fails": fails}, folder)
-                driver.drive(opened.control.start(prepared)[0], 0.0)
+                prepared = prepare(workflow, {"fails": fails}, folder)
+                driver.drive(opened.changes.create(prepared)[0], 0.0)
         yield opened
 
 

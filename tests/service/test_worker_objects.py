@@ -9,7 +9,7 @@ from pathlib import Path
 from mulligan.cli.operating.worker import Log
 from mulligan.service.driving.driver import Capacity, Driver
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.run_control import Prepared
+from mulligan.service.runs.changes.prepared_runs import Prepared, prepare
 from mulligan.service.service import Service
 
 FLOW = """
@@ -39,7 +39,7 @@ def objects_of_ours() -> Counter[str]:
 
 def drive(service: Service, driver: Driver, prepared: Prepared) -> Counter[str]:
     """What there is of ours after some more runs."""
-    for run_id in service.control.start(prepared, driver, times=RUNS):
+    for run_id in service.changes.create(prepared, driver, times=RUNS):
         driver.drive(run_id, 0.0)
     return objects_of_ours()
 
@@ -48,7 +48,7 @@ def test_a_worker_holds_as_much_after_more_runs(tmp_path: Path) -> None:
     file = tmp_path / "flow.yaml"
     file.write_text(FLOW)
     with Service(Home(tmp_path / "home")) as service:
-        prepared = service.starts.prepare(service.workflows.load_workflow(file), {}, tmp_path)
+        prepared = prepare(service.workflows.load_workflow(file), {}, tmp_path)
         with service.driving.driver(Capacity(2.0, 1 << 30), Log()) as driver:
             before = drive(service, driver, prepared)
             after = drive(service, driver, prepared)

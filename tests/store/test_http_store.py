@@ -96,7 +96,7 @@ def direct(service: Service) -> Store:
 
 @pytest.fixture
 def transport(service: Service) -> Direct:
-    return Direct(StoreCalls(service.control))
+    return Direct(StoreCalls(service.changes))
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_an_answer_that_is_not_of_the_store_becomes_an_error_of_it(
 
 
 def test_a_call_that_the_server_does_not_know_is_refused_in_words(service: Service) -> None:
-    calls = StoreCalls(service.control)
+    calls = StoreCalls(service.changes)
 
     with pytest.raises(NotFound):
         calls.answer("read", "commit", b"{}", protocol="1")
@@ -253,7 +253,7 @@ def test_a_verb_is_one_call_and_the_server_says_whose_it_is(
 
 def test_a_token_for_one_workflow_starts_no_other(service: Service) -> None:
     token = TokenRecord("t", "d", "ann", ("write",), T0, limits=TokenLimits(workflows=("weekly",)))
-    store = HttpStore(transport=Direct(StoreCalls(service.control, token)))
+    store = HttpStore(transport=Direct(StoreCalls(service.changes, token)))
 
     with pytest.raises(Exception, match="not for the workflow 'nightly'"):
         store.create([sound_run()])
@@ -266,15 +266,15 @@ def test_a_corrected_workflow_is_code_and_needs_a_token_that_may_write(service: 
     token = TokenRecord("t", "d", "ann", ("run",), T0)
 
     with pytest.raises(ScopeMissing):
-        HttpStore(transport=Direct(StoreCalls(service.control, token))).put(turn.run_id, retry)
+        HttpStore(transport=Direct(StoreCalls(service.changes, token))).put(turn.run_id, retry)
 
     assert not [one for one in direct.inbox([turn.run_id]) if isinstance(one.report, r.RetryRequested)]
     writer = msgspec.structs.replace(token, scopes=("write",))
-    assert HttpStore(transport=Direct(StoreCalls(service.control, writer))).put(turn.run_id, retry)
+    assert HttpStore(transport=Direct(StoreCalls(service.changes, writer))).put(turn.run_id, retry)
 
 
 def test_a_change_with_a_known_id_is_carried_out_once(service: Service, direct: Store) -> None:
-    calls = StoreCalls(service.control)
+    calls = StoreCalls(service.changes)
     body = msgspec.json.encode({"runs": [sound_run()]})
 
     answers = {calls.answer("write", "create", body, protocol="1", call_id="a") for _ in range(2)}
@@ -363,7 +363,7 @@ def test_a_token_does_not_speak_for_the_worker_of_another(service: Service, dire
     turn = started(direct)
     queue(direct, turn, task(turn.run_id), task(turn.run_id, "deploy"))
     mine, other = (
-        HttpStore(transport=Direct(StoreCalls(service.control, TokenRecord(name, name, name, ("worker",), T0))))
+        HttpStore(transport=Direct(StoreCalls(service.changes, TokenRecord(name, name, name, ("worker",), T0))))
         for name in ("mine", "other")
     )
     mine.register(worker("far"))
@@ -392,7 +392,7 @@ def test_a_token_does_not_get_the_answer_to_the_call_of_another(service: Service
     body = msgspec.json.encode({"runs": [sound_run()]})
 
     for name in ("mine", "other"):
-        calls = StoreCalls(service.control, TokenRecord(name, name, name, ("write",), T0))
+        calls = StoreCalls(service.changes, TokenRecord(name, name, name, ("write",), T0))
         calls.answer("write", "create", body, protocol="1", call_id="the same")
 
     assert len(direct.runs()) == 2

@@ -19,6 +19,7 @@ from mulligan.api.routes import ROUTES
 from mulligan.errors import TokenRefused
 from mulligan.ports.server_records import Scope, TokenRecord
 from mulligan.service.home import Home
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.server.logins import digest_of
 from mulligan.service.server.server_config import ServerConfig
 from mulligan.service.service import Service
@@ -165,5 +166,5 @@ def start_run(service: Service, text: str = A_WORKFLOW, **inputs: Any) -> int:
     folder = service.home.folder.parent
     file = folder / "nightly.yaml"
     file.write_text(text)
-    (run_id,) = service.control.start(service.starts.prepare(service.workflows.load_workflow(file), inputs, folder))
+    (run_id,) = service.changes.create(prepare(service.workflows.load_workflow(file), inputs, folder))
     return run_id

@@ -41,7 +41,7 @@ from mulligan.service.driving.driver import Capacity, Driver, Ending
 from mulligan.service.driving.outcome import exit_code
 from mulligan.service.home import DATABASE, Home
 from mulligan.service.logs.logs import Part
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 from proof.invariants.run_invariants import check
 
@@ -173,7 +173,7 @@ class Live:
         workflow = load(path, named=named)
         prepared = prepare(workflow, inputs or {}, self.folder, changed_only=changed_only, forced=forced)
         return self._drive(
-            lambda driver: self.service.control.start(prepared, driver)[0], meanwhile, wait_seconds, room
+            lambda driver: self.service.changes.create(prepared, driver)[0], meanwhile, wait_seconds, room
         )
 
     def run_within(self, workflow: str, milliseconds: int, has_begun: Callable[[Ran], object]) -> Ran:

@@ -42,7 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         try:
             self._admit(scope)
-            answer = StoreCalls(self.service.control).answer(
+            answer = StoreCalls(self.service.changes).answer(
                 scope,
                 name,
                 body,

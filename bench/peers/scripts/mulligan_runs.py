@@ -8,7 +8,7 @@ from pathlib import Path
 from mulligan.language import load_text
 from mulligan.service.driving.driver import machine
 from mulligan.service.home import find_home
-from mulligan.service.runs.changes.run_control import prepare
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 
 WORKFLOW = """
@@ -24,7 +24,7 @@ count, parallel = int(sys.argv[1]), int(sys.argv[2])
 service = Service(find_home())
 prepared = prepare(load_text(WORKFLOW), {}, Path.cwd())
 with service.driving.driver(machine(parallel)) as driver:
-    run_ids = service.control.start(prepared, driver, times=count)
+    run_ids = service.changes.create(prepared, driver, times=count)
     driver.serve(until=lambda: not driver.engine.drivers)
 statuses = {service.runs.record(run_id).status for run_id in run_ids}
 assert statuses == {"completed"}, statuses

@@ -16,7 +16,7 @@ import msgspec
 from mulligan.engine.engine import Engine
 from mulligan.errors import MulliganError
 from mulligan.ports import Store
-from mulligan.service.runs.changes.run_control import RunControl
+from mulligan.service.runs.changes.changes import Changes
 from mulligan.service.server.store_calls import (
     CALL_HEADER,
     CALLS,
@@ -144,7 +144,7 @@ class _Connection:
         self._cluster = cluster
         home = SimpleNamespace(lease_seconds=LEASE_SECONDS, folders=SimpleNamespace(work="/server/work"))
         reader = SimpleNamespace(store=store, home=home)
-        self._control = cast(RunControl, SimpleNamespace(reader=reader, by="someone"))
+        self._changes = cast(Changes, SimpleNamespace(reader=reader, by="someone"))
         self._answer: _Answer | None = None
 
     def request(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> None:
@@ -168,7 +168,7 @@ class _Connection:
         assert CALLS[name].scope == "worker", f"a worker asked for '{name}'"
         process = self._process
         wanted, call_id = headers.get(PROCESS_HEADER, ""), headers.get(CALL_HEADER, "")
-        calls = StoreCalls(self._control, judge=self._cluster.heartbeat_judge())
+        calls = StoreCalls(self._changes, judge=self._cluster.heartbeat_judge())
         try:
             data = calls.answer(
                 scope,

@@ -25,7 +25,9 @@ from mulligan.errors import StoreUnavailable
 from mulligan.ports import NewRun, Store
 from mulligan.ports.server_records import Document, NoticeRecord
 from mulligan.service.runs.area import Runs
-from mulligan.service.runs.changes.run_control import Prepared, RunControl
+from mulligan.service.runs.changes.answers import ChangeResult
+from mulligan.service.runs.changes.changes import Changes
+from mulligan.service.runs.changes.prepared_runs import Prepared
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server import retention
 from mulligan.service.server.background_jobs import JOBS, BackgroundJobs
@@ -88,7 +90,7 @@ class _Service:
         self.notices = _SimulatedNotices(self.reader, clock, deliver)
         self.schedules = Schedules(self.reader, "server", "", self.now, lambda by, project: self)
         self.catalogue = _Catalogue(store)
-        self.control: RunControl = _Control(self.reader, self.now)
+        self.changes: Changes = _Changes(self.reader, self.now)
         self.runs = Runs(self.reader, *[cast(Any, None)] * 2)
         self.machine = SimpleNamespace(remove_old=self._remove_old)
 
@@ -107,15 +109,16 @@ class _Reader(RunReader):
         pass
 
 
-class _Control(RunControl):
+class _Changes(Changes):
     """The real one; what it takes from the machine comes from the simulation."""
 
     def __init__(self, reader: RunReader, now: Callable[[], datetime]) -> None:
         super().__init__(reader, "schedule")
         self._now = now
 
-    def cancel(self, run_id: int, *, now: bool = False, reason: str = "") -> None:
+    def cancel(self, run_id: int, *, now: bool = False, reason: str = "", dry_run: bool = False) -> ChangeResult:
         self.reader.store.put(run_id, r.CancelRequested(self._now(), "schedule", reason, now))
+        return ChangeResult(run_id, dry_run, "running", [], [], [], [])
 
     def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:
         new = super()._new(prepared, request)

@@ -16,13 +16,12 @@ from mulligan.client.run import Run, Runs
 from mulligan.client.session import ExplainedErrors, Session
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, KeyUsed
-from mulligan.service.runs.changes.area import Starts
 
 if TYPE_CHECKING:
     from mulligan.core.model.event_types import HostCapacity
     from mulligan.service.decisions.pending import PendingEntry
     from mulligan.service.driving.workers import WorkerLine
-    from mulligan.service.runs.changes.run_control import Prepared
+    from mulligan.service.runs.changes.prepared_runs import Prepared
     from mulligan.service.service import Service
 
 Status = Literal["running", "paused", "completed", "failed", "cancelled", "open", "ended"]
@@ -148,8 +147,10 @@ class Home:
                 )
         workflow, file = find_workflow(flow, {**(inputs or {}), **given})
         every = _all_inputs(inputs, given)
+        from mulligan.service.runs.changes.prepared_runs import prepare
+
         try:
-            return checked_key, Starts.prepare(
+            return checked_key, prepare(
                 workflow,
                 every,
                 Path.cwd(),
@@ -186,7 +187,7 @@ class Home:
     def _run(self, prepared: Prepared, key: str, options: DrivingOptions) -> int:
         try:
             return drive(
-                self._session, lambda service, driver: service.control.start(prepared, driver, key=key)[0], options
+                self._session, lambda service, driver: service.changes.create(prepared, driver, key=key)[0], options
             )
         except KeyUsed as used:
             with self._session.service() as service:
@@ -225,7 +226,7 @@ class Home:
             if isinstance(asked, _PublishedRun):
                 return Run(self._session, asked.start(service, checked_key))
             try:
-                (run_id,) = service.control.start(asked, key=checked_key)
+                (run_id,) = service.changes.create(asked, key=checked_key)
             except KeyUsed as used:
                 run_id = service.starts.find_existing_run(asked, checked_key, used).run_id
         return Run(self._session, run_id)

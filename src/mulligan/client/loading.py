@@ -89,9 +89,10 @@ def load(
     """
     file = Path(path)
     with ExplainedErrors():
+        from mulligan.formats import examine
         from mulligan.service.authoring.format_options import read_format_options
 
-        examined = Workflows.examine_workflow(
+        examined = examine(
             file,
             named=format,
             trust_templates=trust_templates,

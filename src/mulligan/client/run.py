@@ -322,12 +322,7 @@ class Run:
             hint = "leave out `step`, or `steps`" if step else "to run all of them, leave `steps` out"
             raise InputInvalid(f"`steps` is how many steps of the whole run are run next, not {steps}", hint=hint)
         with self._session.service() as service:
-            if step:
-                service.control.resume_step(self._id, step, reason)
-            else:
-                service.control.resumable(self._id)
-                if steps is not None or service.runs.record(self._id).status == "paused":
-                    service.control.lift_pause(self._id, reason, steps=steps or 0)
+            service.changes.resume(self._id, step=step, steps=steps or 0, reason=reason)
         return self._continue()
 
     def retry(
@@ -365,7 +360,7 @@ class Run:
             corrected = CorrectedWorkflow(given.workflow, plain_inputs(inputs or {}), given.file)
         with self._session.service() as service:
             _check_items(items, from_step)
-            service.control.retry(
+            service.changes.retry(
                 self._id,
                 from_step=from_step,
                 reason=reason,
@@ -398,9 +393,11 @@ class Run:
 
         def begin(service: Service, driver: Driver | None) -> int:
             given = plain_inputs(inputs or {})
-            return service.control.fork(
+            fork = service.changes.fork(
                 self._id, from_step, given, workflow, driver, file=file, keep_completed=keep_completed
             )
+            assert fork.fork_run_id is not None
+            return fork.fork_run_id
 
         if drive:
             return Run(self._session, self._drive(begin), self._options, is_driven_here=True)
@@ -418,7 +415,7 @@ class Run:
         If nothing else drives it, it is driven here to its end.
         """
         with self._session.service() as service:
-            service.control.cancel(self._id, now=now, reason=reason)
+            service.changes.cancel(self._id, now=now, reason=reason)
             record = service.runs.record(self._id)
             is_stopping = record.status not in RUN_ENDED and record.parent_run_id is None
         if is_stopping and self._is_left_alone():
@@ -428,10 +425,7 @@ class Run:
     def pause(self, step: str = "", *, reason: str = "") -> Run:
         """Start nothing more, or only this step no more, until `resume`. What runs may end. Returns the run."""
         with self._session.service() as service:
-            if step:
-                service.control.pause_step(self._id, step, reason)
-            else:
-                service.control.pause(self._id, reason)
+            service.changes.pause(self._id, step=step, reason=reason)
         return self
 
     # -- decisions ---------------------------------------------------------------------------------------------------
@@ -455,7 +449,7 @@ class Run:
         with self._session.service() as service:
             from mulligan.service.authoring.values import parse_size
 
-            service.control.classify(
+            service.changes.classify(
                 self._id,
                 step,
                 verdict,
@@ -476,7 +470,7 @@ class Run:
 
     def _answer(self, step: str, reason: str, drive: bool | None, *, is_approved: bool) -> Run:
         with self._session.service() as service:
-            service.control.approve(self._id, service.decisions.find_approval(self._id, step), is_approved, reason)
+            service.changes.approve(self._id, step, is_approved=is_approved, reason=reason)
         return self._continue_if(drive)
 
     # -- how ---------------------------------------------------------------------------------------------------------
@@ -577,7 +571,7 @@ def _check_items(items: Sequence[int] | None, step: str) -> None:
         raise InputInvalid("items are those of a map step, and no step is named", hint=hint)
 
 
-def _budgets(given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _budgets(given: Mapping[str, Any] | None) -> dict[str, Any]:
     from mulligan.service.authoring.values import read_budgets
 
-    return None if given is None else read_budgets([f"{name}={value}" for name, value in given.items()])
+    return read_budgets([f"{name}={value}" for name, value in (given or {}).items()])

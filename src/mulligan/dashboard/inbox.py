@@ -216,7 +216,7 @@ def _details(call: Call, entries: Sequence[PendingEntry], shown: _Shown) -> Iter
         yield from _paused_run(call, shown.run_id, entry)
         return
     try:
-        details = call.service.inbox.details(shown.run_id, shown.step)
+        details = call.service.decisions.details(shown.run_id, shown.step)
     except (UnknownRun, UnknownStep) as error:
         yield element("p", f"{error.message}: it may have been removed.", class_="sentence")
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -85,14 +85,6 @@ class ClusterCapacity:
         """The Dask worker is gone. Its tasks are released one by one, as their ends are reported."""
         self._members.pop(address, None)
 
-    @property
-    def addresses(self) -> Iterable[str]:
-        return self._members
-
-    @property
-    def cpus(self) -> float:
-        return sum(member.pool.cpus for member in self._members.values())
-
     # -- what fits
 
     def can_ever(self, task: Task) -> bool:
@@ -124,10 +116,8 @@ class ClusterCapacity:
         return ", ".join(parts) or "more than any single Dask worker has, although the cluster has each part of it"
 
     def fits(self, task: Task, now: datetime) -> bool:
-        return self._has_room(task) and self._find(task, now) is not None
-
-    def _has_room(self, task: Task) -> bool:
-        return self._cpus_max is None or self._cpus_reserved + task.cpus <= self._cpus_max + _EPSILON
+        has_room = self._cpus_max is None or self._cpus_reserved + task.cpus <= self._cpus_max + _EPSILON
+        return has_room and self._find(task, now) is not None
 
     def _find(self, task: Task, now: datetime) -> str | None:
         """The Dask worker that a task goes to: one with room now, otherwise one that may have it ahead."""
@@ -135,7 +125,8 @@ class ClusterCapacity:
         fitting = [address for address in candidates if self._members[address].pool.fits(task)]
         if fitting:
             return min(fitting, key=lambda address: self._order(address, task))
-        if not self._may_be_ahead(task):
+        is_short = self._average_seconds is not None and self._average_seconds < SHORT_SECONDS
+        if not is_short or not task.is_small or task.is_careful or task.waits or self._cpus_max is not None:
             return None
         waiting = [one for one in candidates if len(self._members[one].ahead) < self._members[one].ahead_max]
         return min(waiting, key=lambda one: len(self._members[one].ahead) / self._members[one].pool.cpus, default=None)
@@ -149,17 +140,12 @@ class ClusterCapacity:
                 return bound
         if task.avoids is None:
             return list(members)
-        others = [address for address, member in members.items() if may_run_on(task, member.host, now)]
-        return others
+        return [address for address, member in members.items() if may_run_on(task, member.host, now)]
 
     def _order(self, address: str, task: Task) -> tuple[bool, float]:
         """Spread tasks over the Dask workers; leave GPUs to those who ask for them."""
         member = self._members[address]
         return (member.pool.gpus > 0 and not task.gpus), -member.free_cpus
-
-    def _may_be_ahead(self, task: Task) -> bool:
-        is_short = self._average_seconds is not None and self._average_seconds < SHORT_SECONDS
-        return is_short and task.is_small and not (task.is_careful or task.waits) and self._cpus_max is None
 
     def offer(self, host: str) -> Offer:
         """What the Dask worker with most free processors has: a task needs one worker that has it all."""

@@ -189,10 +189,9 @@ class DaskExecutor:
         folders = {name: folder for name, folder in task.folders.items() if not name.startswith("logs.")}
         return replace(lease, task=replace(task, logs={}, folders=folders))
 
-    def _place_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, {}
+    def _place_again(self, leases: Iterable[Lease]) -> None:
         now = self._clock.now()
-        self._place((lease, self._capacity.move(lease.task, now)) for lease in waiting.values())
+        self._place([(lease, self._capacity.move(lease.task, now)) for lease in leases])
 
     def stop(self, token: int, grace_seconds: float | None) -> None:
         if grace_seconds is None:
@@ -297,7 +296,8 @@ class DaskExecutor:
         member = event.member
         self._members[member.address] = member
         self._capacity.add(member.address, slots_of(member.identity, self._memory), member.host)
-        self._place_waiting()
+        waiting, self._waiting = self._waiting, {}
+        self._place_again(waiting.values())
         self._rebalance()
 
     def _on_suspected(self, event: Suspected) -> None:
@@ -344,9 +344,7 @@ class DaskExecutor:
         elif isinstance(notice, m.Call):
             event.member.channel.send(self._answers.answer(notice))
         elif isinstance(notice, m.Returned):
-            leases = [self._sent.pop(token)[0] for token in notice.tokens if token in self._sent]
-            now = self._clock.now()
-            self._place([(lease, self._capacity.move(lease.task, now)) for lease in leases])
+            self._place_again([self._sent.pop(token)[0] for token in notice.tokens if token in self._sent])
         elif isinstance(notice, m.Leaving):
             self._capacity.remove(event.member.address)
         else:

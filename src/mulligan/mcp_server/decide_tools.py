@@ -6,7 +6,6 @@ token; the service checks it, so that no other way leads around them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,7 +15,7 @@ from mulligan.mcp_server.argument_types import Reason, RunId
 from mulligan.mcp_server.tool import Arguments, ToolCall, Tools
 from mulligan.service.decisions.decisions import Decision, make_decision
 from mulligan.service.rendering.json_output import to_json
-from mulligan.service.runs.changes.change_verbs import ChangeResult
+from mulligan.service.runs.changes.answers import ChangeResult
 
 TOOLS = Tools()
 
@@ -66,7 +65,6 @@ def classify(call: ToolCall, asked: Classify) -> Any:
     (decided,) = result.decisions
     if decided.error is not None:
         raise decided.error
-    _keep_driven(call, [asked.run_id] if decided.is_recorded else [])
     return {"dry_run": result.dry_run, **to_json(decided)}
 
 
@@ -106,15 +104,7 @@ class ClassifyMany(Arguments, frozen=True):
 )
 def classify_and_resolve_failures(call: ToolCall, asked: ClassifyMany) -> Any:
     decided = [_decision(one, number, asked.workflow_id) for number, one in enumerate(asked.classifications)]
-    result = call.service.changes.decide(decided, dry_run=asked.dry_run)
-    _keep_driven(call, [one.decision.run_id for one in result.decisions if one.is_recorded])
-    return result
-
-
-def _keep_driven(call: ToolCall, run_ids: Iterable[int]) -> None:
-    """A run that waited for the decision may have been left by its process."""
-    for run_id in dict.fromkeys(run_ids):
-        call.service.unattended_runs.keep_driven(run_id)
+    return call.service.changes.decide(decided, dry_run=asked.dry_run)
 
 
 def _decision(one: Classification, number: int, run_id: int | None) -> Decision:
@@ -160,8 +150,6 @@ class Approve(Arguments, frozen=True):
     is_destructive=True,
 )
 def approve(call: ToolCall, asked: Approve) -> ChangeResult:
-    change = call.service.changes.approve(
+    return call.service.changes.approve(
         asked.run_id, asked.step, is_approved=asked.approve, reason=asked.reason, dry_run=asked.dry_run
     )
-    _keep_driven(call, [] if asked.dry_run else [asked.run_id])
-    return change

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from msgspec.structs import asdict
 
+from mulligan.errors import InputInvalid
 from mulligan.mcp_server.argument_types import (
     DryRun,
     File,
@@ -19,9 +19,10 @@ from mulligan.mcp_server.argument_types import (
     WorkflowName,
 )
 from mulligan.mcp_server.tool import Arguments, ToolCall, Tools
+from mulligan.service.authoring.values import read_budgets
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.preflight import refuse_reserved_labels
-from mulligan.service.runs.changes.unattended_runs import WorkflowSource
+from mulligan.service.runs.changes.workflow_sources import WorkflowSource
 
 TOOLS = Tools()
 
@@ -51,15 +52,15 @@ class StartRun(Arguments, frozen=True):
 def start_run(call: ToolCall, asked: StartRun) -> Any:
     refuse_reserved_labels(asked.labels)
     source = _source(call, asked)
-    runs = call.service.unattended_runs
+    sources = call.service.workflow_sources
     if asked.dry_run:
-        return {"dry_run": True, **to_json(runs.preview(source, asked.inputs))}
-    return runs.start(source, asked.inputs, asked.labels, key=asked.key)
+        return {"dry_run": True, **to_json(sources.preview(source, asked.inputs))}
+    return sources.start(source, asked.inputs, asked.labels, key=asked.key)
 
 
 def _source(call: ToolCall, asked: StartRun | RetryRun | ForkRun) -> WorkflowSource:
     """The workflow that is meant. `ScopeMissing` for code of the caller without the scope for it."""
-    source = WorkflowSource(getattr(asked, "workflow", ""), asked.version, asked.text, asked.file)
+    source = WorkflowSource(getattr(asked, "workflow", ""), asked.version, asked.text, file=asked.file)
     if source.is_code:
         call.access.refuse_without("write", "a text or a file to run is code")
     if source.file:
@@ -67,11 +68,9 @@ def _source(call: ToolCall, asked: StartRun | RetryRun | ForkRun) -> WorkflowSou
     return source
 
 
-def _with_correction(call: ToolCall, asked: RetryRun | ForkRun) -> dict[str, Any]:
-    """The arguments, with the workflow that takes the place of that of the run as `source`; None to keep it."""
-    given = asdict(asked)
-    is_other = any([given.pop("text"), given.pop("file"), given.pop("version") is not None])
-    return {**given, "source": _source(call, asked) if is_other else None}
+def _correction(call: ToolCall, asked: RetryRun | ForkRun) -> WorkflowSource | None:
+    """The workflow that takes the place of that of a run; None to keep it."""
+    return _source(call, asked) if asked.text or asked.file or asked.version is not None else None
 
 
 class RetryRun(Arguments, frozen=True):
@@ -120,7 +119,26 @@ class RetryRun(Arguments, frozen=True):
     "kept. With `version`, `file` or `text` it continues with a corrected workflow.",
 )
 def retry_run(call: ToolCall, asked: RetryRun) -> Any:
-    return call.service.unattended_runs.retry(**_with_correction(call, asked))
+    source = _correction(call, asked)
+    if asked.items is not None and not asked.from_step:
+        raise InputInvalid("'items' needs 'from_step'", hint="name the map step", argument="items")
+    if source is None and asked.inputs:
+        hint = "name a version, or give a file or a text"
+        raise InputInvalid("'inputs' is for a corrected workflow", hint=hint, argument="inputs")
+    sources = call.service.workflow_sources
+    return call.service.changes.retry(
+        asked.run_id,
+        from_step=asked.from_step,
+        items=asked.items,
+        adjust=asked.adjust,
+        corrected=None if source is None else sources.correction(asked.run_id, source, asked.inputs),
+        budgets=read_budgets(asked.budgets),
+        keep_completed=asked.keep_completed,
+        from_start=asked.from_start,
+        force=asked.force,
+        reason=asked.reason,
+        dry_run=asked.dry_run,
+    )
 
 
 class ForkRun(Arguments, frozen=True):
@@ -145,7 +163,15 @@ class ForkRun(Arguments, frozen=True):
     "The old run stays as it is.",
 )
 def fork_run(call: ToolCall, asked: ForkRun) -> Any:
-    return call.service.unattended_runs.fork(**_with_correction(call, asked))
+    source, sources = _correction(call, asked), call.service.workflow_sources
+    return call.service.changes.fork(
+        asked.run_id,
+        asked.from_step,
+        dict(asked.inputs),
+        None if source is None else sources.load_for(asked.run_id, source, asked.inputs),
+        keep_completed=asked.keep_completed,
+        dry_run=asked.dry_run,
+    )
 
 
 class CancelRun(Arguments, frozen=True):
@@ -157,7 +183,7 @@ class CancelRun(Arguments, frozen=True):
 
 @TOOLS.add("run", "Stop a run. Its cleanup, undo and end still run.", is_destructive=True)
 def cancel_run(call: ToolCall, asked: CancelRun) -> Any:
-    return call.service.unattended_runs.cancel(**asdict(asked))
+    return call.service.changes.cancel(asked.run_id, now=asked.now, reason=asked.reason, dry_run=asked.dry_run)
 
 
 class PauseRun(Arguments, frozen=True):
@@ -169,7 +195,7 @@ class PauseRun(Arguments, frozen=True):
 
 @TOOLS.add("run", "Pause a run or one of its steps: what runs may end, nothing more starts.")
 def pause_run(call: ToolCall, asked: PauseRun) -> Any:
-    return call.service.unattended_runs.pause(**asdict(asked))
+    return call.service.changes.pause(asked.run_id, step=asked.step, reason=asked.reason, dry_run=asked.dry_run)
 
 
 class ResumeRun(Arguments, frozen=True):
@@ -187,6 +213,6 @@ class ResumeRun(Arguments, frozen=True):
 
 @TOOLS.add("run", "Let a paused run or step continue, or a run that nothing is running any more.")
 def resume_run(call: ToolCall, asked: ResumeRun) -> Any:
-    return call.service.unattended_runs.resume(
+    return call.service.changes.resume(
         asked.run_id, step=asked.step, steps=asked.steps or 0, reason=asked.reason, dry_run=asked.dry_run
     )

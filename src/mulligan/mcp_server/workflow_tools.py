@@ -8,14 +8,16 @@ from typing import Annotated, Any
 import msgspec
 from msgspec.structs import asdict
 
-from mulligan.analysis.coverage.results import Coverage, Times
+from mulligan.analysis.coverage.results import Times
 from mulligan.analysis.coverage.summary import summarize
 from mulligan.api.areas.run_filters import moment_of
 from mulligan.api.areas.workflow_analysis import RUNS_MAX, SECONDS_MAX
 from mulligan.errors import InputInvalid, ScopeMissing
 from mulligan.mcp_server.argument_types import File, PageSize, Text, Version, WorkflowName
 from mulligan.mcp_server.tool import Arguments, ToolCall, Tools
-from mulligan.service.authoring.coverage import CaseStory
+from mulligan.service.authoring import workflow_files
+from mulligan.service.authoring.coverage import PlayedWorkflow
+from mulligan.service.authoring.served_coverage import PlayedText
 from mulligan.service.authoring.suggest import Suggestions
 from mulligan.service.authoring.whatif import WhatIfSelection
 from mulligan.service.rendering.json_output import to_json
@@ -74,7 +76,7 @@ class ValidateWorkflow(Arguments, frozen=True):
 )
 def validate_workflow(call: ToolCall, asked: ValidateWorkflow) -> Any:
     if _is_file(call, asked):
-        return call.service.workflows.validate(Path(asked.file), named=asked.format)
+        return workflow_files.validate(Path(asked.file), named=asked.format)
     return call.service.catalogue.validate(asked.text, format=asked.format)
 
 
@@ -171,27 +173,17 @@ def coverage(call: ToolCall, asked: CoverageArguments) -> Any:
         missing = "failure" if asked.step else "step"
         raise InputInvalid("a case is a step and a failure", hint=f"give '{missing}' too", argument=missing)
     if asked.step:
-        return _case(call, asked)
-    return summarize(_coverage(call, asked))
+        return _played(call, asked).story_of_case(asked.step, asked.failure, asked.times)
+    return summarize(_played(call, asked).cover())
 
 
-def _coverage(call: ToolCall, asked: CoverageArguments) -> Coverage:
+def _played(call: ToolCall, asked: CoverageArguments) -> PlayedWorkflow | PlayedText:
     if asked.name:
-        return call.service.workflows.published_coverage(asked.name, asked.version)
+        return call.service.workflows.play_published(asked.name, asked.version)
     if asked.file:
         call.access.refuse_files()
-        return call.service.workflows.coverage(asked.file, named=asked.format)
-    return call.service.workflows.text_coverage(asked.text, format=asked.format)
-
-
-def _case(call: ToolCall, asked: CoverageArguments) -> CaseStory:
-    case = (asked.step, asked.failure, asked.times)
-    if asked.name:
-        return call.service.workflows.published_coverage_story(asked.name, asked.version, *case)
-    if asked.file:
-        call.access.refuse_files()
-        return call.service.workflows.coverage_story(asked.file, *case, named=asked.format)
-    return call.service.workflows.text_coverage_story(asked.text, *case, format=asked.format)
+        return call.service.workflows.play(asked.file, named=asked.format)
+    return call.service.workflows.play_text(asked.text, format=asked.format)
 
 
 class SuggestRules(Arguments, frozen=True):

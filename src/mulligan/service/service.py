@@ -27,18 +27,16 @@ if TYPE_CHECKING:
     from mulligan.core.model.workflow import NoticeRule
     from mulligan.ports import TokenRecord
     from mulligan.service.authoring.area import Workflows
-    from mulligan.service.decisions.area import Decisions
-    from mulligan.service.decisions.inbox import Inbox
+    from mulligan.service.decisions.inbox import Decisions
     from mulligan.service.driving.area import Driving
     from mulligan.service.host.area import Machine
     from mulligan.service.logs.area import Logs
     from mulligan.service.rendering.documentation import Documentation
     from mulligan.service.runs.area import Runs
-    from mulligan.service.runs.changes.area import Starts
-    from mulligan.service.runs.changes.change_verbs import ChangeVerbs
+    from mulligan.service.runs.changes.changes import Changes
     from mulligan.service.runs.changes.fork_at import EventForks
-    from mulligan.service.runs.changes.run_control import RunControl
-    from mulligan.service.runs.changes.unattended_runs import UnattendedRuns
+    from mulligan.service.runs.changes.starting import Starts
+    from mulligan.service.runs.changes.workflow_sources import WorkflowSources
     from mulligan.service.runs.statistics.recent_runs import RecentRuns
     from mulligan.service.runs.statistics.trends import Trends
     from mulligan.service.runs.stored.run_cache import RunCache
@@ -91,6 +89,8 @@ class Service:
         self.project = ""
         # Whether it was opened by a server, for the call of a client.
         self.is_for_others = False
+        # Whether the caller drives the runs that he changes. For others, workers or a process in the background do.
+        self.drives = True
         # What the token of that client may do less than its scopes say.
         self.limits = TokenLimits()
         self.may_decide = True
@@ -111,16 +111,19 @@ class Service:
         self.reader.close()
 
     @cached_property
-    def control(self) -> RunControl:
-        from mulligan.service.runs.changes import run_control
+    def changes(self) -> Changes:
+        """Starting runs and changing them: every verb once, each with `dry_run`."""
+        from mulligan.service.runs.changes import changes
 
-        return run_control.RunControl(
+        return changes.Changes(
             self.reader,
             self._by,
             self._rules_for_new_runs,
             self.limits,
             self.ledger,
             may_decide=self.may_decide,
+            drives=self.drives,
+            is_for_others=self.is_for_others,
         )
 
     def _rules_for_new_runs(self) -> tuple[NoticeRule, ...]:
@@ -131,7 +134,7 @@ class Service:
     @property
     def by(self) -> str:
         """The name under which changes are recorded."""
-        return self.control.by
+        return self.changes.by
 
     def as_user(self, by: str, *, project: str | None = None) -> Service:
         """The same service for one call in the name of another user. It shares the connection, so it is not closed.
@@ -144,7 +147,7 @@ class Service:
         if project is not None:
             other.project, other.reader = project, self.reader.in_project(project)
             other.cache = self.cache.seen_by(other.reader)
-        other.is_for_others = True
+        other.is_for_others, other.drives = True, False
         return other
 
     def for_token(
@@ -175,7 +178,7 @@ class Service:
         """The calls of a store over HTTP."""
         from mulligan.service.server import store_calls
 
-        return store_calls.StoreCalls(self.control)
+        return store_calls.StoreCalls(self.changes)
 
     @cached_property
     def cache(self) -> RunCache:
@@ -190,13 +193,6 @@ class Service:
         from mulligan.service.runs.views import run_details
 
         return run_details.RunDetails(self.reader, self.cache, lambda: self.catalogue)
-
-    @cached_property
-    def changes(self) -> ChangeVerbs:
-        """Changes of runs with `dry_run`, each with an answer that says what follows."""
-        from mulligan.service.runs.changes import change_verbs
-
-        return change_verbs.ChangeVerbs(self.control)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -238,7 +234,7 @@ class Service:
         """Forks that continue a run from one of its events."""
         from mulligan.service.runs.changes import fork_at
 
-        return fork_at.EventForks(self.control, self.cache.past)
+        return fork_at.EventForks(self.changes, self.cache.past)
 
     def now(self) -> datetime:
         """The time by the clock of the store, if it has one; otherwise by that of this machine."""
@@ -270,23 +266,23 @@ class Service:
     @cached_property
     def starts(self) -> Starts:
         """What comes before a run."""
-        from mulligan.service.runs.changes.area import Starts
+        from mulligan.service.runs.changes.starting import Starts
 
-        return Starts(self.reader, lambda: self.control)
+        return Starts(self.reader, lambda: self.changes)
 
     @cached_property
     def driving(self) -> Driving:
         """Workers in this process, and waiting for those elsewhere."""
         from mulligan.service.driving.area import Driving
 
-        return Driving(self.reader, lambda: self.control)
+        return Driving(self.reader)
 
     @cached_property
     def decisions(self) -> Decisions:
-        """What waits for a person, and decisions about it."""
-        from mulligan.service.decisions.area import Decisions
+        """What waits for a person, with what helps to decide."""
+        from mulligan.service.decisions.inbox import Decisions
 
-        return Decisions(self.reader, lambda: self.control)
+        return Decisions(self.reader)
 
     @cached_property
     def machine(self) -> Machine:
@@ -322,13 +318,6 @@ class Service:
         from mulligan.service.runs.views import failure_details
 
         return failure_details.Failures(self.reader, self.cache)
-
-    @cached_property
-    def inbox(self) -> Inbox:
-        """Single things that wait for a person, with what helps to decide."""
-        from mulligan.service.decisions import inbox
-
-        return inbox.Inbox(self.reader)
 
     @cached_property
     def logins(self) -> Logins:
@@ -382,8 +371,8 @@ class Service:
         return trends.Trends(self.reader)
 
     @property
-    def unattended_runs(self) -> UnattendedRuns:
-        """Starting and changing runs for a caller that cannot drive them itself."""
-        from mulligan.service.runs.changes import unattended_runs
+    def workflow_sources(self) -> WorkflowSources:
+        """Workflows that a caller names, sends or has in a file: read, and prepared for a run."""
+        from mulligan.service.runs.changes import workflow_sources
 
-        return unattended_runs.UnattendedRuns(self.control, lambda: self.catalogue, is_for_others=self.is_for_others)
+        return workflow_sources.WorkflowSources(self.changes, lambda: self.catalogue, is_for_others=self.is_for_others)

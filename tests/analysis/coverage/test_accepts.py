@@ -21,7 +21,7 @@ def accepted(text: str, **lines: int) -> list[tuple[str, str, str]]:
 
 
 def findings_of(path: Path) -> list[Finding]:
-    return list(Workflows.coverage(path, pairs=False).findings)
+    return list(Workflows.play(path).cover(pairs=False).findings)
 
 
 def write(folder: Path, text: str, name: str = "flow.yaml") -> Path:
@@ -100,7 +100,7 @@ def test_a_comment_that_cannot_be_applied_refuses_the_file(tmp_path: Path, comme
     path = write(tmp_path, f"steps:\n  - step: a\n    {comment}\n    shell: ./a.sh\n")
 
     with pytest.raises(LanguageError) as refused:
-        Workflows.coverage(path)
+        Workflows.play(path).cover()
 
     (problem,) = refused.value.problems
     assert (problem.code, problem.line, problem.column) == ("language.coverage_comment", 3, column)
@@ -140,7 +140,7 @@ steps:
       accept: {TIMEOUT: it hangs, TIMEOUTS: it hangs}
 """
     with pytest.raises(LanguageError) as refused:
-        Workflows.coverage(write(tmp_path, text))
+        Workflows.play(write(tmp_path, text)).cover()
 
     assert [(one.line, one.column) for one in refused.value.problems] == [(3, 5), (8, 35)]
 
@@ -183,7 +183,7 @@ def night() -> None:
     # coverage: accept EXCEPTION, TIMEOUT because it is new
     load(fetch())
 """
-    coverage = Workflows.coverage(write(Path(), text, "night.py"), pairs=False)
+    coverage = Workflows.play(write(Path(), text, "night.py")).cover(pairs=False)
 
     accepted = {(cell.step, cell.failure) for cell in coverage.cells if cell.accepted}
     unused = [(one.message.split()[0], one.line) for one in coverage.findings if one.code == "accept_unused"]
@@ -232,7 +232,7 @@ steps:
     shell: ./a.sh
   - {step: b, needs: [a], shell: ./b.sh}
 """
-    coverage = Workflows.coverage(write(tmp_path, text), pairs=False)
+    coverage = Workflows.play(write(tmp_path, text)).cover(pairs=False)
 
     assert coverage.findings == ()
     assert {cell.failure for cell in coverage.cells if cell.accepted} == {"EXIT_NONZERO", "OUT_OF_MEMORY"}
@@ -246,7 +246,7 @@ steps:
   - {step: a, shell: ./a.sh, on_failure: cp yesterday today}
   - {step: b, needs: [a], shell: ./b.sh}
 """
-    coverage = Workflows.coverage(write(tmp_path, text), pairs=False)
+    coverage = Workflows.play(write(tmp_path, text)).cover(pairs=False)
 
     assert [(finding.code, finding.line) for finding in coverage.findings] == [("accept_unused", 2)]
     assert not any(cell.accepted for cell in coverage.cells)
@@ -259,7 +259,7 @@ steps:
   - {step: a, shell: ./a.sh}
   - {step: b, needs: [a], shell: ./b.sh}
 """
-    coverage = Workflows.coverage(write(tmp_path, text), step="b", pairs=False)
+    coverage = Workflows.play(write(tmp_path, text)).cover(step="b", pairs=False)
 
     assert [finding for finding in coverage.findings if finding.code == "accept_unused"] == []
 
@@ -276,7 +276,7 @@ steps:
   - {step: e, shell: ./e.sh}
 """
     found = [
-        (one.step, one.line, one.accepted) for one in Workflows.coverage(write(tmp_path, text), pairs=False).findings
+        (one.step, one.line, one.accepted) for one in Workflows.play(write(tmp_path, text)).cover(pairs=False).findings
     ]
 
     assert found == [("a", 3, ""), ("c", 6, "it is new")]

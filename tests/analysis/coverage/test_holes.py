@@ -23,7 +23,7 @@ def planted_in(path: Path) -> list[tuple[str, int]]:
 
 
 def found_in(path: Path) -> list[tuple[str, int]]:
-    return [(finding.code, finding.line) for finding in Workflows.coverage(path, pairs=False).findings]
+    return [(finding.code, finding.line) for finding in Workflows.play(path).cover(pairs=False).findings]
 
 
 @pytest.mark.parametrize("path", PLANTED, ids=lambda path: path.stem)

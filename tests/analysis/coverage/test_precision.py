@@ -12,7 +12,7 @@ from mulligan.service.authoring.area import Workflows
 def codes_in(folder: Path, text: str) -> set[str]:
     path = folder / "flow.yaml"
     path.write_text(text, encoding="utf-8")
-    return {finding.code for finding in Workflows.coverage(path, pairs=False).findings}
+    return {finding.code for finding in Workflows.play(path).cover(pairs=False).findings}
 
 
 FINE = {
@@ -150,7 +150,7 @@ steps:
 """
     path = tmp_path / "flow.yaml"
     path.write_text(text, encoding="utf-8")
-    coverage = Workflows.coverage(path, pairs=False)
+    coverage = Workflows.play(path).cover(pairs=False)
     everybody = {"WORKER_LOST", "OUT_OF_MEMORY", "cancel", "kill"}
 
     played: dict[str, set[str]] = {}

@@ -26,20 +26,20 @@ def drafted(live: Live, monkeypatch: pytest.MonkeyPatch) -> Live:
 
 def pause_in_the_middle(there: Terminal) -> None:
     there.wait_until((there.folder / "up").exists)
-    there.service.control.pause(there.run_id)
+    there.service.changes.pause(there.run_id)
     (there.folder / "go").touch()
 
 
 def cancel_in_the_middle(there: Terminal) -> None:
     there.wait_until((there.folder / "up").exists)
-    there.service.control.cancel(there.run_id)
+    there.service.changes.cancel(there.run_id)
 
 
 def test_a_paused_run_goes_on_with_the_next_node(drafted: Live) -> None:
     paused = drafted.run(drafted.folder / "draft.json", meanwhile=pause_in_the_middle)
     until_then = drafted.lines("done")
 
-    drafted.service.control.lift_pause(paused.run_id)
+    drafted.service.changes.resume(paused.run_id)
     ran = drafted.resume(paused.run_id)
 
     assert (paused.status, until_then) == ("paused", ["plan", "write"])
@@ -50,7 +50,7 @@ def test_a_cancelled_run_leaves_nothing_pending_and_can_be_retried_from_where_it
     cancelled = drafted.run(drafted.folder / "draft.json", meanwhile=cancel_in_the_middle)
 
     drafted.write("go")
-    drafted.service.control.retry(cancelled.run_id)
+    drafted.service.changes.retry(cancelled.run_id)
     ran = drafted.resume(cancelled.run_id)
 
     statuses = [step["status"] for step in cancelled.steps.values()]

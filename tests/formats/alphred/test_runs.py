@@ -110,7 +110,7 @@ def test_a_decision_that_leads_nowhere_fails_the_node_and_the_run_can_be_retried
     tree = [node("review", 1), node("again", 2)], [edge("review", "again", decides("retry"))]
 
     failed = agent_here.run(*tree)
-    agent_here.live.service.control.retry(failed.run_id)
+    agent_here.live.service.changes.retry(failed.run_id)
     retried = agent_here.live.resume(failed.run_id)
 
     assert (failed.status, failed.steps["review"]["failure"]["code"]) == ("failed", code)

@@ -13,15 +13,15 @@ import mulligan
 from mulligan.errors import InputInvalid, LanguageError
 from mulligan.formats import load, options_of
 from mulligan.formats.prodigy.runtime.iterations import begin_iteration, end_iteration, list_inputs
-from mulligan.service.runs.changes.area import Starts
+from mulligan.service.runs.changes.prepared_runs import prepare
 
 __all__ = ["repository"]
 
 
 def run(live: Live, text: str, **options: Any) -> Ran:
     workflow = load(live.write("flow.yml", text), named="prodigy", options=options)
-    prepared = Starts.prepare(workflow, {}, live.folder)
-    return live._drive(lambda driver: live.service.control.start(prepared, driver)[0], None, 0.0, ROOM)
+    prepared = prepare(workflow, {}, live.folder)
+    return live._drive(lambda driver: live.service.changes.create(prepared, driver)[0], None, 0.0, ROOM)
 
 
 # -- runs ------------------------------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def test_the_steps_run_for_each_file_and_a_retry_goes_on_with_the_file_that_fail
 
     first = run(live_file, text, map=["specs/*.md"])
     live_file.write("fixed")
-    live_file.service.control.retry(first.run_id)
+    live_file.service.changes.retry(first.run_id)
     second = live_file.resume(first.run_id)
 
     assert (first.status, second.status) == ("failed", "completed")

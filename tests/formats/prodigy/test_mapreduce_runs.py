@@ -61,7 +61,7 @@ def test_what_failed_runs_again_alone(live_file: Live) -> None:
     ran = run(live_file, SOME_FAIL)
     live_file.write("fixed")
 
-    live_file.service.control.retry(ran.run_id, from_step="map", items=[])
+    live_file.service.changes.retry(ran.run_id, from_step="map", items=[])
     again = live_file.resume(ran.run_id)
 
     assert again.steps["echo"]["output"].startswith("3 of 3, 0 failed")
@@ -179,7 +179,7 @@ def test_a_failed_item_is_repaired_and_merged_in_a_later_round(live_file: Live, 
 
     (kept,) = ran.steps["merge"]["output"]["kept"]
     Path(kept, "ok").touch()
-    live_file.service.control.retry(ran.run_id, from_step="map", items=[])
+    live_file.service.changes.retry(ran.run_id, from_step="map", items=[])
     again = live_file.resume(ran.run_id)
 
     assert again.status == "completed"
@@ -200,7 +200,7 @@ def test_a_run_that_failed_goes_on_in_its_worktree_and_says_where_that_is(
     }
     assert repository.read("one.txt") is None
     (tmp_path / "ok").touch()
-    live_file.service.control.retry(ran.run_id)
+    live_file.service.changes.retry(ran.run_id)
     again = live_file.resume(ran.run_id)
     assert (again.status, repository.read("one.txt")) == ("completed", "one\n")
     assert [fact.place for fact in again.facts(e.AttemptStarted, place="echo_one")] == ["echo_one"]

@@ -334,7 +334,7 @@ CANCELLED = file(
 def test_what_runs_when_all_is_over_runs_when_the_run_was_cancelled(live: Live) -> None:
     def cancel(there: Terminal) -> None:
         there.wait_for(e.AttemptStarted, place="a")
-        there.service.control.cancel(there.run_id)
+        there.service.changes.cancel(there.run_id)
 
     ran = live.run(CANCELLED, meanwhile=cancel)
 
@@ -346,7 +346,7 @@ def test_in_the_next_round_what_runs_after_jobs_that_run_again_and_when_all_is_o
     ran = live_file.run(AROUND)
     first = live_file.lines("output/order")
 
-    live_file.service.control.retry(ran.run_id)
+    live_file.service.changes.retry(ran.run_id)
     live_file.resume(ran.run_id)
 
     assert live_file.lines("output/order")[len(first) :] == ["b", "complete", "over"]

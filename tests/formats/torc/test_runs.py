@@ -179,7 +179,7 @@ def test_a_failure_that_no_rule_matches_is_parked_and_one_that_is_used_up_has_fa
 def test_a_parked_job_that_is_classified_as_retry_goes_on(live_file: Live) -> None:
     parked = live_file.run(PARKED)
 
-    live_file.service.control.classify(parked.run_id, "unmatched", "retry", "it was the disk")
+    live_file.service.changes.classify(parked.run_id, "unmatched", "retry", "it was the disk")
     ran = live_file.resume(parked.run_id)
 
     assert statuses(ran) == {"unmatched": "completed", "exhausted": "failed", "after": "completed"}

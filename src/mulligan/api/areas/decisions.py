@@ -10,10 +10,10 @@ from mulligan.api.access.token_limits import changed_run, refuse_other_workflow
 from mulligan.api.http.paging import Count, Limit, decode_cursor, encode_cursor
 from mulligan.api.http.routing import AnswerBody, Body, Call, Query, Routes
 from mulligan.errors import UnknownRun
-from mulligan.service.decisions.decisions import Decision, make_decision
+from mulligan.service.decisions.decisions import Decision, DecisionsResult, make_decision
 from mulligan.service.decisions.inbox import PendingDetails
 from mulligan.service.decisions.pending import PendingEntry
-from mulligan.service.runs.changes.change_verbs import ChangeResult, DecisionsResult
+from mulligan.service.runs.changes.answers import ChangeResult
 from mulligan.service.runs.views.run_view import part_type
 
 ROUTES = Routes()
@@ -75,7 +75,7 @@ def list_pending(call: Call, query: PendingQuery) -> PendingAnswer:
 @ROUTES.add("GET", "pending/{run_id:int}/{step}", "read", is_shared=True)
 def get_pending(call: Call, run_id: int, step: str) -> PendingDetails:
     """A step that waits for a person: the end of its log, earlier decisions about the same error, or its answer."""
-    return call.service.inbox.details(run_id, step)
+    return call.service.decisions.details(run_id, step)
 
 
 class DecisionBody(Body, frozen=True):

@@ -17,12 +17,14 @@ from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid
 from mulligan.service.authoring.values import read_budgets
-from mulligan.service.runs.changes.change_verbs import ChangeResult, ForkResult, Given, RetryResult, StartedRun
+from mulligan.service.runs.changes.answers import ChangeResult, Given, StartedRun
 from mulligan.service.runs.changes.corrections import CorrectedWorkflow
 from mulligan.service.runs.changes.fork_at import EventFork
 from mulligan.service.runs.changes.preflight import refuse_reserved_labels
-from mulligan.service.runs.changes.run_control import Prepared
+from mulligan.service.runs.changes.prepared_runs import Prepared
+from mulligan.service.runs.changes.round_plans import ForkResult, RetryResult
 from mulligan.service.runs.changes.starting import check_key
+from mulligan.service.runs.changes.workflow_sources import WorkflowSource
 from mulligan.service.runs.stored.damaged_runs import RemovedRuns
 from mulligan.service.server.notices.notices import HookRule, read_rules
 
@@ -86,7 +88,8 @@ def _prepared(call: Call, asked: StartBody) -> Prepared:
         refuse_without(call, "write", "sending text to run is sending code")
         if asked.version is not None:
             raise InputInvalid("a text has no version", hint="leave 'version' out, or name a workflow", field="version")
-        prepared = call.service.changes.prepare_text(asked.text, dict(asked.inputs), asked.labels, format=asked.format)
+        source = WorkflowSource(text=asked.text, format=asked.format)
+        prepared = call.service.workflow_sources.prepare(source, asked.inputs, asked.labels)
         refuse_other_workflow(call, prepared.workflow.name)
         return prepared
     if asked.format is not None:
@@ -133,7 +136,7 @@ class RemoveQuery(Query, frozen=True):
 @ROUTES.add("DELETE", "runs/{run_id:int}", "admin", problems=(409,))
 def remove_run(call: Call, query: RemoveQuery) -> RemovedRuns:
     """Remove a run that has ended or is damaged, with the runs that it called; with dry_run=true only say which."""
-    return call.service.starts.remove_run(changed_run(call), is_dry=query.dry_run)
+    return call.service.runs.remove(changed_run(call), is_dry=query.dry_run)
 
 
 class PauseBody(Body, frozen=True):
@@ -232,7 +235,8 @@ def _other_definition(call: Call, run_id: int, asked: RetryBody | ForkBody) -> W
         if asked.version is not None:
             hint = "name a version or send a text, not both"
             raise InputInvalid("a text has no version", hint=hint, field="version")
-        workflow = call.service.changes.read_text(asked.text, asked.format)
+        source = WorkflowSource(text=asked.text, format=asked.format)
+        workflow = call.service.workflow_sources.load(source, {})
         refuse_other_workflow(call, workflow.name)
         return workflow
     if asked.version is None:
@@ -268,6 +272,10 @@ def fork_run(call: Call, body: ForkBody) -> Answer:
         keep_completed=body.keep_completed,
         dry_run=body.dry_run,
     )
+    return _fork_answer(call, found)
+
+
+def _fork_answer(call: Call, found: ForkResult | EventFork) -> Answer:
     if found.fork_run_id is None:
         return Answer(found)
     return Answer(found, 201, {"Location": f"{call.base_url}/api/v1/runs/{found.fork_run_id}"})
@@ -284,11 +292,10 @@ class EventForkBody(Body, frozen=True):
 @ROUTES.add("POST", "runs/{run_id:int}/at/{seq:int}:fork", "run", answer=EventFork, **_CREATES)
 def fork_at_event(call: Call, seq: int, body: EventForkBody) -> Answer:
     """Start a new run that continues another one after one of its events."""
-    run_id, forks = changed_run(call), call.service.event_forks
-    if body.dry_run:
-        return Answer(forks.plan(run_id, seq, inputs=dict(body.inputs)))
-    found = forks.start(run_id, seq, inputs=dict(body.inputs), reason=body.reason)
-    return Answer(found, 201, {"Location": f"{call.base_url}/api/v1/runs/{found.fork_run_id}"})
+    found = call.service.event_forks.fork(
+        changed_run(call), seq, inputs=dict(body.inputs), reason=body.reason, dry_run=body.dry_run
+    )
+    return _fork_answer(call, found)
 
 
 class StepRetryBody(Body, frozen=True):

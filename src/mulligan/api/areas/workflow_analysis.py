@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -15,7 +16,8 @@ from mulligan.api.areas.run_filters import moment_of
 from mulligan.api.http.routing import Body, Call, Query, Routes
 from mulligan.errors import InputInvalid
 from mulligan.service.authoring.coverage import CaseStory
-from mulligan.service.authoring.suggest import DraftedChanges, Suggestions
+from mulligan.service.authoring.served_coverage import PlayedText
+from mulligan.service.authoring.suggest import DraftedChanges, Suggestions, choose
 from mulligan.service.authoring.whatif import WhatIfSelection
 
 ROUTES = Routes()
@@ -57,29 +59,23 @@ class CoverageAnswer(msgspec.Struct, frozen=True):
 @ROUTES.add("GET", "workflows/{name}/coverage", "read", is_slow=True)
 def show_coverage(call: Call, name: str, query: CoverageQuery) -> CoverageAnswer:
     """What a published workflow does about each failure of each step, or the story of one case. Nothing is run."""
-    workflows = call.service.workflows
-    if case := _case(query):
-        return CoverageAnswer(story=workflows.published_coverage_story(name, query.version, *case))
-    return _whole(workflows.published_coverage(name, query.version))
+    return _answer(query, lambda: call.service.workflows.play_published(name, query.version))
 
 
 @ROUTES.add("POST", "workflows:coverage", "read", is_change=False, is_slow=True)
 def cover_text(call: Call, body: CoveredText) -> CoverageAnswer:
     """The same of a text. Nothing is stored, nothing is run, no file is read. The work of a server is bounded."""
-    workflows, file = call.service.workflows, body.file or "workflow.yaml"
-    if case := _case(body):
-        return CoverageAnswer(story=workflows.text_coverage_story(body.text, *case, file=file, format=body.format))
-    return _whole(workflows.text_coverage(body.text, file=file, format=body.format))
+    file = body.file or "workflow.yaml"
+    return _answer(body, lambda: call.service.workflows.play_text(body.text, file=file, format=body.format))
 
 
-def _case(asked: CoverageQuery | CoveredText) -> tuple[str, str, Times] | None:
+def _answer(asked: CoverageQuery | CoveredText, play: Callable[[], PlayedText]) -> CoverageAnswer:
     if bool(asked.step) != bool(asked.failure):
         missing = "failure" if asked.step else "step"
         raise InputInvalid("a case is a step and a failure", hint=f"give '{missing}' too", parameter=missing)
-    return (asked.step, asked.failure, asked.times) if asked.step else None
-
-
-def _whole(found: Coverage) -> CoverageAnswer:
+    if asked.step:
+        return CoverageAnswer(story=play().story_of_case(asked.step, asked.failure, asked.times))
+    found = play().cover()
     return CoverageAnswer(count_figures(found), found)
 
 
@@ -146,5 +142,5 @@ def draft_suggestions(call: Call, name: str, body: DraftBody) -> DraftedChanges:
     # Before the runs are read, which takes a while.
     call.service.catalogue.workflow(name)
     found = call.service.workflows.suggest(name, since=moment_of(body.since))
-    chosen = call.service.workflows.choose_suggestions(found, body.ids)
+    chosen = choose(found, body.ids)
     return call.service.workflows.draft_suggestions(name, chosen, dry_run=body.dry_run)

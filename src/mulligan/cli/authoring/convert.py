@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from mulligan import formats
 from mulligan.cli.output.terminal import UsageRefused, complain, show_bytes, show_json, show_warnings
 from mulligan.cli.words.options import Catalogue, System, TrustTemplates, coverage_hint
 from mulligan.cli.words.parameters import Argument, Option
 from mulligan.formats import OURS, Converted
-from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.named_files import write_file
 from mulligan.service.rendering.json_output import to_json
 
@@ -37,7 +37,7 @@ def convert(
     is_there = out is not None and (out.is_file() or (out.is_symlink() and not out.exists()))
     if is_there and not force:
         raise UsageRefused(f"'{out}' exists, and may have been edited", hint="to overwrite it: --force")
-    found = Workflows.convert_workflow(file, named=system, trust_templates=trust_templates, catalogue=catalogue)
+    found = formats.convert(file, named=system, trust_templates=trust_templates, catalogue=catalogue)
     _show_warnings(file, found, as_json=as_json)
     data = found.text.encode("utf-8", "surrogateescape")
     if out is not None:

@@ -78,11 +78,11 @@ def coverage(
         _show_story(file, step, failure, times or "always", how, as_json=as_json)
         return 0
     if html is not None:
-        written = Workflows.coverage_page(file, seed=seed, pairs=pairs, **how)
+        written = Workflows.play(file, **how).page(seed=seed, pairs=pairs)
         _write(html, written.html)
         found = written.coverage
     else:
-        found = Workflows.coverage(file, step=step or "", failure=failure or "", seed=seed, pairs=pairs, **how)
+        found = Workflows.play(file, **how).cover(step=step or "", failure=failure or "", seed=seed, pairs=pairs)
     figures = count_figures(found)
     if as_json:
         show_json(to_json(found))
@@ -119,7 +119,7 @@ def _check(step: str | None, failure: str | None, times: str | None, percent_min
 
 
 def _show_story(file: Path, step: str, failure: str, times: str, how: dict[str, Any], *, as_json: bool) -> None:
-    found = Workflows.coverage_story(file, step, failure, cast(Times, times), **how)
+    found = Workflows.play(file, **how).story_of_case(step, failure, cast(Times, times))
     if as_json:
         show_json(to_json(found))
         return

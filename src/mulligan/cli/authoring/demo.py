@@ -20,6 +20,7 @@ from mulligan.service.driving.driver import machine
 from mulligan.service.driving.outcome import Outcome
 from mulligan.service.rendering.console.display import Display
 from mulligan.service.rendering.console.printer import Printer
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.service import Service
 
 # Longer than any timer of the demo.
@@ -62,7 +63,7 @@ def _run(printer: Printer, folder: Path) -> Outcome:
     work = folder / "work"
     work.mkdir()
     with service_at(str(folder / "home")) as service:
-        found = _drive(service, service.starts.prepare(workflow, {}, work), Display(printer))
+        found = _drive(service, prepare(workflow, {}, work), Display(printer))
         *_, last = service.logs.event_lines(found.run_id)
         printer.say("\n".join(_summary(printer, found, json.loads(last)["fact"])))
     return found
@@ -72,7 +73,7 @@ def _drive(service: Service, prepared: Any, display: Display) -> Outcome:
     begun_at = time.monotonic()
     try:
         with service.driving.driver(machine(), display) as driver:
-            [run_id] = service.control.start(prepared, driver)
+            [run_id] = service.changes.create(prepared, driver)
             ending = driver.drive(run_id, WAIT_SECONDS)
             return service.driving.outcome(driver, run_id, ending, display.progress, time.monotonic() - begun_at)
     finally:

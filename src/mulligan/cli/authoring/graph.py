@@ -15,6 +15,7 @@ from mulligan.errors import MulliganError
 from mulligan.formats import FORMATS, OURS, is_system
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.named_files import write_file
+from mulligan.service.rendering.drawing import choose_picture
 from mulligan.service.rendering.json_output import to_json
 
 PICTURES = ("mermaid", "svg", "png")
@@ -72,12 +73,12 @@ def graph(
     picture, system = _split_formats(forms or [])
     workflow, statuses, name = _load(file, system, catalogue, run, home)
     if as_json:
-        show_json(to_json(Workflows.picture(workflow, statuses, is_expanded=expand)))
+        show_json(to_json(choose_picture(workflow, statuses, is_expanded=expand)))
         return
     form = _format(picture, out)
     if form == "png" and out is None and sys.stdout.isatty():
         raise UsageRefused("a PNG cannot be shown in a terminal", hint=f"write it to a file: -o {name}.png")
-    if form == "mermaid" and len(Workflows.picture(workflow, is_expanded=expand).links) > _MERMAID_EDGES_MAX:
+    if form == "mermaid" and len(choose_picture(workflow, is_expanded=expand).links) > _MERMAID_EDGES_MAX:
         complain(f"more than {_MERMAID_EDGES_MAX} edges: Mermaid may refuse to draw them; use --format svg")
     drawing = Workflows.draw(workflow, "mermaid" if form == "mermaid" else "svg", statuses, is_expanded=expand)
     data = _png(drawing) if form == "png" else drawing.encode()

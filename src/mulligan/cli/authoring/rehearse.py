@@ -21,11 +21,12 @@ from mulligan.cli.words.options import (
     service_kept_or_not,
 )
 from mulligan.cli.words.parameters import Argument
-from mulligan.service.authoring.area import Workflows
+from mulligan.formats import examine
+from mulligan.service.authoring.step_trial import read_fakes_given, with_fakes
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.driving.driver import capacity_for
 from mulligan.service.rendering.formatting import quote_names
-from mulligan.service.runs.changes.area import Starts
+from mulligan.service.runs.changes.prepared_runs import prepare
 
 
 def rehearse(
@@ -49,18 +50,16 @@ def rehearse(
     """
     wait_seconds = parse_duration(wait)
     given = given_inputs(inputs, inputs_file)
-    examined = Workflows.examine_workflow(
-        file, named=system, trust_templates=trust_templates, catalogue=catalogue, given=given
-    )
+    examined = examine(file, named=system, trust_templates=trust_templates, catalogue=catalogue, given=given)
     show_warnings(examined.warnings)
-    ends = Workflows.read_fakes(examined.workflow, fake or (), fakes)
-    workflow = Workflows.apply_fakes(examined.workflow, ends)
-    prepared = Starts.prepare(workflow, given, Path.cwd(), file=str(file.absolute()))
+    ends = read_fakes_given(examined.workflow, fake or (), fakes)
+    workflow = with_fakes(examined.workflow, ends)
+    prepared = prepare(workflow, given, Path.cwd(), file=str(file.absolute()))
     complain(f"faked: {quote_names(list(ends))}" if ends else "no step is faked: all steps run")
     with service_kept_or_not(home) as service:
         code = drive_run(
             service,
-            lambda driver: service.control.start(prepared, driver)[0],
+            lambda driver: service.changes.create(prepared, driver)[0],
             capacity=capacity_for(asked_capacity(parallel, None, None)),
             wait_seconds=wait_seconds,
             as_json=as_json,

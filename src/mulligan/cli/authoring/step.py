@@ -24,15 +24,21 @@ from mulligan.cli.words.options import (
 from mulligan.cli.words.parameters import Argument, Option
 from mulligan.core.model.workflow import Workflow
 from mulligan.service.authoring.area import Workflows
-from mulligan.service.authoring.handler_trial import HandlerTrial, describe_result, parse_failure
+from mulligan.service.authoring.handler_trial import (
+    HandlerTrial,
+    describe_result,
+    isolate_handler,
+    isolate_item_handler,
+    parse_failure,
+)
+from mulligan.service.authoring.step_trial import isolate_step, read_fakes_given, step_results, with_fakes
 from mulligan.service.driving.driver import machine
 from mulligan.service.driving.outcome import exit_code
 from mulligan.service.logs.logs import UnknownAttempt
 from mulligan.service.rendering.descriptions import summarize_failure
 from mulligan.service.rendering.formatting import quote_names
 from mulligan.service.rendering.json_output import to_json
-from mulligan.service.runs.changes.area import Starts
-from mulligan.service.runs.changes.run_control import Prepared
+from mulligan.service.runs.changes.prepared_runs import Prepared, prepare
 from mulligan.service.runs.stored.run_reader import AttemptLog
 from mulligan.service.service import Service
 
@@ -73,23 +79,23 @@ def step(
     workflow = Workflows.load_workflow(
         file, named=system, trust_templates=trust_templates, catalogue=catalogue, given=given
     )
-    ends = Workflows.read_fakes(workflow, fake or (), fakes)
+    ends = read_fakes_given(workflow, fake or (), fakes)
     own = {step: ends.pop(step)} if step in ends else {}
-    kept = Workflows.step_results(workflow, step, ends, fake or (), _results(results or ()))
+    kept = step_results(workflow, step, ends, fake or (), _results(results or ()))
     if handler:
         trial = _handler_trial(workflow, step, item, command)
-        prepared = Starts.prepare(trial.workflow, given, Path.cwd())
+        prepared = prepare(trial.workflow, given, Path.cwd())
         return _run_handler(trial, prepared, parse_failure(error or "{}"), kept, home, as_json=as_json)
     if error or item or command is not None:
         raise UsageRefused("--error, --item and --command need --handler", hint="add --handler")
-    prepared = Starts.prepare(Workflows.apply_fakes(Workflows.isolate_step(workflow, step), own), given, Path.cwd())
+    prepared = prepare(with_fakes(isolate_step(workflow, step), own), given, Path.cwd())
     return _run_step(step, prepared, kept, home, as_json=as_json)
 
 
 def _run_step(step: str, prepared: Prepared, kept: Sequence[Any], home: str | None, *, as_json: bool) -> int:
     with service_kept_or_not(home) as service:
         with service.driving.driver(machine()) as driver:
-            [run_id] = service.control.start(prepared, driver, kept=kept)
+            [run_id] = service.changes.create(prepared, driver, kept=kept)
             ending = driver.drive(run_id)
         found = service.runs.show(run_id)
         _show(service, run_id, step, found, as_json=as_json)
@@ -114,10 +120,10 @@ def _show_where_kept(run_id: int, home: str | None) -> None:
 
 def _handler_trial(workflow: Workflow, step: str, item: str, command: int | None) -> HandlerTrial:
     if item:
-        return Workflows.isolate_item_handler(workflow, step, _json(item, "--item"), command)
+        return isolate_item_handler(workflow, step, _json(item, "--item"), command)
     if command is not None:
         raise UsageRefused("--command needs --item", hint="name the item: --item JSON")
-    return Workflows.isolate_handler(workflow, step)
+    return isolate_handler(workflow, step)
 
 
 def _json(word: str, option: str) -> Any:

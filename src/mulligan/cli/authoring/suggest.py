@@ -17,6 +17,8 @@ from mulligan.service.authoring.suggest import (
     Suggestions,
     WhatIfFigures,
     WrittenChanges,
+    choose,
+    write_into_file,
 )
 from mulligan.service.authoring.values import parse_time
 from mulligan.service.rendering.formatting import pluralize, single_line
@@ -55,7 +57,7 @@ def suggest(
     with service_at(home) as service:
         policy = service.workflows.load_workflow(path) if path is not None else None
         found = service.workflows.suggest(workflow or "", policy=policy, since=begun, step=step)
-        chosen = service.workflows.choose_suggestions(found, pick or ())
+        chosen = choose(found, pick or ())
         done = _write(service, workflow or "", path, chosen, draft=draft) if write or draft else None
     if as_json:
         answer: dict[str, Any] = to_json(found)
@@ -92,7 +94,7 @@ def _write(
     if draft:
         return service.workflows.draft_suggestions(workflow, chosen)
     assert path is not None
-    return service.workflows.write_suggestions(path, chosen)
+    return write_into_file(path, chosen)
 
 
 def _as_json(done: WrittenChanges | DraftedChanges) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from mulligan.cli.output.terminal import complain, show, show_json, show_warning
 from mulligan.cli.words.options import Catalogue, System, TrustTemplates, coverage_hint
 from mulligan.cli.words.parameters import Argument, Option
 from mulligan.formats import OURS, title_of
-from mulligan.service.authoring.area import Workflows
+from mulligan.service.authoring import workflow_files
 from mulligan.service.authoring.workflow_files import Validation
 from mulligan.service.rendering.formatting import pluralize
 from mulligan.service.rendering.json_output import to_json
@@ -28,7 +28,8 @@ def validate(
     The exit code is 0 if all files are valid, with or without warnings, and 2 if any is refused.
     """
     found = [
-        Workflows.validate(path, named=system, trust_templates=trust_templates, catalogue=catalogue) for path in files
+        workflow_files.validate(path, named=system, trust_templates=trust_templates, catalogue=catalogue)
+        for path in files
     ]
     if as_json:
         show_json(to_json(found[0] if len(found) == 1 else found))

@@ -12,7 +12,7 @@ from mulligan.cli.output.tables import show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_warnings
 from mulligan.cli.words.options import AsJson, Catalogue, HomeFolder, System, TrustTemplates, service_at
 from mulligan.cli.words.parameters import Argument, Option
-from mulligan.service.authoring.area import Workflows
+from mulligan.formats import examine
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.authoring.whatif import WhatIfSelection
 from mulligan.service.authoring.whatif_text import describe_assumptions, describe_end, describe_estimate, whatif_summary
@@ -54,7 +54,7 @@ def whatif(
     begun = datetime.now(UTC) - timedelta(seconds=parse_duration(since)) if since is not None else None
     if seed < 0:
         raise UsageRefused("--seed must be at least 0")
-    examined = Workflows.examine_workflow(file, named=system, trust_templates=trust_templates, catalogue=catalogue)
+    examined = examine(file, named=system, trust_templates=trust_templates, catalogue=catalogue)
     show_warnings(examined.warnings)
     with service_at(home) as service:
         run_ids = tuple(service.runs.find(run) for run in runs or ())

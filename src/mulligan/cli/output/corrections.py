@@ -8,15 +8,22 @@ from typing import Any
 
 from mulligan.cli.output.terminal import complain
 from mulligan.service.rendering.formatting import format_input
+from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.corrections import ChangedSteps, Correction
-from mulligan.service.runs.changes.round_plans import RoundPlan
+from mulligan.service.runs.changes.round_plans import ForkResult, RetryResult
 
 # Steps whose changes are named one by one; --json has them all.
 _STEPS_MAX, _NAMES_MAX = 20, 10
 TIMES = "\u00d7"
 
 
-def show_correction(planned: RoundPlan) -> None:
+def plan_as_json(planned: RetryResult | ForkResult) -> dict[str, Any]:
+    """The plan of a round or of a fork, as it is printed before anything is done."""
+    found: dict[str, Any] = to_json(planned)
+    return {name: value for name, value in found.items() if name not in ("dry_run", "status", "fork_run_id")}
+
+
+def show_correction(planned: RetryResult) -> None:
     """Show what the file changes, step by step; nothing if no file was given."""
     found = planned.correction
     if found is None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+from mulligan.cli.output.corrections import plan_as_json
 from mulligan.cli.output.tables import cut, show_table, tinted
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, visible, wants_colour
 from mulligan.cli.reading.show import step_rows
@@ -25,6 +26,7 @@ from mulligan.service.rendering.json_output import to_json
 from mulligan.service.rendering.page.styles import format_elapsed
 from mulligan.service.rendering.story_text import when_default_applies
 from mulligan.service.runs.changes.fork_at import EventFork
+from mulligan.service.runs.changes.round_plans import ForkResult
 from mulligan.service.runs.views.run_events import EventLine
 from mulligan.service.runs.views.time_travel import RunDifference, RunMoment, StepPoints, TurnEvents
 from mulligan.service.service import Service
@@ -192,29 +194,27 @@ def _fork(
     given = dict(change.inputs)
     if change.file is not None:
         workflow = Workflows.load_workflow(change.file, **service.starts.reading_of(run_id))
-        planned = service.event_forks.plan_with_file(run_id, seq, given, workflow)
+        where_from = str(change.file.absolute())
+        planned = service.event_forks.fork_with_file(run_id, seq, given, workflow, dry_run=True)
         said = f"run {run_id} is forked at event {seq} with '{change.file}': {len(planned.kept):,} steps keep their "
         said += f"results, {len(planned.steps):,} run"
-        where_from = str(change.file.absolute())
 
-        def begin(driver: Any = None) -> int:
-            return service.event_forks.start_with_file(run_id, seq, given, workflow, driver, file=where_from)
+        def begin(driver: Any = None) -> EventFork | ForkResult:
+            return service.event_forks.fork_with_file(run_id, seq, given, workflow, driver, file=where_from)
 
-        shown: Any = planned
+        shown = plan_as_json(planned)
     else:
         decision = _decision(service, change)
-        shown = fork = service.event_forks.plan(run_id, seq, inputs=given, decision=decision)
+        fork = service.event_forks.fork(run_id, seq, inputs=given, decision=decision, dry_run=True)
         said = "\n".join(_fork_lines(fork))
 
-        def begin(driver: Any = None) -> int:
-            started = service.event_forks.start(
-                run_id, seq, driver, inputs=given, decision=decision, reason=change.reason
-            )
-            assert started.fork_run_id is not None
-            return started.fork_run_id
+        def begin(driver: Any = None) -> EventFork | ForkResult:
+            return service.event_forks.fork(run_id, seq, driver, inputs=given, decision=decision, reason=change.reason)
+
+        shown = to_json(fork)
 
     if dry_run:
-        show_json(to_json(shown)) if as_json else show(said)
+        show_json(shown) if as_json else show(said)
         return 0
     return start_and_continue(
         service,

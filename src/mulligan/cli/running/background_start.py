@@ -16,7 +16,7 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import KeyUsed
 from mulligan.service.driving.driver import capacity_for
 from mulligan.service.driving.outcome import exit_code
-from mulligan.service.runs.changes.run_control import Prepared
+from mulligan.service.runs.changes.prepared_runs import Prepared
 from mulligan.service.runs.changes.starting import ExistingRun, check_key
 from mulligan.service.service import Service
 
@@ -44,7 +44,7 @@ def start(
             return show_detached(found, as_json=as_json, home=home)
         return drive_run(
             service,
-            lambda driver: service.control.start(prepared, driver, key=key)[0],
+            lambda driver: service.changes.create(prepared, driver, key=key)[0],
             capacity=capacity_for(asked),
             wait_seconds=wait_seconds,
             as_json=as_json,

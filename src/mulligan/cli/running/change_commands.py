@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
-from mulligan.cli.output.corrections import show_correction
+from mulligan.cli.output.corrections import plan_as_json, show_correction
 from mulligan.cli.output.tables import show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show_json
 from mulligan.cli.running.continue_run import (
@@ -48,7 +48,7 @@ from mulligan.service.rendering.formatting import group_title, pluralize
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.rendering.next_commands import command_for_request
 from mulligan.service.runs.changes.corrections import CorrectedWorkflow
-from mulligan.service.runs.changes.round_plans import ForkPlan, RoundPlan
+from mulligan.service.runs.changes.round_plans import ForkResult, RetryResult
 from mulligan.service.service import Service
 
 FromStep = Annotated[
@@ -87,7 +87,7 @@ def cancel(
     chosen = read_continuation(follows, detach)
     with service_at(home) as service:
         run_id = service.runs.find(run)
-        service.control.cancel(run_id, now=now, reason=reason)
+        service.changes.cancel(run_id, now=now, reason=reason)
         return finish_run(service, run_id, chosen, as_json=as_json, home=home)
 
 
@@ -103,7 +103,7 @@ def remove(
     """
     with service_at(home) as service:
         run_id = service.runs.find(run)
-        found = service.starts.remove_run(run_id, is_dry=is_dry)
+        found = service.runs.remove(run_id, is_dry=is_dry)
     if as_json:
         show_json(to_json(found))
         return
@@ -131,7 +131,7 @@ def pause(
         if step is not None:
             _pause_step(service, run_id, step, reason, as_json=as_json, home=home)
             return
-        running = service.control.pause(run_id, reason)
+        running = len(service.changes.pause(run_id, reason=reason).still_running)
         if as_json:
             show_json(service.runs.show(run_id))
     still = (
@@ -141,7 +141,7 @@ def pause(
 
 
 def _pause_step(service: Service, run_id: int, step: str, reason: str, *, as_json: bool, home: str | None) -> None:
-    running = service.control.pause_step(run_id, step, reason)
+    running = service.changes.pause(run_id, step=step, reason=reason).still_running
     if as_json:
         show_json(service.runs.show(run_id))
     still = "; its running attempts may end" if running else ""
@@ -253,7 +253,7 @@ class RetryOptions(NamedTuple):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What `Service.retry` and `plan_retry` take."""
+        """What `Changes.retry` takes."""
         return {name: given for name, given in self._asdict().items() if name not in ("run_id", "capacity")}
 
 
@@ -271,17 +271,17 @@ def run_retry(
     if chosen.corrected is None:
         mention_changed_file(service, chosen.run_id, home, is_retry=chosen.items is None)
     if dry_run:
-        planned = service.control.plan_retry(chosen.run_id, **chosen.arguments)
+        planned = service.changes.retry(chosen.run_id, **chosen.arguments, dry_run=True)
         _show_round_plan(planned, service.runs.matrices(chosen.run_id), as_json=as_json)
         return 0
     if chosen.corrected is not None:
         # Show what the file changes before anything is done.
-        show_correction(service.control.plan_retry(chosen.run_id, **chosen.arguments))
-    _show_round(service.control.retry(chosen.run_id, reason=reason, **chosen.arguments), adjust=chosen.adjust)
+        show_correction(service.changes.retry(chosen.run_id, **chosen.arguments, dry_run=True))
+    _show_round(service.changes.retry(chosen.run_id, reason=reason, **chosen.arguments), adjust=chosen.adjust)
     return continue_run(service, chosen.run_id, continuation, as_json=as_json, home=home, asked=chosen.capacity)
 
 
-def _show_failed_undos(planned: RoundPlan | ForkPlan) -> None:
+def _show_failed_undos(planned: RetryResult | ForkResult) -> None:
     """Say of which steps what they did may still be in effect, whether they are kept or run."""
     if planned.undo_failed:
         again = frozenset(planned.steps)
@@ -291,7 +291,7 @@ def _show_failed_undos(planned: RoundPlan | ForkPlan) -> None:
         complain(f"undo failed, so what they did may still be in effect: {'; '.join(words)}")
 
 
-def _show_round(planned: RoundPlan, *, adjust: bool) -> None:
+def _show_round(planned: RetryResult, *, adjust: bool) -> None:
     _show_stale_files(planned)
     _show_failed_undos(planned)
     complain(f"{_opening(planned, 'begins')}: {_sizes(planned)}")
@@ -302,7 +302,7 @@ def _show_round(planned: RoundPlan, *, adjust: bool) -> None:
         complain("  no step that runs again had run out of memory or time")
 
 
-def _show_stale_files(planned: RoundPlan | ForkPlan) -> None:
+def _show_stale_files(planned: RetryResult | ForkResult) -> None:
     """Show which completed steps run again because of their files."""
     for one in planned.stale[:_NAMES_MAX]:
         complain(f"'{one.step}' runs again: its file {one.path} {one.state}")
@@ -310,10 +310,10 @@ def _show_stale_files(planned: RoundPlan | ForkPlan) -> None:
         complain(f"and {pluralize(len(planned.stale) - _NAMES_MAX, 'more file')} of completed steps")
 
 
-def _show_round_plan(planned: RoundPlan, matrices: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
+def _show_round_plan(planned: RetryResult, matrices: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
     """Show what a round would run, why, and what it would keep."""
     if as_json:
-        show_json(to_json(planned))
+        show_json(plan_as_json(planned))
         return
     show_correction(planned)
     complain(f"{_opening(planned, 'would begin')}: {_sizes(planned)}")
@@ -325,7 +325,7 @@ def _show_round_plan(planned: RoundPlan, matrices: Mapping[str, Sequence[str]], 
     _show_failed_undos(planned)
 
 
-def _opening(planned: RoundPlan, verb: str) -> str:
+def _opening(planned: RetryResult, verb: str) -> str:
     """`run 2 begins round 2`; for a child run, with the run at the top."""
     if planned.from_start:
         return f"run {planned.root_run_id} {verb} another round, with a new child run instead of run {planned.run_id}"
@@ -333,7 +333,7 @@ def _opening(planned: RoundPlan, verb: str) -> str:
     return f"run {planned.run_id} {verb} round {planned.round}{within}"
 
 
-def _show_children(planned: RoundPlan) -> None:
+def _show_children(planned: RetryResult) -> None:
     """Show which child runs are continued, and which start anew."""
     for one in planned.children[:_NAMES_MAX]:
         becomes = f"a new child run after run {one.run_id}: {one.why_new}" if one.why_new else _continued(one)
@@ -346,7 +346,7 @@ def _continued(one: PlannedChild) -> str:
     return f"run {one.run_id} continues in round {one.round}, if it is called with the same inputs"
 
 
-def _effects_first(planned: RoundPlan | ForkPlan) -> list[str]:
+def _effects_first(planned: RetryResult | ForkResult) -> list[str]:
     """The steps to run, first those that change something outside of the run once more."""
     return [*planned.side_effects, *(step for step in planned.steps if step not in planned.side_effects)]
 
@@ -367,7 +367,7 @@ def _grouped(reasons: Mapping[str, str], matrices: Mapping[str, Sequence[str]]) 
     return found
 
 
-def _sizes(planned: RoundPlan) -> str:
+def _sizes(planned: RetryResult) -> str:
     kept = f", {len(planned.kept):,} kept" if planned.kept else ""
     again = f"{pluralize(len(planned.steps), 'step')} again" if planned.steps else "only its end again"
     maps = list(planned.items.items())
@@ -376,13 +376,13 @@ def _sizes(planned: RoundPlan) -> str:
     return f"{again}{kept}{items}{more}"
 
 
-def _reasons(planned: RoundPlan, step: str) -> list[str]:
+def _reasons(planned: RetryResult, step: str) -> list[str]:
     indexes = planned.items.get(step)
     items = [] if indexes is None else [_only(indexes)]
     return [*_why(planned, step), *items, *planned.adjustments.get(step, ())]
 
 
-def _why(planned: RoundPlan | ForkPlan, step: str) -> list[str]:
+def _why(planned: RetryResult | ForkResult, step: str) -> list[str]:
     effect = planned.side_effects.get(step)
     return [planned.why[step], *([f"it {effect}"] if effect else [])]
 
@@ -432,8 +432,12 @@ def fork(
         )
         if workflow is None:
             mention_changed_file(service, run_id, home)
+        named = str(file.absolute()) if file else ""
         # Planned before anything is created, so that a refused fork leaves nothing behind.
-        planned = service.control.plan_fork(run_id, from_step, given, workflow, keep_completed=keep_completed)
+        fork_it = partial(
+            service.changes.fork, run_id, from_step, given, workflow, file=named, keep_completed=keep_completed
+        )
+        planned = fork_it(dry_run=True)
         if dry_run:
             _show_fork_plan(planned, service.runs.matrices(run_id), as_json=as_json)
             return 0
@@ -443,12 +447,8 @@ def fork(
             complain(f"{head} of run {run_id} from '{from_step}': {_fork_sizes(planned)}")
             _show_fork_changes(planned)
 
-        named = str(file.absolute()) if file else ""
-        begin = partial(
-            service.control.fork, run_id, from_step, given, workflow, file=named, keep_completed=keep_completed
-        )
         return start_and_continue(
-            service, begin, continuation, like_run=run_id, describe=describe, as_json=as_json, home=home
+            service, fork_it, continuation, like_run=run_id, describe=describe, as_json=as_json, home=home
         )
 
 
@@ -479,9 +479,9 @@ def _corrected(
     )
 
 
-def _show_fork_plan(planned: ForkPlan, matrices: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
+def _show_fork_plan(planned: ForkResult, matrices: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
     if as_json:
-        show_json(to_json(planned))
+        show_json(plan_as_json(planned))
         return
     complain(f"a fork of run {planned.run_id} from '{planned.from_step}' would run:")
     why = {step: "; ".join(_why(planned, step)) for step in _effects_first(planned)}
@@ -491,12 +491,12 @@ def _show_fork_plan(planned: ForkPlan, matrices: Mapping[str, Sequence[str]], *,
     _show_fork_changes(planned)
 
 
-def _fork_sizes(planned: ForkPlan) -> str:
+def _fork_sizes(planned: ForkResult) -> str:
     kept = f", {len(planned.kept):,} kept" if planned.kept else ""
     return f"{pluralize(len(planned.steps), 'step')} to run{kept}"
 
 
-def _show_fork_changes(planned: ForkPlan) -> None:
+def _show_fork_changes(planned: ForkResult) -> None:
     """Show how the file differs from the old run, which files are gone, and what could not be undone."""
     _show_stale_files(planned)
     _show_failed_undos(planned)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.running.drive_run import WAIT_SECONDS, drive_run
@@ -23,6 +23,10 @@ from mulligan.service.driving.driver import Driver
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.starting import DetachedRun
 from mulligan.service.service import Service
+
+if TYPE_CHECKING:
+    from mulligan.service.runs.changes.fork_at import EventFork
+    from mulligan.service.runs.changes.round_plans import ForkResult
 
 CANCELLED = 3
 
@@ -134,7 +138,7 @@ def name_driver(service: Service, run_id: int, home: str | None, prefix: str = "
 
 def start_and_continue(
     service: Service,
-    begin: Callable[[Driver | None], int],
+    begin: Callable[[Driver | None], ForkResult | EventFork],
     chosen: Continuation,
     *,
     like_run: int,
@@ -143,10 +147,16 @@ def start_and_continue(
     home: str | None,
 ) -> int:
     """Start a run that continues `like_run`, by the same rule: driven here, it is never without a driver."""
+
+    def started(driver: Driver | None) -> int:
+        run_id = begin(driver).fork_run_id
+        assert run_id is not None
+        return run_id
+
     if drives_here(service, chosen):
         describe(None)
-        return drive_run(service, begin, capacity=service.starts.capacity_of(like_run), as_json=as_json, home=home)
-    new = begin(None)
+        return drive_run(service, started, capacity=service.starts.capacity_of(like_run), as_json=as_json, home=home)
+    new = started(None)
     describe(new)
     return continue_run(service, new, Continuation(False, chosen.is_detached), as_json=as_json, home=home)
 

@@ -26,9 +26,8 @@ from mulligan.cli.words.options import (
 from mulligan.cli.words.parameters import Argument, Option
 from mulligan.service.authoring.named_files import read_file
 from mulligan.service.decisions.decisions import (
+    DecidedStep,
     Decision,
-    DecisionPreview,
-    DecisionResult,
     make_decision,
     read_decisions,
 )
@@ -51,6 +50,8 @@ EARLIER_MAX = 3
 FOLLOWS_MAX = 20
 # How many lines of a rule that an agent proposes are shown.
 RULE_LINES_MAX = 10
+# What --json prints of a decision that was previewed, and leaves out of one that was recorded or refused.
+_PREVIEWED, _FORESEEN = ("run_id", "step", "verdict", "follows", "starts"), ("follows", "starts")
 
 
 # -- pending ---------------------------------------------------------------------------------------------------------
@@ -193,11 +194,12 @@ def classify(
     with service_at(home, by) as service:
         run_id = service.runs.find(run)
         one = make_decision(run_id, step, verdict, reason, memory or None, timeout or None, budget, attempt)
+        (decided,) = service.changes.decide([one], dry_run=dry_run).decisions
+        if decided.error is not None:
+            raise decided.error
         if dry_run:
-            _show_preview(service.decisions.preview_decision(one), as_json=as_json)
+            _show_preview(decided, as_json=as_json)
             return 0
-        more: Any = {name: getattr(one, name) for name in ("memory", "timeout", "budgets", "attempt")}
-        service.control.classify(one.run_id, one.step, one.verdict, one.reason, **more)
         complain(_recorded(one))
         return continue_run(service, one.run_id, chosen, as_json=as_json, home=home)
 
@@ -206,9 +208,9 @@ def _recorded(one: Decision) -> str:
     return f"run {one.run_id}: '{one.step}' {'runs again' if one.verdict == 'retry' else 'fails'}"
 
 
-def _show_preview(preview: DecisionPreview, *, as_json: bool) -> None:
+def _show_preview(preview: DecidedStep, *, as_json: bool) -> None:
     if as_json:
-        show_json(to_json(preview))
+        show_json(_preview_json(preview))
         return
     one, follows = preview.decision, preview.follows
     show(f"run {one.run_id}: if '{one.step}' {'ran again' if one.verdict == 'retry' else 'failed'}")
@@ -238,14 +240,14 @@ def _classify_many(
     decisions: list[Decision], chosen: Continuation, *, dry_run: bool, by: str, home: str | None, as_json: bool
 ) -> int:
     with service_at(home, by) as service:
-        previews = service.decisions.preview_decisions(decisions)
+        previews = service.changes.preview_decisions(decisions)
         if dry_run:
             _show_previews(previews, as_json=as_json)
             return 0
-        done = []
-        for one in service.decisions.record_decisions(decisions):
-            complain(_result_line(one))
-            done.append(one)
+        done: list[DecidedStep] = []
+        for decision in decisions:
+            done += service.changes.decide([decision]).decisions
+            complain(_result_line(done[-1]))
         refused = sum(one.error is not None for one in done)
         complain(f"{pluralize(len(done) - refused, 'decision')} recorded{f', {refused} refused' if refused else ''}")
         codes = {int(refused > 0)}
@@ -257,27 +259,32 @@ def _classify_many(
         return worst_code(codes)
 
 
-def _show_previews(previews: list[DecisionPreview], *, as_json: bool) -> None:
+def _show_previews(previews: list[DecidedStep], *, as_json: bool) -> None:
     if as_json:
-        show_json(to_json(previews))
+        show_json([_preview_json(one) for one in previews])
         return
     for one in previews:
         _show_preview(one, as_json=False)
 
 
-def _result_line(decided: DecisionResult) -> str:
+def _result_line(decided: DecidedStep) -> str:
     one, error = decided.decision, decided.error
     return _recorded(one) if error is None else f"run {one.run_id}: '{one.step}' was refused: {error.message}"
 
 
-def _roots(service: Service, done: list[DecisionResult]) -> list[int]:
+def _roots(service: Service, done: list[DecidedStep]) -> list[int]:
     """The top-level runs of the decisions that were recorded."""
     records = (service.runs.record(one.decision.run_id) for one in done if one.error is None)
     return sorted({record.root_run_id or record.run_id for record in records})
 
 
-def _result_json(result: DecisionResult, home: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = to_json(result)
+def _preview_json(preview: DecidedStep) -> dict[str, Any]:
+    found: dict[str, Any] = to_json(preview)
+    return {name: found[name] for name in _PREVIEWED}
+
+
+def _result_json(result: DecidedStep, home: str | None) -> dict[str, Any]:
+    found = {name: value for name, value in to_json(result).items() if name not in _FORESEEN}
     if found["error"]:
         found["error"]["hint"] = with_home(found["error"]["hint"], home)
     return found
@@ -305,7 +312,7 @@ def approve(
     with service_at(home, by) as service:
         run_id = service.runs.find(run)
         place = service.decisions.find_approval(run_id, step)
-        service.control.approve(run_id, place, not no, reason)
+        service.changes.approve(run_id, place, is_approved=not no, reason=reason)
         name = service.runs.name_places(run_id, [place])[place]
         complain(f"run {run_id}: '{name}' is {'refused' if no else 'approved'}")
         return continue_run(service, run_id, chosen, as_json=as_json, home=home)

@@ -54,17 +54,16 @@ def resume(
     with service_at(home, by) as service:
         if run is not None and step is not None:
             run_id = service.runs.find(run)
-            service.control.resume_step(run_id, step, reason)
+            service.changes.resume(run_id, step=step, reason=reason)
             complain(f"step '{step}' of run {run_id} continues")
             chosen = Continuation(None if detach or service.runs.is_driven(run_id) else True, detach)
             return continue_run(service, run_id, chosen, as_json=as_json, home=home, asked=asked)
-        run_id = service.control.resumable(None if run is None else service.runs.find(run))
+        run_id = service.changes.newest_idle_run() if run is None else service.runs.find(run)
+        service.changes.resume(run_id, steps=steps or 0, reason=reason)
         mention_changed_file(service, run_id, home)
-        if steps is not None or service.runs.record(run_id).status == "paused":
-            service.control.lift_pause(run_id, reason, steps=steps or 0)
-            if service.runs.is_driven(run_id):
-                complain(f"run {run_id} continues in the process that drives it")
-                return 0
+        if service.runs.is_driven(run_id):
+            complain(f"run {run_id} continues in the process that drives it")
+            return 0
         if detach:
             return show_detached(detach_run(service, run_id, asked, wait), as_json=as_json, home=home)
         return drive_run(

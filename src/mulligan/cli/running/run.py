@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-# What few runs need is loaded when it is used.
 from mulligan.cli.output.terminal import UsageRefused, complain, show_warnings
 from mulligan.cli.running.background_start import Key, start, start_published
 from mulligan.cli.running.continue_run import Detach
@@ -26,12 +25,14 @@ from mulligan.cli.words.options import (
 from mulligan.cli.words.parameters import Argument, Option
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.errors import MulliganError
+
+# What few runs need is loaded when it is used.
+from mulligan.formats import examine
 from mulligan.language.readers.workspace_steps import with_default_workspace
-from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.format_options import read_format_options
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.driving.driver import capacity_for
-from mulligan.service.runs.changes.area import Starts
+from mulligan.service.runs.changes.prepared_runs import prepare
 
 Wait = Annotated[
     str, Option("--wait", metavar="TIME", help="How long to wait for a timer if everything else waits for a person.")
@@ -128,7 +129,7 @@ def run(
                 home=home,
             )
     if reference is None:
-        examined = Workflows.examine_workflow(
+        examined = examine(
             file,
             named=system,
             trust_templates=trust_templates,
@@ -150,7 +151,7 @@ def run(
 
         code: int = show_preview(workflow, given, capacity=capacity_for(asked), as_json=as_json, home=home)
         return code
-    prepared = Starts.prepare(
+    prepared = prepare(
         workflow,
         given,
         Path.cwd(),

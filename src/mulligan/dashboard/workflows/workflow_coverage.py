@@ -57,7 +57,7 @@ def show_coverage(call: Call) -> Answer:
 
 def _content(call: Call, found: PublishedWorkflow) -> Html:
     try:
-        coverage = call.service.workflows.published_coverage(found.name, found.version)
+        coverage = call.service.workflows.play_published(found.name, found.version).cover()
     except LanguageError as refused:
         lines = join_html((one.render() for one in refused.problems[:20]), "\n")
         return panel("This version cannot be played", element("pre", lines, tabindex="0"), tone="bad")
@@ -111,9 +111,8 @@ def _story(call: Call, found: PublishedWorkflow) -> Html | str:
         return ""
     close = element("a", "Close", href=_address(call, found))
     try:
-        shown = call.service.workflows.published_coverage_story(
-            found.name, found.version, asked.step, asked.failure, asked.times
-        )
+        played = call.service.workflows.play_published(found.name, found.version)
+        shown = played.story_of_case(asked.step, asked.failure, asked.times)
     except (NotFound, InputInvalid) as refused:
         return panel(
             "No such case", element("p", refused.message), element("p", refused.hint), name="story", beside=close

@@ -12,6 +12,7 @@ from mulligan.dashboard.components.parts import run_status
 from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel, path_to, table
 from mulligan.dashboard.workflows.input_fields import input_fields
 from mulligan.errors import LanguageError, NotFound
+from mulligan.service.rendering.drawing import draw_page_svg
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, time_element
 from mulligan.service.runs.views.run_list import RunLine, RunQuery
@@ -237,7 +238,7 @@ def _load(call: Call, found: PublishedWorkflow) -> tuple[Workflow | None, Html |
 
 
 def _graph(call: Call, workflow: Workflow) -> Html:
-    svg = call.service.workflows.draw_for_page(workflow, nodes_max=_NODES_MAX)
+    svg = draw_page_svg(workflow, nodes_max=_NODES_MAX)
     if not svg:
         count = len(workflow.steps)
         return element("p", f"{count:,} steps are too many to draw here.", class_="empty")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan import __version__
 from mulligan.analysis.coverage.acceptance import Acceptance
 from mulligan.analysis.coverage.accepts import FORM, Accept, UnreadableAccept, accepts_of_comments, accepts_of_keys
 from mulligan.analysis.coverage.explore import explore, story_in
@@ -38,6 +39,11 @@ class CaseStory(msgspec.Struct, frozen=True):
     kind: FailureKind
     case: Case
     story: tuple[StoryLine, ...]
+
+
+class CoveragePage(msgspec.Struct, frozen=True):
+    coverage: Coverage
+    html: str
 
 
 class PlayedWorkflow:
@@ -97,6 +103,19 @@ class PlayedWorkflow:
         with self._with_hint(step):
             found = story_in(self.explorer, step, failure, times)
         return CaseStory(found.kind, found.case, found.lines)
+
+    def page(self, *, seed: int = 0, pairs: bool = True) -> CoveragePage:
+        """The coverage, and as an HTML page with the stories of its cells. What cannot be played has no story."""
+        from mulligan.service.rendering.page.coverage import render_coverage_page
+
+        found = self.cover(seed=seed, pairs=pairs)
+
+        def story_of(case: Case) -> Sequence[StoryLine]:
+            return self.story_of_case(case.step, case.failure, case.times).story
+
+        made_by = f"mulligan {__version__}"
+        html = render_coverage_page(found, story_of, file=os.path.basename(self.file), made_by=made_by)
+        return CoveragePage(found, html)
 
     @contextmanager
     def _with_hint(self, step: str) -> Iterator[None]:

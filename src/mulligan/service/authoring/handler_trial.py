@@ -24,7 +24,9 @@ from mulligan.history.phrases import describe_failure
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.authoring.step_trial import ALONE, BARE, find_step, with_stand_ins
 from mulligan.service.driving.driver import Ending, machine
-from mulligan.service.runs.changes.run_control import Prepared, RunControl
+from mulligan.service.driving.local_worker import open_driver
+from mulligan.service.runs.changes.changes import Changes
+from mulligan.service.runs.changes.prepared_runs import Prepared
 from mulligan.service.runs.stored.artifacts import with_artifact_paths
 from mulligan.service.runs.stored.run_reader import AttemptLog, RunReader
 
@@ -218,15 +220,15 @@ def _in_words(code: str, exit_code: int | None, signal: int | None) -> str:
 
 
 def run_handler(
-    control: RunControl, trial: HandlerTrial, prepared: Prepared, error: Failure, kept: Sequence[Kept] = ()
+    changes: Changes, trial: HandlerTrial, prepared: Prepared, error: Failure, kept: Sequence[Kept] = ()
 ) -> HandlerResult:
     """Let the place fail, and drive the run until its handler has ended."""
-    [run_id] = control.start(prepared, kept=kept)
+    [run_id] = changes.create(prepared, kept=kept)
     # In the inbox after the request, so that the place fails as soon as the run has begun.
-    control.reader.store.put(run_id, TaskEnded(datetime.now(UTC), trial.place, 1, Outcome(said=error)))
-    with control.driver(machine()) as driver:
+    changes.reader.store.put(run_id, TaskEnded(datetime.now(UTC), trial.place, 1, Outcome(said=error)))
+    with open_driver(changes.reader, machine()) as driver:
         ending = driver.drive(run_id)
-    return _tried(control.reader, trial, run_id, ending)
+    return _tried(changes.reader, trial, run_id, ending)
 
 
 def _tried(reader: RunReader, trial: HandlerTrial, run_id: int, ending: Ending) -> HandlerResult:

@@ -7,16 +7,13 @@ at most `SECONDS_MAX` of processor time; what was not played by then is named in
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import lru_cache
 
 from mulligan.analysis.coverage.results import Coverage, Times
 from mulligan.errors import InputInvalid
 from mulligan.service.authoring.coverage import CaseStory, PlayedWorkflow
 from mulligan.service.server.catalogue.text_reading import read_apart
-from mulligan.service.server.catalogue.texts import WorkflowText, examine_located_text, published_text
-
-__all__ = ["WorkflowText", "cover_text", "published_text", "story_in_text"]
+from mulligan.service.server.catalogue.texts import WorkflowText, examine_located_text
 
 STEPS_MAX = 2_000
 SECONDS_MAX = 5.0
@@ -24,14 +21,19 @@ SECONDS_MAX = 5.0
 KEPT_MAX = 8
 
 
-def cover_text(given: WorkflowText) -> Coverage:
-    """What the workflow in a text does about failures. `LanguageError` where it is refused."""
-    return _kept(given)
+class PlayedText:
+    """A text that is played as a workflow of a file is."""
 
+    def __init__(self, text: WorkflowText) -> None:
+        self._text = text
 
-def story_in_text(given: WorkflowText, step: str, failure: str, times: Times = "always") -> CaseStory:
-    """What happens in one case."""
-    return _story(given, STEPS_MAX, step, failure, times)
+    def cover(self) -> Coverage:
+        """What the workflow does about failures. `LanguageError` where it is refused."""
+        return _kept(self._text)
+
+    def story_of_case(self, step: str, failure: str, times: Times = "always") -> CaseStory:
+        """What happens in one case."""
+        return _story(self._text, STEPS_MAX, step, failure, times)
 
 
 @lru_cache(KEPT_MAX)
@@ -41,7 +43,9 @@ def _kept(given: WorkflowText) -> Coverage:
 
 @read_apart
 def _cover(given: WorkflowText, steps_max: int, seconds_max: float) -> Coverage:
-    return _read(given, steps_max).cover(may_go_on=_for_seconds(seconds_max))
+    # As this thread has worked.
+    end = time.thread_time() + seconds_max
+    return _read(given, steps_max).cover(may_go_on=lambda: time.thread_time() < end)
 
 
 @read_apart
@@ -58,9 +62,3 @@ def _read(given: WorkflowText, steps_max: int) -> PlayedWorkflow:
             hint="play it where you have the file: mulligan coverage FILE",
         )
     return PlayedWorkflow(located)
-
-
-def _for_seconds(seconds: float) -> Callable[[], bool]:
-    """Whether this thread has worked for less than so many seconds since now."""
-    end = time.thread_time() + seconds
-    return lambda: time.thread_time() < end

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.agents.agent_context import reads_upstream
-from mulligan.core.deciding.fakes import FakeEnd, with_fakes
+from mulligan.core.deciding.fakes import FakeEnd
+from mulligan.core.deciding.fakes import with_fakes as with_fakes
 from mulligan.core.model.actions import shell_command
 from mulligan.core.model.event_types import Kept
 from mulligan.core.model.workflow import END, Command, Edge, Expression, Need, Step, Workflow
@@ -165,11 +166,6 @@ def read_fakes_given(workflow: Workflow, words: Sequence[str] = (), file: Path |
     """How the faked steps end, as the command line says and, for other steps, as the file says."""
     in_file = {} if file is None else load_fakes(file)
     return read_fakes(workflow, {**in_file, **parse_fakes(workflow, words)})
-
-
-def apply_fakes(workflow: Workflow, fakes: Fakes) -> Workflow:
-    """The workflow with these steps faked."""
-    return with_fakes(workflow, fakes)
 
 
 def step_results(

@@ -40,7 +40,6 @@ from mulligan.ports import RunRecord
 from mulligan.service.rendering.formatting import quote_names
 from mulligan.service.runs.stored.damaged_runs import explain_damage
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.service.server.catalogue.texts import WorkflowText, read_text
 
 # How many runs are looked at, unless the caller says otherwise: the newest.
 RUNS_MAX = 10_000
@@ -69,13 +68,6 @@ class WhatIfSelection(msgspec.Struct, frozen=True):
     listed_max: int = LISTED_MAX
     # The environment variables that expressions may read. A server gives none: a text could find out what they are.
     env: Mapping[str, str] = {}
-
-
-def whatif_of_text(
-    reader: RunReader, text: str, selection: WhatIfSelection, *, file: str = "", format: str | None = None
-) -> WhatIf:
-    """The same for a text that nobody has published. No other file is read for it, and it is no Python."""
-    return whatif(reader, read_text(WorkflowText(text, file or "workflow.yaml", format)).workflow, selection)
 
 
 def whatif(reader: RunReader, workflow: Workflow, selection: WhatIfSelection | None = None) -> WhatIf:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,9 +12,6 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.workflow import Workflow, all_commands
 from mulligan.errors import LanguageError, Problem
 from mulligan.formats import OURS, LoadResult, examine
-
-if TYPE_CHECKING:
-    pass
 
 
 class Validation(msgspec.Struct, frozen=True):

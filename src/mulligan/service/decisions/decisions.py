@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
@@ -26,7 +25,7 @@ from mulligan.language.expressions import Cel
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.authoring.values import parse_duration, parse_size, read_budgets
 from mulligan.service.decisions.pending import PendingEntry
-from mulligan.service.runs.changes.run_control import RunControl
+from mulligan.service.runs.stored.run_reader import RunReader
 
 Verdict = Literal["retry", "fail"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -51,20 +50,23 @@ class Decision(msgspec.Struct, frozen=True):
     confidence: float | None = None
 
 
-class DecisionPreview(msgspec.Struct, frozen=True):
-    """What would follow from a decision, in sentences, and the attempts that could start."""
-
-    decision: Decision
-    follows: list[str]
-    starts: list[str]
-
-
-class DecisionResult(msgspec.Struct, frozen=True):
-    """A decision that was recorded; or, with an error, refused because it came too late."""
+class DecidedStep(msgspec.Struct, frozen=True):
+    """A decision about one parked step: recorded, previewed, or with an error refused."""
 
     decision: Decision
     by: str
+    is_recorded: bool
+    # What would follow, in sentences, and the attempts that could start: as far as it was asked for.
+    follows: list[str] = []
+    starts: list[str] = []
     error: MulliganError | None = None
+
+
+class DecisionsResult(msgspec.Struct, frozen=True):
+    """What came of each decision, in the order in which they were given."""
+
+    dry_run: bool
+    decisions: list[DecidedStep]
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
@@ -107,7 +109,7 @@ def read_decisions(data: bytes) -> list[Decision]:
         raise InputInvalid(f"the decisions are not JSON: {error}") from None
     if not isinstance(found, list):
         raise InputInvalid("the decisions are not an array", hint=_EXAMPLE)
-    return _each(found, _read)
+    return act_on_each(found, _read)
 
 
 _EXAMPLE = 'write [{"run_id": 1, "step": "build", "verdict": "retry", "reason": "why"}]'
@@ -149,7 +151,7 @@ def _expect(name: str, value: Any, kinds: Any, what: str) -> None:
         raise InputInvalid(f"its '{name}' is not {what}")
 
 
-def _each(entries: Sequence[Any], act: Callable[[Any], Found]) -> list[Found]:
+def act_on_each(entries: Sequence[Any], act: Callable[[Any], Found]) -> list[Found]:
     """The result of `act` for each entry. If it refuses any, one error lists all refusals."""
     found, errors = [], []
     for number, entry in enumerate(entries, start=1):
@@ -175,51 +177,20 @@ def _with_message(error: MulliganError, message: str) -> MulliganError:
 # -- what would follow -----------------------------------------------------------------------------------------------
 
 
-def preview_decisions(control: RunControl, decisions: Sequence[Decision]) -> list[DecisionPreview]:
-    """What would follow from each, one after the other. Writes nothing; raises if any would be refused."""
-    states: dict[int, State] = {}
-    seen: set[tuple[int, str]] = set()
+def follow_decision(reader: RunReader, state: State, report: r.Classified) -> tuple[list[str], list[str]]:
+    """What would follow from a decision in this state, which is moved on, and the attempts that could start.
 
-    def look(one: Decision) -> DecisionPreview:
-        if (one.run_id, one.step) in seen:
-            raise InputInvalid(f"there are two decisions about '{one.step}' of run {one.run_id}")
-        seen.add((one.run_id, one.step))
-        if one.run_id not in states:
-            states[one.run_id] = control.reader.state(one.run_id)
-        return follow_decision(control, states[one.run_id], one)
-
-    return _each(decisions, look)
-
-
-def preview_decision(control: RunControl, one: Decision) -> DecisionPreview:
-    """What would follow from a decision. Writes nothing; raises if it would be refused."""
-    return follow_decision(control, control.reader.state(one.run_id), one)
-
-
-def follow_decision(control: RunControl, state: State, one: Decision) -> DecisionPreview:
-    """What would follow from a decision in this state, which is moved on. Writes nothing; raises if it is refused."""
-    report = r.Classified(
-        at=datetime.now(UTC),
-        step=one.step,
-        verdict=one.verdict,
-        by=control.by,
-        reason=one.reason,
-        memory=one.memory,
-        timeout=one.timeout,
-        budgets=one.budgets,
-        attempt=one.attempt,
-        confidence=one.confidence,
-    )
-    control.refuse_beyond_limits(report)
+    Writes nothing; raises if it is refused.
+    """
     try:
-        entries = turn(state, report, Cel(os.environ, control.reader.store.artifacts.fetch))
+        entries = turn(state, report, Cel(os.environ, reader.store.artifacts.fetch))
     except UnknownStep as error:
-        raise UnknownStep(error.message, hint=did_you_mean(one.step, state.graph.nodes), step=one.step) from None
+        raise UnknownStep(error.message, hint=did_you_mean(report.step, state.graph.nodes), step=report.step) from None
     state.commit()
     lines = [line for line in story(entries, state.workflow) if not line.is_detail]
     names = PlaceNames()
     sentences = [f"{names.name(state, line.place)}: {line.text}" if line.place else line.text for line in lines]
-    return DecisionPreview(one, [*sentences, *_other_effects(state)], _starts(state, entries, names))
+    return [*sentences, *_other_effects(state)], _starts(state, entries, names)
 
 
 def _other_effects(state: State) -> Iterator[str]:
@@ -237,27 +208,3 @@ def _starts(state: State, entries: Sequence[e.Entry], names: PlaceNames) -> list
         f"{names.name(state, fact.place)}: attempt {fact.attempt}{describe_adjustment(fact.adjusted)}"
         for fact in scheduled
     ]
-
-
-# -- sending ---------------------------------------------------------------------------------------------------------
-
-
-def record_decision(control: RunControl, one: Decision) -> None:
-    """Record a decision. Raises if its run does not wait for it."""
-    more: dict[str, Any] = {
-        name: getattr(one, name) for name in ("memory", "timeout", "budgets", "attempt", "confidence")
-    }
-    control.classify(one.run_id, one.step, one.verdict, one.reason, **more)
-
-
-def record_decisions(control: RunControl, decisions: Sequence[Decision]) -> Iterator[DecisionResult]:
-    """Record decisions one after the other. One that comes too late is refused; the others count."""
-    for one in decisions:
-        try:
-            record_decision(control, one)
-        except StoreUnavailable:
-            raise
-        except MulliganError as error:
-            yield DecisionResult(one, control.by, error)
-        else:
-            yield DecisionResult(one, control.by)

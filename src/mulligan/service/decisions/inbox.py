@@ -1,4 +1,4 @@
-"""One thing that waits for a person, with everything that helps to decide; or what was decided about it meanwhile."""
+"""What waits for a person, as `Service.decisions` gives it: all of it, and one thing with what helps to decide."""
 
 from __future__ import annotations
 
@@ -10,15 +10,26 @@ import msgspec
 from mulligan.core.effects.snapshot import read_decision, read_place
 from mulligan.core.model.events import AttemptFailed, AttemptSucceeded
 from mulligan.core.model.place_keys import is_at_or_below, step_name
+from mulligan.core.model.text.formatting import quote_names
+from mulligan.errors import InputInvalid, Refused
 from mulligan.ports import LogKey
 from mulligan.service.decisions.earlier_decisions import EarlierDecision, find_earlier
-from mulligan.service.decisions.pending import PendingEntry, find_waiting, read_waiting
+from mulligan.service.decisions.pending import (
+    PendingEntry,
+    PendingPage,
+    Waiting,
+    commands_for_pending,
+    find_waiting,
+    read_waiting,
+)
 from mulligan.service.runs.stored.run_reader import RunReader
 
 # How much of the end of a log is shown.
 TAIL_BYTES, TAIL_LINES = 8_192, 40
 # How many of the newest events are read for the answer to an approval.
 EVENTS_MAX = 2_000
+# How many approvals below a step are named.
+NAMED_MAX = 10
 
 
 class LogTail(msgspec.Struct, frozen=True):
@@ -55,11 +66,37 @@ class PendingDetails(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class Inbox:
-    """Reads single things that wait."""
+class Decisions:
+    """An area of `Service`, opened when it is first asked for."""
 
     def __init__(self, reader: RunReader) -> None:
         self._reader = reader
+
+    def list_pending(self) -> list[PendingEntry]:
+        """What waits, over all runs, oldest run first. A run that cannot be read has an `error` and hides no other."""
+        return read_waiting(self._reader.store, find_waiting(self._reader.store)) if self._reader.home.is_there else []
+
+    def pending_page(self, *, after: tuple[int, str] | None = None, limit: int = 100) -> PendingPage:
+        """A page of it: what comes behind run and step `after`, with the commands that answer.
+
+        Only the runs of the page are read.
+        """
+        if limit < 1:
+            raise InputInvalid(f"a page has at least 1 entry, not {limit}")
+        if not self._reader.home.is_there:
+            return PendingPage([], None, 0)
+        found = find_waiting(self._reader.store)
+        left = [key for key in sorted(found) if after is None or key > after]
+        page = left[:limit]
+        entries = self._read_answerable({key: found[key] for key in page})
+        return PendingPage(entries, page[-1] if len(left) > limit else None, len(found))
+
+    def _read_answerable(self, waiting: Waiting) -> list[PendingEntry]:
+        """The entries, with the commands that answer."""
+        entries = read_waiting(self._reader.store, waiting)
+        for entry in entries:
+            entry.commands = commands_for_pending(entry)
+        return entries
 
     def details(self, run_id: int, step: str) -> PendingDetails:
         """A step that waits for a person: the end of its log, and earlier decisions about the same error.
@@ -79,12 +116,28 @@ class Inbox:
         name = entry.name or step
         return PendingDetails(run_id, entry.step or step, entry, None, self._tail(entry), decisions, name)
 
+    def find_approval(self, run_id: int, step: str) -> str:
+        """The place that waits for an approval: the step, or the only command below it that does."""
+        self._reader.record(run_id)
+        step = self._reader.find_place(run_id, step)
+        approvals = [
+            one.place for one in self._reader.store.waiting_places() if one.run_id == run_id and one.kind == "approval"
+        ]
+        below = [place for place in approvals if is_at_or_below(place, step)]
+        if step in approvals or not below:
+            return step
+        if len(below) > 1:
+            names = list(self._reader.name_places(run_id, below).values())
+            message = f"{len(below)} approvals wait in step '{step}': {quote_names(names, NAMED_MAX)}"
+            raise Refused(message, hint="name one of them", step=step, item_names=names[:NAMED_MAX])
+        return below[0]
+
     def _find(self, run_id: int, step: str) -> PendingEntry | None:
         """The entry of a step, or of the only command below it that waits."""
         waiting = find_waiting(self._reader.store)
         below = [key for key in waiting if key[0] == run_id and key[1] and is_at_or_below(key[1], step)]
         key = (run_id, step) if (run_id, step) in waiting else below[0] if len(below) == 1 else None
-        found = read_waiting(self._reader.store, {key: waiting[key]}) if key is not None else []
+        found = self._read_answerable({key: waiting[key]}) if key is not None else []
         return found[0] if found else None
 
     def _tail(self, entry: PendingEntry) -> LogTail | None:

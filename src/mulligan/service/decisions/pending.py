@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -16,19 +16,16 @@ from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.effects.snapshot import read_place, restore
 from mulligan.core.evolve.evolve_places import is_agent
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.place_keys import is_at_or_below
-from mulligan.core.model.text.formatting import quote_names
 from mulligan.core.model.workflow import Handler, decode
 from mulligan.core.state.scope import approval_of, error_view
 from mulligan.core.state.state import Place, State, Suggestion
-from mulligan.errors import CodecError, InputInvalid, MulliganError, Refused, StoreUnavailable
+from mulligan.errors import CodecError, MulliganError, StoreUnavailable
 from mulligan.history.item_names import PlaceNames
 from mulligan.history.phrases import describe_failure
 from mulligan.history.retry_reasons import RetryReason, why_not
 from mulligan.history.route_outcomes import format_times
 from mulligan.ports import RunRecord, Store, WaitingPlace
 from mulligan.service.runs.changes.run_worktrees import seen_workspace
-from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.run_list import pause_of
 
 # How many earlier runs of the workflow are read, and how many are reported.
@@ -36,8 +33,6 @@ RUNS_SEEN_MAX = 20
 RUNS_SHOWN_MAX = 5
 # How many paused runs are listed, the newest ones.
 PAUSED_MAX = 1000
-# How many approvals below a step are named.
-NAMED_MAX = 10
 
 
 class EarlierRun(msgspec.Struct, frozen=True):
@@ -95,19 +90,6 @@ class PendingEntry(msgspec.Struct, kw_only=True):
     commands: list[str] = []
 
 
-def list_pending(reader: RunReader) -> list[PendingEntry]:
-    """What waits for a person, oldest run first. A run that cannot be read has an `error` and hides no other."""
-    if not reader.home.is_there:
-        return []
-    waiting = sorted(reader.store.waiting_places(), key=attrgetter("run_id", "place"))
-    look = _PendingReader(reader.store)
-    asked = [
-        entry for run_id, group in groupby(waiting, key=attrgetter("run_id")) for entry in look.at(run_id, [*group])
-    ]
-    paused = reader.store.lists.find(RunFilter(statuses=("paused",)), limit=PAUSED_MAX)
-    return sorted([*(_paused_run(reader.store, record) for record in paused), *asked], key=attrgetter("run_id"))
-
-
 class PendingPage(msgspec.Struct, frozen=True):
     """A page of what waits for a person, oldest run first."""
 
@@ -116,20 +98,6 @@ class PendingPage(msgspec.Struct, frozen=True):
     next: tuple[int, str] | None
     # How many places and runs wait, over all pages.
     total: int
-
-
-def pending_page(reader: RunReader, *, after: tuple[int, str] | None = None, limit: int = 100) -> PendingPage:
-    """A page of what waits for a person. Only the runs of the page are read."""
-    if limit < 1:
-        raise InputInvalid(f"a page has at least 1 entry, not {limit}")
-    if not reader.home.is_there:
-        return PendingPage([], None, 0)
-    found = find_waiting(reader.store)
-    keys = sorted(found)
-    left = [key for key in keys if after is None or key > after]
-    page = left[:limit]
-    entries = read_waiting(reader.store, {key: found[key] for key in page})
-    return PendingPage(entries, page[-1] if len(left) > limit else None, len(keys))
 
 
 def commands_for_pending(one: PendingEntry) -> list[str]:
@@ -161,15 +129,13 @@ def find_waiting(store: Store) -> Waiting:
 
 
 def read_waiting(store: Store, waiting: Waiting) -> list[PendingEntry]:
-    """The entries of what waits, by run and place, with the commands that answer. Each run is loaded once."""
+    """The entries of what waits, by run and place. Each run is loaded once."""
     look, entries = _PendingReader(store), list[PendingEntry]()
     for run_id, group in groupby(sorted(waiting), key=itemgetter(0)):
         found = [waiting[key] for key in group]
         entries += [_paused_run(store, one) for one in found if isinstance(one, RunRecord)]
         places = [one for one in found if isinstance(one, WaitingPlace)]
         entries += look.at(run_id, places) if places else []
-    for entry in entries:
-        entry.commands = commands_for_pending(entry)
     return entries
 
 
@@ -185,21 +151,6 @@ def _paused_run(store: Store, record: RunRecord) -> PendingEntry:
         message=record.reason,
         paused_by=(pause.by or None) if pause is not None else None,
     )
-
-
-def find_approval(reader: RunReader, run_id: int, step: str) -> str:
-    """The place that waits for an approval: the step, or the only command below it that does."""
-    reader.record(run_id)
-    step = reader.find_place(run_id, step)
-    approvals = [one.place for one in reader.store.waiting_places() if one.run_id == run_id and one.kind == "approval"]
-    below = [place for place in approvals if is_at_or_below(place, step)]
-    if step in approvals or not below:
-        return step
-    if len(below) > 1:
-        names = list(reader.name_places(run_id, below).values())
-        message = f"{len(below)} approvals wait in step '{step}': {quote_names(names, NAMED_MAX)}"
-        raise Refused(message, hint="name one of them", step=step, item_names=names[:NAMED_MAX])
-    return below[0]
 
 
 class _PendingReader:

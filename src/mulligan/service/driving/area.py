@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from mulligan.service.driving.run_progress import RunProgress
     from mulligan.service.driving.shown_runs import RunDisplay, ShownRun
     from mulligan.service.driving.waiting import Until, WaitEvent
-    from mulligan.service.runs.changes.run_control import RunControl
     from mulligan.service.runs.statistics.forecast import Forecast
     from mulligan.service.runs.stored.run_reader import RunReader
 
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
 class Driving:
     """An area of `Service`, opened when it is first asked for."""
 
-    def __init__(self, reader: RunReader, control: Callable[[], RunControl]) -> None:
+    def __init__(self, reader: RunReader) -> None:
         self._reader = reader
-        self._control = control
 
     def driver(
         self,
@@ -35,9 +33,9 @@ class Driving:
         lease_seconds: float | None = None,
     ) -> Driver:
         """A worker in this process, alive while its context lasts; by default with all that this machine has."""
-        from mulligan.service.driving import driver
+        from mulligan.service.driving import driver, local_worker
 
-        return self._control().driver(capacity or driver.machine(), observer, lease_seconds)
+        return local_worker.open_driver(self._reader, capacity or driver.machine(), observer, lease_seconds)
 
     def open_worker(self, capacity: Capacity, observer: Observer) -> AbstractContextManager[Driver | None]:
         """The same, for a worker that waits for its store; None where it was stopped before the store answered."""
@@ -56,7 +54,7 @@ class Driving:
             return self.follow_shown(begin, display, wait_seconds=wait_seconds)
         from mulligan.service.driving import shown_runs
 
-        return shown_runs.drive_shown(self._control(), begin, display, capacity=capacity, wait_seconds=wait_seconds)
+        return shown_runs.drive_shown(self._reader, begin, display, capacity=capacity, wait_seconds=wait_seconds)
 
     def follow_shown(
         self, begin: Callable[[Driver | None], int], display: RunDisplay, *, wait_seconds: float
@@ -109,9 +107,10 @@ class Driving:
         """
         from mulligan.service.driving import waiting
 
-        return waiting.wait_for_runs(
+        waiter = waiting.Waiter(
             self._reader, run_ids, until=until, timeout_seconds=timeout_seconds, is_forever=is_forever
         )
+        return waiter.events()
 
     def wait_for_driver(self, run_id: int) -> RunRecord:
         """The row of a run, once it has ended or no live process drives it. Waits while one does."""

@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
 from mulligan.engine.observers import Observer
@@ -18,16 +17,30 @@ from mulligan.language.text.quantities import size
 from mulligan.ports import Executor, Store
 from mulligan.service.driving.driver import LEASE_SECONDS, Capacity, Driver, WorkerIdentity, WorkerLimits
 from mulligan.service.home import Home, this_host
+from mulligan.service.runs.changes.capacity_checks import refuse_no_processors
+from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
 from mulligan.worker.local_executor import LocalExecutor
 from mulligan.worker.logs.log_limit import LOG_BYTES_MAX
 from mulligan.worker.slots.allocation import slurm_job
 from mulligan.worker.slots.task_limits import TaskLimits
 
-if TYPE_CHECKING:
-    pass
 
-# Loads `distributed`.
+def open_driver(
+    reader: RunReader,
+    capacity: Capacity | None = None,
+    observer: Observer | None = None,
+    lease_seconds: float | None = None,
+    *,
+    serves: bool = False,
+) -> Driver:
+    """A worker in this process, alive while its context lasts. Without capacity or processors it runs no tasks."""
+    home = reader.home
+    if capacity is not None:
+        # Before a store is made for it.
+        refuse_no_processors(capacity, is_shared=bool(home.store_url))
+    seconds = home.lease_seconds if lease_seconds is None else lease_seconds
+    return local_worker(home, reader.store, capacity, observer=observer, lease_seconds=seconds, serves=serves)
 
 
 def local_worker(
@@ -45,7 +58,6 @@ def local_worker(
     `serves`: it is going to take up runs that nothing drives.
     """
     # The driver sets its clock by that of a shared store. Otherwise all drivers of the process share one clock.
-
     clock = ProcessClock() if store.is_shared else PROCESS_CLOCK
     given = capacity.limits if capacity is not None else WorkerLimits()
     # Counted on when the worker starts again under another name.

@@ -174,15 +174,12 @@ def _matrices(state: State, failures: Iterable[FailureLine]) -> tuple[MatrixFail
     for one in failures:
         if one.is_unhandled and not one.is_item and (sweep := state.step(one.step).matrix_name):
             found.setdefault(sweep, []).append(one.step)
-    return tuple(
-        _matrix_failures(state, name, failed) for name, failed in found.items() if len(failed) > ONE_BY_ONE_MAX
-    )
 
+    def summed(name: str, failed: list[str]) -> MatrixFailures:
+        kinds = count_failures(one for step in failed if (one := state.places[step].failure) is not None)
+        return MatrixFailures(name, len(state.graph.matrices[name]), tuple(failed), kinds)
 
-def _matrix_failures(state: State, name: str, failed: list[str]) -> MatrixFailures:
-    failures = (state.places[step].failure for step in failed)
-    kinds = count_failures(failure for failure in failures if failure is not None)
-    return MatrixFailures(name, len(state.graph.matrices[name]), tuple(failed), kinds)
+    return tuple(summed(name, failed) for name, failed in found.items() if len(failed) > ONE_BY_ONE_MAX)
 
 
 def _whole_seconds(service: RunReader, run_id: int, driven: float, *, is_taken_up: bool) -> float:

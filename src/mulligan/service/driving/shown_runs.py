@@ -9,9 +9,10 @@ from typing import NamedTuple, Protocol
 
 from mulligan.engine.observers import Observer
 from mulligan.service.driving.driver import Capacity, Driver
+from mulligan.service.driving.local_worker import open_driver
 from mulligan.service.driving.outcome import Outcome, add_earlier_events, build_outcome
 from mulligan.service.driving.run_progress import RunProgress
-from mulligan.service.runs.changes.run_control import RunControl
+from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.notices.observing import NotifyingObserver
 
 
@@ -38,7 +39,7 @@ class ShownRun(NamedTuple):
 
 
 def drive_shown(
-    control: RunControl,
+    reader: RunReader,
     begin: Callable[[Driver], int],
     display: RunDisplay,
     *,
@@ -46,10 +47,10 @@ def drive_shown(
     wait_seconds: float,
 ) -> ShownRun:
     """Drive the run that `begin` starts or finds, until it ends or waits, and close the display."""
-    reader = control.reader
     begun_at = time.monotonic()
     try:
-        with control.driver(capacity, NotifyingObserver(display, reader.home, os.getpid())) as driver:
+        observer = NotifyingObserver(display, reader.home, os.getpid())
+        with open_driver(reader, capacity, observer=observer) as driver:
             run_id = begin(driver)
             display.begin(run_id, reader.record(run_id).workflow)
             is_taken_up = add_earlier_events(reader, run_id, display.progress)

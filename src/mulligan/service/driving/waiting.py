@@ -59,22 +59,6 @@ class WaitEvent(msgspec.Struct, frozen=True):
         return exit_code("ended" if self.kind == "ended" else "waiting", self.line.status)
 
 
-def wait_for_runs(
-    reader: RunReader,
-    run_ids: Sequence[int],
-    *,
-    until: Until = "ended",
-    timeout_seconds: float | None = None,
-    is_forever: bool = False,
-    monotonic: Callable[[], float] = time.monotonic,
-) -> Iterator[WaitEvent]:
-    """What happens to the runs, until all have ended or the time is up. Each event comes once.
-
-    A run that nothing drives cannot end: unless `is_forever`, it is not waited for any more after a moment.
-    """
-    return _Waiter(reader, run_ids, until, timeout_seconds, is_forever, monotonic).events()
-
-
 def wait_for_driver(reader: RunReader, run_id: int) -> RunRecord:
     """The row of the run, once it has ended or no live process drives it. Waits while one does."""
     while (record := reader.record(run_id)).status not in RUN_ENDED and reader.driver_of(record) is not None:
@@ -82,15 +66,18 @@ def wait_for_driver(reader: RunReader, run_id: int) -> RunRecord:
     return record
 
 
-class _Waiter:
+class Waiter:
+    """Waits for runs. One that nothing drives cannot end: unless `is_forever`, it is given up after a moment."""
+
     def __init__(
         self,
         reader: RunReader,
         run_ids: Sequence[int],
-        until: Until,
-        timeout_seconds: float | None,
-        is_forever: bool,
-        monotonic: Callable[[], float],
+        *,
+        until: Until = "ended",
+        timeout_seconds: float | None = None,
+        is_forever: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._reader = reader
         self._open = list(dict.fromkeys(run_ids))
@@ -107,6 +94,7 @@ class _Waiter:
         self._held_since: dict[int, float] = {}
 
     def events(self) -> Iterator[WaitEvent]:
+        """What happens to the runs, until all have ended or the time is up. Each event comes once."""
         news: StoreChanges | None = None
         tries = pauses(self._reader.home.lease_seconds)
         is_away = False

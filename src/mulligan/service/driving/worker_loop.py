@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from mulligan.engine.observers import Observer
 from mulligan.errors import StoreUnavailable
 from mulligan.service.driving.driver import Capacity, Driver, pauses
+from mulligan.service.driving.local_worker import open_driver
 from mulligan.service.home import Home
-from mulligan.service.runs.changes.run_control import RunControl
 from mulligan.service.runs.stored.run_reader import RunReader
 
 # How long a worker waits at least for a store that does not answer.
@@ -63,7 +63,7 @@ def _start(home: Home, capacity: Capacity, watcher: Observer, held: ExitStack) -
 
 def _start_once(reader: RunReader, capacity: Capacity, watcher: Observer, held: ExitStack) -> Driver:
     with ExitStack() as trying:
-        driver = trying.enter_context(RunControl(reader).driver(capacity, watcher, serves=True))
+        driver = trying.enter_context(open_driver(reader, capacity, observer=watcher, serves=True))
         held.push(trying.pop_all())
     return driver
 

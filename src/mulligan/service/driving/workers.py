@@ -87,55 +87,40 @@ def list_workers(reader: RunReader) -> list[WorkerLine]:
 def worker_lines(store: Store, is_alive: Callable[[WorkerRecord], bool], now: datetime) -> list[WorkerLine]:
     """The workers by name. Times are by the clock of the store, if it has one."""
     now = store.now() or now
+    names, tasks = StoredPlaceNames(store), _tasks_by_worker(store)
+    runs = {name: (count, run_id) for name, count, run_id in store.lists.holders()}
+
+    def line(worker: WorkerRecord) -> WorkerLine:
+        lives, own = is_alive(worker), tasks[worker.name]
+        count, first = runs.get(worker.name, (0, None))
+        return WorkerLine(
+            name=worker.name,
+            host=worker.host,
+            pid=worker.pid,
+            is_alive=lives,
+            started_at=worker.started_at,
+            last_contact=now if lives and not store.is_shared else worker.beat_at,
+            capacity=Resources(worker.cpus, worker.memory, worker.gpus),
+            labels=list(worker.labels),
+            in_use=Resources(
+                sum(task.cpus for task in own), sum(task.memory for task in own), sum(task.gpus for task in own)
+            ),
+            runs=count,
+            first_run_id=first,
+            tasks=[_task(task, names.name(task.run_id, task.place), now) for task in own],
+            ends_at=worker.ends_at,
+            job=worker.job,
+            trouble=worker.trouble,
+        )
+
+    return [line(worker) for worker in store.workers()]
+
+
+def _tasks_by_worker(store: Store) -> dict[str, list[LeasedTask]]:
     tasks: dict[str, list[LeasedTask]] = defaultdict(list)
     for task in store.lists.leased_tasks():
         tasks[task.worker].append(task)
-    names = StoredPlaceNames(store)
-    runs = {name: (count, run_id) for name, count, run_id in store.lists.holders()}
-    return [
-        _line(
-            worker,
-            is_alive=is_alive(worker),
-            tasks=tasks[worker.name],
-            names=names,
-            runs=runs.get(worker.name),
-            store=store,
-            now=now,
-        )
-        for worker in store.workers()
-    ]
-
-
-def _line(
-    worker: WorkerRecord,
-    *,
-    is_alive: bool,
-    tasks: list[LeasedTask],
-    names: StoredPlaceNames,
-    runs: tuple[int, int] | None,
-    store: Store,
-    now: datetime,
-) -> WorkerLine:
-    count, first = runs or (0, None)
-    return WorkerLine(
-        name=worker.name,
-        host=worker.host,
-        pid=worker.pid,
-        is_alive=is_alive,
-        started_at=worker.started_at,
-        last_contact=now if is_alive and not store.is_shared else worker.beat_at,
-        capacity=Resources(worker.cpus, worker.memory, worker.gpus),
-        labels=list(worker.labels),
-        in_use=Resources(
-            sum(task.cpus for task in tasks), sum(task.memory for task in tasks), sum(task.gpus for task in tasks)
-        ),
-        runs=count,
-        first_run_id=first,
-        tasks=[_task(task, names.name(task.run_id, task.place), now) for task in tasks],
-        ends_at=worker.ends_at,
-        job=worker.job,
-        trouble=worker.trouble,
-    )
+    return tasks
 
 
 def _task(task: LeasedTask, name: str, now: datetime) -> WorkerTask:
@@ -171,24 +156,23 @@ def capacities(home: Home, store: Store, name: str | None = None) -> list[Worker
     """Every registered worker that runs tasks, or the worker of that name."""
     locks = Locks(home, is_shared=store.is_shared)
     now = store.now() or datetime.now(UTC)
-    tasks: dict[str, list[RunningTask]] = defaultdict(list)
-    for one in store.lists.leased_tasks():
-        tasks[one.worker].append(RunningTask(one.run_id, one.place, one.cpus, one.memory, one.gpus))
-    workers = (worker for worker in store.workers() if worker.cpus and name in (None, worker.name))
-    return [_capacity(worker, tasks[worker.name], now, is_alive=locks.seems_alive(worker)) for worker in workers]
+    tasks = _tasks_by_worker(store)
 
+    def capacity(worker: WorkerRecord) -> WorkerCapacity:
+        is_alive = locks.seems_alive(worker)
+        own = (RunningTask(one.run_id, one.place, one.cpus, one.memory, one.gpus) for one in tasks[worker.name])
+        return WorkerCapacity(
+            name=worker.name,
+            host=worker.host,
+            cpus=worker.cpus,
+            memory=worker.memory,
+            gpus=worker.gpus,
+            labels=worker.labels,
+            nodes=worker.nodes,
+            nodes_min=worker.nodes_min,
+            tasks=tuple(own) if is_alive else (),
+            seconds_left=None if worker.ends_at is None else max(0.0, (worker.ends_at - now).total_seconds()),
+            is_alive=is_alive,
+        )
 
-def _capacity(worker: WorkerRecord, tasks: list[RunningTask], now: datetime, *, is_alive: bool) -> WorkerCapacity:
-    return WorkerCapacity(
-        name=worker.name,
-        host=worker.host,
-        cpus=worker.cpus,
-        memory=worker.memory,
-        gpus=worker.gpus,
-        labels=worker.labels,
-        nodes=worker.nodes,
-        nodes_min=worker.nodes_min,
-        tasks=tuple(tasks) if is_alive else (),
-        seconds_left=None if worker.ends_at is None else max(0.0, (worker.ends_at - now).total_seconds()),
-        is_alive=is_alive,
-    )
+    return [capacity(one) for one in store.workers() if one.cpus and name in (None, one.name)]

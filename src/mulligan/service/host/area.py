@@ -161,7 +161,7 @@ class Machine:
         )
         say_start()
         if is_once:
-            found.poll_once()
+            found.announce(found.poll())
             return ""
         return found.serve(allocator.POLL_SECONDS if every_seconds is None else every_seconds)
 

@@ -27,11 +27,13 @@ from mulligan.language import load_text
 from mulligan.ports import Store, TableSize, WorkerRecord, WorkerRegistry
 from mulligan.service.decisions.agent_checks import agents_here
 from mulligan.service.driving.driver import machine
+from mulligan.service.driving.local_worker import open_driver
 from mulligan.service.driving.locks import Locks
 from mulligan.service.home import DATABASE, Home, this_host
 from mulligan.service.host.lost_runs import find_lost_runs, folder_numbers
 from mulligan.service.rendering.formatting import format_size, pluralize
-from mulligan.service.runs.changes.run_control import RunControl, prepare
+from mulligan.service.runs.changes.changes import Changes
+from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.runs.stored.damaged_runs import find_damage
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.overview import show_run
@@ -398,10 +400,9 @@ def _tasks() -> Check:
     """Run one step, `true`, in a temporary home: supervisor, shell, store and engine together."""
     with tempfile.TemporaryDirectory(prefix="mulligan-doctor-") as folder:
         reader = RunReader(Home(Path(folder) / "home"))
-        control = RunControl(reader)
         try:
-            with control.driver(machine(1)) as driver:
-                [run_id] = control.start(prepare(load_text(_TRIAL), {}, Path(folder)), driver)
+            with open_driver(reader, machine(1)) as driver:
+                [run_id] = Changes(reader).create(prepare(load_text(_TRIAL), {}, Path(folder)), driver)
                 driver.drive(run_id)
             found = show_run(reader, run_id)
         finally:

@@ -59,25 +59,16 @@ def _attempt_log(log: Any) -> dict[str, Any]:
     return {"place": log.place, "attempt": log.attempt, "stdout": _text(log.stdout), "stderr": _text(log.stderr)}
 
 
-def _decision_preview(preview: Any) -> dict[str, Any]:
-    one = preview.decision
-    about = {"run_id": one.run_id, "step": one.step, "verdict": one.verdict}
-    return {**about, "follows": preview.follows, "starts": preview.starts}
-
-
-def _decision_result(result: Any) -> dict[str, Any]:
-    one, error = result.decision, result.error
+def _decided_step(decided: Any) -> dict[str, Any]:
+    one, error = decided.decision, decided.error
     return {
         **{name: getattr(one, name) for name in one.__struct_fields__ if name != "budgets"},
-        "by": result.by,
-        "is_recorded": error is None,
+        "by": decided.by,
+        "is_recorded": decided.is_recorded,
         "error": None if error is None else error_to_json(error),
+        "follows": decided.follows,
+        "starts": decided.starts,
     }
-
-
-def _decided_step(decided: Any) -> dict[str, Any]:
-    about = {"follows": decided.follows, "starts": decided.starts}
-    return {**_decision_result(decided), **about, "is_recorded": decided.is_recorded}
 
 
 def _decisions_result(result: Any) -> dict[str, Any]:
@@ -186,8 +177,6 @@ _FORMS: dict[str, Callable[[Any], Any]] = {
     "AttemptLog": _attempt_log,
     "Breaker": _with_offsets("retry_at"),
     "DecidedStep": _decided_step,
-    "DecisionPreview": _decision_preview,
-    "DecisionResult": _decision_result,
     "DecisionsResult": _decisions_result,
     "GarbageReport": _garbage_report,
     "HandlerResult": _handler_result,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mulligan.service.runs.statistics.stats import AgentStats, RungStats
     from mulligan.service.runs.statistics.usage import StepUsage
     from mulligan.service.runs.stored.attempts import AttemptRecord
+    from mulligan.service.runs.stored.damaged_runs import RemovedRuns
     from mulligan.service.runs.stored.replay import ReplayResult
     from mulligan.service.runs.stored.run_cache import RunCache
     from mulligan.service.runs.stored.run_data import DataEntry
@@ -350,6 +351,12 @@ class Runs:
         from mulligan.service.runs.stored import damaged_runs
 
         return damaged_runs.explain_damage(self._reader, run_ids, error)
+
+    def remove(self, run_id: int, *, is_dry: bool = False) -> RemovedRuns:
+        """Remove a run that has ended or is damaged, and those that it called. `RunNotFinished`, `Refused`."""
+        from mulligan.service.runs.stored import damaged_runs
+
+        return damaged_runs.remove_run(self._reader, run_id, is_dry=is_dry)
 
     def workflow(self, run_id: int) -> RunWorkflow:
         """The workflow of a run as somebody has written it."""

@@ -56,9 +56,10 @@ from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
 from mulligan.service.home import Home
 from mulligan.service.host.slurm.job_ends import JobEnds
 from mulligan.service.logs.log_ranges import watched_runs
-from mulligan.service.runs.changes.change_verbs import try_report
+from mulligan.service.runs.changes.changes import Changes
+from mulligan.service.runs.changes.foresight import try_report
 from mulligan.service.runs.changes.received_runs import check_received
-from mulligan.service.runs.changes.run_control import RunControl
+from mulligan.service.runs.changes.run_inbox import ask
 from mulligan.service.runs.changes.run_worktrees import pin_origin
 from mulligan.service.runs.stored.past_states import PastStates
 from mulligan.service.runs.stored.run_reader import RunReader
@@ -123,18 +124,16 @@ class UploadedFile(NamedTuple):
 
 
 class StoreCalls:
-    """Answers calls in the name of `control.by`, limited to what a token may do."""
+    """Answers calls in the name of `changes.by`, limited to what a token may do."""
 
-    def __init__(
-        self, control: RunControl, token: TokenRecord | None = None, judge: HeartbeatJudge | None = None
-    ) -> None:
-        self._control = control
-        self._reader: RunReader = control.reader
+    def __init__(self, changes: Changes, token: TokenRecord | None = None, judge: HeartbeatJudge | None = None) -> None:
+        self._changes = changes
+        self._reader: RunReader = changes.reader
         self._token = token
         self._judge = judge or JUDGE
 
     def for_token(self, token: TokenRecord) -> StoreCalls:
-        return StoreCalls(self._control, token, self._judge)
+        return StoreCalls(self._changes, token, self._judge)
 
     @property
     def _store(self) -> Store:
@@ -218,8 +217,8 @@ class StoreCalls:
                     request=replace(
                         self._own_history(run),
                         at=now,
-                        by=self._control.by,
-                        notify=self._control.rules_with(run.request.notify),
+                        by=self._changes.by,
+                        notify=self._changes.rules_with(run.request.notify),
                     ),
                 )
                 for run in checked
@@ -285,7 +284,7 @@ class StoreCalls:
         if isinstance(report, RetryRequested) and report.revised is not None:
             # The digest is that of a file of the caller's host: nobody has the server open a file by its path.
             report = replace(report, revised=replace(report.revised, digest=""))
-        named: Report = replace(report, at=self._now(), by=self._control.by)
+        named: Report = replace(report, at=self._now(), by=self._changes.by)
         check_report(named)
         if isinstance(report, RetryRequested) and report.revised is not None:
             # A corrected definition that could not be started either is refused, and so are inputs that do not fit it.
@@ -294,9 +293,9 @@ class StoreCalls:
         if not is_asking:
             # The run may be another when it takes it up, so that it decides. What no run can process is refused here.
             with suppress(Refused, NotFound, CodecError):
-                try_report(self._control, run_id, named)
+                try_report(self._reader, run_id, named)
             return Sent(self._store.put(run_id, named))
-        return Sent(*self._control.ask(run_id, named))
+        return Sent(*ask(self._reader, run_id, named))
 
     def _count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
         """Only breakers of jobs: those that workflows declare count what their tasks report."""

@@ -22,12 +22,11 @@ from mulligan.core.model.text.formatting import pluralize
 from mulligan.core.model.workflow import Breaker
 from mulligan.errors import SlurmRefused, SlurmUnreachable, StoreUnavailable
 from mulligan.ports import BreakerRecord, Store, WorkerRecord
-from mulligan.service.host.slurm.counted_jobs import CountedJobs
-from mulligan.service.host.slurm.drain_marks import DrainMarks
 from mulligan.service.host.slurm.pilot_ends import FailedPilot, failed_pilot, joining_of
 from mulligan.service.host.slurm.pilots import Pilot, PilotName, PilotSize, free_numbers
 from mulligan.service.host.slurm.planning import Plan, Submission, Supply, can_take, plan, size_for, suits
 from mulligan.service.host.slurm.submission import Cluster, Submitted
+from mulligan.service.host.slurm.user_files import CountedJobs, DrainMarks
 
 # How often it looks; and how long it waits at most if Slurm or the store cannot be reached.
 POLL_SECONDS, AWAY_SECONDS_MAX = 10.0, 300.0
@@ -100,20 +99,16 @@ class Allocator:
                     return "it was drained"
                 seconds = every_seconds
                 try:
-                    self._announce(self.poll())
+                    self.announce(self.poll())
                     away = 0
                 except (SlurmUnreachable, StoreUnavailable) as error:
                     away += 1
                     seconds = min(AWAY_SECONDS_MAX, every_seconds * 2**away)
-                    self._announce(Poll(notes=(f"{error.message}; looking again in {seconds:g}s",)))
+                    self.announce(Poll(notes=(f"{error.message}; looking again in {seconds:g}s",)))
                 self._sleep(seconds)
         return "it was stopped"
 
-    def poll_once(self) -> None:
-        """Poll once, and say what it found."""
-        self._announce(self.poll())
-
-    def _announce(self, found: Poll) -> None:
+    def announce(self, found: Poll) -> None:
         """Say what is new."""
         for one in found.submitted:
             self._say(

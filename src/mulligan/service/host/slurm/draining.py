@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from mulligan.service.host.slurm.drain_marks import EVERY, DrainMarks
 from mulligan.service.host.slurm.submission import Cluster
+from mulligan.service.host.slurm.user_files import EVERY, DrainMarks
 
 # What a worker takes as: end after your tasks. `--batch`: for the process of the job alone, not for its tasks.
 _FINISH = ("--signal=USR1", "--batch")

@@ -32,10 +32,11 @@ from mulligan.history.story import StoryWriter
 from mulligan.language import check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
 from mulligan.service.driving.driver import Driver
-from mulligan.service.runs.changes.change_verbs import LINES_MAX, startable_attempts
+from mulligan.service.runs.changes.changes import Changes
+from mulligan.service.runs.changes.foresight import LINES_MAX, startable_attempts
 from mulligan.service.runs.changes.preflight import refuse_missing_files, stale_results
-from mulligan.service.runs.changes.round_plans import ForkPlan
-from mulligan.service.runs.changes.run_control import Prepared, RunControl
+from mulligan.service.runs.changes.prepared_runs import Prepared
+from mulligan.service.runs.changes.round_plans import ForkResult
 from mulligan.service.runs.changes.run_worktrees import refuse_missing_worktree, refuse_shared_worktree
 from mulligan.service.runs.stored.past_states import PastStates
 
@@ -66,25 +67,19 @@ class EventFork(msgspec.Struct, frozen=True):
 class EventForks:
     """Forks runs at their events, in the name of the user of a `Service`."""
 
-    def __init__(self, control: RunControl, past: PastStates) -> None:
-        self._control, self._past = control, past
-        self._reader = control.reader
+    def __init__(self, changes: Changes, past: PastStates) -> None:
+        self._changes, self._past = changes, past
+        self._reader = changes.reader
 
     def classified(self, step: str, verdict: Any, reason: str) -> r.Classified:
         """The decision about a parked step, in the name of the user."""
-        return r.Classified(_now(), step, verdict, self._control.by, reason)
+        return r.Classified(_now(), step, verdict, self._changes.by, reason)
 
     def approved(self, place: str, reason: str, *, is_approved: bool) -> r.ApprovalGiven:
         """The answer to an approval, in the name of the user."""
-        return r.ApprovalGiven(_now(), place, is_approved, self._control.by, reason)
+        return r.ApprovalGiven(_now(), place, is_approved, self._changes.by, reason)
 
-    def plan(
-        self, run_id: int, seq: int, *, inputs: dict[str, Any] | None = None, decision: OtherDecision | None = None
-    ) -> EventFork:
-        """What `start` would keep and do; raises what it would raise. Changes nothing."""
-        return self._planned(run_id, seq, inputs or {}, decision)[1]
-
-    def start(
+    def fork(
         self,
         run_id: int,
         seq: int,
@@ -93,20 +88,16 @@ class EventForks:
         inputs: dict[str, Any] | None = None,
         decision: OtherDecision | None = None,
         reason: str = "",
+        dry_run: bool = False,
     ) -> EventFork:
         """Start a run that continues another one after one of its events."""
         prepared, planned, request = self._planned(run_id, seq, inputs or {}, decision)
+        if dry_run:
+            return planned
         request = msgspec.structs.replace(request, reason=reason)
-        return msgspec.structs.replace(planned, fork_run_id=self._control.create_fork(prepared, request, driver))
+        return msgspec.structs.replace(planned, fork_run_id=self._changes.create_fork(prepared, request, driver))
 
-    def plan_with_file(self, run_id: int, seq: int, inputs: dict[str, Any], workflow: Workflow) -> ForkPlan:
-        """What `start_with_file` would run and keep. Changes nothing."""
-        self._past.check(run_id, seq)
-        planned = self._control.plan_fork(run_id, "", inputs, workflow, self._past.at(run_id, seq).state)
-        self._control.refuse_keeping(planned.approvals)
-        return planned
-
-    def start_with_file(
+    def fork_with_file(
         self,
         run_id: int,
         seq: int,
@@ -115,13 +106,15 @@ class EventForks:
         driver: Driver | None = None,
         *,
         file: str = "",
-    ) -> int:
+        dry_run: bool = False,
+    ) -> ForkResult:
         """Start a run of a corrected workflow that keeps the results which another run had after one of its events.
 
         What was half done there begins anew: what it came to depends on a definition that the new run does not have.
         """
+        self._past.check(run_id, seq)
         then = self._past.at(run_id, seq).state
-        return self._control.fork(run_id, "", inputs, workflow, driver, file=file, then=then, seq=seq)
+        return self._changes.fork(run_id, "", inputs, workflow, driver, file=file, then=then, seq=seq, dry_run=dry_run)
 
     def _planned(
         self, run_id: int, seq: int, given: dict[str, Any], decision: OtherDecision | None
@@ -130,7 +123,7 @@ class EventForks:
         old = self._past.at(run_id, point).state
         self._refuse(run_id, point, old)
         if decision is not None:
-            self._control.refuse_beyond_limits(decision)
+            self._changes.refuse_beyond_limits(decision)
         evaluator = Cel(os.environ, self._reader.store.artifacts.fetch)
         inputs = check_recorded_inputs(old.workflow, {**old.run.inputs, **given}, evaluator)
         refuse_references({name: inputs[name] for name in given})
@@ -155,7 +148,7 @@ class EventForks:
             0,
             inputs,
             prepared.version,
-            by=self._control.by,
+            by=self._changes.by,
             forked_from=run_id,
             forked_at=point,
             history=pack_history(islice(self._reader.events(run_id), point)),
@@ -165,7 +158,7 @@ class EventForks:
             worktree=worktree_origin(old),
         )
         planned = self._preview(request, State(first), asked=seq, evaluator=evaluator)
-        self._control.refuse_keeping(planned.approvals)
+        self._changes.refuse_keeping(planned.approvals)
         return prepared, planned, request
 
     def _rest_before(self, run_id: int, seq: int) -> int:
@@ -190,12 +183,12 @@ class EventForks:
                 f"run {run_id} had ended at event {point}: no decision can be changed there",
                 hint=f"choose an earlier event, or run it again from a step: mulligan fork {run_id} --from STEP",
             )
-        self._control.refuse_callers_worktree(run_id, old)
+        self._changes.refuse_callers_worktree(run_id, old)
         if old.run.stop is not None:
             hint = "choose an event before it was stopped"
             raise Refused(f"run {run_id} was being stopped at event {point}", hint=hint)
         if worktree_origin(old) is not None:
-            self._control.refuse_moving_worktree(run_id)
+            self._changes.refuse_moving_worktree(run_id)
             refuse_missing_worktree(old)
         else:
             refuse_shared_worktree(run_id, ((place.key, place.output) for place in old.steps()))

@@ -42,8 +42,8 @@ from mulligan.language.expressions import Cel
 from mulligan.language.python.definitions import read_definition
 from mulligan.language.readers.notices import rules_problem
 from mulligan.ports import NewRun
+from mulligan.service.runs.changes.changes import UID_BYTES
 from mulligan.service.runs.changes.preflight import check_labels, refuse_reserved_labels
-from mulligan.service.runs.changes.run_control import UID_BYTES
 from mulligan.service.runs.stored.run_reader import RunReader
 
 KEY_CHARS_MAX, PROJECT_CHARS_MAX = 500, 100

@@ -13,7 +13,7 @@ from mulligan.core.deciding.rounds.child_rounds import PlannedChild, planned_chi
 from mulligan.core.deciding.rounds.fork import Fork, run_reasons
 from mulligan.core.deciding.rounds.kept_approvals import approvals_among, approvals_relied_on
 from mulligan.core.deciding.rounds.rounds import failed_undos, items_to_rerun, rerun_reasons
-from mulligan.core.deciding.workers.resource_usage import Proposal, adjustments_of
+from mulligan.core.deciding.workers.resource_usage import adjustments_of
 from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.file_records import StaleFile
 from mulligan.core.model.graph import Graph
@@ -44,8 +44,8 @@ class RoundOptions(TypedDict, total=False):
     force: bool
 
 
-class RoundPlan(msgspec.Struct, frozen=True):
-    """A round of a run: the steps that run again and why, which items of maps, what is kept, what gets more."""
+class RetryResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The round that was opened, or with `dry_run` would be."""
 
     run_id: int
     round: int
@@ -72,10 +72,12 @@ class RoundPlan(msgspec.Struct, frozen=True):
     undo_failed: tuple[str, ...] = ()
     # Kept steps in which a person has approved something, and behind which a step runs again.
     approvals: tuple[str, ...] = ()
+    dry_run: bool
+    status: str
 
 
-class ForkPlan(msgspec.Struct, frozen=True):
-    """A fork of a run: the steps that it runs, the results that it keeps, and how its file differs."""
+class ForkResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What the fork runs and keeps; and its number, once it is started."""
 
     run_id: int
     from_step: str
@@ -95,13 +97,15 @@ class ForkPlan(msgspec.Struct, frozen=True):
     side_effects: dict[str, str] = {}
     # Steps whose undo has failed in the old run: what they did may still be in effect, also if the fork runs them.
     undo_failed: tuple[str, ...] = ()
+    dry_run: bool
+    fork_run_id: int | None
 
 
-def fork_plan(old: State, workflow: Workflow, from_step: str, fork: Fork) -> ForkPlan:
+def fork_plan(old: State, workflow: Workflow, from_step: str, fork: Fork, *, dry_run: bool) -> ForkResult:
     kept = tuple(one.step for one in fork.kept)
     # Also of a skipped one: nobody was asked, and nobody is.
     approvals = tuple(approvals_among(kept, old.graph))
-    return ForkPlan(
+    return ForkResult(
         run_id=old.run.run_id,
         from_step=from_step,
         steps=fork.runs,
@@ -113,6 +117,8 @@ def fork_plan(old: State, workflow: Workflow, from_step: str, fork: Fork) -> For
         why=run_reasons(old, Graph(workflow), from_step, fork),
         side_effects=_side_effects(old, workflow, fork.runs),
         undo_failed=fork.undo_failed,
+        dry_run=dry_run,
+        fork_run_id=None,
     )
 
 
@@ -123,31 +129,36 @@ def _side_effects(state: State, workflow: Workflow, again: Iterable[str]) -> dic
     return {name: effect for name in have_run if (effect := effect_of_another_visit(steps[name], workflow))}
 
 
-def round_plan(found: PlannedRound, report: RetryRequested) -> RoundPlan:
-    """The plan of the next round, before it is opened."""
+def round_plan(found: PlannedRound, report: RetryRequested, status: str) -> RetryResult:
+    """The plan of the next round of a run with that status, before it is opened."""
     state, planned = found.state, found.round
     again, names = frozenset(planned.steps), PlaceNames()
     kept = tuple(name for name in state.graph.nodes if name not in again)
     children = planned_children(state, report, planned.steps)
-    return RoundPlan(
-        state.run.run_id,
-        state.run.round + 1,
-        planned.steps,
-        rerun_reasons(state, planned, found.difference),
-        items_to_rerun(state, planned),
-        kept,
-        adjustments_of(planned.proposals),
-        _in_words(planned.proposals),
-        planned.stale,
-        found.correction,
-        _side_effects(state, state.workflow, planned.steps),
-        tuple(replace(one, name=names.name(state, one.place)) for one in children),
+    adjustments: dict[str, list[str]] = {}
+    for one in planned.proposals:
+        adjustments.setdefault(one.step, []).append(one.text)
+    return RetryResult(
+        run_id=state.run.run_id,
+        round=state.run.round + 1,
+        steps=planned.steps,
+        why=rerun_reasons(state, planned, found.difference),
+        items=items_to_rerun(state, planned),
+        kept=kept,
+        adjusted=adjustments_of(planned.proposals),
+        adjustments=adjustments,
+        stale=planned.stale,
+        correction=found.correction,
+        side_effects=_side_effects(state, state.workflow, planned.steps),
+        children=tuple(replace(one, name=names.name(state, one.place)) for one in children),
         undo_failed=tuple(failed_undos(state, state.graph.nodes)),
         approvals=tuple(approvals_relied_on(state.graph, kept, again)),
+        dry_run=True,
+        status=status,
     )
 
 
-def in_tree(planned: RoundPlan, root_run_id: int, *, from_start: bool) -> RoundPlan:
+def in_tree(planned: RetryResult, root_run_id: int, *, from_start: bool) -> RetryResult:
     """The plan of a child run, whose round belongs to one of the run at the top. From the start, all steps run."""
     if not from_start:
         return replace(planned, root_run_id=root_run_id)
@@ -163,10 +174,3 @@ def in_tree(planned: RoundPlan, root_run_id: int, *, from_start: bool) -> RoundP
         root_run_id=root_run_id,
         from_start=True,
     )
-
-
-def _in_words(found: tuple[Proposal, ...]) -> dict[str, list[str]]:
-    words: dict[str, list[str]] = {}
-    for one in found:
-        words.setdefault(one.step, []).append(one.text)
-    return words

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -17,9 +17,6 @@ from mulligan.core.state.workspace import workspace_view
 from mulligan.errors import Refused
 from mulligan.service.home import this_host
 from mulligan.worker.folders import make_private, write_private_file
-
-if TYPE_CHECKING:
-    pass
 
 # Below the folder of worktrees: the runs that are being removed, so that a removal that was killed is continued.
 _REMOVED = ".removed"

@@ -61,7 +61,6 @@ def _is_guarded(frame: FrameType) -> bool:
     import ast
     import linecache
 
-    ast, linecache = ast, linecache  # most commands need neither
     try:
         tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
     except (SyntaxError, ValueError):
@@ -76,9 +75,9 @@ def _is_guarded(frame: FrameType) -> bool:
 
 def _refusal(frame: FrameType, message: str) -> LanguageError:
 
-    file, line = frame.f_code.co_filename, frame.f_lineno
     import linecache
 
+    file, line = frame.f_code.co_filename, frame.f_lineno
     shown = linecache.getline(file, line).rstrip("\n")
     indent = len(shown) - len(shown.lstrip())
     problem = Problem("language.script", message, file, line, indent + 1, max(1, len(shown.strip())), shown, _HINT)

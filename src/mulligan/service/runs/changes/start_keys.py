@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from collections.abc import Collection
 
 from mulligan.core.deciding.rounds.kept_approvals import changed_inputs
-from mulligan.core.model.workflow import NoticeRule, Workflow
+from mulligan.core.model.workflow import NoticeRule
 from mulligan.errors import KeyMismatch
 from mulligan.service.runs.changes.preflight import VERSION_LABEL
+from mulligan.service.runs.changes.prepared_runs import Prepared
 from mulligan.service.runs.stored.run_reader import RunReader
-
-
-class AskedRun(Protocol):
-    """What a run is asked for with."""
-
-    @property
-    def workflow(self) -> Workflow: ...
-
-    @property
-    def version(self) -> str: ...
-
-    @property
-    def inputs(self) -> Mapping[str, Any]: ...
-
-    @property
-    def labels(self) -> Mapping[str, str]: ...
-
-    @property
-    def notify(self) -> Collection[NoticeRule]: ...
 
 
 def refuse_other_request(
     reader: RunReader,
     run_id: int,
-    asked: AskedRun,
+    asked: Prepared,
     key: str,
     *,
     same_version: bool = False,

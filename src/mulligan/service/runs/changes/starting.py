@@ -1,31 +1,43 @@
-"""Starting a run only once, with a key; and starting it in a background process."""
+"""What comes before a run, as `Service.starts` gives it; and starting one in a process in the background."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mulligan.core.model.event_types import HostCapacity
+from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, KeyUsed, MulliganError
-from mulligan.service.driving.driver import capacity_for
+from mulligan.formats import options_of
+from mulligan.service.driving.driver import Capacity, capacity_for
 from mulligan.service.runs.changes.capacity_checks import (
+    notes,
     pools,
     refuse_no_processors,
     refuse_too_large,
     refuse_without_dask,
     with_profiles,
 )
+from mulligan.service.runs.changes.changes import Changes
 from mulligan.service.runs.changes.preflight import refuse_missing_secrets
-from mulligan.service.runs.changes.run_control import Prepared, RunControl
+from mulligan.service.runs.changes.prepared_runs import Prepared
 from mulligan.service.runs.changes.start_keys import refuse_other_request
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.worker.folders import make_private, open_regular_file
 from mulligan.worker.supervisor.processes import is_running
+
+if TYPE_CHECKING:
+    from mulligan.core.model.event_types import Kept
+    from mulligan.core.model.failure import Failure
+    from mulligan.service.authoring.handler_trial import HandlerResult, HandlerTrial
+    from mulligan.service.runs.changes.preview import Preview
 
 KEY_CHARS_MAX = 200
 # How long running workers have to take a new run before it gets its own process; how long that process has.
@@ -64,13 +76,6 @@ class ExistingRun(msgspec.Struct, frozen=True):
     is_other_definition: bool = False
 
 
-def find_existing_run(reader: RunReader, prepared: Prepared, key: str, used: KeyUsed) -> ExistingRun:
-    """The run that has the key. `KeyMismatch` if its inputs differ, since then its result is not the one wanted."""
-    record = reader.store.run(used.run_id)
-    refuse_other_request(reader, record.run_id, prepared, key)
-    return ExistingRun(record.run_id, record.status, record.version != prepared.version)
-
-
 def check_key(key: str) -> str:
     """The key, if it is valid."""
     if not key.strip() or not key.isprintable() or len(key) > KEY_CHARS_MAX:
@@ -97,22 +102,14 @@ class RunNotTakenUp(MulliganError):
     code = "run.not_taken_up"
 
 
-def start_detached(control: RunControl, prepared: Prepared, *, key: str = "", wait: str = "") -> DetachedRun:
-    """Start a run in the background, see `detach`. Raises `KeyUsed` as `RunControl.start` does."""
-    if control.reader.home.is_remote:
-        return _left_to_server(control.reader, control.start(prepared, key=key)[0])
-    refuse_unstartable(control, prepared)
-    return detach(control.reader, control.start(prepared, key=key)[0], wait=wait)
-
-
-def refuse_unstartable(control: RunControl, prepared: Prepared) -> None:
+def refuse_unstartable(reader: RunReader, prepared: Prepared) -> None:
     """Refuse a run for which a process of this machine lacks a secret, or is too small.
 
     In a shared store a suitable worker may still be started.
     """
     if prepared.capacity is not None and prepared.capacity.on:
         return  # what a cluster has is known when it is asked
-    if not control.reader.store.is_shared:
+    if not reader.store.is_shared:
         # The process that drives it has the environment of this one.
         refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
         refuse_without_dask(prepared.workflow)
@@ -219,3 +216,81 @@ def _last_lines(log: str) -> Iterator[str]:
     with open_regular_file(log) as file:
         file.seek(max(0, os.path.getsize(log) - SAID_BYTES_MAX))
         yield from (f"  {line.decode('utf-8', 'replace')}" for line in file.read().splitlines(keepends=True))
+
+
+# -- what comes before a run -------------------------------------------------------------------------------------------
+
+
+class Starts:
+    """An area of `Service`: checks, a preview, starting without staying."""
+
+    def __init__(self, reader: RunReader, changes: Callable[[], Changes]) -> None:
+        self._reader = reader
+        self._changes = changes
+
+    def capacity_of(self, run_id: int, given: HostCapacity | None = None) -> Capacity:
+        """The capacity of this machine for a run: as given, otherwise as the run was started with."""
+        return capacity_for(given, self._reader.capacity(run_id))
+
+    def capacity_notes(self, workflow: Workflow, capacity: Capacity) -> list[str]:
+        """The steps that ask for more than that, if they may be skipped or handled: the others refuse the start.
+
+        None in a shared store, where a suitable worker may still be started.
+        """
+        return [] if self._reader.home.store_url or capacity.on else notes(workflow, capacity)
+
+    def permission_note(self, workflow: Workflow) -> str:
+        """What the first run of a workflow says about agents that never ask for permission; "" for every other run."""
+        from mulligan.service.decisions import agent_permissions
+
+        return agent_permissions.first_run_note(self._reader, workflow)
+
+    def start_detached(self, prepared: Prepared, *, key: str = "", wait: str = "") -> DetachedRun:
+        """Start a run that a process in the background drives, see `detach`. Raises `KeyUsed` as `Changes.create`."""
+        if not self._reader.home.is_remote:
+            refuse_unstartable(self._reader, prepared)
+        return detach(self._reader, self._changes().create(prepared, key=key)[0], wait=wait)
+
+    def detach(self, run_id: int, *, asked: HostCapacity | None = None, wait: str = "") -> DetachedRun:
+        """See that a process drives the run: a worker that is up, or a new process in the background.
+
+        That has the capacity that the run was started with, unless another is asked for.
+        """
+        return detach(self._reader, run_id, asked=asked, wait=wait)
+
+    def find_existing_run(self, prepared: Prepared, key: str, used: KeyUsed) -> ExistingRun:
+        """The run that has the key. `KeyMismatch` if its inputs differ, since then its result is not the one wanted."""
+        record = self._reader.store.run(used.run_id)
+        refuse_other_request(self._reader, record.run_id, prepared, key)
+        return ExistingRun(record.run_id, record.status, record.version != prepared.version)
+
+    def preview(
+        self, workflow: Workflow, inputs: dict[str, Any], cwd: Path, capacity: Capacity | None = None
+    ) -> Preview:
+        """What a run of the workflow would do, and what is missing for it. Starts nothing."""
+        from mulligan.service.runs.changes import preview
+
+        return preview.preview(self._reader, workflow, inputs, cwd, capacity)
+
+    def run_handler(
+        self,
+        trial: HandlerTrial,
+        prepared: Prepared,
+        failure: Failure,
+        kept: Sequence[Kept] = (),
+    ) -> HandlerResult:
+        """Run an isolated handler as if its step had just failed."""
+        from mulligan.service.authoring import handler_trial
+
+        return handler_trial.run_handler(self._changes(), trial, prepared, failure, kept)
+
+    def changed_file(self, run_id: int) -> str:
+        """The workflow file of a run, if it has changed since the run was started; otherwise ""."""
+        from mulligan.service.runs.changes import corrections
+
+        return corrections.changed_file(self._reader, run_id)
+
+    def reading_of(self, run_id: int) -> dict[str, Any]:
+        """How `load_workflow` reads a corrected file of a run: with the inputs and the options of the run."""
+        state = self._reader.lazy_state(run_id)
+        return {"given": state.run.inputs, "options": options_of(state.workflow)}

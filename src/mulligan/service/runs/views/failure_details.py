@@ -9,7 +9,7 @@ import msgspec
 from mulligan.core.model.place_keys import step_name
 from mulligan.errors import Refused
 from mulligan.service.decisions.earlier_decisions import EarlierDecision, find_earlier
-from mulligan.service.decisions.inbox import GivenAnswer, Inbox, LogTail, read_tail
+from mulligan.service.decisions.inbox import Decisions, GivenAnswer, LogTail, read_tail
 from mulligan.service.decisions.pending import PendingEntry
 from mulligan.service.runs.stored.run_cache import RunCache
 from mulligan.service.runs.stored.run_reader import RunReader
@@ -53,7 +53,7 @@ class Failures:
 
     def __init__(self, reader: RunReader, cache: RunCache) -> None:
         self._reader = reader
-        self._inbox = Inbox(reader)
+        self._decisions = Decisions(reader)
         self._histories = StepHistories(reader, cache)
 
     def details(self, run_id: int, step: str) -> FailureDetails:
@@ -61,7 +61,7 @@ class Failures:
         self._reader.record(run_id)
         self._reader.refuse_unknown(run_id, step)
         step = self._reader.find_place(run_id, step)
-        waiting = self._inbox.details(run_id, step)
+        waiting = self._decisions.details(run_id, step)
         history = self._history(run_id, step)
         ladder = history.ladders[0] if history.ladders else None
         failure = history.failure

@@ -27,7 +27,7 @@ from mulligan.ports.server_records import Document, ServerRecords, WorkflowVersi
 from mulligan.service.authoring.workflow_files import Validation
 from mulligan.service.runs.changes.preflight import VERSION_LABEL as VERSION_LABEL
 from mulligan.service.runs.changes.preflight import check_labels
-from mulligan.service.runs.changes.run_control import Prepared, prepare
+from mulligan.service.runs.changes.prepared_runs import Prepared, prepare
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.catalogue.drawn_texts import ExaminedText, examine_and_draw
 from mulligan.service.server.catalogue.text_diff import diff_as_text, diff_texts

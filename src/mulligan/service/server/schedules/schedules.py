@@ -45,7 +45,7 @@ from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import RunRecord
 from mulligan.ports.fault_points import fault_point
 from mulligan.ports.server_records import Document, NoticeRecord, ServerRecords
-from mulligan.service.runs.changes.run_control import RunControl
+from mulligan.service.runs.changes.changes import Changes
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.catalogue.catalogue import Catalogue
 from mulligan.service.server.catalogue.texts import check_name, is_name
@@ -97,7 +97,7 @@ class ProjectService(Protocol):
     @property
     def catalogue(self) -> Catalogue: ...
     @property
-    def control(self) -> RunControl: ...
+    def changes(self) -> Changes: ...
     @property
     def runs(self) -> RunRows: ...
 
@@ -444,14 +444,14 @@ class Schedules:
         inputs = inputs_at(document.name, schedule, instant)
         prepared = service.catalogue.prepare(schedule.workflow, schedule.version, inputs, labels)
         try:
-            return service.control.start_once(prepared, schedule_key(document.project, document.name, instant))
+            return service.changes.start_once(prepared, schedule_key(document.project, document.name, instant))[0]
         except KeyUsed as used:
             # Another server started it with another version of the workflow, or the schedule was changed since.
             return used.run_id
 
     def _cancel(self, service: ProjectService, run_id: int, name: str) -> None:
         try:
-            service.control.cancel(run_id, reason=f"schedule '{name}' starts the next run")
+            service.changes.cancel(run_id, reason=f"schedule '{name}' starts the next run")
         except StoreUnavailable:
             raise
         except MulliganError:
