@@ -166,13 +166,15 @@ class Plan:
             self._add_call(step, names)
         else:
             self._add_plain(step, names)
-        if not {names.entry, names.own} <= self._at.keys():
-            return  # it was refused
-        if step.before and step.loop is None:
-            self._at[self.names[step.before[-1].name].route].next = [names.own if not step.part_of else names.entry]
+        parts = [self.names[part.name] for part in (() if step.loop else step.before)]
+        works = list(dict.fromkeys(name for part in (*parts, names) for name in (part.entry, part.own)))
+        if not self._at.keys() >= set(works):
+            return  # it was refused, or a part of it
+        if parts:
+            self._at[parts[-1].route].next = [names.own if not step.part_of else names.entry]
         after = step.router.after_failure()
         if any(not self._is_final(arc.to) for arc in after.targets):
-            self._add_failure_route(step, after, names)
+            self._add_failure_route(step, after, names, works)
 
     def _add_plain(self, step: Step, names: Parts) -> None:
         given = {"tool": self._tool(step), "input": _copied(step.input), "before": self._before(step)}
@@ -304,10 +306,9 @@ class Plan:
         reads = (own_set, step.set_in_turn, *step.router.cases, *_conditions(step.router))
         self._put(names.route, step, body, action, *reads, next=self._edges(step.router))
 
-    def _add_failure_route(self, step: Step, after: Router, names: Parts) -> None:
+    def _add_failure_route(self, step: Step, after: Router, names: Parts, works: list[str]) -> None:
         """Add the step that decides where a failure leads. Where no arc is taken the failure stays unhandled."""
-        parts = [self.names[part.name] for part in (() if step.loop else step.before)]
-        for name in dict.fromkeys(name for part in (*parts, names) for name in (part.entry, part.own)):
+        for name in works:
             self._at[name].next.append({"to": names.on_error, "on": "failure"})
         action = self._action(step, names.on_error, failure="${failure}", **_routes_of(after, step))
         body = {"description": f"where '{step.name}' goes on after a failure", "noetl": action, "no_match": "fail"}
