@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Iterator
 from collections.abc import Mapping as Dict
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -73,9 +73,7 @@ def made(value: Any, at: Node) -> Node:
     if isinstance(value, dict):
         return mapping(value, at)
     if isinstance(value, list | tuple):
-        sequence = Sequence(at.line, at.column)
-        sequence.items = [made(item, at) for item in value]
-        return sequence
+        return sequence((made(item, at) for item in value), at)
     return scalar(value, at)
 
 
@@ -88,12 +86,45 @@ def mapping(entries: Dict[str, Any], at: Node) -> Mapping:
     return node
 
 
+def sequence(items: Iterable[Node], at: Node) -> Sequence:
+    """A list of these nodes at the place of `at`."""
+    node = Sequence(at.line, at.column)
+    node.items = list(items)
+    return node
+
+
+def renewed(entries: Dict[str, tuple[Scalar, Node]], at: Node) -> Mapping:
+    """A mapping at the place of `at`, of keys and values that keep their own places."""
+    node = Mapping(at.line, at.column)
+    node.entries = dict(entries)
+    return node
+
+
+def only(node: Mapping, keys: Container[str]) -> Mapping:
+    """The mapping with no other keys than these."""
+    return renewed({key: entry for key, entry in node.entries.items() if key in keys}, node)
+
+
+def without(node: Mapping, *keys: str) -> Mapping:
+    """A copy of the mapping without these keys."""
+    return renewed({key: entry for key, entry in node.entries.items() if key not in keys}, node)
+
+
 def scalar(value: Any, at: Node) -> Scalar:
     """A scalar at the place of `at`. A text is quoted, so that YAML does not read it as another type."""
     is_text = isinstance(value, str)
     text = value if is_text else msgspec.json.encode(value).decode()
     end_column = at.end_column if isinstance(at, Scalar) else at.column + 1
     return Scalar(value, text, '"' if is_text else "", at.line, at.column, end_column)
+
+
+def scalars(node: Node | None) -> Iterator[Scalar]:
+    """All values at any depth, in the order of the file."""
+    if isinstance(node, Scalar):
+        yield node
+    elif node is not None:
+        for child in node.items if isinstance(node, Sequence) else [value for _, value in node.items()]:
+            yield from scalars(child)
 
 
 def literal(text: str) -> str:

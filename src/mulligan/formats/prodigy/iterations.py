@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from mulligan.formats.prodigy.context import Context, StepSlots
-from mulligan.formats.translation import OPTION_MARK, Translation, made
+from mulligan.formats.translation import OPTION_MARK, made
 from mulligan.language.text.nodes import Node
 
 MAP, MAX_ITERATIONS = "map", "max_iterations"
@@ -27,17 +27,15 @@ class Iterations(NamedTuple):
     arguments: str
 
 
-def translate_options(
-    context: Context, inputs: dict[str, Any], at: Node, translation: Translation
-) -> Iterations | None:
+def translate_options(context: Context, inputs: dict[str, Any], at: Node) -> Iterations | None:
     """The loop that the options ask for; None if there is no option."""
-    options = translation.options
+    options = context.translation.options
     if not options:
         return None
     taken = next((name for name in options if name in inputs), None)
     if taken is not None:
         message = f"--{taken.replace('_', '-')} cannot be given: the workflow has a parameter '{taken}'"
-        raise translation.source.refuse("prodigy", message, at, hint="rename the parameter")
+        raise context.source.refuse("prodigy", message, at, hint="rename the parameter")
     assert isinstance(context.slots, StepSlots)
     take = context.slots.take
     if MAP in options:

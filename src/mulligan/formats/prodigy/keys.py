@@ -50,12 +50,16 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds:g}s" if seconds == round(seconds, 3) and seconds < 1e6 else f"{seconds:f}s"
 
 
-def fibonacci_numbers(count: int) -> list[int]:
-    """The first `count` Fibonacci numbers."""
+def growing_delays(kind: str, first: float, growth: float, count: int) -> list[float]:
+    """The delays before `count` retries. `growth` is the increment of a linear backoff, the base of an exponential."""
+    if kind == "linear":
+        return [first + growth * index for index in range(count)]
+    if kind == "exponential":
+        return [first * growth ** min(index, 60) for index in range(count)]
     figures = [1, 1]
     while len(figures) < count:
-        figures.append(figures[-1] + figures[-2])
-    return figures[:count]
+        figures.append(figures[-1] + figures[-2] if kind == "fibonacci" else 1)
+    return [first * figure for figure in figures[:count]]
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
