@@ -185,7 +185,10 @@ def _replace_in_shell(match: re.Match[str], context: Context, own: frozenset[str
         return f"${{{path.removeprefix('env.')}{'' if default is None else f':-{default}'}}}"
     found = None if path in own or path.isdigit() else find_variable(path, context)
     if found is None:
-        return _leave_to_shell(match, context)
+        # Leave it to the shell, without its braces if an expression could have the same name.
+        if match["path"] not in context.names or default is not None:
+            return match.group()
+        return f'${path}""' if match.string[match.end() : match.end() + 1].isalnum() else f"${path}"
     if is_constant(found.expression):
         return found.expression
     if default is None:
@@ -193,14 +196,6 @@ def _replace_in_shell(match: re.Match[str], context: Context, own: frozenset[str
     if not found.exists_when and _PLAIN_PATH.fullmatch(found.expression):
         return f"${{{found.expression}:-{default}}}"
     return f"${{{with_default(found, default)}}}"
-
-
-def _leave_to_shell(match: re.Match[str], context: Context) -> str:
-    """Leave a reference to the shell. Remove its braces if an expression could have the same name."""
-    path = match["path"]
-    if path in context.names and match["default"] is None:
-        return f'${path}""' if match.string[match.end() : match.end() + 1].isalnum() else f"${path}"
-    return match.group()
 
 
 def _close_single_quotes(naive: str, context: Context, env: dict[str, str]) -> str | None:

@@ -31,6 +31,7 @@ from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source
 JUDGE = "mulligan.formats.prodigy.runtime:judge_completion"
 CHECK = "mulligan.formats.prodigy.runtime:run_checks"
 INCOMPLETE_ATTEMPTS = 2
+_ACTIONS = ("shell", "claude")
 
 
 def validation_variables(depth: int) -> dict[str, str]:
@@ -119,19 +120,15 @@ def _commit_checks(form: Fields, title: str, after: Context) -> list[dict[str, A
 
 def translate_validate(node: Node, context: Context) -> dict[str, Any] | None:
     """Translate `validate` to one check; None for an empty list."""
-    if isinstance(node, Mapping) and not _is_step(node):
-        return _judged_check(read_record(VALIDATE, node, "'validate'", context.source), context)
+    if isinstance(node, Mapping):
+        # With keys that `validate` does not have, it is an ordinary step.
+        is_step = not node.entries.keys() <= VALIDATE.keys.keys() and not node.entries.keys().isdisjoint(_ACTIONS)
+        if not is_step:
+            return _judged_check(read_record(VALIDATE, node, "'validate'", context.source), context)
     if isinstance(node, Scalar) and not isinstance(node.value, str):
         message = f"'validate' is {describe(node)}, a command, a list of steps or a mapping is expected"
         raise context.source.refuse("type", message, node)
     return chain(translate_commands(node, context))
-
-
-def _is_step(node: Mapping) -> bool:
-    """Whether the mapping is an ordinary step, with keys that `validate` does not have."""
-    return not all(word in VALIDATE.keys for word in node.entries) and any(
-        word in node.entries for word in ("shell", "claude")
-    )
 
 
 def _judged_check(form: Fields, context: Context) -> dict[str, Any]:
@@ -194,22 +191,20 @@ def _on_incomplete(node: Node, inner: Context) -> dict[str, Any]:
         return {"on_failure": {"commands": commands, "rerun": INCOMPLETE_ATTEMPTS}}
     form = read_record(ON_INCOMPLETE, node, "'on_incomplete'", inner.source)
     entries: dict[str, Any] = {} if form.get("fail_workflow", True) else {"continue_on_error": True}
-    commands = _completing_commands(form, inner)
+    is_asked = "prompt" in form and "commands" not in form
+    if "commands" in form:
+        commands = translate_commands(form.at("commands"), inner)
+    elif is_asked:
+        commands = [{"approve": text_at(form, "prompt", inner)}]
+    else:
+        commands = [_check_command(form[kind], kind, inner) for kind in _ACTIONS if kind in form]
+    if form.get("commit_required") and commands and not is_asked:
+        commands = with_required_commit(commands, form.node)
     if commands:
         entries["on_failure"] = {"commands": commands}
         if "prompt" not in form:
             entries["on_failure"]["rerun"] = form.get("max_attempts", INCOMPLETE_ATTEMPTS)
     return entries
-
-
-def _completing_commands(form: Fields, inner: Context) -> list[dict[str, Any]]:
-    if "commands" in form:
-        commands = translate_commands(form.at("commands"), inner)
-    elif "prompt" in form:
-        return [{"approve": text_at(form, "prompt", inner)}]
-    else:
-        commands = [_check_command(form[kind], kind, inner) for kind in ("shell", "claude") if kind in form]
-    return with_required_commit(commands, form.node) if form.get("commit_required") and commands else commands
 
 
 # -- step_validate ------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def _translate_mapping(form: Fields, inner: Context, context: Context) -> Handle
     if "timeout" in form:
         entries["timeout"] = format_seconds(form["timeout"])
     if "capture" in form:
-        entries["capture"] = {name: _capture_expression(form, name, inner) for name in form["capture"]}
+        entries["capture"] = {name: _capture_expression(node, inner) for name, node in form["capture"].items()}
     if form.get("handler_failure_fatal"):
         entries["handler_failure_fatal"] = True
     goes_on = not form.get("fail_workflow", not rerun or not context.is_in_steps)
@@ -158,9 +158,8 @@ def _strategy(form: Fields) -> str | None:
     return None if strategy in ("recovery", "custom") else strategy
 
 
-def _capture_expression(form: Fields, name: str, inner: Context) -> str:
+def _capture_expression(node: Scalar, inner: Context) -> str:
     """The expression of a captured variable: the handler's output, unless the file has an expression."""
-    node = form["capture"][name]
     text = fill_in(node.text, inner)
     is_expression = text.startswith("${") and text.endswith("}") and text.count("${") == 1
     return text[2:-1] if is_expression else agent_answer("output")
@@ -237,7 +236,6 @@ EXPONENTIAL = LenientRecord(
     "exponential", {"base": Key(number(1, 1000), "factor by which each delay grows (default 2)")}
 )
 CUSTOM = LenientRecord("custom", {"delays": Key(ListOf(SECONDS, at_least=1), "one for each retry", is_required=True)})
-BACKOFF_RECORDS = (LINEAR, EXPONENTIAL, CUSTOM)
 
 
 def translate_retry(form: Fields, source: Source) -> dict[str, Any] | int:

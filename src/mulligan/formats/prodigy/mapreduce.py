@@ -214,16 +214,18 @@ AGENT_SECONDS_DEFAULT = 600.0
 _KINDS = {"shell": "shell", "agent": "claude", "python": "write_file"}
 
 
-def is_mapreduce(root: Node) -> bool:
+def is_mapreduce(root: Mapping) -> bool:
     """Whether the file has a map or a mode. A regular workflow may have a mode as well."""
-    if not isinstance(root, Mapping):
-        return False
     return "map" in root.entries or ("mode" in root.entries and not any(key in root.entries for key in LISTS))
 
 
-def translate_mapreduce(root: Node, translation: Translation) -> Mapping:
+def translate_mapreduce(root: Mapping, translation: Translation) -> Mapping:
     """Translate a MapReduce workflow."""
-    form: Fields = MAPREDUCE.read(_with_setup(root), "the workflow", translation.source)
+    # Prodigy's first documents have a plain list of steps in place of `setup`.
+    lists = [key for key in LISTS if key in root.entries]
+    if len(lists) == 1 and "setup" not in root.entries:
+        root = renewed({"setup" if key == lists[0] else key: entry for key, entry in root.entries.items()}, root)
+    form: Fields = MAPREDUCE.read(root, "the workflow", translation.source)
     start = Context(StepSlots(), translation, translate_step)
     inputs, context, checks = translate_parameters(form, start)
     name = form.node.get("name")
@@ -234,14 +236,6 @@ def translate_mapreduce(root: Node, translation: Translation) -> Mapping:
     )
     tree = {**head, "breakers": policy.breakers or None, "inputs": {**head["inputs"], **inputs}}
     return build_workflow(tree, [*checks, *steps], context, root)
-
-
-def _with_setup(root: Node) -> Node:
-    """The workflow with a plain list of steps renamed to `setup`: Prodigy's first documents have it so."""
-    lists = [key for key in LISTS if isinstance(root, Mapping) and key in root.entries]
-    if len(lists) != 1 or not isinstance(root, Mapping) or "setup" in root.entries:
-        return root
-    return renewed({"setup" if key == lists[0] else key: entry for key, entry in root.entries.items()}, root)
 
 
 def _phases(form: Fields, policy: ItemPolicy, run: Worktree) -> TranslatedSteps:
@@ -335,18 +329,14 @@ def _item_commands(
     }
     opened = open_item_worktree(run, context.of_item(variables), template)
     done = translate_steps(step_list(template, "agent_template", source), opened.context).commands
-    own = [_with_item_limits(command, timeouts, policy.of_commands) for command in done]
+    own = []
+    for command in done:
+        kind = next((theirs for ours, theirs in _KINDS.items() if ours in command), "")
+        seconds = timeouts.get(kind, timeouts.get(""))
+        limit = {"timeout": format_seconds(seconds)} if seconds and "timeout" not in command else {}
+        own.append({**command, **limit, **policy.of_commands})
     item_id = _ITEM_ID if _READS_RESULTS.search(source.text) else ""
     return [opened.command, *own, merge_item(run, opened, template, item_id=item_id)]
-
-
-def _with_item_limits(
-    command: dict[str, Any], timeouts: dict[str, float], of_commands: dict[str, Any]
-) -> dict[str, Any]:
-    kind = next((theirs for ours, theirs in _KINDS.items() if ours in command), "")
-    seconds = timeouts.get(kind, timeouts.get(""))
-    limit = {"timeout": format_seconds(seconds)} if seconds and "timeout" not in command else {}
-    return {**command, **limit, **of_commands}
 
 
 # -- times -----------------------------------------------------------------------------------------------------------

@@ -53,7 +53,6 @@ PARAMETER_DEFINITIONS = LenientRecord(
 PARAMETERS_KEY = Key(
     as_node(Either("lists of parameters, or a mapping of them", mapping=PARAMETER_LISTS)), "inputs of the workflow"
 )
-PARAMETER_RECORDS = (PARAMETER, PARAMETER_LISTS, PARAMETER_DEFINITIONS)
 _BY_NAME = MapOf(_PARAMETER)
 CHECK = "mulligan.formats.prodigy.runtime:check_parameters"
 

@@ -299,11 +299,15 @@ class _FilterParser(LogicParser[Value]):
 
     def _list(self) -> list[Value]:
         self.tokens.expect("[")
+        return self._entries("]", lambda number: self._operand())
+
+    def _entries(self, closing: str, read: Callable[[int], Value]) -> list[Value]:
+        """What stands between commas up to the closing bracket; `read` is told how many were before."""
         found: list[Value] = []
-        while self.tokens.peek() != "]":
+        while self.tokens.peek() != closing:
             if found:
                 self.tokens.expect(",")
-            found.append(self._operand())
+            found.append(read(len(found)))
         self.tokens.take()
         return found
 
@@ -348,24 +352,15 @@ class _FilterParser(LogicParser[Value]):
         if name not in FUNCTIONS:
             raise GrammarError(f"there is no function '{name}' in filters", start, len(name))
         count, function = FUNCTIONS[name]
-        arguments = self._arguments(is_pattern_second=name == "matches")
+        self.tokens.expect("(")
+        has_pattern = name == "matches"
+        arguments = self._entries(
+            ")", lambda number: _constant(self._pattern()) if has_pattern and number == 1 else self.alternatives()
+        )
         if len(arguments) != count:
             wanted = f"{count} argument{'s' if count > 1 else ''}"
             raise GrammarError(f"'{name}' takes {wanted}, but has {len(arguments)}", start, len(name))
         return lambda item: function(*(argument(item) for argument in arguments))
-
-    def _arguments(self, *, is_pattern_second: bool) -> list[Value]:
-        self.tokens.expect("(")
-        found: list[Value] = []
-        while self.tokens.peek() != ")":
-            if found:
-                self.tokens.expect(",")
-            if is_pattern_second and len(found) == 1:
-                found.append(_constant(self._pattern()))
-            else:
-                found.append(self.alternatives())
-        self.tokens.take()
-        return found
 
 
 def _constant(value: Any) -> Value:

@@ -60,10 +60,15 @@ def with_required_commit(commands: list[dict[str, Any]], at: Node) -> list[dict[
 
 def auto_commit(at: Node, title: str, config: Fields | None, context: Context) -> dict[str, Any]:
     """The command that commits what a step changed, if anything."""
-    add = " ".join(["git add -A", *_commit_paths(config)])
-    commit = " ".join(["git commit -q", *_commit_options(config), '-m "$PRODIGY_MESSAGE"'])
+    given = config.values if config is not None else {}
+    add = " ".join(["git add -A", *_commit_paths(given)])
+    signed = ["-S"] if given.get("sign") else []
+    author = [f"--author={_shell_quote(given['author'])}"] if "author" in given else []
+    commit = " ".join(["git commit -q", *signed, *author, '-m "$PRODIGY_MESSAGE"'])
     script = f"{_SKIP_OUTSIDE_GIT}\n{add}\ngit diff --cached --quiet || {commit}"
-    message = _commit_message(title, config, context)
+    message = literal(f"Changes of {title}")
+    if config is not None and "message_template" in config:
+        message = text_at(config, "message_template", context.with_variables({"step.name": quoted(title)})).text
     return {"shell": made(script, at), "env": {"PRODIGY_MESSAGE": made(message, at)}}
 
 
@@ -86,23 +91,9 @@ def _shell_quote(words: str) -> str:
     return literal(shlex.quote(words))
 
 
-def _commit_message(title: str, config: Fields | None, context: Context) -> str:
-    if config is None or "message_template" not in config:
-        return literal(f"Changes of {title}")
-    return text_at(config, "message_template", context.with_variables({"step.name": quoted(title)})).text
-
-
-def _commit_options(config: Fields | None) -> Iterator[str]:
-    if config is not None and config.get("sign"):
-        yield "-S"
-    if config is not None and "author" in config:
-        yield f"--author={_shell_quote(config['author'])}"
-
-
-def _commit_paths(config: Fields | None) -> Iterator[str]:
+def _commit_paths(config: dict[str, Any]) -> Iterator[str]:
     """The paths to commit: all or the included ones, without the excluded ones."""
-    included = config.get("include_files", ()) if config is not None else ()
-    excluded = config.get("exclude_files", ()) if config is not None else ()
+    included, excluded = config.get("include_files", ()), config.get("exclude_files", ())
     if included or excluded:
         yield "--"
     yield from map(_shell_quote, included or (":/",) * bool(excluded))

@@ -401,8 +401,7 @@ class _StepTranslation:
         """Whether a handler of its failure reads its output."""
         own = "|".join(map(re.escape, captured_names(self.form)))
         pattern = re.compile(rf"{_READS_OUTPUT}|\$\{{?(?:{own})\b" if own else _READS_OUTPUT)
-        nodes = (self._failing(), self.form.node.get("on_exit_code"))
-        return any(mentions(node, pattern) for node in nodes)
+        return mentions(self._failing(), pattern) or mentions(self.form.node.get("on_exit_code"), pattern)
 
     def _are_streams_read(self) -> bool:
         """Whether a later command reads stderr, the duration, or what the command printed although it failed."""
@@ -493,13 +492,11 @@ class _StepTranslation:
 
     def _handled(self) -> Handler:
         node = self._failing()
-        names = captured_names(self.form)
-        own = Handler() if node is None else translate_handler(node, self.context, names)
-        return own if own.on_failure else self._fallback(own)
-
-    def _fallback(self, own: Handler) -> Handler:
-        """The `on_failure` of `retry`, which applies when no attempt is left."""
+        own = Handler() if node is None else translate_handler(node, self.context, captured_names(self.form))
+        # The `on_failure` of `retry` applies when no attempt is left.
         fallback = self.form["retry"].get("on_failure") if "retry" in self.form else None
+        if own.on_failure:
+            return own
         if fallback == "continue":
             return Handler(continue_on_error=True)
         if not isinstance(fallback, Fields) or "fallback" not in fallback or "command" not in fallback["fallback"]:

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
 from mulligan.formats.prodigy.composition import compose
-from mulligan.formats.prodigy.context import Context, StepSlots, TranslatedSteps
+from mulligan.formats.prodigy.context import Context, StepSlots
 from mulligan.formats.prodigy.environment import translate_environment
-from mulligan.formats.prodigy.failures import BACKOFF_RECORDS
 from mulligan.formats.prodigy.frame import build_workflow, wrap_steps
-from mulligan.formats.prodigy.iterations import Iterations, close_loop, translate_options
+from mulligan.formats.prodigy.iterations import Passes
 from mulligan.formats.prodigy.keys import COMPOSITION_KEYS, ENVIRONMENT_KEYS, LISTS, MERGE_KEY, STEP_LIST
-from mulligan.formats.prodigy.keys import RECORDS as KEY_RECORDS
 from mulligan.formats.prodigy.mapreduce import is_mapreduce, translate_mapreduce
-from mulligan.formats.prodigy.parameters import PARAMETER_RECORDS, PARAMETERS_KEY, translate_parameters
-from mulligan.formats.prodigy.repository import Worktree
-from mulligan.formats.prodigy.steps import translate_step, translate_steps
+from mulligan.formats.prodigy.parameters import PARAMETERS_KEY, translate_parameters
+from mulligan.formats.prodigy.steps import translate_step
 from mulligan.formats.translation import Translation, mapping
 from mulligan.formats.value_schemas import LenientRecord
 from mulligan.language.keys.action_keys import ANY_TEXT, as_node
-from mulligan.language.keys.value_schemas import Choice, Fields, Json, Key, Record
+from mulligan.language.keys.value_schemas import Choice, Fields, Json, Key
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Sequence, Source
 
 _SUB_WORKFLOWS = ("workflows", "sub_workflows")
@@ -65,35 +58,9 @@ def translate_regular(root: Node, translation: Translation) -> Mapping:
     start = Context(StepSlots(), translation, translate_step, is_regular=True)
     inputs, context, checks = translate_parameters(form, start)
     steps, environment = _step_list(form, source), translate_environment(form, context)
-    passes = _Passes(steps, {**environment.inputs, **inputs})
+    passes = Passes(steps, {**environment.inputs, **inputs})
     head, found = wrap_steps(form, context=context, environment=environment, body=passes.translated)
     return build_workflow({**head, "inputs": passes.inputs}, [*checks, *passes.closed(found)], start, form.node)
-
-
-class _Passes:
-    """The steps of a regular workflow, which run several times if an option asks for it."""
-
-    def __init__(self, steps: Sequence, inputs: dict[str, Any]) -> None:
-        self.inputs = inputs
-        self._steps = steps
-        self._iterations: Iterations | None = None
-
-    def translated(self, run: Worktree) -> TranslatedSteps:
-        """The steps of the file, between those of the loop, if there is one."""
-        found = translate_options(run.context, self.inputs, self._steps)
-        if found is None:
-            return translate_steps(self._steps, run.context)
-        self._iterations = found
-        self.inputs = {**self.inputs, **found.inputs}
-        inside = msgspec.structs.replace(
-            run.context.with_variables(found.variables), arguments=found.arguments or run.context.arguments
-        )
-        done = translate_steps(self._steps, inside)
-        return TranslatedSteps([*found.before, *done.commands, *found.after], done.context)
-
-    def closed(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """All steps of the workflow, with the edges of the loop."""
-        return steps if self._iterations is None else close_loop(steps, self._iterations)
 
 
 def _step_list(form: Fields, source: Source) -> Sequence:
@@ -111,15 +78,12 @@ def _step_list(form: Fields, source: Source) -> Sequence:
     return node
 
 
-RECORDS: tuple[Record, ...] = (REGULAR, *KEY_RECORDS, *BACKOFF_RECORDS, *PARAMETER_RECORDS)
-
-
 def translate(root: Node, translation: Translation) -> Mapping:
     """Translate the tree of a Prodigy file to the tree of a workflow file."""
     root = compose(root, translation)
     if isinstance(root, Sequence):
         root = mapping({"commands": root}, root)
-    if not is_mapreduce(root):
+    if not isinstance(root, Mapping) or not is_mapreduce(root):
         return translate_regular(root, translation)
     for name in translation.options:
         message = f"--{name.replace('_', '-')} is for regular workflows, and this is a MapReduce workflow"
