@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from pkgutil import iter_modules
 
 import pytest
 
 from mulligan.formats import FORMATS
 from mulligan.formats.loading import parse_file
+from mulligan.language.keys.value_schemas import Record
 from mulligan.language.text.document import decode
 from mulligan.language.text.nodes import Mapping, Node, Sequence
 
@@ -21,9 +22,13 @@ SUFFIXES = {".yaml", ".yml", ".json", ".json5", ".kdl"}
 each_system = pytest.mark.parametrize("system", FORMATS)
 
 
-def records_of(system: str) -> Any:
-    """The mappings that the reader of a system knows: they stand beside the function that translates."""
-    return import_module(FORMATS[system].translate.partition(":")[0]).RECORDS
+def records_of(system: str) -> list[Record]:
+    """The mappings that the reader of a system knows: all that a module of its package has a name for."""
+    package = import_module(f"mulligan.formats.{system}")
+    modules = [import_module(f"{package.__name__}.{found.name}") for found in iter_modules(package.__path__)]
+    values = [value for module in modules for value in vars(module).values()]
+    named = [each for value in values for each in (value.values() if isinstance(value, dict) else (value,))]
+    return list({id(each): each for each in named if isinstance(each, Record)}.values())
 
 
 def known_keys(system: str) -> set[str]:

@@ -46,13 +46,7 @@ __all__ = [
     "title_of",
 ]
 _MODULES = {
-    **dict.fromkeys(
-        (
-            *("Converted", "LocatedSteps", "LocatedWorkflow", "convert", "examine", "examine_located", "examine_text"),
-            *("load", "options_of"),
-        ),
-        "mulligan.formats.loading",
-    ),
+    **dict.fromkeys(__all__, "mulligan.formats.loading"),
     **dict.fromkeys(
         ("FORMATS", "NOETL", "OURS", "is_system", "log_writer", "systems_with_logs", "title_of"),
         "mulligan.formats.table",

@@ -152,9 +152,7 @@ class _Reader(Scanner):
         return self.scalar(text, text, quote, start)
 
     def _unescaped(self, raw: str, offset: int, start: int) -> str:
-        if "\\" not in raw:
-            return raw
-        return self.fit(_ESCAPE.sub(lambda found: self._escape(found, offset + found.start()), raw), start)
+        return self.unescaped(raw, _ESCAPE, lambda found: self._escape(found, offset + found.start()), start)
 
     def _escape(self, found: Any, offset: int) -> str:
         digits, char = found.group(1) or found.group(2), found.group(3)

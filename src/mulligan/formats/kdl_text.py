@@ -5,6 +5,7 @@ The KDL parsers on PyPI know KDL 1 alone, or return no positions.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
@@ -32,27 +33,18 @@ _WHOLE = lazy_regex(r"[+-]?(?:0x[0-9a-fA-F][0-9a-fA-F_]*|0o[0-7][0-7_]*|0b[01][0
 _REAL = lazy_regex(r"[+-]?[0-9][0-9_]*(?:\.[0-9][0-9_]*)?(?:[eE][+-]?[0-9][0-9_]*)?")
 _NUMBERLIKE = lazy_regex(r"[+-]?\.?[0-9]")
 _KEYWORD = lazy_regex(r"#(-?[a-z]+)")
-_KEYWORDS = {
-    "true": True,
-    "false": False,
-    "null": None,
-    "inf": float("inf"),
-    "-inf": float("-inf"),
-    "nan": float("nan"),
-}
 _OLD_KEYWORDS = {"true": True, "false": False, "null": None}
+_KEYWORDS = {**_OLD_KEYWORDS, **{word: float(word) for word in ("inf", "-inf", "nan")}}
 
 
+@dataclass(slots=True, eq=False)
 class KdlNode:
     """A node: its name, its arguments and properties, and the nodes in its braces."""
 
-    __slots__ = ("arguments", "children", "name", "properties")
-
-    def __init__(self, name: Scalar) -> None:
-        self.name = name
-        self.arguments: list[Scalar] = []
-        self.properties: list[tuple[Scalar, Scalar]] = []
-        self.children: list[KdlNode] = []
+    name: Scalar
+    arguments: list[Scalar] = field(default_factory=list)
+    properties: list[tuple[Scalar, Scalar]] = field(default_factory=list)
+    children: list[KdlNode] = field(default_factory=list)
 
 
 def read(source: Source) -> list[KdlNode]:
@@ -260,7 +252,8 @@ class _Reader(Scanner):
         end = self.text.find(quotes + signs, begin)
         is_lines = quotes == '"""'
         if end < 0 or (not is_lines and _LINES.search(self.text, begin, end)):
-            raise self._refuse_lines(start, signs + '"""') if is_lines else self._refuse_raw(start, quotes + signs)
+            message = f"the raw text that starts here is not closed by {quotes + signs} in this line"
+            raise self._refuse_lines(start, signs + '"""') if is_lines else self.refuse("kdl", message, start)
         self.at = end + len(quotes + signs)
         if not is_lines:
             text = self.text[begin:end]
@@ -270,12 +263,8 @@ class _Reader(Scanner):
             raise self._refuse_lines(start, signs + '"""')
         return self._block(self._dedented(self.text[first.end() : end], start), start)
 
-    def _refuse_raw(self, start: int, closing: str) -> Refusal:
-        return self.refuse("kdl", f"the raw text that starts here is not closed by {closing} in this line", start)
-
     def _refuse_lines(self, start: int, opening: str) -> Refusal:
-        closing = opening[::-1]
-        message = f"the text that starts here needs its lines between {opening} and {closing}"
+        message = f"the text that starts here needs its lines between {opening} and {opening[::-1]}"
         return self.refuse("kdl", message, start)
 
     def _block(self, text: str, start: int) -> Scalar:
@@ -296,9 +285,7 @@ class _Reader(Scanner):
 
     def _unescaped(self, raw: str, offset: int | None, start: int) -> str:
         """Replace the escapes. `offset` is the place of `raw` in the file, if it is unchanged there."""
-        if "\\" not in raw:
-            return raw
-        return self.fit(_ESCAPE.sub(lambda found: self._escape(found, offset, start), raw), start)
+        return self.unescaped(raw, _ESCAPE, lambda found: self._escape(found, offset, start), start)
 
     def _escape(self, found: Any, offset: int | None, start: int) -> str:
         digits, spaces, char = found.groups()

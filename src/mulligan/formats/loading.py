@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Dict
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,9 +52,7 @@ def examine(
     calls, and `given` are the inputs of the run, which may choose one of them. `options` are those of its system:
     `FormatPlugin.options`. With `is_alone` a file that names other files is refused, and none is read.
     """
-    reader = _reader(Path(path), named, trust_templates, catalogue, given, options)
-    reader.is_alone = is_alone
-    return _examine(path, text, reader)
+    return _examine(path, text, _reader(Path(path), named, trust_templates, catalogue, given, options, is_alone))
 
 
 class LocatedSteps(NamedTuple):
@@ -65,10 +64,8 @@ class LocatedSteps(NamedTuple):
 
 def examine_text(path: str | Path, text: str, *, named: str | None = None) -> LocatedSteps:
     """The checked workflow in a text that stands alone, and where its steps are. LanguageError where it is refused."""
-    reader = _reader(Path(path), named, trust_templates=False)
-    reader.is_alone = True
-    examined = _examine(path, text, reader)
-    written = _step_lines(reader.tree)
+    located = examine_located(path, named=named, text=text)
+    examined, written = located.examined, located.lines
     lines = {step.name: written.get(step.name) or written.get(step.sweep, 0) for step in examined.workflow.steps}
     lines[examined.workflow.end.name] = written.get(END, 0)
     return LocatedSteps(examined, {name: line for name, line in lines.items() if line})
@@ -100,15 +97,13 @@ def examine_located(
 
     A `text` is read instead of the file, and stands alone: it names no other file.
     """
-    reader = _reader(Path(path), named, trust_templates, catalogue, given, options)
-    if text is not None:
-        reader.is_alone = True
-        examined = _examine(path, text, reader)
-        return LocatedWorkflow(examined, _step_lines(reader.tree), reader.tree, text)
-    python = python_files.as_python_file(Path(path))
+    reader = _reader(Path(path), named, trust_templates, catalogue, given, options, is_alone=text is not None)
+    python = python_files.as_python_file(Path(path)) if text is None else None
     if python is None:
-        examined = _examine(path, None, reader)
-        return LocatedWorkflow(examined, _step_lines(reader.tree), reader.tree, reader.text)
+        examined = _examine(path, text, reader)
+        # The line of each step in the tree of the file, by the name that is written there.
+        lines = {name: line_of_step(reader.tree, name, step) for name, step in step_nodes(reader.tree).items()}
+        return LocatedWorkflow(examined, lines, reader.tree, reader.text if text is None else text)
     reader.refuse_idle_options()
     text = file_bytes(python.path).decode("utf-8", "replace")
     built = python_files.build(python)
@@ -122,11 +117,6 @@ def _examine(path: str | Path, text: str | None, reader: _Reader) -> LoadResult:
         raise reader.explain(refused) from None
     reader.refuse_idle_options()
     return examined
-
-
-def _step_lines(root: Node | None) -> dict[str, int]:
-    """The line of each step in the tree of a file, by the name that is written there."""
-    return {name: line_of_step(root, name, step) for name, step in step_nodes(root).items()}
 
 
 def load(path: str | Path, **how: Any) -> Workflow:
@@ -174,7 +164,12 @@ def convert(
     python = python_files.as_python_file(path)
     if python is not None and text is None:
         _reader(path, named, trust_templates, catalogue).refuse_idle_options()
-        return _convert_python(python)
+        file_bytes(python.path)  # refuse an unreadable file before a process is started
+        built = python_files.build(python, with_keys=True)
+        # Its steps still call the functions of their modules.
+        root = parse_file(Source(msgspec.json.encode(built.keys).decode(), f"{python.path.stem}.json"))
+        text = _write_yaml(root, {}, f"Made from {python.path.name} by `mulligan convert`.")
+        return Converted(text, PYTHON, built.warnings)
     workflow, warnings = examine(
         path, named=named, text=text, trust_templates=trust_templates, catalogue=catalogue, is_alone=is_alone
     )
@@ -182,8 +177,7 @@ def convert(
         return Converted(text, "", warnings)
     if not workflow.origin:
         return Converted(decode(file_bytes(path), str(path)).text, "", warnings)
-    reader = _reader(path, named, trust_templates, catalogue)
-    reader.is_alone = is_alone
+    reader = _reader(path, named, trust_templates, catalogue, is_alone=is_alone)
     data = file_bytes(path) if text is None else text.encode("utf-8", "surrogatepass")
     with pause_garbage_collection():
         _, root = read_tree(data, path, reader)
@@ -196,24 +190,20 @@ def convert(
     unplaced = [f"line {one.line}: {bounded(one.message)}" for one in shown]
     unplaced += [f"and {count:,} more warnings of the kind {code}" for code, count in more.items()]
     made = f"Converted from {path.name} ({title_of(workflow.origin)}) by `mulligan convert`."
-    write_yaml = load_object("mulligan.formats.writing:write_yaml")
     header = "\n".join([made, *unplaced])
-    text = write_yaml(root, reader.remarks, header)
+    text = _write_yaml(root, reader.remarks, header)
     shorter = reader.fold(root)
     if shorter is not None:
-        folded = write_yaml(shorter, reader.remarks, header)
+        folded = _write_yaml(shorter, reader.remarks, header)
         text = folded if reader.are_same(path, text, folded) else text
     return Converted(text, workflow.origin, warnings)
 
 
-def _convert_python(file: python_files.PythonFile) -> Converted:
-    """What a Python file builds, as a file of ours. Its steps still call the functions of their modules."""
-    file_bytes(file.path)  # refuse an unreadable file before a process is started
-    built = python_files.build(file, with_keys=True)
-    root = parse_file(Source(msgspec.json.encode(built.keys).decode(), f"{file.path.stem}.json"))
-    write_yaml = load_object("mulligan.formats.writing:write_yaml")
-    text = write_yaml(root, {}, f"Made from {file.path.name} by `mulligan convert`.")
-    return Converted(text, PYTHON, built.warnings)
+def _write_yaml(root: Node, remarks: dict[int, list[str]], header: str) -> str:
+    # Only `convert` writes.
+    from mulligan.formats.writing import write_yaml
+
+    return write_yaml(root, remarks, header)
 
 
 def parse_file(source: Source, named: str | None = None) -> Node:
@@ -229,8 +219,7 @@ def parse_file(source: Source, named: str | None = None) -> Node:
             except PluginError:
                 continue  # reported if nothing else recognizes the file
             if system is not None and suffix in system.syntaxes:
-                node: Node = _call(system, system.syntaxes[suffix], source, source)
-                return node
+                return _call(system, system.syntaxes[suffix], source, source)
     return parse(source)
 
 
@@ -241,40 +230,33 @@ def _reader(
     catalogue: Path | None = None,
     given: Dict[str, Any] | None = None,
     options: Dict[str, Any] | None = None,
+    is_alone: bool = False,
 ) -> _Reader:
     if catalogue is not None and not catalogue.is_dir():
         raise InputInvalid(f"--catalogue names '{catalogue}', which is not a folder")
     if named is not None and check_system(named) != OURS and python_files.as_python_file(path) is not None:
         message = f"this is a Python file, and {title_of(named)} has none"
         raise LanguageError([Problem("language.format", message, str(path))])
-    return _Reader(str(path), named, trust_templates, catalogue, given, options or {})
+    return _Reader(str(path), named, trust_templates, catalogue, given, options or {}, is_alone)
 
 
+@dataclass(eq=False)
 class _Reader:
-    """Reads a file and those that it includes: recognizes and translates each. `named` is the system of the first."""
+    """Reads a file and those that it includes: recognizes and translates each. `_named` is the system of the first."""
 
-    def __init__(
-        self,
-        first: str,
-        named: str | None,
-        trusts_templates: bool,
-        catalogue: Path | None,
-        given: Dict[str, Any] | None,
-        options: Dict[str, Any],
-    ) -> None:
-        self.is_alone = False
-        self._first = first
-        self._options = options
-        self._named = named
-        self._trusts_templates = trusts_templates
-        self._catalogue = catalogue
-        self._given = given
-        self._advice = ""
-        self._plugin_problems: list[str] = []
-        self._translations: list[Translation] = []
-        # Of the first file, as one of ours; and its text.
-        self.tree: Node | None = None
-        self.text = ""
+    _first: str
+    _named: str | None
+    _trusts_templates: bool
+    _catalogue: Path | None
+    _given: Dict[str, Any] | None
+    _options: Dict[str, Any]
+    _is_alone: bool
+    _advice: str = ""
+    _plugin_problems: list[str] = field(default_factory=list)
+    _translations: list[Translation] = field(default_factory=list)
+    # Of the first file, as one of ours; and its text.
+    tree: Node | None = None
+    text: str = ""
 
     @property
     def remarks(self) -> dict[int, list[str]]:
@@ -301,7 +283,7 @@ class _Reader:
         return is_same is not None and is_same(one, other)
 
     def __call__(self, source: Source) -> Node:
-        source.is_alone = self.is_alone
+        source.is_alone = self._is_alone
         is_first = source.file == self._first
         named = self._named if is_first else None
         found = _parse_as_other_yaml(source) if named is None and _NOETL_MARK in source.text[:_MARK_CHARS] else None
@@ -380,11 +362,11 @@ class _Reader:
             trusts_templates=self._trusts_templates,
             catalogue=self._catalogue,
             # The inputs of a called file are those that its caller gives it.
-            given=None if is_included else self._given,
+            given={} if is_included else self._given or {},
             options=options,
         )
         try:
-            ours: Node = _call(system, system.translate, source, root, translation)
+            ours = _call(system, system.translate, source, root, translation)
         except Refusal as refusal:
             source.problems.append(refusal.problem)
         except TooManyProblems:
@@ -400,10 +382,7 @@ class _Reader:
 def _parse_own_yaml(source: Source, origin: str) -> Node | None:
     """The tree of a YAML file as its system reads it; None where that is YAML 1.2, or the file is not YAML."""
     system = find_format(origin) if origin and Path(source.file).suffix.lower() in _YAML else None
-    if system is None or system.yaml is None:
-        return None
-    node: Node = _call(system, system.yaml, source, source)
-    return node
+    return None if system is None or system.yaml is None else _call(system, system.yaml, source, source)
 
 
 def _parse_as_other_yaml(source: Source, named: str | None = None) -> tuple[Node, str] | None:
@@ -418,7 +397,7 @@ def _parse_as_other_yaml(source: Source, named: str | None = None) -> tuple[Node
     return None
 
 
-def _call(system: FormatPlugin, function: str, source: Source, *args: Any) -> Any:
+def _call(system: FormatPlugin, function: str, source: Source, *args: Any) -> Node:
     """Call a function of a system that returns a tree. LanguageError where it cannot be imported, or is broken."""
     hint = ""
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import Any
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
@@ -68,7 +70,11 @@ class Scanner:
         message = f"the number {shorten(text)} does not fit into 64 bits"
         return self.refuse("number", message, start, start + len(text), hint="quote it to keep it as text")
 
-    def fit(self, text: str, start: int) -> str:
+    def unescaped(self, raw: str, escape: re.Pattern[str], replace: Callable[[re.Match[str]], str], start: int) -> str:
+        """The text that begins at `start` with its escapes replaced."""
+        return self._fit(escape.sub(replace, raw), start) if "\\" in raw else raw
+
+    def _fit(self, text: str, start: int) -> str:
         """A text after its escapes were replaced: surrogate pairs are joined, and invalid characters refused."""
         text = _SURROGATES.sub(lambda found: found.group().encode("utf-16", "surrogatepass").decode("utf-16"), text)
         if unusable := UNUSABLE_CHARACTER.search(text):

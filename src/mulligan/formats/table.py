@@ -26,7 +26,7 @@ FORMATS = {
     "torc": FormatPlugin(
         "Torc",
         recognize="mulligan.formats.recognition:is_torc",
-        translate="mulligan.formats.torc:translate",
+        translate="mulligan.formats.torc.workflow:translate",
         syntaxes={".kdl": "mulligan.formats.torc.kdl:parse"},
     ),
     NOETL: FormatPlugin(
@@ -40,12 +40,12 @@ FORMATS = {
     "alphred": FormatPlugin(
         "Alphred",
         recognize="mulligan.formats.recognition:is_alphred",
-        translate="mulligan.formats.alphred:translate",
+        translate="mulligan.formats.alphred.workflow:translate",
     ),
     "prodigy": FormatPlugin(
         "Prodigy",
         recognize="mulligan.formats.recognition:is_prodigy",
-        translate="mulligan.formats.prodigy:translate",
+        translate="mulligan.formats.prodigy.workflow:translate",
         options=("map", "max_iterations"),
     ),
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Iterator
 from collections.abc import Mapping as Dict
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,37 +20,29 @@ Translate: TypeAlias = "Callable[[Node, Translation], Mapping]"
 OPTION_MARK = "the option --"
 
 
+@dataclass(eq=False)
 class Translation:
     """The translation of one file: what to warn about, and the comments for `convert`."""
 
-    def __init__(
-        self,
-        source: Source,
-        *,
-        is_included: bool = False,
-        trusts_templates: bool = False,
-        catalogue: Path | None = None,
-        given: Dict[str, Any] | None = None,
-        options: Dict[str, Any] | None = None,
-    ) -> None:
-        self.source = source
-        # The folder in which called playbooks are looked up by their paths; None: found from the file.
-        self.catalogue = catalogue
-        # The inputs that the run will be started with, where they are known already.
-        self.given = given or {}
-        # Options of `mulligan run` for files of this system: see `FormatPlugin.options`.
-        self.options: Dict[str, Any] = options or {}
-        # Whether any value may become part of a command or a query, as in NoETL.
-        self.trusts_templates = trusts_templates
-        # Whether another file calls this one.
-        self.is_included = is_included
-        # The comments that `convert` writes above a node of the new tree, by the identity of the node.
-        self.remarks: dict[int, list[str]] = {}
-        # For `convert`: makes a shorter tree that may say the same, and compares the workflows of both trees.
-        self.fold: Callable[[], Mapping | None] | None = None
-        self.is_same: Callable[[Workflow, Workflow], bool] | None = None
-        # These nodes stay alive, so that no other node gets the identity of one that was left out of the tree.
-        self._remarked: list[Node] = []
+    source: Source
+    _: KW_ONLY
+    # Whether another file calls this one.
+    is_included: bool = False
+    # Whether any value may become part of a command or a query, as in NoETL.
+    trusts_templates: bool = False
+    # The folder in which called playbooks are looked up by their paths; None: found from the file.
+    catalogue: Path | None = None
+    # The inputs that the run will be started with, where they are known already.
+    given: Dict[str, Any] = field(default_factory=dict)
+    # Options of `mulligan run` for files of this system: see `FormatPlugin.options`.
+    options: Dict[str, Any] = field(default_factory=dict)
+    # The comments that `convert` writes above a node of the new tree, by the identity of the node.
+    remarks: dict[int, list[str]] = field(default_factory=dict)
+    # For `convert`: makes a shorter tree that may say the same, and compares the workflows of both trees.
+    fold: Callable[[], Mapping | None] | None = None
+    is_same: Callable[[Workflow, Workflow], bool] | None = None
+    # These nodes stay alive, so that no other node gets the identity of one that was left out of the tree.
+    _remarked: list[Node] = field(default_factory=list)
 
     def remark(self, node: Node, text: str) -> None:
         """Add a comment that `convert` writes above `node`, a node of the new tree."""
@@ -73,9 +66,7 @@ def made(value: Any, at: Node) -> Node:
     if isinstance(value, dict):
         return mapping(value, at)
     if isinstance(value, list | tuple):
-        sequence = Sequence(at.line, at.column)
-        sequence.items = [made(item, at) for item in value]
-        return sequence
+        return sequence((made(item, at) for item in value), at)
     return scalar(value, at)
 
 
@@ -88,12 +79,45 @@ def mapping(entries: Dict[str, Any], at: Node) -> Mapping:
     return node
 
 
+def sequence(items: Iterable[Node], at: Node) -> Sequence:
+    """A list of these nodes at the place of `at`."""
+    node = Sequence(at.line, at.column)
+    node.items = list(items)
+    return node
+
+
+def renewed(entries: Dict[str, tuple[Scalar, Node]], at: Node) -> Mapping:
+    """A mapping at the place of `at`, of keys and values that keep their own places."""
+    node = Mapping(at.line, at.column)
+    node.entries = dict(entries)
+    return node
+
+
+def only(node: Mapping, keys: Container[str]) -> Mapping:
+    """The mapping with no other keys than these."""
+    return renewed({key: entry for key, entry in node.entries.items() if key in keys}, node)
+
+
+def without(node: Mapping, *keys: str) -> Mapping:
+    """A copy of the mapping without these keys."""
+    return renewed({key: entry for key, entry in node.entries.items() if key not in keys}, node)
+
+
 def scalar(value: Any, at: Node) -> Scalar:
     """A scalar at the place of `at`. A text is quoted, so that YAML does not read it as another type."""
     is_text = isinstance(value, str)
     text = value if is_text else msgspec.json.encode(value).decode()
     end_column = at.end_column if isinstance(at, Scalar) else at.column + 1
     return Scalar(value, text, '"' if is_text else "", at.line, at.column, end_column)
+
+
+def scalars(node: Node | None) -> Iterator[Scalar]:
+    """All values at any depth, in the order of the file."""
+    if isinstance(node, Scalar):
+        yield node
+    elif node is not None:
+        for child in node.items if isinstance(node, Sequence) else [value for _, value in node.items()]:
+            yield from scalars(child)
 
 
 def literal(text: str) -> str:

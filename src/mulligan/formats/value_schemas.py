@@ -60,9 +60,12 @@ class LenientRecord(Record, frozen=True):
         if not isinstance(node, Mapping):
             return super().read(node, label, source)
         known = Mapping(node.line, node.column)
-        lacking = self._lacking(node)
+        # The keys that the mapping cannot do without, and does not have.
+        lacking = {word for word in self.required if word not in node.entries}
+        if node.entries.keys().isdisjoint(self.needed):
+            lacking |= set(self.needed)
         for word, (key, value) in node.entries.items():
-            if word in self.keys and self._is_absent(word, value):
+            if self._is_absent(word, value):
                 continue
             if self.known(word) or self.is_foreign(word) or closest_key(word, self.keys) in lacking:
                 known.entries[word] = (key, value)
@@ -82,10 +85,4 @@ class LenientRecord(Record, frozen=True):
     def _is_absent(self, word: str, value: Node) -> bool:
         """Whether a known key has no value, and may have none."""
         is_null = isinstance(value, Scalar) and value.value is None
-        return is_null and not self.keys[word].is_required and word not in self.needed
-
-    def _lacking(self, node: Mapping) -> set[str]:
-        """The keys that the mapping cannot do without, and does not have."""
-        lacking = {word for word in self.required if word not in node.entries}
-        is_complete = not self.needed or any(word in node.entries for word in self.needed)
-        return lacking if is_complete else lacking | set(self.needed)
+        return is_null and word in self.keys and not self.keys[word].is_required and word not in self.needed

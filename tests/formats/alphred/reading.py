@@ -10,7 +10,7 @@ import pytest
 
 from mulligan.errors import LanguageError
 from mulligan.formats import examine
-from mulligan.formats.alphred import translate
+from mulligan.formats.alphred.workflow import translate
 from mulligan.formats.translation import Translation
 from mulligan.language.text.document import parse
 from mulligan.language.text.nodes import Source, plain

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mulligan.errors import LanguageError
-from mulligan.formats.alphred import translate
 from mulligan.formats.alphred.steps import REPAIR_VISITS_MAX, SUMMARY_PROMPT, VISITS_MAX
+from mulligan.formats.alphred.workflow import translate
 from mulligan.formats.translation import Translation
 from mulligan.language.text.document import parse
 from mulligan.language.text.nodes import Source, plain

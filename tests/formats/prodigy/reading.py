@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from mulligan.errors import LanguageError
-from mulligan.formats.prodigy.context import ITEM_NAMES, Context, ItemSlots, StepSlots
-from mulligan.formats.prodigy.steps import translate_steps
+from mulligan.formats.prodigy.context import ITEM_NAMES, Context, ItemSlots, Slots, StepSlots
+from mulligan.formats.prodigy.steps import translate_step, translate_steps
 from mulligan.formats.translation import Translation, made
 from mulligan.language.text.document import parse
 from mulligan.language.text.nodes import Refusal, Sequence, Source, plain
@@ -15,16 +17,22 @@ from mulligan.language.text.nodes import Refusal, Sequence, Source, plain
 UNASKED = {"skip_permissions": True}
 
 
+def context(slots: Slots, variables: dict[str, str] | None = None, **more: Any) -> Context:
+    """Where commands stand in a file without a text."""
+    return Context(slots, Translation(Source("", "flow.yml")), translate_step, variables or {}, **more)
+
+
 def steps(text: str, place: Context | None = None) -> list[dict[str, Any]]:
     """The steps of ours that a list of Prodigy's becomes, and behind them what only an edge leads to."""
-    place = place or Context(StepSlots(), is_regular=True)
     source = Source(text, "flow.yml")
+    place = place or context(StepSlots(), is_regular=True)
+    place = msgspec.structs.replace(place, translation=Translation(source))
     try:
         root = parse(source)
     except Refusal as refusal:
         raise LanguageError([refusal.problem]) from None
     assert isinstance(root, Sequence)
-    found = translate_steps(root, place, Translation(source)).commands
+    found = translate_steps(root, place).commands
     if source.problems:
         raise LanguageError(source.problems)
     aside = place.slots.edge_targets if isinstance(place.slots, StepSlots) else []
@@ -40,4 +48,4 @@ def step(text: str) -> dict[str, Any]:
 
 def item_commands(text: str) -> list[dict[str, Any]]:
     """The entries of `do` that a list becomes, where there is an item."""
-    return steps(text, Context(ItemSlots(), {"item": "item"}, names=ITEM_NAMES))
+    return steps(text, context(ItemSlots(), {"item": "item"}, names=ITEM_NAMES))

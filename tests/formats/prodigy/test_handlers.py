@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mulligan.formats import examine
-from mulligan.formats.prodigy.context import Context, StepSlots
+from mulligan.formats.prodigy.context import StepSlots
 
-from .reading import UNASKED, item_commands, step, steps
+from .reading import UNASKED, context, item_commands, step, steps
 from .whole import tree
 
 AGENT = {"agent": {"provider": "claude", "prompt": "/fix", **UNASKED}}
@@ -87,7 +87,7 @@ ELSEWHERE: list[tuple[str, dict[str, Any], bool]] = [
 def test_outside_of_regular_workflows_a_plain_handler_runs_once(
     form: str, handler: dict[str, Any], goes_on: bool
 ) -> None:
-    (found,) = steps(f"- {{shell: make, on_failure: {form}}}", Context(StepSlots()))
+    (found,) = steps(f"- {{shell: make, on_failure: {form}}}", context(StepSlots()))
 
     assert (found["on_failure"], found.get("continue_on_error", False)) == (handler, goes_on)
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import pytest
 
 from mulligan.formats.prodigy.actions import SCRIPT_VARIABLE, shell_text
-from mulligan.formats.prodigy.context import ITEM_NAMES, Context, ItemSlots, StepSlots
+from mulligan.formats.prodigy.context import ITEM_NAMES, ItemSlots, StepSlots
 from mulligan.formats.prodigy.variables import fill_in
 
-ITEM = Context(
+from .reading import context
+
+ITEM = context(
     ItemSlots(),
     {"item": "item", "index": "index", "v": "outputs[0]", "n": "3", "flag": "true"}
     | {"ok": "(outputs[1].trim() in ['true'])", "odd": r"""(run.id == null ? '' : 'it\'s "')"""},
     names=ITEM_NAMES,
     env={"REGION": "'eu'"},
 )
-STEP = Context(StepSlots(), {"v": 'steps["a-b"].output'}, env={"REGION": "'eu'"})
+STEP = context(StepSlots(), {"v": 'steps["a-b"].output'}, env={"REGION": "'eu'"})
 
 TEXTS = [
     # outside quotes and within double quotes it stands as it is

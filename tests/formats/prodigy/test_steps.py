@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mulligan.formats.prodigy.context import Context, StepSlots
+from mulligan.formats.prodigy.context import StepSlots
 
-from .reading import UNASKED, item_commands, step, steps
+from .reading import UNASKED, context, item_commands, step, steps
 
 # What a step becomes, without its name.
 KINDS: list[tuple[str, dict[str, Any]]] = [
@@ -354,7 +354,7 @@ def test_a_condition_on_what_the_step_before_it_changed_is_told_first() -> None:
 
 
 def test_a_step_that_asks_what_the_run_changed_is_told() -> None:
-    place = Context(StepSlots(), {"merge.target_branch": "steps.worktree.output.target"})
+    place = context(StepSlots(), {"merge.target_branch": "steps.worktree.output.target"})
 
     look, tell = steps("- {id: tell, shell: 'echo ${workflow.commit_count}'}", place)
 

@@ -9,7 +9,7 @@ import pytest
 
 from mulligan.errors import LanguageError
 from mulligan.formats import examine
-from mulligan.formats.prodigy import translate
+from mulligan.formats.prodigy.workflow import translate
 from mulligan.formats.translation import Translation
 from mulligan.language.text.document import parse
 from mulligan.language.text.nodes import Source, plain

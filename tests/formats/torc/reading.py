@@ -11,7 +11,7 @@ import pytest
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError
 from mulligan.formats import examine
-from mulligan.formats.torc import translate
+from mulligan.formats.torc.workflow import translate
 from mulligan.formats.translation import Translation
 from mulligan.language.text.document import parse
 from mulligan.language.text.nodes import Source, plain

@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-from mulligan.formats.torc import RECORDS
-from mulligan.language.keys.value_schemas import Record
-
 from .reading import job, loaded, names, ours, refusal, warned, warnings
 
 # -- the top -------------------------------------------------------------------------------------------------------
@@ -460,11 +457,6 @@ def test_a_hundred_problems_are_enough() -> None:
     said = refusal("name: w\njobs:\n" + "- {name: a, comand: x}\n" * 300)
 
     assert said.endswith("and 80 more")
-
-
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
-def test_every_key_says_what_becomes_of_it(record: Record) -> None:
-    assert [word for word, key in record.keys.items() if not key.about] == []
 
 
 def test_the_steps_of_a_file_keep_their_order() -> None:

@@ -163,7 +163,3 @@ PHASES = Record(
         "phases": Key(ListOf(as_node(PHASE), at_least=1), "the steps", is_required=True),
     },
 )
-RECORDS = (
-    *(DRAFT, NODE, POSITION, PROMPT, PERMISSIONS, ERROR_HANDLER, EDGE, CONDITION, CONDITIONS),
-    *(PHASES, PHASE, TRANSITION),
-)

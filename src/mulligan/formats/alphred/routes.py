@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from mulligan.core.model.workflow import END
@@ -47,7 +48,7 @@ JSON_CONTRACT = """\
 Answer with JSON and nothing else, no text before or after it."""
 
 
-def routing_contract(words: Iterable[str], *, is_json: bool, has_default: bool) -> str:
+def _routing_contract(words: Iterable[str], *, is_json: bool, has_default: bool) -> str:
     """List the decisions for the agent and where to write one. `has_default`: it may decide nothing."""
     known = list(dict.fromkeys((*words, APPROVED, BLOCKED)))
     lines = [f"- {word}{_MEANINGS.get(word, '')}" for word in known]
@@ -108,11 +109,9 @@ def read_guard(node: Node, source: Source, *, is_json: bool, depth: int = 0) -> 
     if isinstance(fields["value"], list | dict):
         message = f"'value' is {describe(fields.at('value'))}, a single value is expected"
         raise source.refuse("guard", message, fields.at("value"))
-    return (
-        _decision_guard(fields, source)
-        if fields["field"] == DECISION
-        else _answer_guard(fields, source, is_json=is_json)
-    )
+    if fields["field"] == DECISION:
+        return _decision_guard(fields, source)
+    return _answer_guard(fields, source, is_json=is_json)
 
 
 def _combined_guard(node: Mapping, source: Source, *, is_json: bool, depth: int) -> Guard:
@@ -218,8 +217,12 @@ def translate_routes(node: TreeNode, step_of: StepNameOf, source: Source, *, is_
     if node.kind == "human":
         return _approval_routes(node, step_of, source)
     guarded = _success_edges(node, source, is_json=is_json)
-    edges = [_translate_edge(edge, step_of(edge), guard) for edge, guard in guarded]
-    guards = _reachable_guards(guarded)
+    edges: list[Node] = [
+        mapping({"to": step_of(edge), "when": guard.text}, edge.at) if guard else scalar(step_of(edge), edge.at)
+        for edge, guard in guarded
+    ]
+    # Those before the first edge without a guard are evaluated.
+    guards = [guard for _, guard in takewhile(lambda pair: pair[1] is not None, guarded) if guard is not None]
     is_open = bool(guards) and len(guards) == len(guarded)
     asks = any(guard.is_on_decision for guard in guards)
     if is_open and asks and not any(guard.only_word == APPROVED for guard in guards):
@@ -231,7 +234,7 @@ def translate_routes(node: TreeNode, step_of: StepNameOf, source: Source, *, is_
         "no_match": "fail" if is_open else None,
     }
     words = [word for guard in guards for word in guard.words]
-    contract = routing_contract(words, is_json=is_json, has_default=not has_to_decide) if asks else ""
+    contract = _routing_contract(words, is_json=is_json, has_default=not has_to_decide) if asks else ""
     return Routes(_next(node, edges, step_of), keys, contract)
 
 
@@ -239,46 +242,25 @@ def _success_edges(node: TreeNode, source: Source, *, is_json: bool) -> list[tup
     """The success edges of a node with their guards, in order."""
     found: list[tuple[TreeEdge, Guard | None]] = []
     for edge in node.edges_on("success"):
-        _warn_never_taken(node, edge, found, source)
+        if first := next((other for other, guard in found if guard is None), None):
+            # It is kept: a node without incoming edges would start at once.
+            message = (
+                f"the edge from '{node.key}' to '{edge.target}' is never taken: the one to '{first.target}' has no "
+            )
+            source.warn("edge", message + "guard and comes first", edge.at)
         with source.noting:
             guard = None if edge.guard is None else read_guard(edge.guard, source, is_json=is_json)
             found.append((edge, guard))
     return found
 
 
-def _reachable_guards(guarded: list[tuple[TreeEdge, Guard | None]]) -> list[Guard]:
-    """The guards that are evaluated: those before the first edge without a guard."""
-    found: list[Guard] = []
-    for _, guard in guarded:
-        if guard is None:
-            break
-        found.append(guard)
-    return found
-
-
-def _warn_never_taken(
-    node: TreeNode, edge: TreeEdge, before: list[tuple[TreeEdge, Guard | None]], source: Source
-) -> None:
-    """Warn of an edge that is never taken. It is kept: a node without incoming edges would start at once."""
-    if first := next((other for other, guard in before if guard is None), None):
-        message = f"the edge from '{node.key}' to '{edge.target}' is never taken: the one to '{first.target}' has no "
-        source.warn("edge", message + "guard and comes first", edge.at)
-
-
-def _translate_edge(edge: TreeEdge, to: str, guard: Guard | None) -> Node:
-    return mapping({"to": to, "when": guard.text}, edge.at) if guard else scalar(to, edge.at)
-
-
 def _next(node: TreeNode, edges: list[Node], step_of: StepNameOf) -> list[Node] | Node | None:
     """Success edges, then failure edges; a single plain name is written without a list."""
-    found = [*edges, *_failure_edges(node, step_of)]
+    after = [mapping({"to": step_of(edge), "on": "failure"}, edge.at) for edge in node.edges_on("failure")]
+    found = [*edges, *after]
     if len(found) == 1 and isinstance(found[0], Scalar):
         return found[0]
     return found or None
-
-
-def _failure_edges(node: TreeNode, step_of: StepNameOf) -> list[Node]:
-    return [mapping({"to": step_of(edge), "on": "failure"}, edge.at) for edge in node.edges_on("failure")]
 
 
 # -- approvals -------------------------------------------------------------------------------------------------------

@@ -115,7 +115,8 @@ class StepBuilder:
             raise self._source.refuse("tool", message, node.fields.at(key), hint=hint)
         self._check_role(node)
         if node.kind == "human":
-            return [self._approval_step(node)]
+            message = literal(node.prompt.strip() or node.title or node.key)
+            return [self._step(node, {"approve": {"message": message}}, self._routes(node, is_json=False))]
         self._check_agent(node)
         return self._spawner_steps(node) if node.role == "spawner" else [self._agent_step(node)]
 
@@ -135,16 +136,10 @@ class StepBuilder:
             message = f"node '{node.key}' has no provider, so its agent is not known"
             self._source.note(self._source.refuse("provider", message, node.key_at, hint='add "provider": "claude"'))
         if not node.prompt.strip() and not _was_refused(node, "promptTemplate"):
-            message = f"node '{node.key}' has no prompt"
-            self._source.note(
-                self._source.refuse("prompt", message, node.prompt_at, hint="write what the agent should do")
-            )
+            message, hint = f"node '{node.key}' has no prompt", "write what the agent should do"
+            self._source.note(self._source.refuse("prompt", message, node.prompt_at, hint=hint))
 
     # -- the kinds of steps
-
-    def _approval_step(self, node: TreeNode) -> Mapping:
-        message = literal(node.prompt.strip() or node.title or node.key)
-        return self._step(node, {"approve": {"message": message}}, self._routes(node, is_json=False))
 
     def _agent_step(self, node: TreeNode) -> Mapping:
         is_json = node.fields.get("reportArtifactContentType") == "json"
@@ -159,14 +154,9 @@ class StepBuilder:
         subtasks, summary = self._batches[node.key]
         asked = [node.prompt, spawner_contract(node.max_children)]
         agent = self._agent_action(node, asked, answer="json", **self._join_context(node))
-        step = {
-            "agent": agent,
-            "validate": self._call(
-                node, "check_answer", answer="${output.json}", most=node.max_children, taken=self._node_keys()
-            ),
-            "retry": translate_retry(node),
-            "env": self._env(node),
-        }
+        keys = [literal(key) for key in self._tree.nodes]
+        check = self._call(node, "check_answer", answer="${output.json}", most=node.max_children, taken=keys)
+        step = {"agent": agent, "validate": check, "retry": translate_retry(node), "env": self._env(node)}
         return [
             self._step(node, step, self._routes(node, is_json=True)),
             self._subtasks_step(node, subtasks, summary),
@@ -267,9 +257,6 @@ class StepBuilder:
         own = step_path(node.step)
         return {"answer": f"${{{own}.output.json}}", "spawner": literal(node.key), "visit": f"${{{own}.visits}}"}
 
-    def _node_keys(self) -> list[str]:
-        return [literal(key) for key in self._tree.nodes]
-
     def _call(self, node: TreeNode, function: str, **args: Any) -> dict[str, Any]:
         return {"python": {"call": f"{_SUBTASKS_MODULE}:{function}"}, "args": made(args, node.fields.node)}
 
@@ -282,26 +269,19 @@ class StepBuilder:
 
     def _env(self, node: TreeNode) -> Mapping | None:
         permissions: Fields | None = node.fields.get("executionPermissions")
-        values = (
-            {name: _variable_value(permissions.get(key)) for key, name in _PERMISSION_VARIABLES.items()}
-            if permissions
-            else {}
-        )
-        env = mapping(values, node.fields.at("executionPermissions")) if any(values.values()) else None
-        if env is not None and not self._has_warned:
+        given = permissions.values if permissions else {}
+        values = {name: _variable_value(given.get(key)) for key, name in _PERMISSION_VARIABLES.items()}
+        if not any(values.values()):
+            return None
+        env = mapping(values, node.fields.at("executionPermissions"))
+        if not self._has_warned:
             self._has_warned = True
-            self._warn_permissions(node, env)
+            variable = f"MULLIGAN_AGENT_{(node.fields.get('provider') or '').upper().replace('-', '_')}"
+            message = "executionPermissions become environment variables: the provider's command decides what the agent"
+            hint = f"set {variable} to a command that reads $ALPHRED_SANDBOX_MODE and the other variables"
+            key = node.fields.key("executionPermissions")
+            self._translation.warn("permissions", f"{message} may do", key, hint=hint, above=env)
         return env
-
-    def _warn_permissions(self, node: TreeNode, env: Mapping) -> None:
-        provider = node.fields.get("provider") or ""
-        variable = f"MULLIGAN_AGENT_{provider.upper().replace('-', '_')}"
-        message = (
-            "executionPermissions become environment variables: the provider's command decides what the agent may do"
-        )
-        hint = f"set {variable} to a command that reads $ALPHRED_SANDBOX_MODE and the other variables"
-        key = node.fields.key("executionPermissions")
-        self._translation.warn("permissions", message, key, hint=hint, above=env)
 
 
 def _was_refused(node: TreeNode, key: str) -> bool:
@@ -314,5 +294,4 @@ def _variable_value(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return literal("\n".join(value)) if value else None
-    result: str | None = value
-    return result
+    return None if value is None else str(value)

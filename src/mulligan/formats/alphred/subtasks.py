@@ -104,13 +104,10 @@ def summarize_subtasks(answer: dict[str, Any], spawner: str, visit: int, outcome
     failed = {failure["index"]: failure for failure in outcome["failures"]}
     ended = [_outcome_of(one, failed.get(index), outcome["results"][index]) for index, one in enumerate(subtasks)]
     rows, _ = head_tail("\n".join(map(_row, ended)), ROWS_CHARS_MAX)
-    head = [f"subtasks.{key}: {count}" for key, count in _outcome_counts(outcome).items()]
+    total, succeeded, failures = (outcome[key] for key in ("total", "succeeded", "failed"))
+    counts = {"total": total, "terminal": succeeded + failures, "succeeded": succeeded, "failed": failures}
+    head = [f"subtasks.{key}: {count}" for key, count in counts.items()]
     return "\n".join([*head, "subtask_rows:", rows, *_reports(ended)])
-
-
-def _outcome_counts(outcome: dict[str, Any]) -> dict[str, int]:
-    total, succeeded, failed = outcome["total"], outcome["succeeded"], outcome["failed"]
-    return {"total": total, "terminal": succeeded + failed, "succeeded": succeeded, "failed": failed}
 
 
 def _outcome_of(subtask: dict[str, Any], failure: dict[str, Any] | None, result: Any) -> dict[str, str]:

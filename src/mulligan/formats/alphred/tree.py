@@ -68,7 +68,11 @@ def read_tree(root: Node, source: Source) -> Tree:
     """Read a file, and note everything that is wrong with it."""
     is_old = isinstance(root, Mapping) and "phases" in root.entries and "nodes" not in root.entries
     tree = _read_phases(root, source) if is_old else _read_draft(root, source)
-    _drop_dangling_edges(tree, source)
+    for node in tree.nodes.values():
+        for edge in node.edges:
+            if edge.target not in tree.nodes:
+                source.note(_unknown_node(edge.target, edge.at, tree, source))
+        node.edges = [edge for edge in node.edges if edge.target in tree.nodes]
     for node in tree.nodes.values():
         _note_equal_priorities(node, source)
     return tree
@@ -162,6 +166,7 @@ def _add_edge(tree: Tree, entry: Fields, source: Source) -> None:
 
 
 def _append_edge(owner: TreeNode, entry: Fields, target: str, guard: str, source: Source) -> None:
+    """Add an edge. Alphred's rules: a failure edge has no guard; any other edge has one unless it is 'auto'."""
     edge = TreeEdge(
         target=entry[target],
         at=entry.at(target),
@@ -171,11 +176,6 @@ def _append_edge(owner: TreeNode, entry: Fields, target: str, guard: str, source
         priority=entry.get("priority"),
     )
     owner.edges.append(edge)
-    _check_edge(owner, edge, guard, source)
-
-
-def _check_edge(owner: TreeNode, edge: TreeEdge, guard: str, source: Source) -> None:
-    """Check Alphred's rules: a failure edge has no guard; any other edge has one unless it is 'auto'."""
     is_auto, where = edge.fields.get("auto"), f"the edge from '{owner.key}' to '{edge.target}'"
     if edge.on == "terminal":
         message = f"{where} has the route 'terminal', which is only for edges that a spawner creates"
@@ -196,16 +196,6 @@ def _check_edge(owner: TreeNode, edge: TreeEdge, guard: str, source: Source) -> 
 
 def _unknown_node(key: str, at: Node, tree: Tree, source: Source) -> Refusal:
     return source.refuse_unknown(f"there is no node '{key}'", key, at, hint=did_you_mean(key, tree.nodes))
-
-
-def _drop_dangling_edges(tree: Tree, source: Source) -> None:
-    """Note and remove edges to unknown nodes."""
-    for node in tree.nodes.values():
-        for edge in node.edges:
-            with source.noting:
-                if edge.target not in tree.nodes:
-                    raise _unknown_node(edge.target, edge.at, tree, source)
-        node.edges = [edge for edge in node.edges if edge.target in tree.nodes]
 
 
 def _note_equal_priorities(node: TreeNode, source: Source) -> None:
@@ -233,7 +223,8 @@ def _read_phases(root: Node, source: Source) -> Tree:
             with source.noting:
                 _append_edge(node, entry, "target", "when", source)
     if not any("transitions" in node.fields for node in tree.nodes.values()):
-        _chain_phases(list(tree.nodes.values()))
+        for node, after in pairwise(tree.nodes.values()):
+            node.edges.append(TreeEdge(after.key, node.key_at, node.fields, None))
     return tree
 
 
@@ -246,9 +237,3 @@ def _read_phase(fields: Fields) -> TreeNode:
         prompt=fields.get("prompt") or "",
         prompt_at=fields.at("prompt") if "prompt" in fields else fields.node,
     )
-
-
-def _chain_phases(nodes: list[TreeNode]) -> None:
-    """Connect phases in order if none of them has transitions."""
-    for node, after in pairwise(nodes):
-        node.edges.append(TreeEdge(after.key, node.key_at, node.fields, None))

@@ -22,7 +22,8 @@ def translate(root: Node, translation: Translation) -> Mapping:
         source.note(source.refuse("endless_loop", f"{message}: the loop never ends", edge.at, hint=hint))
     roots = {key for key, edges in tree.incoming_edges().items() if not edges}
     starts = _explicit_starts(tree, roots, source)
-    revisited, repairs = _revisited_nodes(tree), _repair_loops(tree)
+    # All that can be reached from the target of a loop may be visited more than once.
+    revisited, repairs = _reachable(tree, _loop_targets(tree)), _repair_loops(tree)
     for key, edge in repairs.items():
         message = f"'{key}' repairs a failure and then leads back to what failed; it is visited at most"
         source.warn("repair_loop", f"{message} {REPAIR_VISITS_MAX} times", edge.at)
@@ -107,11 +108,6 @@ def _reachable(tree: Tree, keys: Iterable[str]) -> set[str]:
 
 
 # -- loops -----------------------------------------------------------------------------------------------------------
-
-
-def _revisited_nodes(tree: Tree) -> set[str]:
-    """The nodes that may be visited more than once: all that can be reached from the target of a loop."""
-    return _reachable(tree, _loop_targets(tree))
 
 
 def _repair_loops(tree: Tree) -> dict[str, TreeEdge]:

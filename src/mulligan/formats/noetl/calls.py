@@ -14,7 +14,7 @@ from mulligan.formats.expressions import entry, quoted
 from mulligan.formats.noetl.catalogue import Ambiguous, Child, find_playbook
 from mulligan.formats.noetl.texts import foreign, has_templates, input_name
 from mulligan.formats.noetl.tools import Tool, input_of, merged
-from mulligan.formats.translation import Translation, literal, scalar
+from mulligan.formats.translation import Translation, literal, renewed, scalar
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Source, describe, shorten
 from mulligan.language.text.suggestions import did_you_mean
 
@@ -52,12 +52,13 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         file = scalar(literal(self.child.file), self.at)
         if self.given is None:
             return {"file": file}
-        inputs = Mapping(self.given.line, self.given.column)
-        for key, value in self.given.items():
-            name = input_name(key.text)
-            filled = scalar(f"${{{entry(f'{rendered}.result', key.text)}}}", value) if rendered else foreign(value)
-            inputs.entries[name] = (scalar(name, key), filled)
-        return {"file": file, "inputs": inputs}
+        filled = {
+            key: scalar(f"${{{entry(f'{rendered}.result', key.text)}}}", value) if rendered else foreign(value)
+            for key, value in self.given.items()
+        }
+        named = {input_name(key.text): (key, value) for key, value in filled.items()}
+        inputs = {name: (scalar(name, key), value) for name, (key, value) in named.items()}
+        return {"file": file, "inputs": renewed(inputs, self.given)}
 
     def result_in(self, output: str) -> str:
         """The expression for its result; `output` is that for the output of the child run."""
@@ -83,8 +84,11 @@ def read_call(tool: Tool, given: Node | None, workload: Dict[str, Any], translat
         raise source.refuse("type", message, inputs)
     wanted, returned = node.get("return_step"), None
     if isinstance(wanted, Scalar) and wanted.value is not None:
-        _refuse_unknown_step(child, wanted, source)
         returned = wanted.text
+        # Every playbook has an `end`, written or not.
+        if child.steps is not None and returned not in (*child.steps, END):
+            message = f"'{child.file}' has no step '{shorten(returned)}'"
+            raise source.refuse("unknown_step", message, wanted, hint=did_you_mean(returned, child.steps))
     _note_unknown_inputs(child, inputs, source)
     return Call(child, at, inputs, returned, path if has_templates(at) else "", path if tool.is_agent else "")
 
@@ -141,11 +145,3 @@ def _note_unknown_inputs(child: Child, inputs: Mapping | None, source: Source) -
             hint = did_you_mean(name, child.workload or ()) or f"add '{shorten(name)}: null' to its 'workload'"
             message = f"'{child.file}' has no input '{shorten(name)}'"
             source.note(source.refuse("unknown_input", message, key, hint=hint))
-
-
-def _refuse_unknown_step(child: Child, node: Scalar, source: Source) -> None:
-    # Every playbook has an `end`, written or not.
-    if child.steps is not None and node.text not in (*child.steps, END):
-        hint = did_you_mean(node.text, child.steps)
-        message = f"'{child.file}' has no step '{shorten(node.text)}'"
-        raise source.refuse("unknown_step", message, node, hint=hint)

@@ -65,11 +65,7 @@ def find_playbook(path: str, caller: Path, catalogue: Path | None) -> Child | No
 def _in_catalogue(path: str, catalogue: Path) -> Path | None:
     catalogue = catalogue.resolve()
     files = list(_yaml_files(catalogue))
-    return (
-        _file_of(path, catalogue)
-        or _only([file for file in files if _is_called(file, path, "path")], catalogue)
-        or _only([file for file in files if _is_called(file, path, "name")], catalogue)
-    )
+    return _file_of(path, catalogue) or _only(files, path, "path", catalogue) or _only(files, path, "name", catalogue)
 
 
 def _above(path: str, folder: Path) -> Path | None:
@@ -81,11 +77,13 @@ def _above(path: str, folder: Path) -> Path | None:
         if one in ends:
             return None
         files = list(_yaml_files(one))
-        found = _file_of(path, one) or _only([file for file in files if _is_called(file, path, "path")], one)
+        found = _file_of(path, one) or _only(files, path, "path", one)
         if found is not None:
             return found
-        is_top = (one / ".git").exists() if has_repository else one != folder and _holds_more(files, below)
-        if is_top:
+        others = [file for file in files if not file.is_relative_to(below)]
+        # Without a repository, the nearest folder that holds playbooks beside the way to the file.
+        is_full = one != folder and any(_MARK in _bytes_of(file) for file in others)
+        if (one / ".git").exists() if has_repository else is_full:
             return None
         below = one
     return None
@@ -95,15 +93,12 @@ def _file_of(path: str, catalogue: Path) -> Path | None:
     return next((file for suffix in _SUFFIXES if (file := catalogue / f"{path}{suffix}").is_file()), None)
 
 
-def _only(files: list[Path], catalogue: Path) -> Path | None:
-    if len(files) > 1:
-        raise Ambiguous([file.relative_to(catalogue).as_posix() for file in files])
-    return files[0] if files else None
-
-
-def _holds_more(files: list[Path], below: Path) -> bool:
-    """Whether there are playbooks among the files that are not below this folder."""
-    return any(not file.is_relative_to(below) and _MARK in _bytes_of(file) for file in files)
+def _only(files: list[Path], path: str, key: str, catalogue: Path) -> Path | None:
+    """The file that has this path under the key, if there is one. Ambiguous where there are several."""
+    found = [file for file in files if _is_called(file, path, key)]
+    if len(found) > 1:
+        raise Ambiguous([file.relative_to(catalogue).as_posix() for file in found])
+    return found[0] if found else None
 
 
 def _yaml_files(folder: Path, depth_max: int = _DEPTH_MAX) -> Iterator[Path]:
@@ -126,11 +121,14 @@ def _yaml_files(folder: Path, depth_max: int = _DEPTH_MAX) -> Iterator[Path]:
 
 def _is_called(file: Path, path: str, *keys: str) -> bool:
     """Whether it is a playbook with this text under one of these keys. Few files are parsed for it."""
-    data = _bytes_of(file)
-    if path.encode() not in data:
+    if path.encode() not in _bytes_of(file):
         return False
     root = _tree(file)
-    return root is not None and recognize(root) == "noetl" and path in _texts_of(root, *keys)
+    if root is None or recognize(root) != "noetl":
+        return False
+    # In the file, or in its metadata.
+    nodes = [of.get(key) for of in (root, root.get("metadata")) if isinstance(of, Mapping) for key in keys]
+    return any(isinstance(node, Scalar) and node.text == path for node in nodes)
 
 
 def _bytes_of(file: Path) -> bytes:
@@ -157,16 +155,8 @@ def _tree(path: Path) -> Mapping | None:
     return root if isinstance(root, Mapping) else None
 
 
-def _texts_of(root: Mapping, *keys: str) -> set[str]:
-    """What the file, or its metadata, says under these keys."""
-    metadata = root.get("metadata")
-    nodes = [of.get(key) for of in (root, metadata) if isinstance(of, Mapping) for key in keys]
-    return {node.text for node in nodes if isinstance(node, Scalar)}
-
-
 def _steps(root: Mapping) -> tuple[str, ...]:
     steps = root.get("workflow")
-    named = [
-        step.get("step") for step in (steps.items if isinstance(steps, Sequence) else ()) if isinstance(step, Mapping)
-    ]
+    listed = steps.items if isinstance(steps, Sequence) else []
+    named = [step.get("step") for step in listed if isinstance(step, Mapping)]
     return tuple(node.text for node in named if isinstance(node, Scalar))

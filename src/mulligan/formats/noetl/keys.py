@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from mulligan.formats.noetl.tool_keys import (
     ANY,
-    CASE_PAGES,
     COLLECT,
     DESCRIPTION,
     NAME,
-    NEXT_CALL,
-    ON_ERROR,
-    ON_SUCCESS,
-    OUTPUT,
-    RETRY,
-    RETRY_THEN,
-    RULE,
-    RULE_ELSE,
-    RULE_THEN,
-    TOOL_POLICY,
-    TOOL_SPEC,
-    TOOLS,
     Dialect,
     Open,
 )
@@ -32,7 +19,6 @@ from mulligan.language.keys.value_schemas import (
     ListOf,
     MapOf,
     Nothing,
-    Record,
     ValueSchema,
     whole,
 )
@@ -356,12 +342,4 @@ OLDER_STEP = Dialect(
         "spec": "write 'timeout' and 'retry' without 'spec'",
         "when": "put the condition on what leads here",
     },
-)
-
-RECORDS: tuple[Record, ...] = (
-    *(PLAYBOOK, METADATA, EXECUTOR, REQUIRES, EXECUTOR_SPEC, EXECUTOR_POLICY, KEYCHAIN, WORKBOOK),
-    *(STEP, STEP_SPEC, STEP_POLICY, LOOP, LOOP_SPEC, LOOP_POLICY, ROUTER, ROUTER_SPEC, ARC),
-    *(OLDER_STEP, OLDER_LOOP, ITERATOR, TARGET, CASE, THEN, SAVE),
-    *(*TOOLS.values(), OUTPUT, TOOL_SPEC, TOOL_POLICY, RULE, RULE_THEN, RULE_ELSE, RETRY, RETRY_THEN),
-    *(ON_SUCCESS, ON_ERROR, NEXT_CALL, COLLECT, CASE_PAGES),
 )

@@ -86,13 +86,7 @@ def _lines_of(fact: e.Fact, loops: set[str], failed: list[str]) -> Iterator[Line
 
 def _run_ended(fact: e.RunCompleted | e.RunFailed | e.RunCancelled, failed: list[str]) -> Iterator[Line]:
     """The last two events: the end of the workflow, then that of the playbook."""
-    counts = (
-        "total_steps",
-        "failed_steps_count",
-        "handled_steps_count",
-        "recovered_steps_count",
-        "skipped_steps_count",
-    )
+    counts = ("total_steps", *(f"{word}_steps_count" for word in ("failed", "handled", "recovered", "skipped")))
     meta = {"evaluated_by_end_step": fact.evaluated_by_end_step, **{key: getattr(fact, key) for key in counts}}
     if isinstance(fact, e.RunCancelled):
         yield _line("execution_cancelled", "execution.cancelled", "workflow", "CANCELLED", meta=meta)

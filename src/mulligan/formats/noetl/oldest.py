@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mulligan.formats.noetl.keys import ITERATOR
-from mulligan.formats.translation import made, scalar
+from mulligan.formats.noetl.texts import is_word
+from mulligan.formats.translation import made, only, renewed, scalar, without
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Source, describe
 
 # Former kinds of tools, and what does the same now.
@@ -25,7 +26,8 @@ def in_newer_dialect(node: Mapping, source: Source) -> Mapping:
     if kind.text == "iterator":
         return in_newer_dialect(_iterator_as_loop(node, kind, source), source)
     if kind.text in _RENAMED:
-        return _with_tool(node, kind, made(_RENAMED[kind.text], kind))
+        tool = (scalar("tool", kind), made(_RENAMED[kind.text], kind))
+        return renewed({**without(node, "tool", "type").entries, "tool": tool}, node)
     if kind.text.strip().lower() == "http" and node.get("data") is not None:
         return _with_sent_data(node)
     return node
@@ -42,14 +44,11 @@ def _with_sent_data(node: Mapping) -> Mapping:
         sent = {"params": data}
     elif "body" not in node.entries:
         sent = {"payload": data}
-    found = Mapping(node.line, node.column)
-    found.entries = dict(node.entries)
+    found = without(node)
     for key, value in sent.items():
         own = node.get(key)
         if isinstance(own, Mapping) and isinstance(value, Mapping):
-            both = Mapping(value.line, value.column)
-            both.entries = {**own.entries, **value.entries}
-            value = both
+            value = renewed({**own.entries, **value.entries}, value)
         elif own is not None:
             continue
         if value is not None:
@@ -63,25 +62,11 @@ def _iterator_as_loop(node: Mapping, kind: Scalar, source: Source) -> Mapping:
     if not isinstance(task, Mapping):
         message = "the iterator has no 'task'" if task is None else f"'task' is {describe(task)}, a mapping is expected"
         raise source.refuse("missing_key", message, node if task is None else task)
-    loop = Mapping(kind.line, kind.column)
-    loop.entries = {key: entry for key, entry in node.entries.items() if key in ITERATOR.keys and key != "task"}
-    found = Mapping(node.line, node.column)
-    found.entries = {key: entry for key, entry in node.entries.items() if key not in (*ITERATOR.keys, "tool", "type")}
-    # Nothing reads the name of a task.
-    found.entries.update({key: entry for key, entry in task.entries.items() if key not in ("name", "task", "desc")})
-    if _is_workbook(task) and "name" in task.entries:
+    loop = renewed(only(without(node, "task"), ITERATOR.keys).entries, kind)
+    found = without(node, *ITERATOR.keys, "tool", "type")
+    # Nothing reads the name of a task, unless it is that of an entry of the workbook.
+    found.entries |= without(task, "name", "task", "desc").entries
+    if is_word(kind_of(task), "workbook") and "name" in task.entries:
         found.entries["name"] = task.entries["name"]
     found.entries["loop"] = (scalar("loop", kind), loop)
-    return found
-
-
-def _is_workbook(task: Mapping) -> bool:
-    kind = kind_of(task)
-    return kind is not None and kind.text == "workbook"
-
-
-def _with_tool(node: Mapping, kind: Scalar, tool: Node) -> Mapping:
-    found = Mapping(node.line, node.column)
-    found.entries = {key: entry for key, entry in node.entries.items() if key not in ("tool", "type")}
-    found.entries["tool"] = (scalar("tool", kind), tool)
     return found

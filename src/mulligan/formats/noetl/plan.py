@@ -18,16 +18,23 @@ from mulligan.formats.noetl.calls import Call, read_call
 from mulligan.formats.noetl.credentials import Credentials
 from mulligan.formats.noetl.routes import Router, cases_for_action, router_for_action
 from mulligan.formats.noetl.steps import Step
-from mulligan.formats.noetl.texts import foreign, has_templates, words, workload_name
-from mulligan.formats.translation import Translation, made
+from mulligan.formats.noetl.texts import copied, foreign, has_templates, words, workload_name
+from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.checks.reachability import Reachability
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, TooManyProblems, plain
 
 # Arcs may lead back, for pages or polls. More visits than this are taken for a mistake.
 MAX_VISITS = 1000
 _ITEM = "item"
+_ACTION_KEYS = (
+    *("name", "tool", "render", "pinned", "result", "loop", "each", "failure", "input", "item", "previous", "before"),
+    *("workload", "derived", "seen", "auth", "set", "cases", "next", "defaults", "trust_templates"),
+)
 # Tools that run texts of the playbook which may contain templates.
 _PROGRAMS = frozenset({"shell", "postgres", "duckdb"})
+
+
+_ITEM_MODES = {"best_effort": "collect", "fail_fast": "stop"}
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -97,15 +104,14 @@ class Plan:
                     found[step.name] = read_call(
                         step.tools.child, step.input, self._credentials.workload, self._translation
                     )
-        self._warn_about_waiting(found)
+        for step in self._all:
+            call = found.get(step.name)
+            if call is not None and call.return_step is None and not call.entrypoint and step.tools.child is not None:
+                # Once per file.
+                message = "the step waits for the playbook that it calls; NoETL does so only with 'return_step'"
+                self._source.warn("noetl", message, step.tools.child.fields.key("kind"))
+                break
         return found
-
-    def _warn_about_waiting(self, calls: dict[str, Call]) -> None:
-        """Warn once per file that steps wait for the playbooks that they call."""
-        first = next((step for step in self._all if _is_not_awaited(calls.get(step.name))), None)
-        if first is not None and first.tools.child is not None:
-            message = "the step waits for the playbook that it calls; NoETL does so only with 'return_step'"
-            self._translation.warn("noetl", message, first.tools.child.fields.key("kind"))
 
     def _named(self) -> dict[str, Parts]:
         names = Names.of_steps()
@@ -154,9 +160,7 @@ class Plan:
             "start": True if is_start else None,
             "next": place.next or None,
         }
-        node = made(keys, place.at)
-        assert isinstance(node, Mapping)
-        return node
+        return mapping(keys, place.at)
 
     def _add(self, step: Step) -> None:
         names = self.names[step.name]
@@ -166,17 +170,19 @@ class Plan:
             self._add_call(step, names)
         else:
             self._add_plain(step, names)
-        if not {names.entry, names.own} <= self._at.keys():
-            return  # it was refused
-        if step.before and step.loop is None:
-            self._at[self.names[step.before[-1].name].route].next = [names.own if not step.part_of else names.entry]
+        parts = [self.names[part.name] for part in (() if step.loop else step.before)]
+        works = list(dict.fromkeys(name for part in (*parts, names) for name in (part.entry, part.own)))
+        if not self._at.keys() >= set(works):
+            return  # it was refused, or a part of it
+        if parts:
+            self._at[parts[-1].route].next = [names.own if not step.part_of else names.entry]
         after = step.router.after_failure()
         if any(not self._is_final(arc.to) for arc in after.targets):
-            self._add_failure_route(step, after, names)
+            self._add_failure_route(step, after, names, works)
 
     def _add_plain(self, step: Step, names: Parts) -> None:
-        given = {"tool": self._tool(step), "input": _copied(step.input), "before": self._before(step)}
-        action = self._action(step, names.own, **given, set=_copied(step.set), **_routes(step))
+        given = {"tool": self._tool(step), "input": copied(step.input), "before": self._before(step)}
+        action = self._action(step, names.own, **given, set=copied(step.set), **_routes(step))
         body = {**self._description(step), "noetl": action, **self._timeout_and_retry(step), **self._after_arcs(step)}
         self._put(names.own, step, body, action, *self._texts(step), next=self._edges(step.router))
 
@@ -197,50 +203,49 @@ class Plan:
             items = foreign(loop.over)
         item = {"name": loop.iterator, "value": f"${{{_ITEM}}}", "index": "${index}", "length": _length(items)}
         if _writes_programs(step):
-            item |= self._origin_of_items(loop.over)
-        commands, inner, reads = self._commands(step, item)
+            # Whether the items are from the file itself: from the step, or from the workload.
+            name = workload_name(loop.over.text) if isinstance(loop.over, Scalar) else None
+            item |= (
+                {"is_written": True} if _is_written_out(loop.over) else {"of": name} if name in self.defaults else {}
+            )
+        commands, reads = self._commands(step, item)
+        inner = tuple(command["noetl"] for command in commands if "noetl" in command)
         values = f"${{{items}}}" if isinstance(items, str) else items
         mapped = {
             "over": values,
             "max_parallel": max_parallel,
             "max_items": loop.max_items,
-            "on_item_failure": _after_failed_item(step),
+            # Where others read what it sets, those after a failed item wait for its retry.
+            "on_item_failure": _ITEM_MODES.get(step.after_failure) or ("stop" if _passes_values_on(step) else None),
         }
         body = {**self._description(step), "map": mapped, "do": commands}
         self._put(names.own, step, body, inner, *reads, next=[names.route])
-        each = {"name": loop.iterator, "values": values, "set": _copied(step.set_in_turn)}
+        each = {"name": loop.iterator, "values": values, "set": copied(step.set_in_turn)}
         of_loop = {"loop": f"${{{self._results(step, names)}}}", "each": each if step.set_in_turn is not None else None}
         self._add_gathering(step, names, **of_loop)
 
-    def _origin_of_items(self, over: Node) -> dict[str, Any]:
-        """Whether the items of a loop are from the file itself: from the step, or from the workload."""
-        if _is_written_out(over):
-            return {"is_written": True}
-        name = workload_name(over.value) if isinstance(over, Scalar) and isinstance(over.value, str) else None
-        return {"of": name} if name in self.defaults else {}
-
-    def _commands(
-        self, step: Step, item: dict[str, Any]
-    ) -> tuple[list[Any], tuple[dict[str, Any], ...], list[Node | None]]:
-        """The commands for each item; the actions among them, and what these read."""
+    def _commands(self, step: Step, item: dict[str, Any]) -> tuple[list[Any], list[Node | None]]:
+        """The commands for each item, and what their actions read."""
         call = self._calls.get(step.name)
         place = {"item": item, "previous": "${previous}" if _passes_values_on(step) else None}
-        after = {"set": _copied(step.set_of_items), "cases": [foreign(case) for case in step.item_cases] or None}
+        after = {"set": copied(step.set_of_items), "cases": [foreign(case) for case in step.item_cases] or None}
         if call is None:
             commands, before, reads = self._commands_before(step, place)
-            given = {"tool": self._tool(step), "input": _copied(step.input), "before": before or None}
+            given = {"tool": self._tool(step), "input": copied(step.input), "before": before or None}
             action = self._action(step, "", **given, **place, **after)
             commands.append({"noetl": action, **self._timeout_and_retry(step)})
-            actions = tuple(command["noetl"] for command in commands if "noetl" in command)
-            return commands, actions, [*self._texts(step), *reads, *step.item_cases]
-        rendering = self._action(step, "", **call.rendering, **place) if call.is_rendered else None
-        commands = [{"noetl": rendering}] if rendering is not None else []
-        commands.append({"workflow": call.action("output" if rendering is not None else "")})
+            return commands, [*self._texts(step), *reads, *step.item_cases]
+        commands = self._call_commands(step, call, place)
         if step.acts_after_items:
             result = f"${{{call.result_in('output')}}}"
             commands.append({"noetl": self._action(step, "", result=result, **place, **after)})
-        actions = tuple(command["noetl"] for command in commands if "noetl" in command)
-        return commands, actions, [*call.reads, step.set_of_items, *step.item_cases]
+        return commands, [*call.reads, step.set_of_items, *step.item_cases]
+
+    def _call_commands(self, step: Step, call: Call, given: dict[str, Any]) -> list[Any]:
+        """The commands that call a playbook for an item: one that makes its inputs, if that is needed, and the call."""
+        if not call.is_rendered:
+            return [{"workflow": call.action("")}]
+        return [{"noetl": self._action(step, "", **call.rendering, **given)}, {"workflow": call.action("output")}]
 
     def _commands_before(
         self, step: Step, place: dict[str, Any]
@@ -252,16 +257,14 @@ class Plan:
         for part in step.before:
             call, so_far = self._calls.get(part.name), list(before) or None
             if call is None:
-                given = {"tool": self._tool(part), "input": _copied(part.input), "before": so_far}
+                given = {"tool": self._tool(part), "input": copied(part.input), "before": so_far}
                 commands.append({"noetl": self._action(part, "", **given, **place), **self._timeout_and_retry(part)})
                 output = f"outputs[{len(commands) - 1}]"
                 before.append({"result": f"${{{output}.result}}", "ctx": f"${{{output}.ctx}}"})
                 reads += self._texts(part)
                 continue
-            if call.is_rendered:
-                commands.append({"noetl": self._action(part, "", **call.rendering, before=so_far, **place)})
-                reads += call.reads
-            commands.append({"workflow": call.action("output" if call.is_rendered else "")})
+            commands += self._call_commands(part, call, {"before": so_far, **place})
+            reads += call.reads if call.is_rendered else ()
             result = call.result_in(f"outputs[{len(commands) - 1}]")
             before.append({"name": _label(part), "result": f"${{{result}}}"})
         return commands, before, reads
@@ -299,15 +302,14 @@ class Plan:
     def _add_gathering(self, step: Step, names: Parts, **given: Any) -> None:
         """Add the step that collects the results of a loop or a child run, and routes on."""
         own_set = step.set
-        action = self._action(step, names.route, **given, set=_copied(own_set), **_routes(step))
+        action = self._action(step, names.route, **given, set=copied(own_set), **_routes(step))
         body = {"description": f"where '{step.name}' goes on", "noetl": action, **self._after_arcs(step)}
         reads = (own_set, step.set_in_turn, *step.router.cases, *_conditions(step.router))
         self._put(names.route, step, body, action, *reads, next=self._edges(step.router))
 
-    def _add_failure_route(self, step: Step, after: Router, names: Parts) -> None:
+    def _add_failure_route(self, step: Step, after: Router, names: Parts, works: list[str]) -> None:
         """Add the step that decides where a failure leads. Where no arc is taken the failure stays unhandled."""
-        parts = [self.names[part.name] for part in (() if step.loop else step.before)]
-        for name in dict.fromkeys(name for part in (*parts, names) for name in (part.entry, part.own)):
+        for name in works:
             self._at[name].next.append({"to": names.on_error, "on": "failure"})
         action = self._action(step, names.on_error, failure="${failure}", **_routes_of(after, step))
         body = {"description": f"where '{step.name}' goes on after a failure", "noetl": action, "no_match": "fail"}
@@ -339,45 +341,27 @@ class Plan:
         """Our `end`; None where the final step does nothing."""
         if not final.tools.all and not final.router.cases:
             return None
-        given = {"tool": self._tool(final), "input": _copied(final.input), "cases": cases_for_action(final.router)}
+        given = {"tool": self._tool(final), "input": copied(final.input), "cases": cases_for_action(final.router)}
         action = self._action(final, END, **{key: value or None for key, value in given.items()})
         reads = self._texts(final)
         action["auth"] = self._auth(final, reads)
         action |= self._trust(final, reads, None)
         action["seen"] = _seen_expressions(list(self._sources(self._read_by(reads))))
-        node = made(
-            {"description": final.description or None, "noetl": action, **self._timeout_and_retry(final)}, final.at
-        )
-        assert isinstance(node, Mapping)
-        return node
+        keys = {"description": final.description or None, "noetl": action, **self._timeout_and_retry(final)}
+        return mapping(keys, final.at)
 
     # -- keys ---------------------------------------------------------------------------------------------------------
 
     def _action(self, step: Step, place: str, **keys: Any) -> dict[str, Any]:
         """A `noetl` action with its keys in reading order."""
-        order = ("tool", "render", "pinned", "result", "loop", "each", "failure", "input", "item", "previous", "before")
         keys |= {"workload": self._workload, "derived": self.derived}
         keys["name"] = step.part_of or (step.name if place != step.name else None)
-        words = (
-            "name",
-            *order,
-            "workload",
-            "derived",
-            "seen",
-            "auth",
-            "set",
-            "cases",
-            "next",
-            "defaults",
-            "trust_templates",
-        )
-        return {key: keys.get(key) for key in words}
+        return {key: keys.get(key) for key in _ACTION_KEYS}
 
     def _tool(self, step: Step) -> Node | None:
-        node = step.tools.node
-        if node is None and step.before:
+        if step.tools.node is None and step.before:
             return made([], step.at)  # its result is made of those before
-        return foreign(node) if node is not None else None
+        return copied(step.tools.node)
 
     def _auth(self, step: Step, reads: tuple[Node | None, ...]) -> dict[str, str] | None:
         """The credentials that these texts name, directly or by a step that fetches them."""
@@ -466,24 +450,18 @@ def _writes_programs(step: Step) -> bool:
     kinds = {tool.kind for tool in step.tools.all}
     if not _PROGRAMS.isdisjoint(kinds) or any(has_templates(tool.node.get("code")) for tool in step.tools.all):
         return True
-    return not {"sink", "script"}.isdisjoint(words(*step.router.cases, *_keys(step)))
-
-
-def _keys(step: Step) -> tuple[Node | None, ...]:
-    return (step.tools.node, *step.item_cases)
+    return not {"sink", "script"}.isdisjoint(words(*step.router.cases, step.tools.node, *step.item_cases))
 
 
 def _seen_expressions(before: list[tuple[str, str]]) -> dict[str, str] | None:
     sources: dict[str, list[str]] = {}
     for step, source in before:
         sources.setdefault(step, []).append(source)
-    return {step: f"${{{_first_of(found)}}}" for step, found in sources.items()} or None
-
-
-def _first_of(sources: list[str]) -> str:
-    """The first output that is not null."""
-    outputs = [output_of(name) for name in sources]
-    return outputs[0] if len(outputs) == 1 else f"{outputs[0]} == null ? {outputs[1]} : {outputs[0]}"
+    for step, found in sources.items():
+        # The first output that is not null.
+        first, *others = map(output_of, found)
+        sources[step] = [f"{first} == null ? {others[0]} : {first}" if others else first]
+    return {step: f"${{{output}}}" for step, [output] in sources.items()} or None
 
 
 def _label(part: Step) -> Node:
@@ -491,14 +469,6 @@ def _label(part: Step) -> Node:
     name = part.tools.all[0].node.get("name")
     assert name is not None, "each tool of such a list has a name"
     return name
-
-
-def _is_not_awaited(call: Call | None) -> bool:
-    return call is not None and call.return_step is None and not call.entrypoint
-
-
-def _copied(node: Node | None) -> Node | None:
-    return foreign(node) if node is not None else None
 
 
 def _routes(step: Step) -> dict[str, Any]:
@@ -526,12 +496,6 @@ def _is_written_out(over: Node) -> bool:
 def _passes_values_on(step: Step) -> bool:
     """Whether an item of a loop reads what the items before it have set."""
     return step.loop is not None and step.loop.max_parallel == 1 and step.sets_in_items
-
-
-def _after_failed_item(step: Step) -> str | None:
-    """What a failed item means for the others. Where they read what it sets, those after it wait for its retry."""
-    modes = {"best_effort": "collect", "fail_fast": "stop"}
-    return modes.get(step.after_failure) or ("stop" if _passes_values_on(step) else None)
 
 
 def _length(items: Any) -> Any:

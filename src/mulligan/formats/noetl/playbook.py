@@ -53,7 +53,8 @@ def read_playbook(root: Node, translation: Translation) -> Playbook | None:
     fields: Fields = PLAYBOOK.read(root, "the playbook", source)
     _check_executor(fields, translation)
     refuse_plain_credentials(fields.get("keychain", ()), source)
-    keep_as_comments(fields, translation)
+    for text in _comments(fields):
+        translation.remark(fields.node, text)
     workload = {key: plain(node) for key, node in (fields.get("workload") or {}).items()}
     reader = Reader(_is_newer(fields), Workbook(fields.get("workbook", ()), translation), translation)
     steps = _steps(fields.get("workflow", ()), reader, source)
@@ -72,29 +73,19 @@ def _is_newer(fields: Fields) -> bool:
     if version == _OLDEST:
         return False
     steps = [node for node in fields.get("workflow", ()) if isinstance(node, Mapping)]
-    if version == _NEWEST or any(isinstance(node.get("next"), Mapping) and _has_arcs(node) for node in steps):
+    following, loops = _keys_under("next", steps), _keys_under("loop", steps)
+    if version == _NEWEST or not following.isdisjoint(("arcs", "spec")):
         return True
     keys = {key for node in steps for key in node.entries}
-    if not keys.isdisjoint(_NEWER) or any(isinstance(node.get("loop"), Mapping) and _has_spec(node) for node in steps):
+    if not keys.isdisjoint(_NEWER) or "spec" in loops:
         return True
-    return keys.isdisjoint(_OLDER) and not any(_is_older(node) for node in steps)
+    # A `next`, a loop or a tool as the older dialects write it.
+    is_older = "next" in keys or not _OF_OLDER_LOOPS.isdisjoint(loops)
+    return keys.isdisjoint(_OLDER) and not is_older and not any(isinstance(step.get("tool"), Scalar) for step in steps)
 
 
-def _has_arcs(step: Mapping) -> bool:
-    following = step.get("next")
-    return isinstance(following, Mapping) and ("arcs" in following.entries or "spec" in following.entries)
-
-
-def _has_spec(step: Mapping) -> bool:
-    loop = step.get("loop")
-    return isinstance(loop, Mapping) and "spec" in loop.entries
-
-
-def _is_older(step: Mapping) -> bool:
-    """Whether the step has a `next`, a loop or a tool as the older dialects write it."""
-    following, loop = step.get("next"), step.get("loop")
-    is_older_loop = isinstance(loop, Mapping) and not _OF_OLDER_LOOPS.isdisjoint(loop.entries)
-    return following is not None or is_older_loop or isinstance(step.get("tool"), Scalar)
+def _keys_under(key: str, steps: list[Mapping]) -> set[str]:
+    return {word for step in steps if isinstance(inner := step.get(key), Mapping) for word in inner.entries}
 
 
 def _steps(nodes: tuple[Node, ...], reader: Reader, source: Source) -> list[Step]:
@@ -158,19 +149,16 @@ def _reached(entry: Step, final: Step | None, steps: list[Step], translation: Tr
             continue
         reached.add(step.name)
         ahead += [known[arc.to] for arc in step.router.targets if arc.to in known]
+    source = translation.source
     for step in steps:
-        _refuse_unknown_targets(step, known, translation.source)
+        for arc in step.router.targets:
+            if arc.to not in known and arc.to.lower() != END:
+                message = f"step '{step.name}' leads to '{shorten(arc.to)}', which is not a step"
+                source.note(source.refuse_unknown(message, arc.to, arc.at, hint=did_you_mean(arc.to, known)))
         if step.name not in reached and step is not final:
             message = f"nothing leads to step '{step.name}', so it never runs and is left out"
-            translation.warn("noetl", message, step.at)
+            source.warn("noetl", message, step.at)
     return [step for step in steps if step.name in reached and step is not final]
-
-
-def _refuse_unknown_targets(step: Step, known: dict[str, Step], source: Source) -> None:
-    for arc in step.router.targets:
-        if arc.to not in known and arc.to.lower() != END:
-            message = f"step '{step.name}' leads to '{shorten(arc.to)}', which is not a step"
-            source.note(source.refuse_unknown(message, arc.to, arc.at, hint=did_you_mean(arc.to, known)))
 
 
 def _check_executor(fields: Fields, translation: Translation) -> None:
@@ -194,31 +182,17 @@ def _check_executor(fields: Fields, translation: Translation) -> None:
 _TRANSLATED = ("name", "description")
 
 
-def keep_as_comments(playbook: Fields, translation: Translation) -> None:
-    """Keep what does not change a run as comments at the head of the converted file."""
-    for text in (*_of_metadata(playbook), *_of_executor(playbook), *_of_keychain(playbook)):
-        translation.remark(playbook.node, text)
-
-
-def _of_metadata(playbook: Fields) -> Iterator[str]:
-    metadata = playbook.get("metadata")
-    if metadata is not None:
+def _comments(playbook: Fields) -> Iterator[str]:
+    """What does not change a run, for comments at the head of the converted file."""
+    if (metadata := playbook.get("metadata")) is not None:
         for key, value in metadata.node.items():
             if key.text not in _TRANSLATED:
                 yield f"{key.text}: {msgspec.json.encode(plain(value)).decode()}"
-
-
-def _of_executor(playbook: Fields) -> Iterator[str]:
     executor = playbook.get("executor")
-    features = executor["requires"].get("features") if executor is not None and "requires" in executor else None
-    if features:
+    if features := executor["requires"].get("features") if executor is not None and "requires" in executor else None:
         yield f"requires of NoETL: {', '.join(features)}"
-
-
-def _of_keychain(playbook: Fields) -> Iterator[str]:
     for entry in playbook.get("keychain", ()):
-        if "name" not in entry:
-            continue
-        name, kind = str(entry["name"]), entry.get("kind", "credential")
-        where = "a command prints it" if "command" in entry else f"it is in the variable {variable(name)}"
-        yield f"NoETL looks up the credential '{name}' as {kind}; here {where}"
+        if "name" in entry:
+            name, kind = str(entry["name"]), entry.get("kind", "credential")
+            where = "a command prints it" if "command" in entry else f"it is in the variable {variable(name)}"
+            yield f"NoETL looks up the credential '{name}' as {kind}; here {where}"

@@ -34,12 +34,18 @@ def read_retry(node: Node, source: Source) -> Retries | None:
     """Read `retry`: a number, true, a mapping, or a list of mappings with conditions. None where it asks for none."""
     if isinstance(node, Scalar):
         return _read_short(node, source)
-    written = [RETRY.read(one, "'retry'", source) for one in (node.items if isinstance(node, Sequence) else [node])]
-    pages = tuple(page for entry in written if (page := _page(entry)) is not None)
-    entries = [part for entry in written if (part := _failure_part(entry)) is not None]
+    found: list[Node] = []
+    entries: list[Fields] = []
+    for one in node.items if isinstance(node, Sequence) else [node]:
+        entry = RETRY.read(one, "'retry'", source)
+        page = _page(entry)
+        found += [] if page is None else [page]
+        # What is not only about pages is about failures.
+        entries += [entry["on_error"]] if "on_error" in entry else [entry] if page is None else []
+    pages = tuple(found)
     if not entries:
         return Retries(None, pages=pages) if pages else None
-    conditions = [_condition(entry) for entry in entries]
+    conditions = [entry.node.get("when") or entry.node.get("retry_when") for entry in entries]
     if conditions == [None]:
         return Retries(_policy(entries[0]), pages=pages)
     rules = tuple(_rule(entry, when) for entry, when in zip(entries, conditions, strict=True))
@@ -56,14 +62,6 @@ def _page(entry: Fields) -> Node | None:
     return made({"when": when, **kept}, entry.node)
 
 
-def _failure_part(entry: Fields) -> Fields | None:
-    """The part about failures; None where the entry is only about pages."""
-    if "on_error" in entry:
-        found: Fields = entry["on_error"]
-        return found
-    return None if _page(entry) is not None else entry
-
-
 def _read_short(node: Scalar, source: Source) -> Retries | None:
     if node.value is True:
         return Retries(_as_policy(ATTEMPTS_DEFAULT, DELAY_DEFAULT, FACTOR_DEFAULT))
@@ -73,10 +71,6 @@ def _read_short(node: Scalar, source: Source) -> Retries | None:
         return Retries(_as_policy(node.value, DELAY_DEFAULT, FACTOR_DEFAULT))
     message = f"'retry' is {describe(node)}, a number of attempts, true, a mapping or a list is expected"
     raise source.refuse("type", message, node)
-
-
-def _condition(entry: Fields) -> Node | None:
-    return entry.node.get("when") or entry.node.get("retry_when")
 
 
 def _values(entry: Fields) -> dict[str, Any]:

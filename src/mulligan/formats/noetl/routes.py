@@ -11,7 +11,7 @@ import msgspec
 from mulligan.formats.noetl.keys import TARGET, THEN
 from mulligan.formats.noetl.texts import any_of, foreign, texts
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, SINKS
-from mulligan.formats.translation import Translation, made, scalar
+from mulligan.formats.translation import Translation, made, mapping, scalar
 from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
 from mulligan.language.text.suggestions import quote_list
@@ -80,20 +80,19 @@ def read_router(form: Fields, translation: Translation) -> Router:
     """Read `next: {spec, arcs}`."""
     spec = form.get("spec")
     mode = spec.get("mode", "exclusive") if spec else "exclusive"
-    arcs = [_arc(arc) for arc in form.get("arcs", ()) if "step" in arc]
+    arcs = [
+        Arc(str(arc["step"]), arc.at("step"), when=arc.node.get("when"), set=arc.node.get("set"))
+        for arc in form.get("arcs", ())
+        if "step" in arc
+    ]
     if spec and "policy" in spec:
-        translation.warn("noetl", "'policy' of 'next.spec' is not honoured", spec.key("policy"))
+        translation.source.warn("noetl", "'policy' of 'next.spec' is not honoured", spec.key("policy"))
     for arc in form.get("arcs", ()):
         if "spec" in arc:
-            translation.warn("noetl", "'spec' of an arc is not honoured", arc.key("spec"))
+            translation.source.warn("noetl", "'spec' of an arc is not honoured", arc.key("spec"))
     if mode == "exclusive":
         arcs = _without_unreachable(arcs, translation)
     return Router(tuple(arcs), mode, must_match=bool(spec) and spec.get("on_no_match") == "fail")
-
-
-def _arc(form: Fields) -> Arc:
-    at = form.at("step")
-    return Arc(str(form["step"]), at, when=form.node.get("when"), set=form.node.get("set"))
 
 
 def _without_unreachable(arcs: list[Arc], translation: Translation) -> list[Arc]:
@@ -101,7 +100,7 @@ def _without_unreachable(arcs: list[Arc], translation: Translation) -> list[Arc]
     first = next((index for index, arc in enumerate(arcs) if arc.when is None), len(arcs))
     for arc in arcs[first + 1 :]:
         message = f"the arc to '{arc.to}' is never taken: the one to '{arcs[first].to}' before it has no 'when'"
-        translation.warn("noetl", message, arc.at, hint="move it up, or write 'mode: inclusive'")
+        translation.source.warn("noetl", message, arc.at, hint="move it up, or write 'mode: inclusive'")
     return arcs[: first + 1]
 
 
@@ -112,8 +111,11 @@ def read_next(node: Node | None, cases: tuple[Fields, ...], source: Source) -> R
     """Read `next`, which is a name, or a list of names, `{step, args}` and `{when, then}`; and the cases."""
     arcs = tuple(_targets(node, source)) if node is not None else ()
     kept = tuple(case.node for case in cases if "when" in case and "then" in case)
-    for case in kept:
-        _check_then(case, source)
+    for then in [then for case in kept for then in _then_entries(case)]:
+        with source.noting:
+            form = THEN.read(then, "'then'", source)
+            if "sink" in form:
+                check_sink(form.at("sink"), source)
     case_arcs = tuple(arc for case in kept for arc in _case_arcs(case))
     return Router(arcs, "inclusive", cases=kept, case_arcs=case_arcs)
 
@@ -162,31 +164,19 @@ def _arguments(node: Mapping) -> Node | None:
     return next((found for key in ("args", "input", "data") if (found := node.get(key)) is not None), None)
 
 
-def _check_then(case: Mapping, source: Source) -> None:
-    for then in _then_entries(case):
-        with source.noting:
-            form = THEN.read(then, "'then'", source)
-            if "sink" in form:
-                check_sink(form.at("sink"), source)
-
-
 def check_sink(node: Node, source: Source) -> None:
     """Refuse a sink that is not one of the tools that can be one."""
     for sink in node.items if isinstance(node, Sequence) else [node]:
         if not isinstance(sink, Mapping):
             raise source.refuse("type", f"a sink is {describe(sink)}, a mapping with 'tool' is expected", sink)
-        kind = _sink_kind(sink)
+        tool = sink.get("tool")
+        inner = tool.get("kind") if isinstance(tool, Mapping) else tool
+        kind = inner or sink.get("kind") or sink.get("backend")
         if not isinstance(kind, Scalar):
             raise source.refuse("missing_key", "the sink has no 'tool'", sink, hint="add 'tool: …'")
         if kind.value not in SINKS:
             hint = MISSING_TOOLS.get(kind.text) or f"there are {quote_list(SINKS, 'and')}"
             raise source.refuse("noetl", f"there is no sink '{shorten(kind.text)}'", kind, hint=hint)
-
-
-def _sink_kind(sink: Mapping) -> Node | None:
-    tool = sink.get("tool")
-    inner = tool.get("kind") if isinstance(tool, Mapping) else tool
-    return inner or sink.get("kind") or sink.get("backend")
 
 
 def _then_entries(case: Mapping) -> list[Node]:
@@ -262,9 +252,7 @@ def _split_case(case: Mapping) -> tuple[list[Any], list[Any]]:
 
 
 def _with_then(case: Mapping, then: list[Any], when: str | None = None) -> Mapping:
-    node = made({"when": when or case.get("when"), "then": then}, case)
-    assert isinstance(node, Mapping)
-    return node
+    return mapping({"when": when or case.get("when"), "then": then}, case)
 
 
 def cases_for_action(router: Router) -> list[Node]:

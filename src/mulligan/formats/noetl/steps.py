@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from mulligan.formats.noetl.keys import OLDER_STEP, STEP
 from mulligan.formats.noetl.oldest import in_newer_dialect, kind_of
-from mulligan.formats.noetl.retries import Retries, policy_for_requests, read_retry, seconds
+from mulligan.formats.noetl.retries import policy_for_requests, read_retry, seconds
 from mulligan.formats.noetl.routes import (
     Router,
     actions_of_case,
@@ -23,7 +23,7 @@ from mulligan.formats.noetl.routes import (
 from mulligan.formats.noetl.texts import has_key, has_templates, is_word, texts, words
 from mulligan.formats.noetl.tool_keys import CASE_PAGES, NEXT_CALL
 from mulligan.formats.noetl.tools import Tools, Workbook, input_of, keys_of_oldest_tool
-from mulligan.formats.translation import Translation, made
+from mulligan.formats.translation import Translation, made, mapping, only, renewed, without
 from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
 
@@ -67,8 +67,12 @@ class Step(msgspec.Struct, eq=False):
         """Whether its tools, or what follows each item of its loop, may set values."""
         if self.set_of_items is not None or any(has_key(tool.node.get("spec"), "set") for tool in self.tools.all):
             return True
-        actions = [action for case in self.item_cases for action in actions_of_case(case)]
-        return any(not {"set", "collect"}.isdisjoint(action.entries) for action in actions)
+        return any(not {"set", "collect"}.isdisjoint(action.entries) for action in self.item_actions)
+
+    @property
+    def item_actions(self) -> list[Mapping]:
+        """What its cases do after an item."""
+        return [action for case in self.item_cases for action in actions_of_case(case)]
 
     @property
     def acts_after_items(self) -> bool:
@@ -111,16 +115,7 @@ class Reader:
         if form.get("desc"):
             step.description = str(form["desc"])
         if "loop" in form:
-            step.loop = read_loop(form["loop"], self._source)
-            self._warn_about_mode(form["loop"])
-            iterator = step.loop.iterator if step.loop is not None else ""
-            self._warn_about_links(step, iterator)
-            own, step.router = split_loop_cases(step.router, iterator)
-            step.item_cases = (*own, *step.item_cases)
-            step.set_of_items, step.set = _split_set(step)
-            step.set_in_turn, step.set_of_items = _split_gathered(step)
-            self._warn_about_collecting(step)
-            self._warn_about_rules(step)
+            self._read_loop(form["loop"], step)
         if step.tools.is_pipeline and any(tool.kind == "playbook" for tool in step.tools.all):
             _divide(step)
         return step
@@ -129,39 +124,38 @@ class Reader:
         """The keys of a step. In the oldest dialect some belong to its tool, and are checked with it."""
         kind = kind_of(node)
         of_tool = keys_of_oldest_tool(kind.text) if kind is not None else frozenset()
-        own = Mapping(node.line, node.column)
-        own.entries = {key: entry for key, entry in node.entries.items() if key not in of_tool}
-        form: Fields = OLDER_STEP.read(own, label, self._source)
-        form.node.entries.update({key: entry for key, entry in node.entries.items() if key in of_tool})
+        form: Fields = OLDER_STEP.read(without(node, *of_tool), label, self._source)
+        form.node.entries |= only(node, of_tool).entries
         return form
 
-    def _warn_about_mode(self, form: Fields) -> None:
-        """Warn where a loop has a limit for items that run at the same time, and does not say that they do."""
+    def _read_loop(self, form: Fields, step: Step) -> None:
+        """Read the loop of a step, and divide what is done for each item from what is done at its end."""
+        step.loop = read_loop(form, self._source)
         how = form.get("spec", form)
         if "max_in_flight" in how and "mode" not in how:
             message = "items run one after the other, as in NoETL: 'max_in_flight' counts only with 'mode: parallel'"
-            self._translation.warn("noetl", message, how.key("max_in_flight"))
-
-    def _warn_about_links(self, step: Step, iterator: str) -> None:
-        """Warn where an item of a loop leads to another step, which runs once."""
+            self._source.warn("noetl", message, how.key("max_in_flight"))
+        iterator = step.loop.iterator if step.loop is not None else ""
         for case in step.router.cases:
             if iterator and is_about_item(case, iterator):
                 message = "the step that follows runs once, when all items are done, with what the last item gives it"
                 hint = f"for each item: loop over '{step.name}.results' there"
-                self._translation.warn("noetl", message, case.key("then"), hint=hint)
-
-    def _warn_about_collecting(self, step: Step) -> None:
-        """Warn where items that run at the same time collect into one list."""
-        found = [action for case in step.item_cases for action in actions_of_case(case) if "collect" in action.entries]
-        if step.loop is not None and step.loop.max_parallel != 1 and found:
+                self._source.warn("noetl", message, case.key("then"), hint=hint)
+        own, step.router = split_loop_cases(step.router, iterator)
+        step.item_cases = (*own, *step.item_cases)
+        step.set_of_items, step.set = _split_set(step)
+        step.set_in_turn, step.set_of_items = _split_gathered(step)
+        if step.loop is None or step.loop.max_parallel == 1:
+            return
+        collecting = [action for action in step.item_actions if "collect" in action.entries]
+        if collecting:
             message = "items run at the same time, so only what the last item collects is kept"
             hint = "write 'mode: sequential', or read the results of the step"
-            self._translation.warn("noetl", message, found[0].key("collect"), hint=hint)
+            self._source.warn("noetl", message, collecting[0].key("collect"), hint=hint)
+        self._warn_about_rules(step)
 
     def _warn_about_rules(self, step: Step) -> None:
         """Warn where a rule adds to a value that the items of a loop would have to share."""
-        if step.loop is None or step.loop.max_parallel == 1:
-            return
         entries = [
             entry for tool in step.tools.all for found in _sets(tool.node.get("spec")) for entry in found.items()
         ]
@@ -171,7 +165,7 @@ class Reader:
             if key.text not in begun and any(re.search(rf"\bctx\.{re.escape(name)}\b", text) for text in texts(value)):
                 message = f"items run at the same time, so only what the last item adds to '{name}' is kept"
                 hint = "write it in 'set' of the step, or write 'mode: sequential'"
-                self._translation.warn("noetl", message, key, hint=hint)
+                self._source.warn("noetl", message, key, hint=hint)
                 return
 
     def _newer(self, form: Fields, named: Node, label: str) -> Step:
@@ -180,7 +174,7 @@ class Reader:
         step = self._step(form, named, tools, router)
         step.input, step.set = form.node.get("input"), form.node.get("set")
         if "output" in form:
-            self._translation.warn("noetl", "'output' of a step is not honoured", form.key("output"))
+            self._source.warn("noetl", "'output' of a step is not honoured", form.key("output"))
         if "spec" in form:
             self._read_spec(form["spec"], step)
         return step
@@ -197,7 +191,7 @@ class Reader:
             return
         for key in ("admit", "lifecycle", "emit"):
             if key in policy:
-                self._translation.warn("noetl", f"'{key}' of a step's policy is not honoured", policy.key(key))
+                self._source.warn("noetl", f"'{key}' of a step's policy is not honoured", policy.key(key))
         if "failure" in policy:
             step.after_failure = self._after_failure(policy.at("failure"))
 
@@ -219,17 +213,16 @@ class Reader:
         if "timeout" in form:
             step.timeout = duration(form.at("timeout"), self._source)
         if "assert" in form:
-            self._translation.warn("noetl", "'assert' is not honoured", form.key("assert"))
+            self._source.warn("noetl", "'assert' is not honoured", form.key("assert"))
         self._read_case_retry(step)
         return step
 
     def _read_sink(self, form: Fields, step: Step) -> None:
         """Make a case of `save` and `sink` that holds after every success; in a loop, after each item."""
         key = next((key for key in ("save", "sink") if key in form), None)
-        node = form[key].node if key is not None else None
-        if key is None or node is None:
+        if key is None:
             return
-        node = _without_storage(node)
+        node = _without_storage(form[key].node)
         if any(is_word(node.get(word), event) for word in _STORAGE for event in ("event_log", "event")):
             return  # the log has the result of every step anyway
         if step.router.cases and "loop" not in form:
@@ -237,8 +230,7 @@ class Reader:
             raise self._source.refuse("noetl", message, form.key(key), hint="put 'sink' into the 'then' of a case")
         sink = made({("tool" if word.text in _STORAGE else word.text): value for word, value in node.items()}, node)
         check_sink(sink, self._source)
-        case = made({"when": "{{ event.name == 'call.done' }}", "then": {"sink": sink}}, node)
-        assert isinstance(case, Mapping)
+        case = mapping({"when": "{{ event.name == 'call.done' }}", "then": {"sink": sink}}, node)
         if "loop" in form:
             step.item_cases = (case,)
         else:
@@ -252,27 +244,24 @@ class Reader:
 
     def _read_case_retry(self, step: Step) -> None:
         """Allow the retries of cases: the action asks for each, and the policy of the step grants it and waits."""
-        found = [self._case_retry(node) for case in step.router.cases for node in _retries(case)]
-        allowed = [retries.policy["max_retries"] for retries in found if retries is not None and retries.policy]
+        allowed: list[int] = []
+        actions = [action for case in step.router.cases for action in actions_of_case(case)]
+        for node in [action.entries["retry"][1] for action in actions if "retry" in action.entries]:
+            if isinstance(node, Mapping) and not node.entries.keys().isdisjoint(NEXT_CALL.keys):
+                # It changes the call, so it is not a retry: it asks for the next page.
+                CASE_PAGES.read(node, "'retry'", self._source)
+            elif (retries := read_retry(node, self._source)) is not None and retries.policy:
+                allowed.append(retries.policy["max_retries"])
         if allowed:
             step.retry = policy_for_requests(1 + max(allowed))
-
-    def _case_retry(self, node: Node) -> Retries | None:
-        """Read a `retry` of a case. One that changes the call is not a retry: it asks for the next page."""
-        if isinstance(node, Mapping) and not node.entries.keys().isdisjoint(NEXT_CALL.keys):
-            CASE_PAGES.read(node, "'retry'", self._source)
-            return None
-        return read_retry(node, self._source)
 
 
 def _without_storage(node: Mapping) -> Mapping:
     """A `save` with the keys of its `storage`, where that is a mapping, beside its own."""
     storage = node.get("storage")
-    if not isinstance(storage, Mapping):
-        return node
-    found = Mapping(node.line, node.column)
-    found.entries = {**storage.entries, **{key: value for key, value in node.entries.items() if key != "storage"}}
-    return found
+    return (
+        renewed({**storage.entries, **without(node, "storage").entries}, node) if isinstance(storage, Mapping) else node
+    )
 
 
 def _divide(step: Step) -> None:
@@ -301,20 +290,23 @@ def _sets(node: Node | None) -> Iterator[Mapping]:
 
 # Names in a template that mean the results of all items of a loop.
 _OF_ALL_ITEMS = frozenset({"results", "stats"})
+# What templates read that steps set.
+_SET_BEFORE = frozenset({"ctx", "workload", "vars"})
+
+
+def _divide_set(node: Mapping, belongs: Callable[[Node], bool]) -> tuple[Node | None, Node | None]:
+    """The values that belong, and the others."""
+    chosen = [key for key, (_, value) in node.entries.items() if belongs(value)]
+    parts = (only(node, chosen), without(node, *chosen))
+    return parts[0] if parts[0].entries else None, parts[1] if parts[1].entries else None
 
 
 def _split_set(step: Step) -> tuple[Node | None, Node | None]:
     """Split `set` of a loop: values for each item, as NoETL sets them, and values made of the results of all items."""
-    if not isinstance(step.set, Mapping) or step.loop is None:
+    loop = step.loop
+    if not isinstance(step.set, Mapping) or loop is None:
         return None, step.set
-    items, after = Mapping(step.set.line, step.set.column), Mapping(step.set.line, step.set.column)
-    for key, (place, value) in step.set.entries.items():
-        (items if _is_of_item(value, step, step.loop) else after).entries[key] = (place, value)
-    return items if items.entries else None, after if after.entries else None
-
-
-# What templates read that steps set.
-_SET_BEFORE = frozenset({"ctx", "workload", "vars"})
+    return _divide_set(step.set, lambda value: _is_of_item(value, step, loop))
 
 
 def _split_gathered(step: Step) -> tuple[Node | None, Node | None]:
@@ -326,12 +318,8 @@ def _split_gathered(step: Step) -> tuple[Node | None, Node | None]:
     found = step.set_of_items
     if not isinstance(found, Mapping) or step.loop is None or step.loop.max_parallel == 1 or step.item_cases:
         return None, found
-    gathered, others = Mapping(found.line, found.column), Mapping(found.line, found.column)
-    own = {name for key in found.entries for name in key.split(".")}
-    for key, (place, value) in found.entries.items():
-        adds = not (_SET_BEFORE | own).isdisjoint(words(value))
-        (gathered if adds else others).entries[key] = (place, value)
-    return gathered if gathered.entries else None, others if others.entries else None
+    own = _SET_BEFORE | {name for key in found.entries for name in key.split(".")}
+    return _divide_set(found, lambda value: not own.isdisjoint(words(value)))
 
 
 def _is_of_item(value: Node, step: Step, loop: Loop) -> bool:
@@ -339,10 +327,6 @@ def _is_of_item(value: Node, step: Step, loop: Loop) -> bool:
     if not {"iter", loop.iterator}.isdisjoint(read):
         return True
     return has_templates(value) and _OF_ALL_ITEMS.isdisjoint(read) and step.name not in read
-
-
-def _retries(case: Mapping) -> list[Node]:
-    return [node for entry in actions_of_case(case) if (node := entry.get("retry")) is not None]
 
 
 def duration(node: Node, source: Source) -> Node:

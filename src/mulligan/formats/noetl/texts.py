@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from mulligan.formats.translation import literal
+from mulligan.formats.translation import literal, renewed, sequence
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence
 
 _WORD = re.compile(r"[A-Za-z0-9_-]+")
@@ -15,20 +15,19 @@ _ONE_NAME = re.compile(r"\s*\{\{-?\s*(?:(?:workload|ctx)\.)?([A-Za-z_]\w*)\s*-?\
 
 def foreign(node: Node) -> Node:
     """A copy of a value of the playbook in which `${…}` is escaped: there it is plain text."""
-    if isinstance(node, Scalar):
-        return _literal(node) if isinstance(node.value, str) and "${" in node.value else node
     if isinstance(node, Sequence):
-        copied = Sequence(node.line, node.column)
-        copied.items = [foreign(item) for item in node.items]
-        return copied
-    entries = Mapping(node.line, node.column)
-    entries.entries = {key: (place, foreign(value)) for key, (place, value) in node.entries.items()}
-    return entries
-
-
-def _literal(node: Scalar) -> Scalar:
+        return sequence(map(foreign, node.items), node)
+    if isinstance(node, Mapping):
+        return renewed({key: (place, foreign(value)) for key, (place, value) in node.entries.items()}, node)
+    if not isinstance(node.value, str) or "${" not in node.value:
+        return node
     text = literal(node.value)
     return Scalar(text, text, node.style, node.line, node.column, node.end_column)
+
+
+def copied(node: Node | None) -> Node | None:
+    """Such a copy of what may not be there."""
+    return None if node is None else foreign(node)
 
 
 def texts(*nodes: Node | None) -> Iterator[str]:

@@ -215,12 +215,6 @@ _COMMON = {
 }
 
 
-def _tool(kind: str, about: dict[str, str], *unused: str) -> Dialect:
-    keys = {**_COMMON, **{key: Key(ANY, text) for key, text in about.items()}}
-    known = {key: found for key, found in keys.items() if key not in unused}
-    return Dialect(f"tool_{kind}", known, elsewhere=_GONE, ignored=_IGNORED, needed=_NEEDED.get(kind, ()))
-
-
 # Tools that a sink may be.
 SINKS = ("postgres", "duckdb", "http", "python", "shell", "event_log")
 _GONE = {
@@ -259,115 +253,96 @@ _SQL = {
     "query_b64": "the same in base64",
     "script": "the file it runs",
 }
-TOOLS: dict[str, Dialect] = {
-    "python": _tool(
-        "python",
+_TOOL_KEYS = {
+    "python": {
+        "code": "what it runs",
+        "code_b64": "the same in base64",
+        "code_base64": "the same in base64",
+        "script": "the file it runs",
+        "libs": "modules, by the names that the code has for them",
+        "data": "'args' of the oldest dialect",
+    },
+    "http": {
+        "method": "the method",
+        "url": "where the request goes",
+        "endpoint": "the same",
+        "headers": "its headers",
+        "params": "what follows the '?'",
+        "body": "its body, as JSON where it is a mapping or list",
+        "payload": "the same",
+        "data": "{query, body}",
+        "timeout": "how long the server may take, in seconds",
+        "verify_ssl": "whether its certificate is verified",
+        "verify": "the same",
+        "follow_redirects": "whether a redirect is followed",
+    },
+    "postgres": {
+        **_SQL,
+        "sql": "what it runs",
+        "params": "values that are bound",
+        "pool": "ignored",
+        "with": "its input",
+    },
+    "duckdb": {
+        **_SQL,
+        "queries": "what it runs, several",
+        "cmd": "what it runs",
+        "cmds": "what it runs, several",
+        "params": "values that are bound",
+        "database": "the file of the database (default: one that the steps of the run share)",
+    },
+    "shell": {
+        "cmds": "what it runs, one after the other",
+        "cmd": "the same",
+        "command": "the same",
+        "env": "environment variables",
+        "cwd": "the folder it runs in",
+        "timeout_seconds": "the time of all of them (default 600)",
+    },
+    "playbook": {
+        "path": "the other file: beside this one or in the catalogue, by its place or its 'metadata.path'",
+        "version": "ignored: the file that is found",
+        "return_step": "the step whose result is the result",
+        "timeout": "the step's 'timeout', in seconds",
+        "data": "'args' of the oldest dialect",
+    },
+    "workbook": {"task": "'name' by another name", "data": "'args' of the oldest dialect", "with": "the same"},
+    "secrets": {"provider": "'env'; others are refused", "secret_name": "the environment variable"},
+    "agent": {
+        "framework": "'noetl': another playbook; others are refused",
+        "entrypoint": "the path of the playbook",
+        "payload": "its input",
+        "return_step": "the step whose result is the result",
+        "timeout": "the step's 'timeout', in seconds",
+        "entrypoint_mode": "ignored",
+        "on_failure": "not honoured: a warning",
+    },
+    "mcp": {
+        "endpoint": "the address of the server",
+        "url": "the same",
+        "server": "the same",
+        "method": "what is asked of it (default: tools/call)",
+        "tool": "the tool of the server that is called",
+        "arguments": "its arguments",
+        "headers": "headers of the request",
+        "timeout_seconds": "how long the server may take",
+    },
+    "noop": {},
+}
+# A credential means nothing to them.
+_WITHOUT_AUTH = ("duckdb", "playbook", "workbook", "agent", "noop")
+TOOLS = {
+    kind: Dialect(
+        f"tool_{kind}",
         {
-            "code": "what it runs",
-            "code_b64": "the same in base64",
-            "code_base64": "the same in base64",
-            "script": "the file it runs",
-            "libs": "modules, by the names that the code has for them",
-            "data": "'args' of the oldest dialect",
+            **{key: found for key, found in _COMMON.items() if key != "auth" or kind not in _WITHOUT_AUTH},
+            **{key: Key(ANY, text) for key, text in about.items()},
         },
-    ),
-    "http": _tool(
-        "http",
-        {
-            "method": "the method",
-            "url": "where the request goes",
-            "endpoint": "the same",
-            "headers": "its headers",
-            "params": "what follows the '?'",
-            "body": "its body, as JSON where it is a mapping or list",
-            "payload": "the same",
-            "data": "{query, body}",
-            "timeout": "how long the server may take, in seconds",
-            "verify_ssl": "whether its certificate is verified",
-            "verify": "the same",
-            "follow_redirects": "whether a redirect is followed",
-        },
-    ),
-    "postgres": _tool(
-        "postgres",
-        {
-            **_SQL,
-            "sql": "what it runs",
-            "params": "values that are bound",
-            "pool": "ignored",
-            "with": "its input",
-        },
-    ),
-    "duckdb": _tool(
-        "duckdb",
-        {
-            **_SQL,
-            "queries": "what it runs, several",
-            "cmd": "what it runs",
-            "cmds": "what it runs, several",
-            "params": "values that are bound",
-            "database": "the file of the database (default: one that the steps of the run share)",
-        },
-        "auth",
-    ),
-    "shell": _tool(
-        "shell",
-        {
-            "cmds": "what it runs, one after the other",
-            "cmd": "the same",
-            "command": "the same",
-            "env": "environment variables",
-            "cwd": "the folder it runs in",
-            "timeout_seconds": "the time of all of them (default 600)",
-        },
-    ),
-    "playbook": _tool(
-        "playbook",
-        {
-            "path": "the other file: beside this one or in the catalogue, by its place or its 'metadata.path'",
-            "version": "ignored: the file that is found",
-            "return_step": "the step whose result is the result",
-            "timeout": "the step's 'timeout', in seconds",
-            "data": "'args' of the oldest dialect",
-        },
-        "auth",
-    ),
-    "workbook": _tool(
-        "workbook",
-        {"task": "'name' by another name", "data": "'args' of the oldest dialect", "with": "the same"},
-        "auth",
-    ),
-    "secrets": _tool(
-        "secrets",
-        {"provider": "'env'; others are refused", "secret_name": "the environment variable"},
-    ),
-    "agent": _tool(
-        "agent",
-        {
-            "framework": "'noetl': another playbook; others are refused",
-            "entrypoint": "the path of the playbook",
-            "payload": "its input",
-            "return_step": "the step whose result is the result",
-            "timeout": "the step's 'timeout', in seconds",
-            "entrypoint_mode": "ignored",
-            "on_failure": "not honoured: a warning",
-        },
-        "auth",
-    ),
-    "mcp": _tool(
-        "mcp",
-        {
-            "endpoint": "the address of the server",
-            "url": "the same",
-            "server": "the same",
-            "method": "what is asked of it (default: tools/call)",
-            "tool": "the tool of the server that is called",
-            "arguments": "its arguments",
-            "headers": "headers of the request",
-            "timeout_seconds": "how long the server may take",
-        },
-    ),
-    "noop": _tool("noop", {}, "auth"),
+        elsewhere=_GONE,
+        ignored=_IGNORED,
+        needed=_NEEDED.get(kind, ()),
+    )
+    for kind, about in _TOOL_KEYS.items()
 }
 # Tools of NoETL's that are not here, and what to do in their place.
 MISSING_TOOLS = {

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from mulligan.formats.noetl.keys import OLDER_STEP, WORKBOOK
 from mulligan.formats.noetl.oldest import kind_of
-from mulligan.formats.noetl.retries import Retries, policy_for_rules, read_retry, then_of
+from mulligan.formats.noetl.retries import policy_for_rules, read_retry, then_of
 from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
-from mulligan.formats.translation import Translation, made, scalar
+from mulligan.formats.translation import Translation, made, only, renewed, scalar, without
 from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, describe, plain, shorten
 from mulligan.language.text.suggestions import did_you_mean, quote_list
@@ -77,6 +77,7 @@ class Workbook:
 
     def __init__(self, entries: tuple[Node, ...], translation: Translation) -> None:
         self._translation = translation
+        self._source = translation.source
         self._tools: dict[str, Node] = {}
         for entry in entries:
             with translation.source.noting:
@@ -84,23 +85,20 @@ class Workbook:
         self._is_complete = len(self._tools) == len(entries)
 
     def _read(self, node: Node) -> None:
-        source = self._translation.source
+        source = self._source
         if not isinstance(node, Mapping):
             raise source.refuse("type", f"an entry of 'workbook' is {describe(node)}, a mapping is expected", node)
         is_oldest = kind_of(node) is not None
-        own = _with_keys(node, WORKBOOK.keys) if is_oldest else node
+        own = only(node, WORKBOOK.keys) if is_oldest else node
         form: Fields = WORKBOOK.read(own, "an entry of 'workbook'", source)
         if "tool" not in form and not is_oldest:
             raise source.refuse("missing_key", "the entry of 'workbook' has no 'tool'", node, hint="add 'tool: …'")
-        self._say_what_is_left(form)
-        if "name" in form:
-            self._tools[str(form["name"])] = _in_workbook(node) if is_oldest else form.at("tool")
-
-    def _say_what_is_left(self, form: Fields) -> None:
         if "desc" in form and "name" in form:
             self._translation.remark(form.node, f"'{form['name']}' of the workbook: {plain(form.at('desc'))}")
         if "assert" in form:
-            self._translation.warn("noetl", "'assert' of the workbook is not honoured", form.key("assert"))
+            source.warn("noetl", "'assert' of the workbook is not honoured", form.key("assert"))
+        if "name" in form:
+            self._tools[str(form["name"])] = _in_workbook(node) if is_oldest else form.at("tool")
 
     def tools(self, step: Mapping, label: str) -> Tools:
         """Read `tool` of a step, or its equivalent in the oldest dialect."""
@@ -116,16 +114,16 @@ class Workbook:
     def _single(self, node: Mapping, step: Mapping, label: str) -> Tools:
         tool = self._tool(node, label)
         written = node.get("retry") or step.get("retry")
-        retries = read_retry(written, self._translation.source) if written is not None else None
+        retries = read_retry(written, self._source) if written is not None else None
         if retries is not None and retries.rules:
-            tool.node = _with_rules(tool.node, retries)
+            tool.node = _with(tool.node, "spec", made({"policy": {"rules": list(retries.rules)}}, tool.node))
         if retries is not None and retries.pages:
             tool.node = _with(tool.node, "pages", made(list(retries.pages), tool.node))
         retry = (retries and retries.policy) or policy_for_rules(_rules(tool.node))
         return Tools((tool,), retry=retry, timeout=_timeout(tool))
 
     def _pipeline(self, node: Sequence, label: str) -> Tools:
-        source = self._translation.source
+        source = self._source
         found: list[Tool] = []
         for item in node.items:
             with source.noting:
@@ -135,13 +133,15 @@ class Workbook:
         self._refuse_rules_beside_playbooks(found)
         for tool in found:
             if "retry" in tool.fields:
-                hint = "write it as a rule of 'spec.policy'"
-                source.note(
-                    source.refuse(
-                        "noetl", "'retry' is not allowed in a list of tools", tool.fields.key("retry"), hint=hint
-                    )
-                )
-        self._refuse_duplicate_names(found)
+                message, hint = "'retry' is not allowed in a list of tools", "write it as a rule of 'spec.policy'"
+                source.note(source.refuse("noetl", message, tool.fields.key("retry"), hint=hint))
+        names: set[str] = set()
+        for tool in found:
+            name = str(tool.fields.get("name", ""))
+            if name and name in names:
+                message = f"there are two tools called '{name}' in this list"
+                source.note(source.refuse("noetl", message, tool.fields.at("name")))
+            names.add(name)
         for at, tool in enumerate(found):
             if any(one.kind == "playbook" for one in found) and "name" not in tool.fields:
                 tool.node = _with(tool.node, "name", made(f"task_{at}", tool.node))
@@ -150,7 +150,7 @@ class Workbook:
     def _refuse_rules_beside_playbooks(self, found: list[Tool]) -> None:
         """A called playbook divides a list of tools: no rule can leave its part, nor decide about the playbook."""
         calls = [tool for tool in found if tool.kind == "playbook"]
-        source, hint = self._translation.source, "write the playbook as a separate step"
+        source, hint = self._source, "write the playbook as a separate step"
         for tool in calls:
             if next(_rules(tool.node), None) is not None:
                 message = "a playbook in a list of tools cannot have rules"
@@ -163,15 +163,6 @@ class Workbook:
                 message = "a list of tools with a playbook cannot jump or break"
                 source.note(source.refuse("noetl", message, then, hint=hint))
 
-    def _refuse_duplicate_names(self, found: list[Tool]) -> None:
-        names: set[str] = set()
-        for tool in found:
-            name = str(tool.fields.get("name", ""))
-            if name and name in names:
-                message = f"there are two tools called '{name}' in this list"
-                self._translation.source.note(self._translation.source.refuse("noetl", message, tool.fields.at("name")))
-            names.add(name)
-
     # -- one of them ---------------------------------------------------------------------------------------------------
 
     def _tool(self, node: Mapping, label: str) -> Tool:
@@ -179,7 +170,7 @@ class Workbook:
         if kind == "agent":
             found = self._tool(self._playbook_of_agent(node, label), label)
             return msgspec.structs.replace(found, is_agent=True)
-        fields: Fields = TOOLS[kind].read(node, f"the tool '{kind}' of {label}", self._translation.source)
+        fields: Fields = TOOLS[kind].read(node, f"the tool '{kind}' of {label}", self._source)
         self._warn(fields, label)
         if kind == "workbook":
             return self._from_workbook(fields, at, label)
@@ -187,7 +178,7 @@ class Workbook:
 
     def _playbook_of_agent(self, node: Mapping, label: str) -> Mapping:
         """The call of a playbook that an agent of NoETL's own framework is. Others are refused."""
-        source = self._translation.source
+        source = self._source
         fields: Fields = TOOLS["agent"].read(node, f"the tool 'agent' of {label}", source)
         if not is_word(node.get("framework"), "noetl"):
             at = node.get("framework") or node.get("kind") or node
@@ -196,19 +187,15 @@ class Workbook:
             raise source.refuse("noetl", message, at, hint=hint)
         if "on_failure" in fields:
             message = "'on_failure' of an agent is not honoured: its failure is that of the step"
-            self._translation.warn("noetl", message, fields.key("on_failure"), hint="add an arc for its failure")
+            self._source.warn("noetl", message, fields.key("on_failure"), hint="add an arc for its failure")
         names = {"entrypoint": "path", "payload": "args"}
-        found = Mapping(node.line, node.column)
-        for key, (place, value) in node.entries.items():
-            if key == "kind":
-                value = scalar("playbook", value)
-            if key not in ("framework", "entrypoint_mode", "on_failure"):
-                name = names.get(key, key)
-                found.entries[name] = (scalar(name, place), value)
-        return found
+        kept = without(node, "framework", "entrypoint_mode", "on_failure")
+        kept = _with(kept, "kind", scalar("playbook", kept.entries["kind"][1]))
+        renamed = [(scalar(names.get(key.text, key.text), key), value) for key, value in kept.items()]
+        return renewed({key.text: (key, value) for key, value in renamed}, node)
 
     def _kind(self, node: Mapping, label: str) -> tuple[str, Node]:
-        source, written = self._translation.source, node.get("kind")
+        source, written = self._source, node.get("kind")
         if not isinstance(written, Scalar) or not isinstance(written.value, str):
             raise source.refuse("missing_key", f"the tool of {label} has no 'kind'", node, hint="add 'kind: …'")
         kind = written.value.strip().lower()
@@ -224,20 +211,20 @@ class Workbook:
         output = fields.get("output")
         if output is not None and "select" in output:
             message = "'output.select' is not honoured: the whole result is available"
-            self._translation.warn("noetl", message, output.key("select"))
+            self._source.warn("noetl", message, output.key("select"))
         if "desc" in fields:
             self._translation.remark(fields.node, f"the tool of {label}: {plain(fields.at('desc'))}")
         policy = fields["spec"].get("policy") if "spec" in fields else None
         for key in ("before", "after", "finally"):
             if policy is not None and key in policy:
-                self._translation.warn("noetl", f"'{key}' of a policy is not honoured", policy.key(key))
+                self._source.warn("noetl", f"'{key}' of a policy is not honoured", policy.key(key))
         for rule in policy.get("rules", ()) if policy is not None else ():
             if "else" in rule and "do" in rule["else"]:
                 message = "'else' without 'then' is taken as it is meant; NoETL skips it"
-                self._translation.warn("noetl", message, rule["else"].key("do"), hint="write 'else: {then: {do: …}}'")
+                self._source.warn("noetl", message, rule["else"].key("do"), hint="write 'else: {then: {do: …}}'")
 
     def _from_workbook(self, fields: Fields, at: Node, label: str) -> Tool:
-        source = self._translation.source
+        source = self._source
         key = "task" if "task" in fields else "name"
         if key not in fields and key in fields.node.entries and source.problems:
             raise Refusal(source.problems[0])  # noted: it is not a name
@@ -256,7 +243,7 @@ class Workbook:
         tool = self._tool(book, f"'{name}' of the workbook")
         given = merged(input_of(book), input_of(fields.node))
         if given is not None:
-            tool.node = _with(tool.node, "input", given, without=_INPUTS)
+            tool.node = _with(without(tool.node, *_INPUTS), "input", given)
         return tool
 
 
@@ -264,15 +251,7 @@ def _in_workbook(entry: Mapping) -> Node:
     """The tool of a workbook entry of the oldest dialect: its kind is a text, its keys are those of the entry."""
     kind = kind_of(entry)
     assert kind is not None, "checked before"
-    node = _with_keys(entry, {key for key in entry.entries if key not in WORKBOOK.keys})
-    node.entries["kind"] = (scalar("kind", kind), kind)
-    return node
-
-
-def _with_keys(node: Mapping, keys: Container[str]) -> Mapping:
-    found = Mapping(node.line, node.column)
-    found.entries = {key: entry for key, entry in node.entries.items() if key in keys}
-    return found
+    return renewed({**without(entry, *WORKBOOK.keys).entries, "kind": (scalar("kind", kind), kind)}, entry)
 
 
 def _is_workbook(node: Mapping) -> bool:
@@ -286,9 +265,7 @@ def _without_label(node: Mapping) -> Mapping:
     ((key, value),) = node.items()
     if not isinstance(value, Mapping) or "kind" not in value.entries:
         return node
-    found = Mapping(value.line, value.column)
-    found.entries = {"name": (scalar("name", key), key), **value.entries}
-    return found
+    return renewed({"name": (scalar("name", key), key), **value.entries}, value)
 
 
 def _oldest_tool(step: Mapping, tool: Node | None) -> Mapping | None:
@@ -296,11 +273,8 @@ def _oldest_tool(step: Mapping, tool: Node | None) -> Mapping | None:
     kind = tool if isinstance(tool, Scalar) and isinstance(tool.value, str) else step.get("type")
     if not isinstance(kind, Scalar) or not isinstance(kind.value, str):
         return None
-    node = Mapping(kind.line, kind.column)
-    node.entries["kind"] = (scalar("kind", kind), kind)
-    of_tool = _TOOL_KEYS | keys_of_oldest_tool(kind.value)
-    node.entries.update({key: entry for key, entry in step.entries.items() if key in of_tool})
-    return node
+    own = only(step, _TOOL_KEYS | keys_of_oldest_tool(kind.value))
+    return renewed({"kind": (scalar("kind", kind), kind), **own.entries}, kind)
 
 
 def keys_of_oldest_tool(kind: str) -> frozenset[str]:
@@ -311,20 +285,15 @@ def keys_of_oldest_tool(kind: str) -> frozenset[str]:
 
 def _action_keys(node: Mapping, kind: str) -> Mapping:
     """The mapping that the action gets: without the keys that it ignores, and with one name for the input."""
-    found = Mapping(node.line, node.column)
+    found = renewed({}, node)
     renamed = {"data": "args", "with": "args"} if kind in ("python", "postgres") else {}
-    for key, (place, value) in node.entries.items():
-        if key == "spec":
-            value = _only_rules(value)
-        if key not in _NOT_FOR_ACTION and value is not None:
-            named = renamed.get(key, key)
+    for key, (place, value) in without(node, *_NOT_FOR_ACTION).entries.items():
+        named = renamed.get(key, key)
+        if key != "spec":
             found.entries[named] = (scalar(named, place), value)
+        elif (rules := _rules_node(value)) is not None:
+            found.entries[key] = (scalar(key, place), made({"policy": {"rules": rules}}, value))
     return found
-
-
-def _only_rules(spec: Node) -> Any:
-    rules = _rules_node(spec)
-    return made({"policy": {"rules": rules}}, spec) if rules is not None else None
 
 
 def _rules_node(spec: Node | None) -> Node | None:
@@ -332,15 +301,8 @@ def _rules_node(spec: Node | None) -> Node | None:
     return policy.get("rules") if isinstance(policy, Mapping) else None
 
 
-def _with(node: Mapping, key: str, value: Node, *, without: tuple[str, ...] = ()) -> Mapping:
-    found = Mapping(node.line, node.column)
-    found.entries = {word: entry for word, entry in node.entries.items() if word not in without}
-    found.entries[key] = (Scalar(key, key, "", value.line, value.column, value.column + 1), value)
-    return found
-
-
-def _with_rules(node: Mapping, retries: Retries) -> Mapping:
-    return _with(node, "spec", made({"policy": {"rules": list(retries.rules)}}, node))
+def _with(node: Mapping, key: str, value: Node) -> Mapping:
+    return renewed({**node.entries, key: (scalar(key, value), value)}, node)
 
 
 def _rules(node: Mapping) -> Iterator[Mapping]:
@@ -360,14 +322,11 @@ def merged(first: Node | None, second: Node | None) -> Node | None:
     """Both mappings as one; the second wins."""
     if not isinstance(first, Mapping) or not isinstance(second, Mapping):
         return second if second is not None else first
-    found = Mapping(first.line, first.column)
-    found.entries = {**first.entries, **second.entries}
-    return found
+    return renewed({**first.entries, **second.entries}, first)
 
 
 def _timeout(tool: Tool) -> Node | None:
-    spec = tool.fields.get("spec")
+    spec: Fields | None = tool.fields.get("spec")
     if spec is not None and "timeout" in spec:
-        result: Node | None = spec.at("timeout")
-        return result
+        return spec.at("timeout")
     return tool.fields.node.get("timeout") if tool.kind == "playbook" else None

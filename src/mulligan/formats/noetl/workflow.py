@@ -10,18 +10,14 @@ from typing import Any
 
 from mulligan.core.model.workflow import END
 from mulligan.formats.expressions import output_of
-from mulligan.formats.noetl.checks import refuse_programs_from_steps, refuse_unreadable
+from mulligan.formats.noetl.checks import refuse_programs_from_steps, refuse_unreadable, warn_of_unknown_names
 from mulligan.formats.noetl.credentials import secret_commands
-from mulligan.formats.noetl.keys import RECORDS
 from mulligan.formats.noetl.plan import Plan
 from mulligan.formats.noetl.playbook import Playbook, read_playbook
 from mulligan.formats.noetl.texts import foreign, has_templates, input_name
-from mulligan.formats.noetl.unknown_names import warn_of_unknown_names
 from mulligan.formats.translation import Translation, mapping
 from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Scalar, TooManyProblems, plain
-
-__all__ = ["RECORDS", "translate"]
 
 _LAST_CHARS_MAX = 4000
 
@@ -40,8 +36,10 @@ def translate(root: Node, translation: Translation) -> Mapping:
     assert isinstance(root, Mapping)
     warn_of_unknown_names(root, {*playbook.workload}, {step.name for step in playbook.steps}, translation.source)
     plan = Plan(playbook.steps, playbook.final, _workload_value(playbook.workload), playbook.credentials, translation)
-    plan.derived = _template_defaults(playbook.fields)
-    plan.defaults = playbook.fields.get("workload") or {}
+    workload = playbook.fields.get("workload") or {}
+    # Defaults that are templates: the action renders those that the run does not override.
+    plan.derived = {key: foreign(node) for key, node in workload.items() if has_templates(node)} or None
+    plan.defaults = workload
     plan.must_match = bool(playbook.spec.get("no_next_is_error"))
     steps = plan.steps(playbook.entry)
     end = plan.end(playbook.final) if playbook.final is not None else None
@@ -56,7 +54,7 @@ def translate(root: Node, translation: Translation) -> Mapping:
     return mapping(
         {
             **_name_and_description(playbook.fields),
-            "inputs": _inputs(playbook.fields) or None,
+            "inputs": {input_name(key): _input(node) for key, node in workload.items()} or None,
             "secrets": secrets or None,
             "steps": steps,
             "end": end,
@@ -107,12 +105,8 @@ def _last_result(plan: Plan, outputs: list[str]) -> str:
 _TYPES = ((bool, "boolean"), (int, "number"), (float, "number"), (str, "string"), (list, "array"), (dict, "object"))
 
 
-def _inputs(fields: Fields) -> dict[str, Mapping]:
-    """The workload as inputs, each with the type of its default. A null or a template may be of any type."""
-    return {input_name(key): _input(node) for key, node in (fields.get("workload") or {}).items()}
-
-
 def _input(node: Node) -> Mapping:
+    """A key of the workload as an input with the type of its default. A null or a template may be of any type."""
     value = plain(node)
     of_template = isinstance(value, str) and has_templates(node)
     kind = "any" if of_template else next((name for of, name in _TYPES if isinstance(value, of)), "any")
@@ -126,9 +120,3 @@ def _workload_value(workload: dict[str, Any]) -> Any:
     if all(input_name(key) == key for key in workload):
         return "${inputs}"
     return {key: f"${{inputs.{input_name(key)}}}" for key in workload}
-
-
-def _template_defaults(fields: Fields) -> dict[str, Node] | None:
-    """The defaults of the workload that are templates: the action renders those that the run does not override."""
-    workload = fields.get("workload") or {}
-    return {key: foreign(node) for key, node in workload.items() if has_templates(node)} or None

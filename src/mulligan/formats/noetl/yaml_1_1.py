@@ -6,34 +6,28 @@ a key that appears twice the last one counts. A key is always a text, and so is 
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from yaml.constructor import SafeConstructor
+from yaml.nodes import ScalarNode
+from yaml.resolver import Resolver
 
 from mulligan.language.text import document, scalars
 from mulligan.language.text.document import OpenCollection, TreeBuilder
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
 
-_WORDS = {
-    word: value
-    for value, names in ((True, ("yes", "true", "on")), (False, ("no", "false", "off")))
-    for name in names
-    for word in (name, name.capitalize(), name.upper())
+# The kinds of values that PyYAML finds in a plain scalar, but for dates: these stay texts.
+_PYYAML = SafeConstructor()
+_KINDS: dict[str, Callable[[ScalarNode], Any]] = {
+    f"{scalars.TAG}null": _PYYAML.construct_yaml_null,
+    f"{scalars.TAG}bool": _PYYAML.construct_yaml_bool,
+    f"{scalars.TAG}int": _PYYAML.construct_yaml_int,
+    f"{scalars.TAG}float": _PYYAML.construct_yaml_float,
 }
-_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-_NUMBER_STARTS = frozenset("0123456789+-.")
-_INTEGER = re.compile(
-    r"[-+]?(?:0b(?P<binary>[01_]+)|0x(?P<hexadecimal>[0-9a-fA-F_]+)|(?P<octal>0[0-7_]+)"
-    r"|(?P<sixties>[1-9][0-9_]*(?::[0-5]?[0-9])+)|(?P<decimal>0|[1-9][0-9_]*))"
-)
-_FLOAT = re.compile(
-    r"[-+]?(?P<sixties>[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*)"
-    r"|(?:[-+]?[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+][0-9]+)?"
-)
-_FLOAT_WORDS = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-_BASES = {"binary": 2, "octal": 8, "hexadecimal": 16, "decimal": 10}
-_DIGITS_MAX = 70
+# A longer whole number does not fit into 64 bits, in whatever base.
+_WHOLE_CHARS_MAX = 200
 _TAGGED = {f"{scalars.TAG}bool": (bool,), f"{scalars.TAG}int": (int,), f"{scalars.TAG}float": (float,)}
 _MERGE = "<<"
 
@@ -45,43 +39,17 @@ def parse(source: Source) -> Node:
 
 def resolve(text: str) -> Any:
     """The value of a plain scalar. ValueError for a number that does not fit into 64 bits."""
-    if text in _NULLS:
-        return None
-    if text[0] not in _NUMBER_STARTS:
-        return _WORDS.get(text, text)
-    if found := _INTEGER.fullmatch(text):
-        return _integer(text, found)
-    if found := _FLOAT.fullmatch(text):
-        return _float(text, found)
-    return float(text.replace(".", "", 1)) if _FLOAT_WORDS.fullmatch(text) else text
-
-
-def _integer(text: str, found: re.Match[str]) -> int:
-    (kind,) = (name for name, digits in found.groupdict().items() if digits is not None)
-    digits = found[kind].replace("_", "")
-    if len(digits) > _DIGITS_MAX:
-        raise ValueError("a number of more than 64 bits")
-    number = int(_in_sixties(digits)) if kind == "sixties" else int(digits or "0", _BASES[kind])
-    value = -number if text[0] == "-" else number
-    if not scalars.INTEGER_MIN <= value <= scalars.INTEGER_MAX:
-        raise ValueError("a number of more than 64 bits")
-    return value
-
-
-def _float(text: str, found: re.Match[str]) -> float:
-    digits = text.replace("_", "")
-    if found["sixties"] is None:
-        return float(digits)
-    value = _in_sixties(digits.lstrip("+-"))
-    return -float(value) if text[0] == "-" else float(value)
-
-
-def _in_sixties(digits: str) -> float:
-    """Hours, minutes and seconds as one number: `1:30` is 90."""
-    value: float = 0
-    for part in digits.split(":"):
-        value = value * 60 + (float(part) if "." in part else int(part))
-    return value
+    for tag, form in Resolver.yaml_implicit_resolvers.get(text[:1], ()):
+        if tag in _KINDS and form.match(text):
+            is_whole = tag == f"{scalars.TAG}int"
+            if is_whole and len(text) > _WHOLE_CHARS_MAX:
+                raise ValueError("a number of more than 64 bits")
+            # PyYAML fails on a prefix without digits, such as '0x_'.
+            value = _KINDS[tag](ScalarNode(tag, text if text.strip("+-0bx_") or not is_whole else "0"))
+            if is_whole and not scalars.INTEGER_MIN <= value <= scalars.INTEGER_MAX:
+                raise ValueError("a number of more than 64 bits")
+            return value
+    return text
 
 
 class _Builder(TreeBuilder):

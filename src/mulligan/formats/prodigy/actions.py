@@ -25,18 +25,19 @@ from mulligan.formats.prodigy.variables import (
     is_constant,
     refuse_unavailable,
     replace_references,
+    text_at,
     translate_text,
     unknown_hint,
     warn_of_unknown,
     with_default,
 )
-from mulligan.formats.translation import Translation, literal, made
+from mulligan.formats.translation import literal, made
 from mulligan.language.expressions import Placeholder, check, find_placeholders
 from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.shell.shell_lexer import PlaceholderSite, scan
 from mulligan.language.shell.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
 from mulligan.language.shell.shell_safety import SINGLE_QUOTES, Danger
-from mulligan.language.text.nodes import Node, Scalar, describe
+from mulligan.language.text.nodes import Node, Scalar, Source, describe
 
 # -- variables that a script assigns itself --------------------------------------------------------------------------
 
@@ -91,23 +92,25 @@ class Script(NamedTuple):
     env: dict[str, str]
 
 
-def translate_script(node: Scalar, context: Context, translation: Translation) -> Script:
+def translate_script(node: Scalar, context: Context) -> Script:
     """Translate the script of a shell step. Refuse variables that are not known."""
-    refuse_unavailable(node, context, translation)
-    warn_of_unknown(node, context, translation, assigned_variables(node.text), is_script=True)
+    refuse_unavailable(node, context)
+    warn_of_unknown(node, context, assigned_variables(node.text), is_script=True)
     try:
         return shell_text(node.text, context)
     except UnknownName as unknown:
         shown = f"${{{unknown.source}}}"
         message, hint = f"'{shown}' is not a known variable here", unknown_hint(unknown.source, context)
         offset = max(0, node.text.find(shown))
-        raise translation.source.refuse_in("unknown_name", message, node, offset, len(shown), hint=hint) from None
+        raise context.source.refuse_in("unknown_name", message, node, offset, len(shown), hint=hint) from None
 
 
 def shell_text(template: str, context: Context) -> Script:
     """Replace known variables by expressions; leave all others to the shell."""
     naive = _replace_all(template, context)
-    env = {ARGUMENTS_VARIABLE: f"${{{context.arguments}}}"} if _reads_arguments(template) else {}
+    # `$1` in single quotes is for awk.
+    reads_arguments = _POSITIONAL.search(_SINGLE_QUOTED.sub("", template)) and not _HAS_ARGUMENTS.search(template)
+    env = {ARGUMENTS_VARIABLE: f"${{{context.arguments}}}"} if reads_arguments else {}
     try:
         text = _close_single_quotes(naive, context, env)
     except UnknownName:
@@ -126,9 +129,15 @@ def _replace_all(template: str, context: Context) -> str:
     environment, which the shell would not replace there, closes them, unless they are a script for another shell.
     """
     own = assigned_variables(template)
-    replaced = {match.start(): _replace_in_shell(match, context, own) for match in REFERENCE.finditer(template)}
     matches = {match.start(): match for match in REFERENCE.finditer(template)}
-    environment = {start for start, match in matches.items() if _is_environment(match, context, own)}
+    replaced = {start: _replace_in_shell(match, context, own) for start, match in matches.items()}
+    # Variables of the environment that Prodigy replaces.
+    paths = {start: match["path"] or match["bare"] for start, match in matches.items()}
+    environment = {
+        start
+        for start, path in paths.items()
+        if path not in own and not find_variable(path, context) and find_env_variable(path, context) is not None
+    }
     mixed = {start for start, text in replaced.items() if "'" in text and text != matches[start].group()}
     if mixed or environment:
         dangers = _find_dangers(template, replaced | dict.fromkeys(mixed | environment, _PROBE), context)
@@ -159,12 +168,6 @@ def _find_dangers(template: str, replaced: dict[int, str], context: Context) -> 
     }
 
 
-def _is_environment(match: re.Match[str], context: Context, own: frozenset[str]) -> bool:
-    """Whether the reference is a variable of the environment that Prodigy replaces."""
-    path = match["path"] or match["bare"]
-    return path not in own and not find_variable(path, context) and find_env_variable(path, context) is not None
-
-
 def _with_double_quotes(text: str) -> str:
     """The expression with each of its literals in double quotes, and without any single quote."""
 
@@ -176,18 +179,16 @@ def _with_double_quotes(text: str) -> str:
     return _LITERAL.sub(rewrite, text)
 
 
-def _reads_arguments(template: str) -> bool:
-    """Whether the script reads `$1` and so on. Those in single quotes are for awk."""
-    return _POSITIONAL.search(_SINGLE_QUOTED.sub("", template)) is not None and not _HAS_ARGUMENTS.search(template)
-
-
 def _replace_in_shell(match: re.Match[str], context: Context, own: frozenset[str]) -> str:
     path, default = match["path"] or match["bare"], match["default"]
     if path.startswith("env.") and find_env_variable(path, context):
         return f"${{{path.removeprefix('env.')}{'' if default is None else f':-{default}'}}}"
     found = None if path in own or path.isdigit() else find_variable(path, context)
     if found is None:
-        return _leave_to_shell(match, context)
+        # Leave it to the shell, without its braces if an expression could have the same name.
+        if match["path"] not in context.names or default is not None:
+            return match.group()
+        return f'${path}""' if match.string[match.end() : match.end() + 1].isalnum() else f"${path}"
     if is_constant(found.expression):
         return found.expression
     if default is None:
@@ -195,14 +196,6 @@ def _replace_in_shell(match: re.Match[str], context: Context, own: frozenset[str
     if not found.exists_when and _PLAIN_PATH.fullmatch(found.expression):
         return f"${{{found.expression}:-{default}}}"
     return f"${{{with_default(found, default)}}}"
-
-
-def _leave_to_shell(match: re.Match[str], context: Context) -> str:
-    """Leave a reference to the shell. Remove its braces if an expression could have the same name."""
-    path = match["path"]
-    if path in context.names and match["default"] is None:
-        return f'${path}""' if match.string[match.end() : match.end() + 1].isalnum() else f"${path}"
-    return match.group()
 
 
 def _close_single_quotes(naive: str, context: Context, env: dict[str, str]) -> str | None:
@@ -250,13 +243,12 @@ WRITE = "mulligan.formats.prodigy.runtime:write_file"
 
 
 def agent_action(
-    node: Scalar, context: Context, translation: Translation, words: str = "", *, has_to_answer_json: bool = False
+    node: Scalar, context: Context, words: str = "", *, has_to_answer_json: bool = False
 ) -> dict[str, Any]:
     """A prompt for the agent, followed by `words`. Prodigy starts it so that it never asks for permission."""
-    prompt = node_for(translate_text(node, context, translation) + words, node)
-    answer = "json" if has_to_answer_json else None
-    keys = {"provider": "claude", "prompt": prompt, "answer": answer, "skip_permissions": True}
-    return {"agent": made(keys, node)}
+    prompt = node_for(translate_text(node, context) + words, node)
+    answer = {"answer": "json"} if has_to_answer_json else {}
+    return {"agent": made({"provider": "claude", "prompt": prompt, **answer, "skip_permissions": True}, node)}
 
 
 def node_for(words: str, node: Scalar) -> Node:
@@ -264,9 +256,9 @@ def node_for(words: str, node: Scalar) -> Node:
     return node if words == node.value else made(words, node)
 
 
-def shell_action(node: Scalar, context: Context, translation: Translation) -> dict[str, Any]:
+def shell_action(node: Scalar, context: Context) -> dict[str, Any]:
     """A shell script with the environment variables that it needs."""
-    found = translate_script(node, context, translation)
+    found = translate_script(node, context)
     begin = "".join(f'{name}=$(eval "$PRODIGY_ENV_{name}") || exit\nexport {name}\n' for name in context.env_commands)
     action: dict[str, Any] = {"shell": node_for(begin + found.text, node)}
     env = {**found.env, **{f"PRODIGY_ENV_{name}": literal(text) for name, text in context.env_commands.items()}}
@@ -275,42 +267,35 @@ def shell_action(node: Scalar, context: Context, translation: Translation) -> di
     return action
 
 
-def command_action(node: Scalar, context: Context, translation: Translation) -> dict[str, Any]:
+def command_action(node: Scalar, context: Context) -> dict[str, Any]:
     """A command that is a prompt or a shell script, by its first character."""
-    return agent_action(node, context, translation) if is_prompt(node) else shell_action(node, context, translation)
+    return agent_action(node, context) if is_prompt(node) else shell_action(node, context)
 
 
-def write_action(form: Fields, context: Context, translation: Translation) -> dict[str, Any]:
+def write_action(form: Fields, context: Context) -> dict[str, Any]:
     """Write a file atomically."""
-    path, content = form["path"], form["content"]
-    assert isinstance(path, Scalar) and isinstance(content, Scalar)
+    path: Scalar = form["path"]
     if ".." in path.text.split("/"):
-        raise translation.source.refuse("prodigy", f"'path' is {describe(path)}, which contains '..'", path)
-    args: dict[str, Any] = {
-        "path": made(translate_text(path, context, translation), path),
-        "content": made(translate_text(content, context, translation), content),
-    }
+        raise context.source.refuse("prodigy", f"'path' is {describe(path)}, which contains '..'", path)
+    args: dict[str, Any] = {key: text_at(form, key, context) for key in ("path", "content")}
     args |= path_prefix(args["path"])
     args |= {key: form[key] for key in ("format", "create_dirs") if key in form}
     if "mode" in form:
-        args["mode"] = made(_mode(form, translation), form.at("mode"))
+        args["mode"] = made(_mode(form["mode"], context.source), form["mode"])
     return {"python": {"call": WRITE}, "args": args}
 
 
-def path_prefix(path: Node) -> dict[str, Node]:
+def path_prefix(path: Scalar) -> dict[str, Node]:
     """The argument `below`: the literal start of a path, if a value of the run follows it."""
-    assert isinstance(path, Scalar)
     for part in find_placeholders(path.text):
         if isinstance(part, Placeholder) and literal_prefix(Template((check(part.source),))) is not None:
             return {"below": made(path.text[: part.offset], path)}
     return {}
 
 
-def _mode(form: Fields, translation: Translation) -> str:
-    node = form.at("mode")
-    assert isinstance(node, Scalar)
+def _mode(node: Scalar, source: Source) -> str:
     digits = node.text.removeprefix("0o")
     if not digits or not set(digits) <= set("01234567") or len(digits) > 4:
         message = f"'mode' is {describe(node)}, permissions such as 0644 are expected"
-        raise translation.source.refuse("type", message, node)
+        raise source.refuse("type", message, node)
     return digits

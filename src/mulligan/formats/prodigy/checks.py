@@ -10,12 +10,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
-
 from mulligan.formats.prodigy import actions
 from mulligan.formats.prodigy.actions import EVALUATED_REMARK
-from mulligan.formats.prodigy.context import Context, HandlerSlots
-from mulligan.formats.prodigy.failures import TranslateStep, handler_context, translate_commands
+from mulligan.formats.prodigy.context import Context
+from mulligan.formats.prodigy.failures import handler_context, translate_commands
 from mulligan.formats.prodigy.forms import is_prompt, read_record
 from mulligan.formats.prodigy.keys import ON_INCOMPLETE, STEP_VALIDATE, VALIDATE, format_seconds
 from mulligan.formats.prodigy.repository import (
@@ -25,14 +23,15 @@ from mulligan.formats.prodigy.repository import (
     require_commit,
     with_required_commit,
 )
-from mulligan.formats.prodigy.variables import captured_names, translate_text
-from mulligan.formats.translation import Translation, literal, literal_value, made
+from mulligan.formats.prodigy.variables import captured_names, text_at, translate_text
+from mulligan.formats.translation import literal, literal_value, made
 from mulligan.language.keys.value_schemas import Fields
-from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, describe, plain
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, describe, plain
 
 JUDGE = "mulligan.formats.prodigy.runtime:judge_completion"
 CHECK = "mulligan.formats.prodigy.runtime:run_checks"
 INCOMPLETE_ATTEMPTS = 2
+_ACTIONS = ("shell", "claude")
 
 
 def validation_variables(depth: int) -> dict[str, str]:
@@ -57,25 +56,25 @@ def validation_variables(depth: int) -> dict[str, str]:
     }
 
 
-def translate_checks(
-    form: Fields, kind: str, title: str, context: Context, translation: Translation, translate: TranslateStep
-) -> dict[str, Any] | None:
+def translate_checks(form: Fields, kind: str, title: str, context: Context) -> dict[str, Any] | None:
     """The chain of checks of a step; None if it has none."""
     given = "output.content" if kind == "claude" else "output"
     own = dict.fromkeys((*captured_names(form), "last.output", f"{kind}.output"), given)
-    after = msgspec.structs.replace(context.with_variables(own), slots=HandlerSlots(), names=context.names | {"output"})
+    after = context.with_variables(own).nested(names=context.names | {"output"})
     commands: list[dict[str, Any]] = []
     if "output_file" in form:
-        commands.append(_write_output_file(form.at("output_file"), kind, after, translation))
-    commands += _commit_checks(form, title, after, translation)
+        path = text_at(form, "output_file", after)
+        args = {"path": path, **actions.path_prefix(path), "content": _output_expression(kind), "create_dirs": True}
+        commands.append({"python": {"call": actions.WRITE}, "args": args})
+    commands += _commit_checks(form, title, after)
     if form.get("skip_validation"):
         return chain(commands)
     if "step_validate" in form:
-        with translation.source.noting:
-            commands += _with_limits(translate_step_validate(form.at("step_validate"), after, translation), form)
+        with context.source.noting:
+            commands += _with_limits(translate_step_validate(form.at("step_validate"), after), form)
     if "validate" in form:
-        with translation.source.noting:
-            check = translate_validate(form.at("validate"), after, translation, translate)
+        with context.source.noting:
+            check = translate_validate(form.at("validate"), after)
             commands += _with_limits([check], form) if check else []
     return chain(commands)
 
@@ -98,23 +97,16 @@ def _with_limits(commands: list[dict[str, Any]], form: Fields) -> list[dict[str,
     return [{**limits, **command} if "timeout" in command else {**command, **limits} for command in commands]
 
 
-def _write_output_file(node: Node, kind: str, after: Context, translation: Translation) -> dict[str, Any]:
-    assert isinstance(node, Scalar)
-    path = made(translate_text(node, after, translation), node)
-    args = {"path": path, **actions.path_prefix(path), "content": _output_expression(kind), "create_dirs": True}
-    return {"python": {"call": actions.WRITE}, "args": args}
-
-
 def _output_expression(kind: str) -> str:
     """The output of a command, for the check after it."""
     return "${output.content}" if kind == "claude" else "${output}"
 
 
-def _commit_checks(form: Fields, title: str, after: Context, translation: Translation) -> list[dict[str, Any]]:
+def _commit_checks(form: Fields, title: str, after: Context) -> list[dict[str, Any]]:
     config = form.get("commit_config")
     found = []
     if form.get("auto_commit"):
-        found.append(auto_commit(form.at("auto_commit"), title, config, after, translation))
+        found.append(auto_commit(form.at("auto_commit"), title, config, after))
     at = commit_required_at(form)
     if at is not None:
         found.append(require_commit(at, title))
@@ -126,94 +118,88 @@ def _commit_checks(form: Fields, title: str, after: Context, translation: Transl
 # -- validate ------------------------------------------------------------------------------
 
 
-def translate_validate(
-    node: Node, context: Context, translation: Translation, translate: TranslateStep
-) -> dict[str, Any] | None:
+def translate_validate(node: Node, context: Context) -> dict[str, Any] | None:
     """Translate `validate` to one check; None for an empty list."""
-    if isinstance(node, Mapping) and not _is_step(node):
-        return _judged_check(read_record(VALIDATE, node, "'validate'", translation), context, translation, translate)
+    if isinstance(node, Mapping):
+        # With keys that `validate` does not have, it is an ordinary step.
+        is_step = not node.entries.keys() <= VALIDATE.keys.keys() and not node.entries.keys().isdisjoint(_ACTIONS)
+        if not is_step:
+            return _judged_check(read_record(VALIDATE, node, "'validate'", context.source), context)
     if isinstance(node, Scalar) and not isinstance(node.value, str):
         message = f"'validate' is {describe(node)}, a command, a list of steps or a mapping is expected"
-        raise translation.source.refuse("type", message, node)
-    return chain(translate_commands(node, context, translation, translate))
+        raise context.source.refuse("type", message, node)
+    return chain(translate_commands(node, context))
 
 
-def _is_step(node: Mapping) -> bool:
-    """Whether the mapping is an ordinary step, with keys that `validate` does not have."""
-    return not all(word in VALIDATE.keys for word in node.entries) and any(
-        word in node.entries for word in ("shell", "claude")
-    )
-
-
-def _judged_check(form: Fields, context: Context, translation: Translation, translate: TranslateStep) -> dict[str, Any]:
+def _judged_check(form: Fields, context: Context) -> dict[str, Any]:
     """A check whose result says how complete the work is, in percent."""
-    commands = _check_commands(form, context, translation, translate)
+    commands = _check_commands(form, context)
     last = commands[-1]
-    last = {**last, "validate": {"python": {"call": JUDGE}, "args": _judge_args(form, last, context, translation)}}
+    last = {**last, "validate": {"python": {"call": JUDGE}, "args": _judge_args(form, last, context)}}
     if "timeout" in form:
         last["timeout"] = format_seconds(form["timeout"])
     whole = chain([*commands[:-1], last])
     assert whole is not None
     if "on_incomplete" in form:
         inner = handler_context(context).with_variables(validation_variables(len(commands)))
-        whole |= _on_incomplete(form.at("on_incomplete"), inner, translation, translate)
+        whole |= _on_incomplete(form.at("on_incomplete"), inner)
     return whole
 
 
-def _check_commands(
-    form: Fields, context: Context, translation: Translation, translate: TranslateStep
-) -> list[dict[str, Any]]:
+def _check_commands(form: Fields, context: Context) -> list[dict[str, Any]]:
     kinds = [kind for kind in ("shell", "command", "claude") if kind in form]
     if kinds and "commands" in form:
         message = f"'{kinds[0]}' cannot be combined with 'commands'"
-        raise translation.source.refuse("prodigy", message, form.key(kinds[0]), hint="move it into 'commands'")
-    found = [_check_command(form[kind], kind, context, translation) for kind in kinds]
+        raise context.source.refuse("prodigy", message, form.key(kinds[0]), hint="move it into 'commands'")
+    found = [_check_command(form[kind], kind, context) for kind in kinds]
     if "commands" in form:
-        found = translate_commands(form.at("commands"), context, translation, translate)
+        found = translate_commands(form.at("commands"), context)
     if not found:
         message, hint = "'validate' has no command", "add 'shell', 'claude' or 'commands'"
-        raise translation.source.refuse("prodigy", message, form.node, hint=hint)
+        raise context.source.refuse("prodigy", message, form.node, hint=hint)
     return found
 
 
-def _check_command(node: Scalar, kind: str, context: Context, translation: Translation) -> dict[str, Any]:
-    return (
-        actions.agent_action(node, context, translation)
-        if kind == "claude"
-        else actions.command_action(node, context, translation)
-    )
+def _check_command(node: Scalar, kind: str, context: Context) -> dict[str, Any]:
+    return actions.agent_action(node, context) if kind == "claude" else actions.command_action(node, context)
 
 
-def _judge_args(form: Fields, last: dict[str, Any], context: Context, translation: Translation) -> dict[str, Any]:
+def _judge_args(form: Fields, last: dict[str, Any], context: Context) -> dict[str, Any]:
     args: dict[str, Any] = {"output": _output_expression("claude" if "agent" in last else "shell")}
     if "threshold" in form:
-        args["threshold"] = _percent(form.at("threshold"), translation)
+        args["threshold"] = _percent(form.at("threshold"), context.source)
     if "result_file" in form:
-        node = form.at("result_file")
-        assert isinstance(node, Scalar)
-        args["result_file"] = made(translate_text(node, context, translation), node)
+        args["result_file"] = text_at(form, "result_file", context)
         args |= actions.path_prefix(args["result_file"])
     if "expected_schema" in form:
         args["expected_schema"] = made(literal_value(plain(form.at("expected_schema"))), form.at("expected_schema"))
     return args
 
 
-def _percent(node: Node, translation: Translation) -> Node:
+def _percent(node: Node, source: Source) -> Node:
     is_number = isinstance(node, Scalar) and type(node.value) in (int, float)
     if not is_number or not isinstance(node, Scalar) or not 0 <= node.value <= 100:
         message = f"'threshold' is {describe(node)}, a number from 0 to 100 is expected"
-        raise translation.source.refuse("type", message, node)
+        raise source.refuse("type", message, node)
     return made(node.value, node)
 
 
-def _on_incomplete(node: Node, inner: Context, translation: Translation, translate: TranslateStep) -> dict[str, Any]:
+def _on_incomplete(node: Node, inner: Context) -> dict[str, Any]:
     """What runs if the work is incomplete, before it is checked again."""
     if not isinstance(node, Mapping):
-        commands = translate_commands(node, inner, translation, translate)
+        commands = translate_commands(node, inner)
         return {"on_failure": {"commands": commands, "rerun": INCOMPLETE_ATTEMPTS}}
-    form = read_record(ON_INCOMPLETE, node, "'on_incomplete'", translation)
+    form = read_record(ON_INCOMPLETE, node, "'on_incomplete'", inner.source)
     entries: dict[str, Any] = {} if form.get("fail_workflow", True) else {"continue_on_error": True}
-    commands = _completing_commands(form, inner, translation, translate)
+    is_asked = "prompt" in form and "commands" not in form
+    if "commands" in form:
+        commands = translate_commands(form.at("commands"), inner)
+    elif is_asked:
+        commands = [{"approve": text_at(form, "prompt", inner)}]
+    else:
+        commands = [_check_command(form[kind], kind, inner) for kind in _ACTIONS if kind in form]
+    if form.get("commit_required") and commands and not is_asked:
+        commands = with_required_commit(commands, form.node)
     if commands:
         entries["on_failure"] = {"commands": commands}
         if "prompt" not in form:
@@ -221,44 +207,28 @@ def _on_incomplete(node: Node, inner: Context, translation: Translation, transla
     return entries
 
 
-def _completing_commands(
-    form: Fields, inner: Context, translation: Translation, translate: TranslateStep
-) -> list[dict[str, Any]]:
-    if "commands" in form:
-        commands = translate_commands(form.at("commands"), inner, translation, translate)
-    elif "prompt" in form:
-        node = form.at("prompt")
-        assert isinstance(node, Scalar)
-        return [{"approve": made(translate_text(node, inner, translation), node)}]
-    else:
-        commands = [
-            _check_command(form[kind], kind, inner, translation) for kind in ("shell", "claude") if kind in form
-        ]
-    return with_required_commit(commands, form.node) if form.get("commit_required") and commands else commands
-
-
 # -- step_validate ------------------------------------------------------------------------------
 
 
-def translate_step_validate(node: Node, context: Context, translation: Translation) -> list[dict[str, Any]]:
+def translate_step_validate(node: Node, context: Context) -> list[dict[str, Any]]:
     """Translate `step_validate`: all commands must succeed, unless a mapping says otherwise."""
     if isinstance(node, Mapping):
-        return [_counted_checks(read_record(STEP_VALIDATE, node, "'step_validate'", translation), context, translation)]
+        return [_counted_checks(read_record(STEP_VALIDATE, node, "'step_validate'", context.source), context)]
     nodes = node.items if isinstance(node, Sequence) else [node]
     found = []
     for each in nodes:
         if not isinstance(each, Scalar) or not isinstance(each.value, str):
             message = f"a check of 'step_validate' is {describe(each)}, a command is expected"
-            raise translation.source.refuse("type", message, each)
-        found.append(actions.command_action(each, context, translation))
+            raise context.source.refuse("type", message, each)
+        found.append(actions.command_action(each, context))
     return found
 
 
-def _counted_checks(form: Fields, context: Context, translation: Translation) -> dict[str, Any]:
+def _counted_checks(form: Fields, context: Context) -> dict[str, Any]:
     """Checks of which a number must pass, each with its expectations."""
     # A check without a command is refused already.
     asked = [each for each in form.get("commands", ()) if not isinstance(each, Fields) or "command" in each]
-    listed = [_expectation(each, context, translation) for each in asked]
+    listed = [_expectation(each, context) for each in asked]
     criteria = form.get("success_criteria", "all")
     if isinstance(criteria, Fields):
         needed = criteria.get("atleast", 1)
@@ -266,7 +236,7 @@ def _counted_checks(form: Fields, context: Context, translation: Translation) ->
         needed = 1 if criteria == "any" else len(listed)
     checks = made(listed, form.node)
     if any("${" in each["command"].text.replace("$${", "") for each in listed):
-        translation.remark(checks, EVALUATED_REMARK)
+        context.translation.remark(checks, EVALUATED_REMARK)
     entries: dict[str, Any] = {"python": {"call": CHECK}, "args": {"checks": checks, "needed": needed}}
     attempts = form.get("max_attempts", 1)
     if attempts > 1:
@@ -274,28 +244,28 @@ def _counted_checks(form: Fields, context: Context, translation: Translation) ->
     return entries
 
 
-def _expectation(check: Node | Fields, context: Context, translation: Translation) -> dict[str, Any]:
+def _expectation(check: Node | Fields, context: Context) -> dict[str, Any]:
     node = check.at("command") if isinstance(check, Fields) else check
     assert isinstance(node, Scalar)
     is_claude = isinstance(check, Fields) and check.get("command_type") == "claude"
     if is_claude or is_prompt(node):
         message = f"{describe(node)} is a prompt, but checks with criteria run in the shell"
         hint = "use 'validate: {claude: …}'"
-        raise translation.source.refuse("prodigy", message, node, hint=hint)
-    entries: dict[str, Any] = {"command": made(translate_text(node, context, translation), node)}
+        raise context.source.refuse("prodigy", message, node, hint=hint)
+    entries: dict[str, Any] = {"command": made(translate_text(node, context), node)}
     if isinstance(check, Fields):
         if "expect_output" in check:
-            entries["expect_output"] = made(literal(_pattern(check, translation)), check.at("expect_output"))
+            entries["expect_output"] = made(literal(_pattern(check, context.source)), check.at("expect_output"))
         if "expect_exit_code" in check:
             entries["expect_exit_code"] = check["expect_exit_code"]
     return entries
 
 
-def _pattern(check: Fields, translation: Translation) -> str:
+def _pattern(check: Fields, source: Source) -> str:
     pattern: str = check["expect_output"]
     try:
         re.compile(pattern)
     except re.error as error:
         message = f"'expect_output' is '{pattern}', which is not a regular expression: {error}"
-        raise translation.source.refuse("type", message, check.at("expect_output")) from None
+        raise source.refuse("type", message, check.at("expect_output")) from None
     return pattern

@@ -25,10 +25,10 @@ import msgspec
 from mulligan.core.model.text.formatting import error_reason
 from mulligan.formats.prodigy.forms import read_record
 from mulligan.formats.prodigy.keys import IMPORT, LISTS, TEMPLATE_USE
-from mulligan.formats.translation import Translation, made, mapping, scalar
+from mulligan.formats.translation import Translation, made, mapping, renewed, scalar, sequence, without
 from mulligan.language.loading import FILE_BYTES_MAX
 from mulligan.language.text.document import decode, parse
-from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, describe, plain, shorten
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, describe, plain, shorten
 from mulligan.language.text.suggestions import did_you_mean, quote_list
 
 COMPOSING = ("imports", "extends", "template", "defaults")
@@ -50,7 +50,7 @@ def compose(root: Node, translation: Translation) -> Node:
     """The tree with the other files that it names in it. A tree that names none is returned as it is."""
     if not isinstance(root, Mapping) or not any(key in root.entries for key in COMPOSING):
         return root
-    return _Composer(translation).whole(root)
+    return _Composer(translation.source).whole(root)
 
 
 class _File(NamedTuple):
@@ -64,10 +64,9 @@ class _File(NamedTuple):
 class _Composer:
     """The composition of one workflow."""
 
-    def __init__(self, translation: Translation) -> None:
-        self._translation = translation
-        self._source = translation.source
-        first = Path(self._source.file)
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        first = Path(source.file)
         self._folder = _project_folder(first)
         self._open = [_File(first.resolve(), first.name, 0)]
         self._count = 0
@@ -80,22 +79,22 @@ class _Composer:
             if alias not in self._used:
                 message = f"nothing uses the file that is imported as '{shorten(alias)}': its steps do not run"
                 hint = "remove 'alias' to run them, or name it in 'extends' or 'template'"
-                self._translation.source.warn("prodigy", message, node, hint=hint)
+                self._source.warn("prodigy", message, node, hint=hint)
         return found
 
     def _composed(self, root: Mapping) -> Mapping:
         """The tree of one file, with the trees of the files that it names."""
-        own = _without(root, "imports", "extends", "template")
+        own = without(root, "imports", "extends", "template")
         imported: Mapping | None = None
         for other in self._imports(root):
             # Of two files with a key the later one counts.
-            imported = other if imported is None else _beside(other, imported, self._translation, is_first=True)
+            imported = other if imported is None else _beside(other, imported, self._source, is_first=True)
         if imported is not None:
-            own = _beside(own, imported, self._translation, is_first=False)
+            own = _beside(own, imported, self._source, is_first=False)
         if (base := root.get("extends")) is not None:
             own = _over(self._read(base, "extends", _BASES), own)
         if (used := root.get("template")) is not None:
-            own = _beside(own, self._template(used), self._translation, is_first=True)
+            own = _beside(own, self._template(used), self._source, is_first=True)
         return own
 
     # -- the keys
@@ -108,7 +107,7 @@ class _Composer:
             if isinstance(entry, Scalar):
                 yield self._read(entry, "imports", ())
                 continue
-            form = read_record(IMPORT, entry, "an entry of 'imports'", self._translation)
+            form = read_record(IMPORT, entry, "an entry of 'imports'", self._source)
             tree = self._read(form["path"], "imports", ())
             if "alias" in form:
                 self._aliases[form["alias"].text] = (form["alias"], tree)
@@ -138,7 +137,7 @@ class _Composer:
                 message = f"the file has no step or parameter '{shorten(word.text)}'"
                 hint = did_you_mean(word.text, known) or (f"it has {quote_list(known[:8], 'and')}" if known else "")
                 raise self._source.refuse("prodigy", message, word, hint=hint)
-        found = _without(tree, *LISTS, "parameters")
+        found = without(tree, *LISTS, "parameters")
         if chosen:
             found.entries["commands"] = (scalar("commands", tree), made(chosen, tree))
         return _with_parameters(found, kept)
@@ -146,7 +145,7 @@ class _Composer:
     def _template(self, node: Node) -> Mapping:
         if isinstance(node, Scalar):
             return self._read(node, "template", _TEMPLATES, is_template=True)
-        form = read_record(TEMPLATE_USE, node, "'template'", self._translation)
+        form = read_record(TEMPLATE_USE, node, "'template'", self._source)
         if "source" not in form and "name" not in form:
             hint = "add 'source: FILE'"
             raise self._source.refuse("missing_key", "'template' has no 'source'", form.node, hint=hint)
@@ -177,16 +176,14 @@ class _Composer:
                 message = f"'{shorten(name)}' is not a parameter of the template"
                 self._source.warn("prodigy", message, key, hint=hint)
             own = declared.get(name)
-            entries = dict(own.entries) if isinstance(own, Mapping) else {"type": (key, scalar("any", key))}
-            entries |= {"name": (key, scalar(name, key)), "default": (scalar("default", key), value)}
-            parameter = Mapping(key.line, key.column)
-            parameter.entries = entries
-            kept.append(("optional", parameter))
+            entries = own.entries if isinstance(own, Mapping) else {"type": (key, scalar("any", key))}
+            given_here = {"name": (key, scalar(name, key)), "default": (scalar("default", key), value)}
+            kept.append(("optional", renewed({**entries, **given_here}, key)))
             if isinstance(value, Scalar) and not isinstance(value.value, str):
                 plain_values[f"${{{name}}}"] = value
         found = _with_parameters(tree, kept)
         # A number is also known where a text would be refused, such as `timeout: ${timeout}`.
-        replaced = _replaced(_without(found, "parameters"), plain_values) if plain_values else found
+        replaced = _replaced(without(found, "parameters"), plain_values) if plain_values else found
         assert isinstance(replaced, Mapping)
         return _with_parameters(replaced, kept)
 
@@ -195,29 +192,23 @@ class _Composer:
             raise self._source.refuse("type", f"'override' is {describe(override)}, a mapping is expected", override)
         for name, (key, value) in override.entries.items():
             path = re.split(r"[.\[\]]+", name.rstrip("]"))
-            tree = self._placed(tree, path, key, value)
+            placed = self._placed(tree, path, key, value)
+            assert isinstance(placed, Mapping)
+            tree = placed
         return tree
 
-    def _placed(self, tree: Mapping, path: list[str], key: Scalar, value: Node) -> Mapping:
-        """The tree with `value` at `path`. What is on the way there must exist."""
-        placed = self._placed_in(tree, path, key, value)
-        assert isinstance(placed, Mapping)
-        return placed
-
-    def _placed_in(self, node: Node, path: list[str], key: Scalar, value: Node) -> Node:
+    def _placed(self, node: Node, path: list[str], key: Scalar, value: Node) -> Node:
+        """The node with `value` at `path`. What is on the way there must exist."""
+        if not path:
+            return value
         word, rest = path[0], path[1:]
         if isinstance(node, Mapping) and (not rest or word in node.entries):
-            found = Mapping(node.line, node.column)
-            others = LISTS if word in LISTS and not rest else (word,)
-            found.entries = {name: entry for name, entry in node.entries.items() if name not in others}
-            inner = self._placed_in(node.entries[word][1], rest, key, value) if rest else value
-            found.entries[word] = (scalar(word, key), inner)
+            found = without(node, *(LISTS if word in LISTS and not rest else (word,)))
+            found.entries[word] = (scalar(word, key), self._placed(node.get(word) or key, rest, key, value))
             return found
         if isinstance(node, Sequence) and word.isdigit() and int(word) < len(node.items):
-            listed = Sequence(node.line, node.column)
-            listed.items = list(node.items)
-            index = int(word)
-            listed.items[index] = self._placed_in(node.items[index], rest, key, value) if rest else value
+            listed = sequence(node.items, node)
+            listed.items[int(word)] = self._placed(node.items[int(word)], rest, key, value)
             return listed
         message = f"the template has no '{shorten(word)}' to override"
         raise self._source.refuse("prodigy", message, key, hint="name a key or the number of a step, from 0")
@@ -232,15 +223,16 @@ class _Composer:
             self._used.add(node.text)
             return self._aliases[node.text][1]
         path = self._find(node, folders, is_template=is_template)
-        if any(path == each.path for each in self._open):
-            start = next(index for index, each in enumerate(self._open) if each.path == path)
-            way = " → ".join([*(each.shown for each in self._open[start:]), path.name])
+        opened = [each.path for each in self._open]
+        if path in opened:
+            way = " → ".join([*(each.shown for each in self._open[opened.index(path) :]), path.name])
             message, hint = f"the file includes itself: {way}", "remove one of them"
             raise self._source.refuse("prodigy", message, node, hint=hint)
         self._count += 1
-        if len(self._open) > DEPTH_MAX or self._count > FILES_MAX:
+        is_deep = len(self._open) > DEPTH_MAX
+        if is_deep or self._count > FILES_MAX:
             limit = f"files include each other more than {DEPTH_MAX} levels deep"
-            message = limit if len(self._open) > DEPTH_MAX else f"the workflow consists of more than {FILES_MAX} files"
+            message = limit if is_deep else f"the workflow consists of more than {FILES_MAX} files"
             raise self._source.refuse("prodigy", message, node, hint="copy what is used into fewer files")
         tree = self._parsed(path, node)
         self._open.append(_File(path, path.name, len(self._open)))
@@ -282,7 +274,8 @@ class _Composer:
         if len(data) > FILE_BYTES_MAX:
             message = f"'{shorten(node.text)}' has more than {FILE_BYTES_MAX >> 20} MiB"
             raise self._source.refuse("prodigy", message, node)
-        other = decode(data, _shown_path(path))
+        here = Path.cwd().resolve()
+        other = decode(data, str(path.relative_to(here) if path.is_relative_to(here) else path))
         tree = parse(other)
         _shift(tree, self._source.include(other))
         if isinstance(tree, Sequence):
@@ -303,12 +296,6 @@ def _project_folder(first: Path) -> Path:
     return checkout or (here if beside.is_relative_to(here) else beside)
 
 
-def _shown_path(path: Path) -> str:
-    """The path as messages show it: relative to the current folder if it is below it."""
-    here = Path.cwd().resolve()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-
-
 def _shift(node: Node, lines: int) -> None:
     node.line += lines
     if isinstance(node, Sequence):
@@ -323,16 +310,10 @@ def _shift(node: Node, lines: int) -> None:
 # -- joining trees ---------------------------------------------------------------------------------------------------
 
 
-def _without(tree: Mapping, *keys: str) -> Mapping:
-    found = Mapping(tree.line, tree.column)
-    found.entries = {key: entry for key, entry in tree.entries.items() if key not in keys}
-    return found
-
-
 def _over(base: Mapping, own: Mapping) -> Mapping:
     """The base with our keys over it: mappings are merged, everything else is replaced. Our steps replace its steps."""
     has_steps = any(key in own.entries for key in LISTS)
-    found = _without(base, *LISTS) if has_steps else _without(base)
+    found = without(base, *LISTS) if has_steps else without(base)
     found.line, found.column = own.line, own.column
     for key, (word, value) in own.entries.items():
         below = found.get(key)
@@ -341,9 +322,9 @@ def _over(base: Mapping, own: Mapping) -> Mapping:
     return found
 
 
-def _beside(own: Mapping, other: Mapping, translation: Translation, *, is_first: bool) -> Mapping:
+def _beside(own: Mapping, other: Mapping, source: Source, *, is_first: bool) -> Mapping:
     """Our tree with the keys of another. Its steps come first, or after ours; where both have a key, ours counts."""
-    found = _without(own)
+    found = without(own)
     for key, entry in other.entries.items():
         if key in LISTS:
             continue
@@ -359,15 +340,14 @@ def _beside(own: Mapping, other: Mapping, translation: Translation, *, is_first:
             found.entries[key] = (own.key(key), both)
         elif key in _PHASES:
             message = f"both files have '{key}', and only lists of steps are joined"
-            translation.source.note(translation.source.refuse("prodigy", message, own.key(key)))
+            source.note(source.refuse("prodigy", message, own.key(key)))
     if theirs_steps := _steps_of(other):
         name = next((key for key in LISTS if key in own.entries), "commands")
         mine = own.get(name)
         if mine is None or isinstance(mine, Sequence):
-            steps = Sequence(own.line, own.column)
-            steps.items = list(theirs_steps)
+            steps = sequence(theirs_steps, own)
             word = own.key(name) if mine is not None else scalar(name, own)
-            if isinstance(mine, Sequence):
+            if mine is not None:
                 steps = _joined(steps, mine) if is_first else _joined(mine, steps)
             found.entries[name] = (word, steps)
     known = {_parameter_name(each) for _, each in _parameters(own)}
@@ -378,9 +358,7 @@ def _beside(own: Mapping, other: Mapping, translation: Translation, *, is_first:
 
 
 def _joined(first: Sequence, second: Sequence) -> Sequence:
-    found = Sequence(second.line, second.column)
-    found.items = [*first.items, *second.items]
-    return found
+    return sequence([*first.items, *second.items], second)
 
 
 def _steps_of(tree: Mapping) -> list[Node]:
@@ -403,12 +381,8 @@ def _replaced(node: Node, values: dict[str, Scalar]) -> Node:
         value = values.get(node.text.strip())
         return node if value is None else made(value.value, node)
     if isinstance(node, Sequence):
-        listed = Sequence(node.line, node.column)
-        listed.items = [_replaced(item, values) for item in node.items]
-        return listed
-    found = Mapping(node.line, node.column)
-    found.entries = {key: (word, _replaced(value, values)) for key, (word, value) in node.entries.items()}
-    return found
+        return sequence((_replaced(item, values) for item in node.items), node)
+    return renewed({key: (word, _replaced(value, values)) for key, (word, value) in node.entries.items()}, node)
 
 
 # -- parameters ------------------------------------------------------------------------------------------------------
@@ -425,11 +399,9 @@ def _parameters(tree: Mapping) -> list[tuple[str, Node]]:
     inner = node.get("definitions") if set(node.entries) == {"definitions"} else node
     found: list[tuple[str, Node]] = []
     for name, (word, value) in inner.entries.items() if isinstance(inner, Mapping) else ():
-        parameter = Mapping(word.line, word.column)
-        parameter.entries = {"name": (word, scalar(name, word))}
-        if isinstance(value, Mapping):
-            parameter.entries |= value.entries
-        found.append(("optional" if "default" in parameter.entries else "required", parameter))
+        own = value.entries if isinstance(value, Mapping) else {}
+        parameter = renewed({"name": (word, scalar(name, word)), **own}, word)
+        found.append(("optional" if "default" in own else "required", parameter))
     return found
 
 
@@ -442,7 +414,7 @@ def _parameter_name(node: Node) -> str:
 
 def _with_parameters(tree: Mapping, parameters: list[tuple[str, Node]]) -> Mapping:
     """The tree with exactly these parameters."""
-    found = _without(tree, "parameters")
+    found = without(tree, "parameters")
     if parameters:
         lists = {key: [each for kind, each in parameters if kind == key] for key in ("required", "optional")}
         found.entries["parameters"] = (scalar("parameters", tree), made({k: v for k, v in lists.items() if v}, tree))
@@ -454,30 +426,29 @@ def _with_defaults(tree: Mapping) -> Mapping:
     defaults = tree.get("defaults")
     if not isinstance(defaults, Mapping):
         return tree
-    found = _without(tree, "defaults")
+    found = without(tree, "defaults")
     parameters = _parameters(tree)
     names = {_parameter_name(each) for _, each in parameters}
     if names & set(defaults.entries):
-        given = [(_parameter_name(each), kind, each) for kind, each in parameters]
-        found = _with_parameters(found, [_with_default(name, kind, each, defaults) for name, kind, each in given])
-    others = {name: _env_value(node) for name, (_, node) in defaults.entries.items() if name not in names}
+        found = _with_parameters(found, [_with_default(kind, each, defaults) for kind, each in parameters])
+    others = {name: node for name, (_, node) in defaults.entries.items() if name not in names}
     env = tree.get("env")
     if others:
-        below = mapping(others, defaults)
+        # Lists and mappings become JSON.
+        texts = {
+            name: node if isinstance(node, Scalar) else made(msgspec.json.encode(plain(node)).decode(), node)
+            for name, node in others.items()
+        }
+        below = mapping(texts, defaults)
         key = tree.key("env") if env is not None else scalar("env", defaults)
         found.entries["env"] = (key, _over(below, env) if isinstance(env, Mapping) else below)
     return found
 
 
-def _with_default(name: str, kind: str, parameter: Node, defaults: Mapping) -> tuple[str, Node]:
+def _with_default(kind: str, parameter: Node, defaults: Mapping) -> tuple[str, Node]:
+    name = _parameter_name(parameter)
     if name not in defaults.entries:
         return kind, parameter
-    entries = dict(parameter.entries) if isinstance(parameter, Mapping) else {"name": (parameter, parameter)}
-    found = Mapping(parameter.line, parameter.column)
-    found.entries = {**entries, "default": defaults.entries[name]}  # type: ignore[dict-item]
-    return "optional", found
-
-
-def _env_value(node: Node) -> Node:
-    """A default as the value of a variable: lists and mappings as JSON."""
-    return node if isinstance(node, Scalar) else made(msgspec.json.encode(plain(node)).decode(), node)
+    name_alone = mapping({"name": parameter}, parameter)
+    own = parameter if isinstance(parameter, Mapping) else name_alone
+    return "optional", renewed({**own.entries, "default": defaults.entries[name]}, parameter)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from mulligan.formats.expressions import quoted
 from mulligan.formats.prodigy.context import Context
 from mulligan.formats.prodigy.forms import parse_text
-from mulligan.formats.prodigy.queries import WORDS, Tokens
+from mulligan.formats.prodigy.queries import WORDS, LogicParser
 from mulligan.formats.prodigy.variables import (
     GIT_COUNTS,
     find_env_variable,
@@ -22,7 +22,6 @@ from mulligan.formats.prodigy.variables import (
     refuse_unavailable,
     with_default,
 )
-from mulligan.formats.translation import Translation
 from mulligan.language.text.nodes import Node, Scalar
 
 _CONDITION_TOKEN = re.compile(
@@ -51,64 +50,44 @@ class _Operand(NamedTuple):
     kind: str
 
 
-def translate_condition(node: Node, context: Context, translation: Translation) -> str:
+def translate_condition(node: Node, context: Context) -> str:
     """Translate a `when` to an expression."""
     assert isinstance(node, Scalar)
     if isinstance(node.value, bool):
         return str(node.value).lower()
-    refuse_unavailable(node, context, translation)
-    return parse_text(node, lambda text: _ConditionParser(text, context).whole(), translation, hint=_CONDITION_HINT)
+    refuse_unavailable(node, context)
+    return parse_text(node, _ConditionParser(context).parse, context.source, hint=_CONDITION_HINT)
 
 
-class _ConditionParser:
-    """A parser of conditions: `!` binds tightest, then `&&`, then `||`."""
+class _ConditionParser(LogicParser[str]):
+    """A parser of conditions. What is in parentheses is a condition, not a value."""
 
-    def __init__(self, text: str, context: Context) -> None:
+    def __init__(self, context: Context) -> None:
+        super().__init__(_CONDITION_TOKEN, "a condition", WORDS)
         self._place = context
-        self._tokens = Tokens(text, _CONDITION_TOKEN, "a condition", WORDS)
 
-    def whole(self) -> str:
-        found = self._alternatives()
-        self._tokens.expect_end()
-        return found
+    def joined(self, operator: str, parts: list[str]) -> str:
+        return f" {operator} ".join(parts)
 
-    def _alternatives(self) -> str:
-        parts = [self._conjunction()]
-        while self._tokens.peek() == "||":
-            self._tokens.take()
-            parts.append(self._conjunction())
-        return " || ".join(parts)
+    def inverse(self, part: str) -> str:
+        return f"!({part})"
 
-    def _conjunction(self) -> str:
-        parts = [self._negation()]
-        while self._tokens.peek() == "&&":
-            self._tokens.take()
-            parts.append(self._negation())
-        return " && ".join(parts)
-
-    def _negation(self) -> str:
-        with self._tokens.deeper():
-            if self._tokens.peek() == "!":
-                self._tokens.take()
-                return f"!({self._negation()})"
-            if self._tokens.peek() == "(":
-                self._tokens.take()
-                inner = self._alternatives()
-                self._tokens.expect(")")
-                return f"({inner})"
-            return self._comparison()
-
-    def _comparison(self) -> str:
+    def comparison(self) -> str:
+        if self.tokens.peek() == "(":
+            self.tokens.take()
+            inner = self.alternatives()
+            self.tokens.expect(")")
+            return f"({inner})"
         left = self._operand()
-        if self._tokens.peek() not in _COMPARISONS:
+        if self.tokens.peek() not in _COMPARISONS:
             if left.kind == "changes":
                 return _exists(left).expression
             return left.expression if left.kind == "condition" else f"{_text(left)} == 'true'"
-        operator = self._tokens.take().group().strip()
+        operator = self.tokens.take().group().strip()
         return _compare(left, operator, self._operand())
 
     def _operand(self) -> _Operand:
-        token = self._tokens.take()
+        token = self.tokens.take()
         words = token.group().strip()
         if token["variable"]:
             return self._variable(re.sub(r"^\$\{?|\}$", "", words))
@@ -118,16 +97,16 @@ class _ConditionParser:
             return _Operand(words, "text")
         if token["word"]:
             return self._word(words, token)
-        raise self._tokens.unexpected(token)
+        raise self.tokens.unexpected(token)
 
     def _word(self, words: str, token: re.Match[str]) -> _Operand:
         if words in ("true", "false"):
             return _Operand(f"'{words}'", "text")
-        if words == "exists" and self._tokens.peek() == "(":
-            self._tokens.take()
-            with self._tokens.deeper():
+        if words == "exists" and self.tokens.peek() == "(":
+            self.tokens.take()
+            with self.tokens.deeper():
                 inner = self._operand()
-            self._tokens.expect(")")
+            self.tokens.expect(")")
             return _exists(inner)
         return self._variable(words)
 

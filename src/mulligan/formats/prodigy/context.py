@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from collections.abc import Mapping as Dict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from mulligan.formats.expressions import step_path
 from mulligan.formats.names import Names
+from mulligan.formats.translation import Translation
+from mulligan.language.text.nodes import Node, Source
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_CHARS_MAX = 60
@@ -32,6 +35,11 @@ class Slot(NamedTuple):
 def call_at(slot: Slot, function: str) -> str:
     """The call of a command that the file does not have. In an item its attempts are not counted."""
     return f"mulligan.formats.prodigy.runtime{'' if slot.name else '.added'}:{function}"
+
+
+def added_step(slot: Slot, function: str, args: Dict[str, Any]) -> dict[str, Any]:
+    """The step for such a call."""
+    return {"step": slot.name or None, "python": {"call": call_at(slot, function)}, "args": args}
 
 
 class Slots:
@@ -73,9 +81,20 @@ class HandlerSlots(Slots):
         return Slot("", "")
 
 
+class TranslatedSteps(NamedTuple):
+    """Translated commands in order, and the context after them.
+
+    In a list of steps each command has a `step`; in an item they are the entries of `do`.
+    """
+
+    commands: list[dict[str, Any]]
+    context: Context
+
+
 class Context(msgspec.Struct, frozen=True):
     """What applies to a command: its list, and the variables that it can read.
 
+    `translate_step`: translates a step in any of its forms. It is here because handlers and checks contain steps.
     `variables`: a Prodigy variable (`shell.output`, `item`, `version`) → the expression of its value.
     `env`: likewise for the environment of the workflow. In shell scripts these are plain shell variables.
     `cwd`: the working folder, as a template; None is where the run was started.
@@ -88,6 +107,8 @@ class Context(msgspec.Struct, frozen=True):
     """
 
     slots: Slots
+    translation: Translation
+    translate_step: Callable[[Node, Context], TranslatedSteps]
     variables: Dict[str, str] = {}
     env: Dict[str, str] = {}
     cwd: str | None = None
@@ -102,9 +123,30 @@ class Context(msgspec.Struct, frozen=True):
         """The same context with more variables."""
         return msgspec.structs.replace(self, variables={**self.variables, **variables})
 
+    def commands_of(self, step: Node) -> list[dict[str, Any]]:
+        """The commands of a step in this context."""
+        return self.translate_step(step, self).commands
+
+    def nested(self, **changes: Any) -> Context:
+        """The context of the commands of a handler or a check."""
+        return msgspec.structs.replace(self, slots=HandlerSlots(), **changes)
+
+    def of_item(self, variables: Dict[str, str]) -> Context:
+        """The context of the commands of an item."""
+        inside = self.with_variables(variables)
+        return msgspec.structs.replace(inside, slots=ItemSlots(), names=ITEM_NAMES, is_regular=False)
+
+    @property
+    def source(self) -> Source:
+        return self.translation.source
+
     @property
     def is_in_steps(self) -> bool:
         return isinstance(self.slots, StepSlots)
+
+    @property
+    def is_nested(self) -> bool:
+        return isinstance(self.slots, HandlerSlots)
 
 
 def step_name_of(title: str) -> str:

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 from mulligan.core.model.text.formatting import error_reason
 from mulligan.formats.expressions import quoted
 from mulligan.formats.prodigy.conditions import translate_condition
-from mulligan.formats.prodigy.context import Context, StepSlots
+from mulligan.formats.prodigy.context import Context
 from mulligan.formats.prodigy.forms import require_keys
-from mulligan.formats.translation import Translation, literal, made
+from mulligan.formats.translation import literal, made
 from mulligan.language.keys.value_schemas import Fields, ValueSchema
-from mulligan.language.text.nodes import Node, Scalar, Sequence, shorten
+from mulligan.language.text.nodes import Node, Scalar, Sequence, Source, shorten
 from mulligan.language.text.suggestions import quote_list
 
 PROFILE_INPUT = "profile"
@@ -52,9 +52,6 @@ class Environment(NamedTuple):
     repeated: frozenset[str] = frozenset()
 
 
-EMPTY_ENVIRONMENT = Environment({}, {}, {}, {})
-
-
 class _EnvVariable(NamedTuple):
     """The expression of a variable, and the node that sets it."""
 
@@ -65,12 +62,10 @@ class _EnvVariable(NamedTuple):
 class _EnvironmentReader:
     """The variables of a file that have been read so far."""
 
-    def __init__(
-        self, translation: Translation, overrides: dict[str, dict[str, Scalar]], parameters: Dict[str, str]
-    ) -> None:
-        self.translation = translation
-        # Parameters of the workflow, each with its expression.
-        self.parameters = parameters
+    def __init__(self, context: Context, overrides: dict[str, dict[str, Scalar]]) -> None:
+        # The parameters of the workflow are its variables.
+        self.context = context
+        self.source = context.source
         self.overrides = overrides
         self.variables: dict[str, _EnvVariable] = {}
         self.secrets: dict[str, Any] = {}
@@ -88,7 +83,7 @@ class _EnvironmentReader:
         """Declare a secret with the name of the variable."""
         for node in self.overrides.pop(name, {}).values():
             message = f"'{name}' is a secret, and the value in a profile would be readable"
-            self.translation.source.note(self.translation.source.refuse("secret", message, node))
+            self.source.note(self.source.refuse("secret", message, node))
         self.secrets[name] = made(where, at)
         self.set(name, f"secrets.{name}", at)
 
@@ -97,7 +92,7 @@ class _EnvironmentReader:
         parts, position = [], 0
         for match in _REFERENCE.finditer(text):
             name = match[1] or match[2]
-            known = self.variables[name].expression if name in self.variables else self.parameters.get(name)
+            known = self.variables[name].expression if name in self.variables else self.context.variables.get(name)
             if known is not None:
                 parts += [quoted(text[position : match.start()]), f"string({known})"]
                 position = match.end()
@@ -105,19 +100,21 @@ class _EnvironmentReader:
         return " + ".join(part for part in parts if part != "''") or "''"
 
 
-def translate_environment(
-    fields: Fields, translation: Translation, parameters: Dict[str, str] | None = None
-) -> Environment:
-    """Translate the keys of the environment. Values may refer to `parameters`, each with its expression."""
-    reading = _EnvironmentReader(translation, _overrides(fields), parameters or {})
+def translate_environment(fields: Fields, context: Context) -> Environment:
+    """Translate the keys of the environment. Values may refer to the variables of `context`: the parameters."""
+    reading = _EnvironmentReader(context, _overrides(fields))
     _read_files(fields, reading)
     _read_secrets(fields, reading)
-    _read_env(fields, reading)
+    for name, value in fields.get("env", {}).items():
+        with reading.source.noting:
+            _read_env_value(name, value, reading)
     for name, values in reading.overrides.items():
         if name not in reading.variables:
             reading.set(name, "''", next(iter(values.values())))
     texts = {name: made(_env_text(found.expression), found.at) for name, found in reading.variables.items()}
-    late = [name for name, found in reading.variables.items() if _is_late(found.expression)]
+    # Known only after the first steps of the run.
+    late_steps = [f"steps.{step}." for step in (WORKTREE_STEP, ENVIRONMENT_STEP)]
+    late = [name for name, found in reading.variables.items() if any(step in found.expression for step in late_steps)]
     return Environment(
         inputs=_profile_input(fields),
         secrets=reading.secrets,
@@ -127,11 +124,6 @@ def translate_environment(
         commands=reading.commands,
         repeated=frozenset(reading.repeated),
     )
-
-
-def _is_late(expression: str) -> bool:
-    """Whether a value is known only after the first steps of the run."""
-    return any(f"steps.{step}." in expression for step in (WORKTREE_STEP, ENVIRONMENT_STEP))
 
 
 def _env_text(expression: str) -> str:
@@ -144,44 +136,34 @@ def _env_text(expression: str) -> str:
 
 
 def _read_files(fields: Fields, reading: _EnvironmentReader) -> None:
-    node = fields.node.get("env_files")
-    if "env_files" not in fields or node is None:
-        return
+    node = fields.at("env_files") if "env_files" in fields else Sequence(0, 0)
     for entry in node.items if isinstance(node, Sequence) else [node]:
-        with reading.translation.source.noting:
+        with reading.source.noting:
             assert isinstance(entry, Scalar)
             _read_file(entry, reading)
 
 
 def _read_file(entry: Scalar, reading: _EnvironmentReader) -> None:
     """Read a file of variables. Variables with secret names are not copied: workers read them from the file."""
-    reading.translation.source.refuse_other_file(shorten(entry.text), entry)
-    path = _find_file(entry, reading)
+    reading.source.refuse_other_file(shorten(entry.text), entry)
+    # Relative to the current folder, or to the file that names it.
+    beside = Path(reading.source.file).parent / entry.text
+    path = next((str(path) for path in (Path(entry.text), beside) if path.is_file()), None)
     if path is None:
         message = f"there is no file '{shorten(entry.text)}', so it is skipped"
-        reading.translation.warn("prodigy", message, entry)
+        reading.source.warn("prodigy", message, entry)
         return
     for name, value in _assignments(path, entry, reading):
         if _SECRET_NAME.search(name):
-            script = f'set -a; . {shlex.quote(_sourceable(path))}; printf %s "${name}"'
+            # A path without a slash would be looked up in $PATH.
+            script = f'set -a; . {shlex.quote(path if "/" in path else f"./{path}")}; printf %s "${name}"'
             reading.hide(name, {"command": script}, entry)
         else:
             reading.set(name, quoted(value), entry)
 
 
-def _find_file(entry: Scalar, reading: _EnvironmentReader) -> str | None:
-    """The path of a file: relative to the current folder, or to the file that names it; None if there is none."""
-    beside = Path(reading.translation.source.file).parent / entry.text
-    return next((str(path) for path in (Path(entry.text), beside) if path.is_file()), None)
-
-
-def _sourceable(path: str) -> str:
-    """A path that `.` of the shell does not look up in $PATH."""
-    return path if "/" in path else f"./{path}"
-
-
 def _assignments(path: str, entry: Scalar, reading: _EnvironmentReader) -> list[tuple[str, str]]:
-    source, found = reading.translation.source, []
+    source, found = reading.source, []
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -207,12 +189,6 @@ def _unquoted(value: str) -> str:
 # -- env and secrets -------------------------------------------------------------------------------------------------
 
 
-def _read_env(fields: Fields, reading: _EnvironmentReader) -> None:
-    for name, value in fields.get("env", {}).items():
-        with reading.translation.source.noting:
-            _read_env_value(name, value, reading)
-
-
 def _read_env_value(name: str, value: Scalar | Fields, reading: _EnvironmentReader) -> None:
     if isinstance(value, Fields):
         _read_secret_value(name, value, reading)
@@ -224,7 +200,7 @@ def _read_env_value(name: str, value: Scalar | Fields, reading: _EnvironmentRead
 
 def _read_secret_value(name: str, form: Fields, reading: _EnvironmentReader) -> None:
     """A secret, or a value that a command or a condition computes."""
-    require_keys(form, *form.node.entries, translation=reading.translation)
+    require_keys(form, *form.node.entries, source=reading.source)
     _refuse_mixed(name, form, reading)
     is_secret = form.get("secret", False)
     if "command" in form:
@@ -232,7 +208,7 @@ def _read_secret_value(name: str, form: Fields, reading: _EnvironmentReader) -> 
         return
     if is_secret and "condition" in form:
         message = "a value that depends on a condition cannot be a secret"
-        raise reading.translation.source.refuse("secret", message, form.key("secret"), hint="remove 'secret'")
+        raise reading.source.refuse("secret", message, form.key("secret"), hint="remove 'secret'")
     if "condition" in form:
         _read_conditional(name, form, reading)
     if "value" not in form:
@@ -248,7 +224,7 @@ _SOURCES = {"value": ("value",), "command": ("command", "cache"), "condition": (
 
 def _refuse_mixed(name: str, form: Fields, reading: _EnvironmentReader) -> None:
     """Refuse a value with more than one source, or with a part of one."""
-    source = reading.translation.source
+    source = reading.source
     found = [key for key in _SOURCES if key in form]
     if len(found) != 1:
         message = f"'{name}' has {quote_list(found, 'and')}" if found else f"'{name}' has no value"
@@ -279,11 +255,11 @@ def _read_command(name: str, form: Fields, reading: _EnvironmentReader, *, is_se
 
 def _read_conditional(name: str, form: Fields, reading: _EnvironmentReader) -> None:
     """A value that depends on a condition about other variables, the environment, or the Git branch."""
-    known = {**reading.parameters, **{each: found.expression for each, found in reading.variables.items()}}
+    known = {**reading.context.variables, **{name: found.expression for name, found in reading.variables.items()}}
     for word in _CONDITION_NAMES.findall(form["condition"].text):
         known.setdefault(word, f"(has(env.{word}) ? env.{word} : '')")
     known |= {"branch": _BRANCH, "git.branch": _BRANCH}
-    condition = translate_condition(form.at("condition"), Context(StepSlots(), known), reading.translation)
+    condition = translate_condition(form.at("condition"), reading.context.with_variables(known))
     values = [reading.expression(form[key].text) for key in ("when_true", "when_false")]
     reading.set(name, f"({condition} ? {values[0]} : {values[1]})", form.node)
 
@@ -299,9 +275,8 @@ def _secret_variable(name: str, node: Scalar, reading: _EnvironmentReader) -> st
     """The environment variable that holds a secret. Refuse a literal secret without repeating it."""
     found = _FROM_ENV.fullmatch(node.text) or _REFERENCE.fullmatch(node.text)
     if found is not None:
-        result: str = next(filter(None, found.groups()))
-        return result
-    source = reading.translation.source
+        return str(next(filter(None, found.groups())))
+    source = reading.source
     source.hide(node)
     hint = f"set it as an environment variable and write '${{env:{name}}}' here"
     raise source.refuse("secret", f"the secret '{name}' is written in the file", node, hint=hint)
@@ -309,13 +284,11 @@ def _secret_variable(name: str, node: Scalar, reading: _EnvironmentReader) -> st
 
 def _read_secrets(fields: Fields, reading: _EnvironmentReader) -> None:
     for name, form in fields.get("secrets", {}).items():
-        with reading.translation.source.noting:
-            where = (
-                _secret_location(form, reading)
-                if isinstance(form, Fields)
-                else {"env": _secret_variable(name, form, reading)}
-            )
-            reading.hide(name, where, form if isinstance(form, Scalar) else form.node)
+        with reading.source.noting:
+            if isinstance(form, Fields):
+                reading.hide(name, _secret_location(form, reading), form.node)
+            else:
+                reading.hide(name, {"env": _secret_variable(name, form, reading)}, form)
 
 
 def _secret_location(form: Fields, reading: _EnvironmentReader) -> dict[str, str]:
@@ -323,10 +296,10 @@ def _secret_location(form: Fields, reading: _EnvironmentReader) -> dict[str, str
     if kind not in ("env", "file"):
         hint = "set an environment variable and write 'provider: env', or convert the file and write '{command: …}'"
         message = f"secrets of the provider '{kind}' are not supported"
-        raise reading.translation.source.refuse("prodigy", message, form.at("provider"), hint=hint)
+        raise reading.source.refuse("prodigy", message, form.at("provider"), hint=hint)
     if "version" in form:
         message = f"a secret of the provider '{kind}' has no version"
-        raise reading.translation.source.refuse("prodigy", message, form.key("version"), hint="remove it")
+        raise reading.source.refuse("prodigy", message, form.key("version"), hint="remove it")
     return {kind: form.get("key", "")}
 
 
@@ -364,9 +337,7 @@ _NUMBER_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?", re.A)
 _LITERAL_NUMBER = re.compile(r"'(\d+(?:\.\d+)?)'")
 
 
-def read_number(
-    form: Fields, key: str, schema: ValueSchema, variables: Dict[str, str], translation: Translation
-) -> Any:
+def read_number(form: Fields, key: str, schema: ValueSchema, variables: Dict[str, str], source: Source) -> Any:
     """The number at `key`, or None. A variable must have its value before the run, since the map needs it.
 
     `env` of the file comes before the environment of this process.
@@ -378,15 +349,15 @@ def read_number(
     if isinstance(node, Scalar) and isinstance(node.value, str) and node.value.strip().isdecimal():
         node = made(int(node.value), node)
     if match is None:
-        return schema.read(node, f"'{key}'", translation.source)
-    return schema.read(_variable_value(match[1], node, key, variables, translation), f"'{key}'", translation.source)
+        return schema.read(node, f"'{key}'", source)
+    return schema.read(_variable_value(match[1], node, key, variables, source), f"'{key}'", source)
 
 
-def _variable_value(name: str, node: Node, key: str, variables: Dict[str, str], translation: Translation) -> Node:
+def _variable_value(name: str, node: Node, key: str, variables: Dict[str, str], source: Source) -> Node:
     given = variables[name] if name in variables else quoted(os.environ.get(name, ""))
     written = _LITERAL_NUMBER.fullmatch(given)
     if written is None:
         message = f"'{key}' is '${name}', but neither 'env' nor the environment has a number with that name"
         hint = f"add 'env: {{{name}: 5}}', or set {name}: the number must be known before the run starts"
-        raise translation.source.refuse("prodigy", message, node, hint=hint)
+        raise source.refuse("prodigy", message, node, hint=hint)
     return made(float(written[1]) if "." in written[1] else int(written[1]), node)

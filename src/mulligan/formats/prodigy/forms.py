@@ -7,32 +7,31 @@ from typing import TypeVar
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.formats.prodigy.queries import GrammarError
-from mulligan.formats.translation import Translation, made, mapping
+from mulligan.formats.translation import made, mapping, renewed
 from mulligan.language.keys.value_schemas import Fields, Record
-from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source
 
 Read = TypeVar("Read")
 
 
-def read_record(record: Record, node: Node, label: str, translation: Translation) -> Fields:
+def read_record(record: Record, node: Node, label: str, source: Source) -> Fields:
     """Read a mapping. Note everything that is wrong with it, then stop."""
-    form = record.read(node, label, translation.source)
-    require_keys(form, *form.node.entries, *record.required, translation=translation)
+    form = record.read(node, label, source)
+    require_keys(form, *form.node.entries, *record.required, source=source)
     return form
 
 
-def require_keys(form: Fields, *words: str, translation: Translation) -> None:
+def require_keys(form: Fields, *words: str, source: Source) -> None:
     """Stop if one of these keys was refused or is missing, which is noted already."""
     if not all(word in form for word in words):
-        raise Refusal(translation.source.problems[-1])
+        raise Refusal(source.problems[-1])
 
 
-def parse_text(node: Scalar, read: Callable[[str], Read], translation: Translation, *, hint: str = "") -> Read:
+def parse_text(node: Scalar, read: Callable[[str], Read], source: Source, *, hint: str = "") -> Read:
     """Parse a text that has a grammar. Refuse a syntax error at its position in the file."""
     try:
         return read(node.text)
     except GrammarError as refused:
-        source = translation.source
         raise source.refuse_in("prodigy", refused.message, node, refused.offset, refused.length, hint=hint) from None
 
 
@@ -43,33 +42,31 @@ def parse_text(node: Scalar, read: Callable[[str], Read], translation: Translati
 _BELONG_TO_PREVIOUS = ("on_failure", "validate", "on_success", "step_validate")
 
 
-def join_steps(steps: Sequence, translation: Translation, *, is_handlers: bool = False) -> list[Node]:
+def join_steps(steps: Sequence, source: Source, *, is_handlers: bool = False) -> list[Node]:
     """The steps of a list, each joined with the entries after it that belong to it."""
     found: list[Node] = []
     for step in steps.items:
-        with translation.source.noting:
+        with source.noting:
             if isinstance(step, Mapping) and step.entries and all(word in _BELONG_TO_PREVIOUS for word in step.entries):
-                _attach(step, found, translation, is_handlers)
+                _attach(step, found, source, is_handlers)
             else:
                 found.append(step)
     return found
 
 
-def _attach(step: Mapping, found: list[Node], translation: Translation, is_handlers: bool) -> None:
+def _attach(step: Mapping, found: list[Node], source: Source, is_handlers: bool) -> None:
     word = next(iter(step.entries))
     if not found:
         message = f"'{word}' has no step before it that it could belong to"
-        raise translation.source.refuse("prodigy", message, step.key(word))
+        raise source.refuse("prodigy", message, step.key(word))
     if not is_step(found[-1]):
         return  # refused when it is read
     owner = as_mapping(found[-1], is_handlers=is_handlers)
     for word, entry in step.entries.items():
         if word in owner.entries:
             message = f"the previous step already has '{word}'"
-            raise translation.source.refuse("prodigy", message, entry[0])
-    joint = Mapping(owner.line, owner.column)
-    joint.entries = {**owner.entries, **step.entries}
-    found[-1] = joint
+            raise source.refuse("prodigy", message, entry[0])
+    found[-1] = renewed({**owner.entries, **step.entries}, owner)
 
 
 def is_prompt(node: Scalar) -> bool:

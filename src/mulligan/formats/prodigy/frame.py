@@ -4,52 +4,53 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from collections.abc import Mapping as Dict
 from typing import Any
 
 import msgspec
 
-from mulligan.formats.prodigy.context import Context, StepSlots
+from mulligan.formats.prodigy.context import Context, StepSlots, TranslatedSteps
 from mulligan.formats.prodigy.environment import ENVIRONMENT_STEP, Environment
 from mulligan.formats.prodigy.keys import format_seconds
-from mulligan.formats.prodigy.repository import Worktree, close_run, merge_run, open_run_worktree, report_worktree
-from mulligan.formats.prodigy.steps import TranslatedSteps, translate_steps
+from mulligan.formats.prodigy.repository import Worktree, end_run, open_run_worktree, report_worktree
+from mulligan.formats.prodigy.steps import translate_steps
 from mulligan.formats.prodigy.variables import ARGUMENTS, mentions
-from mulligan.formats.translation import Translation, literal, made, mapping
+from mulligan.formats.translation import literal, made, mapping
 from mulligan.language.keys.value_schemas import Fields
-from mulligan.language.text.nodes import Mapping, Node, Sequence
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source
 
 SHELL = "sh"
 # Prodigy's commands for Claude look at this variable: with it they ask no questions.
 _AUTOMATION = {"PRODIGY_AUTOMATION": "true"}
-_ARGUMENTS = re.compile(re.escape(ARGUMENTS))
+_READS_ARGUMENTS = re.compile(re.escape(ARGUMENTS))
 
 
 def wrap_steps(
-    form: Fields | None,
+    form: Fields,
     *,
-    at: Node,
     context: Context,
     environment: Environment,
     body: Callable[[Worktree], TranslatedSteps],
-    translation: Translation,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The top-level keys that the environment needs, and all steps. `body` makes the workflow's own steps."""
+    at = form.node
     repeated = {name: environment.commands[name].text for name in sorted(environment.repeated)}
     inside = msgspec.structs.replace(context, env=environment.expressions, env_commands=repeated)
-    run = open_run_worktree(inside, at, translation)
+    run = open_run_worktree(inside, at)
     computed = _compute_variables(environment, run)
     done = body(run)
-    late = [*computed, *done.commands, *_merge_steps(form, at, run, done.context, translation)]
-    if environment.late_env:
-        _add_late_env([*late[len(computed) :], *_edge_targets(context)], environment.late_env)
-    steps = [run.command, *late]
+    later = [*done.commands, *_merge_steps(form, run, done.context)]
+    # Their handlers and the commands of items inherit the variables that are computed.
+    for step in [*later, *_edge_targets(context)] if environment.late_env else ():
+        step["env"] = {**environment.late_env, **(step.get("env") or {})}
+    steps = [run.command, *computed, *later]
     env = {**_AUTOMATION, **environment.env} if _has_agent([*steps, *_edge_targets(context)]) else environment.env
     head = {
+        "name": at.get("name"),
+        "description": at.get("description"),
         "inputs": environment.inputs,
         "secrets": environment.secrets or None,
         "defaults": {"shell": SHELL, "strict": False, "env": env or None},
-        "end": report_worktree(run, at, translation),
+        "end": report_worktree(run, at),
     }
     return head, steps
 
@@ -65,14 +66,8 @@ def _compute_variables(environment: Environment, run: Worktree) -> list[dict[str
     assert slot.name == ENVIRONMENT_STEP, "it is taken right after the worktree"
     commands = {name: made(literal(node.text), node) for name, node in environment.commands.items()}
     first = next(iter(environment.commands.values()))
-    return [
-        {
-            "step": slot.name,
-            "python": made({"call": _COMPUTE}, first),
-            "args": {"commands": commands},
-            "cwd": run.context.cwd,
-        }
-    ]
+    call = made({"call": _COMPUTE}, first)
+    return [{"step": slot.name, "python": call, "args": {"commands": commands}, "cwd": run.context.cwd}]
 
 
 def _edge_targets(context: Context) -> list[dict[str, Any]]:
@@ -87,35 +82,26 @@ def _has_agent(tree: Any) -> bool:
     return isinstance(tree, list) and any(map(_has_agent, tree))
 
 
-def _add_late_env(steps: list[dict[str, Any]], env: Dict[str, Node]) -> None:
-    """Add computed variables to the steps. Their handlers and the commands of items inherit them."""
-    for step in steps:
-        step["env"] = {**env, **(step.get("env") or {})}
-
-
-def _merge_steps(
-    form: Fields | None, at: Node, run: Worktree, context: Context, translation: Translation
-) -> list[dict[str, Any]]:
+def _merge_steps(form: Fields, run: Worktree, context: Context) -> list[dict[str, Any]]:
     """The merge step, or the merge steps of the file, which work in the worktree of the run."""
-    if form is None or "merge" not in form:
-        return [merge_run(run, at, translation)]
-    node, merge = form.at("merge"), form["merge"]
-    steps = step_list(node, "merge", translation)
-    if not steps.items:
-        translation.warn("prodigy", "'merge' has no steps: the branch is merged as without it", form.key("merge"))
-        return [merge_run(run, at, translation)]
-    own = translate_steps(steps, context, translation).commands
+    steps = step_list(form.at("merge"), "merge", context.source) if "merge" in form else None
+    if steps is None or not steps.items:
+        if steps is not None:
+            message = "'merge' has no steps: the branch is merged as without it"
+            context.source.warn("prodigy", message, form.key("merge"))
+        return [end_run(run, form.node, is_merged=False)]
+    own, merge = translate_steps(steps, context).commands, form["merge"]
     timeout = merge.get("timeout") if isinstance(merge, Fields) else None
-    return [*with_timeout(own, timeout), close_run(run, node, translation)]
+    return [*with_timeout(own, timeout), end_run(run, form.at("merge"), is_merged=True)]
 
 
-def step_list(node: Node, key: str, translation: Translation) -> Sequence:
+def step_list(node: Node, key: str, source: Source) -> Sequence:
     """The steps of a phase: the list itself, or its `commands`."""
     inner = node.get("commands") if isinstance(node, Mapping) else node
     if isinstance(inner, Sequence):
         return inner
     message = f"'{key}' has no steps, a list of steps is expected"
-    raise translation.source.refuse("type", message, inner or node)
+    raise source.refuse("type", message, inner or node)
 
 
 def with_timeout(steps: list[dict[str, Any]], seconds: float | None) -> list[dict[str, Any]]:
@@ -129,13 +115,12 @@ def with_timeout(steps: list[dict[str, Any]], seconds: float | None) -> list[dic
 
 def build_workflow(head: dict[str, Any], steps: list[dict[str, Any]], context: Context, at: Node) -> Mapping:
     """The translated workflow: `head`, the steps in order, then the steps that only an edge leads to."""
-    inputs = head.get("inputs") or {}
-    tree = {"name": None, "description": None, **head, "inputs": None}
-    end = tree.pop("end")
+    tree = {**head, "inputs": None}
+    inputs, end = head["inputs"], tree.pop("end")
     in_order = [*add_needs(steps), *_edge_targets(context)]
     tree |= {"order": "sequential", "steps": [mapping(step, first_node(step, at)) for step in in_order], "end": end}
     whole = mapping(tree, at)
-    if mentions(whole, _ARGUMENTS):
+    if mentions(whole, _READS_ARGUMENTS):
         inputs = {**inputs, "args": {"default": "", "description": "what Prodigy calls --args"}}
     return mapping({**tree, "inputs": inputs or None}, at)
 
@@ -163,7 +148,6 @@ def first_node(step: dict[str, Any], otherwise: Node) -> Node:
     for value in step.values():
         if isinstance(value, dict):
             return first_node(value, otherwise)
-        if not isinstance(value, str | bool | int | float | list | None):
-            result: Node = value
-            return result
+        if isinstance(value, Scalar | Sequence | Mapping):
+            return value
     return otherwise

@@ -14,10 +14,11 @@ from typing import Any
 
 import msgspec
 
-from mulligan.formats.prodigy.context import Context, call_at
+from mulligan.formats.expressions import entry
+from mulligan.formats.prodigy.context import Context, added_step
 from mulligan.formats.prodigy.variables import GIT_FIELDS, GIT_REFERENCE, mentions
-from mulligan.formats.translation import Translation, literal
-from mulligan.language.text.nodes import Mapping, Node, Scalar
+from mulligan.formats.translation import literal, scalars
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Source
 from mulligan.language.text.suggestions import quote_list
 
 _STEP_CHANGES = re.compile(rf"\$\{{step\.(?:{'|'.join(GIT_FIELDS)})\b")
@@ -36,13 +37,13 @@ def track_for_next(context: Context, following: Node | None) -> Context:
     if isinstance(following, Mapping):
         own = next((node for node in map(following.get, _ACTION_KEYS) if node is not None), None)
         asked = [own, following.get("when")]
-    is_asked = any(node is not None and mentions(node, _STEP_CHANGES) for node in asked)
+    is_asked = any(mentions(node, _STEP_CHANGES) for node in asked)
     return msgspec.structs.replace(context, tracks_changes=is_asked)
 
 
 def reads_changes(node: Node | None) -> bool:
     """Whether a text reads changes."""
-    return node is not None and mentions(node, GIT_REFERENCE)
+    return mentions(node, GIT_REFERENCE)
 
 
 def after_tracking(context: Context, remembered: str) -> Context:
@@ -52,12 +53,10 @@ def after_tracking(context: Context, remembered: str) -> Context:
     return msgspec.structs.replace(context, variables={**forgotten, **known}, tracks_changes=False)
 
 
-def look_up_changes(
-    asked: list[Node], title: str, context: Context, translation: Translation
-) -> tuple[list[dict[str, Any]], Context]:
+def look_up_changes(asked: list[Node], title: str, context: Context) -> tuple[list[dict[str, Any]], Context]:
     """The commands that look up changes for the texts `asked`, and the context in which they are variables."""
     looks: list[dict[str, Any]] = []
-    found = [each for node in asked for each in _references(node, translation)]
+    found = [each for node in asked for each in _references(node, context.source)]
     target = context.variables.get(_TARGET_BRANCH)
     for root, args in (
         ("step", {"remembered": context.variables.get(_REMEMBERED)}),
@@ -65,61 +64,42 @@ def look_up_changes(
     ):
         words = dict.fromkeys(word for each, word in found if each == root)
         if words and root == "step" and not all(args.values()):
-            translation.warn("prodigy", "no step is before this one, so nothing has changed", asked[0])
+            context.source.warn("prodigy", "no step is before this one, so nothing has changed", asked[0])
             args = {}
         if words and all(args.values()):
             slot = context.slots.take(f"{title}_changes")
             modified = [literal(word) for word in words if ":" in word]
             given = {**args, **({"modified": modified} if modified else {})}
-            looks.append({"step": slot.name or None, "python": {"call": call_at(slot, "changes_since")}, "args": given})
+            looks.append(added_step(slot, "changes_since", given))
             known = {f"{root}.{field}": f"{slot.output}.{field}" for field in GIT_FIELDS}
-            known |= {f"{root}.{word}": _field(slot.output, word) for word in words if ":" in word}
+            known |= {f"{root}.{word}": entry(slot.output, word) for word in words if ":" in word}
             lists = {known[f"{root}.{word}"] for word in words if word.partition(":")[0] in _LISTS}
             context = msgspec.structs.replace(context.with_variables(known), word_lists=context.word_lists | lists)
     return looks, context
 
 
-def _field(output: str, word: str) -> str:
-    quoted = word.replace("\\", "\\\\").replace('"', '\\"')
-    return f'{output}["{quoted}"]'
-
-
-def _references(node: Node, translation: Translation) -> Iterator[tuple[str, str]]:
+def _references(node: Node, source: Source) -> Iterator[tuple[str, str]]:
     """Each variable about changes in a text: `step` or `workflow`, and the field with its modifier."""
-    if not isinstance(node, Scalar):
-        children = [value for _, value in node.items()] if isinstance(node, Mapping) else node.items
-        for child in children:
-            yield from _references(child, translation)
-        return
-    for found in GIT_REFERENCE.finditer(node.text):
-        if found["field"] in GIT_FIELDS:
-            _check_modifier(found, node, translation)
-            yield found["root"], found["field"] + (f":{found['modifier']}" if found["modifier"] is not None else "")
+    for each in scalars(node):
+        for found in GIT_REFERENCE.finditer(each.text):
+            if found["field"] in GIT_FIELDS:
+                _check_modifier(found, each, source)
+                yield found["root"], found["field"] + (f":{found['modifier']}" if found["modifier"] is not None else "")
 
 
-def _check_modifier(found: re.Match[str], node: Scalar, translation: Translation) -> None:
+def _check_modifier(found: re.Match[str], node: Scalar, source: Source) -> None:
     """Refuse a modifier that is neither a format nor a pattern: in Prodigy it would have no effect."""
     if found["modifier"] is None:
         return
-    words = found["modifier"].split(":")
-    unknown = [word for word in words if word not in FORMATS and not is_pattern(word)]
-    too_many = sum(word in FORMATS for word in words) > 1
-    is_count = found["field"] not in _LISTS
-    if not unknown and not too_many and not is_count:
-        return
-    if is_count:
-        message, hint = (
-            f"'{found['field']}' is a number and has no modifier",
-            f"write ${{{found['root']}.{found['field']}}}",
-        )
-    elif too_many:
+    field, words = found["field"], found["modifier"].split(":")
+    unknown = [word for word in words if word not in FORMATS and not any(sign in word for sign in "*?[/.")]
+    if field not in _LISTS:
+        message, hint = f"'{field}' is a number and has no modifier", f"write ${{{found['root']}.{field}}}"
+    elif sum(word in FORMATS for word in words) > 1:
         message, hint = f"'{found.group()}' has two formats", "keep one of them"
-    else:
-        message = f"'{unknown[0]}' is not a modifier of '{found['field']}'"
+    elif unknown:
+        message = f"'{unknown[0]}' is not a modifier of '{field}'"
         hint = f"write a pattern such as *.md, or one of {quote_list(FORMATS)}"
-    raise translation.source.refuse_in("prodigy", message, node, found.start(), len(found.group()), hint=hint)
-
-
-def is_pattern(word: str) -> bool:
-    """Whether a modifier is a pattern of paths."""
-    return any(sign in word for sign in "*?[/.")
+    else:
+        return
+    raise source.refuse_in("prodigy", message, node, found.start(), len(found.group()), hint=hint)

@@ -50,12 +50,16 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds:g}s" if seconds == round(seconds, 3) and seconds < 1e6 else f"{seconds:f}s"
 
 
-def fibonacci_numbers(count: int) -> list[int]:
-    """The first `count` Fibonacci numbers."""
+def growing_delays(kind: str, first: float, growth: float, count: int) -> list[float]:
+    """The delays before `count` retries. `growth` is the increment of a linear backoff, the base of an exponential."""
+    if kind == "linear":
+        return [first + growth * index for index in range(count)]
+    if kind == "exponential":
+        return [first * growth ** min(index, 60) for index in range(count)]
     figures = [1, 1]
     while len(figures) < count:
-        figures.append(figures[-1] + figures[-2])
-    return figures[:count]
+        figures.append(figures[-1] + figures[-2] if kind == "fibonacci" else 1)
+    return [first * figure for figure in figures[:count]]
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
@@ -63,16 +67,21 @@ def fibonacci_numbers(count: int) -> list[int]:
 
 VARIABLE_NAME = r"[A-Za-z_][\w-]*"
 VARIABLE_NAMES = "letters, digits, '_' and '-'"
-_VARIABLE = re.compile(r"[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*", re.A)
 
 
-def _read_variable_name(value: Any) -> str:
-    if not isinstance(value, str) or not _VARIABLE.fullmatch(value):
-        raise ValueError(value)
-    return value
+def _text_like(expected: str, pattern: str) -> Value:
+    """A text that matches a pattern."""
+    matches = re.compile(pattern, re.A).fullmatch
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not matches(value):
+            raise ValueError(value)
+        return value
+
+    return Value(expected, read, {"type": "string"})
 
 
-VARIABLE = Value("the name of a variable", _read_variable_name, {"type": "string"})
+VARIABLE = _text_like("the name of a variable", rf"{VARIABLE_NAME}(?:\.{VARIABLE_NAME})*")
 COMMAND_TEXT = Template("a command")
 # A step in any of its forms; it is read where it is translated.
 STEP_FORM: ValueSchema = as_node(Either("a step", text=COMMAND_TEXT, mapping=Deferred(lambda: STEP)))
@@ -359,28 +368,6 @@ FOREACH = LenientRecord(
     },
 )
 
-_STEP_RECORDS: tuple[Record, ...] = (
-    STEP,
-    FOREACH,
-    METADATA,
-    TEST,
-    HANDLER,
-    RETRY,
-    RETRY_PATTERN,
-    BACKOFF,
-    FALLBACK,
-    FALLBACK_COMMAND,
-    VALIDATE,
-    ON_INCOMPLETE,
-    STEP_VALIDATE,
-    CHECK,
-    AT_LEAST,
-    WRITE_FILE,
-    OUTPUT_FILE,
-    COMMIT_CONFIG,
-    STREAMS,
-)
-
 
 # -- environment -----------------------------------------------------------------------------------------------------
 
@@ -431,7 +418,6 @@ ENVIRONMENT_KEYS = {
         "other values of variables, chosen with the input 'profile'",
     ),
 }
-_ENVIRONMENT_RECORDS: tuple[Record, ...] = (ENV_VALUE, SECRET)
 
 
 # -- composition -----------------------------------------------------------------------------------------------------
@@ -462,7 +448,6 @@ COMPOSITION_KEYS = {
     "template": Key(as_node(Json()), "a file with parameters, whose steps come first"),
     "defaults": Key(as_node(Json()), "values of parameters and variables that nothing else sets"),
 }
-_COMPOSITION_RECORDS: tuple[Record, ...] = (IMPORT, TEMPLATE_USE)
 
 
 # -- MapReduce -------------------------------------------------------------------------------------------------------
@@ -470,6 +455,16 @@ _COMPOSITION_RECORDS: tuple[Record, ...] = (IMPORT, TEMPLATE_USE)
 
 # A number, or an `env` variable with a number.
 NUMBER_FORM = Either("a number or '$NAME'", number=as_node(whole(1)), text=as_node(Template("'$NAME'")))
+
+
+def _phase(mapping: Record) -> Either:
+    return Either("a list of steps or a mapping", list=STEP_LIST, mapping=mapping)
+
+
+def _by_name(schema: ValueSchema) -> MapOf:
+    """Values of variables, by their names."""
+    return MapOf(schema, VARIABLE_NAME, names=VARIABLE_NAMES)
+
 
 CAPTURE = LenientRecord(
     "capture_output",
@@ -494,11 +489,7 @@ SETUP = LenientRecord(
             "timeout of each step",
         ),
         "capture_outputs": Key(
-            MapOf(
-                Either("the number of a command, or a mapping", number=whole(0), mapping=CAPTURE),
-                VARIABLE_NAME,
-                names=VARIABLE_NAMES,
-            ),
+            _by_name(Either("the number of a command, or a mapping", number=whole(0), mapping=CAPTURE)),
             "variables from what the commands print",
         ),
     },
@@ -512,18 +503,13 @@ MERGE = LenientRecord(
         "timeout": Key(SECONDS, "timeout of each step"),
     },
 )
-MERGE_KEY = Key(
-    Either("a list of steps or a mapping", list=STEP_LIST, mapping=MERGE),
-    "the steps that merge the run's branch, instead of ours",
-)
+MERGE_KEY = Key(_phase(MERGE), "the steps that merge the run's branch, instead of ours")
 
 TIMEOUTS = LenientRecord(
     "timeout_config",
     {
         "agent_timeout_secs": Key(NUMBER_FORM, "timeout of an item, with all of its commands (default 600)"),
-        "command_timeouts": Key(
-            MapOf(SECONDS, VARIABLE_NAME, names=VARIABLE_NAMES), "timeout by kind of command: {claude: 300}"
-        ),
+        "command_timeouts": Key(_by_name(SECONDS), "timeout by kind of command: {claude: 300}"),
         "timeout_policy": Key(
             Choice(("PerAgent", "PerCommand", "Hybrid", "per_agent", "per_command", "hybrid")),
             "PerCommand: the timeout applies to each command, not to the item (default Hybrid)",
@@ -546,11 +532,7 @@ MAP = LenientRecord(
     {
         "input": Key(Template("a file or a command"), "a file, or a command that prints the items", is_required=True),
         "json_path": Key(Template("a path"), "where in the input the items are"),
-        "agent_template": Key(
-            Either("a list of steps or a mapping", list=STEP_LIST, mapping=TEMPLATE),
-            "what runs for each item",
-            is_required=True,
-        ),
+        "agent_template": Key(_phase(TEMPLATE), "what runs for each item", is_required=True),
         "max_parallel": Key(NUMBER_FORM, "how many items run at the same time (default 10)"),
         "filter": Key(Template("a filter"), "only items for which this is true"),
         "sort_by": Key(Template("an order"), "the order of the items"),
@@ -614,13 +596,7 @@ COLLECTION = LenientRecord(
 )
 
 
-def _read_collection(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"aggregate|immediate|batched:[1-9]\d*", value):
-        raise ValueError(value)
-    return value
-
-
-COLLECTION_FORM = Value("aggregate, immediate or batched:N", _read_collection, {"type": "string"})
+COLLECTION_FORM = _text_like("aggregate, immediate or batched:N", r"aggregate|immediate|batched:[1-9]\d*")
 POLICY_KEYS = {
     "on_item_failure": Key(
         Either(
@@ -656,20 +632,12 @@ MAPREDUCE = LenientRecord(
         "parameters": Key(as_node(Json()), "inputs of the workflow"),
         **COMPOSITION_KEYS,
         **ENVIRONMENT_KEYS,
-        "setup": Key(Either("a list of steps or a mapping", list=STEP_LIST, mapping=SETUP), "the steps before the map"),
+        "setup": Key(_phase(SETUP), "the steps before the map"),
         "map": Key(MAP, "what runs for each item", is_required=True),
-        "reduce": Key(
-            Either("a list of steps or a mapping", list=STEP_LIST, mapping=REDUCE), "the steps after the map"
-        ),
+        "reduce": Key(_phase(REDUCE), "the steps after the map"),
         "merge": MERGE_KEY,
         "error_policy": Key(POLICY, "what happens when items fail"),
         **POLICY_KEYS,
     },
     may_extend=True,
 )
-_MAPREDUCE_RECORDS: tuple[Record, ...] = (
-    *(MAPREDUCE, SETUP, CAPTURE, MAP, TEMPLATE, TIMEOUTS, REDUCE, MERGE, POLICY, COLLECTION, BATCH),
-    *(CIRCUIT_BREAKER, ITEM_RETRY, ITEM_BACKOFF),
-    *(BACKOFF_FIXED, BACKOFF_LINEAR, BACKOFF_EXPONENTIAL, BACKOFF_FIBONACCI),
-)
-RECORDS = (*_STEP_RECORDS, *_MAPREDUCE_RECORDS, *_ENVIRONMENT_RECORDS, *_COMPOSITION_RECORDS)

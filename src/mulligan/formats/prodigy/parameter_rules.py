@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Any
 
 _SHOWN_CHARS_MAX = 40
+_SIGNS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
 _MATCHES = re.compile(r"""(?:value\s+)?matches\s*\(\s*(?:value\s*,\s*)?(?P<quote>['"])(?P<pattern>.*)(?P=quote)\s*\)""")
 _IN = re.compile(r"(?:value\s+)?in\s*(?:\(\s*\[(?P<one>.*)\]\s*\)|\[(?P<two>.*)\])")
 _COMPARED = re.compile(
@@ -84,5 +93,4 @@ def _compares(value: Any, kind: str, sign: str, number: float) -> bool:
         figure = float(len(value)) if kind == "length" else float(value)
     except (TypeError, ValueError):
         return False
-    signs = {"<": figure < number, "<=": figure <= number, ">": figure > number, ">=": figure >= number}
-    return {**signs, "==": figure == number, "!=": figure != number}[sign]
+    return bool(_SIGNS[sign](figure, number))

@@ -11,11 +11,11 @@ from typing import Any
 
 from mulligan.formats.prodigy.context import Context
 from mulligan.formats.prodigy.parameter_rules import find_problem, parse_rules
-from mulligan.formats.translation import Translation, literal_value, made
+from mulligan.formats.translation import literal_value, made
 from mulligan.formats.value_schemas import LenientRecord
 from mulligan.language.keys.action_keys import ANY_TEXT, as_node
 from mulligan.language.keys.value_schemas import TEXT, Either, Fields, Json, Key, ListOf, MapOf, Value
-from mulligan.language.text.nodes import Mapping, Node, Scalar, describe, plain, shorten
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Source, describe, plain, shorten
 from mulligan.language.text.suggestions import quote_list
 
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "any")
@@ -53,42 +53,36 @@ PARAMETER_DEFINITIONS = LenientRecord(
 PARAMETERS_KEY = Key(
     as_node(Either("lists of parameters, or a mapping of them", mapping=PARAMETER_LISTS)), "inputs of the workflow"
 )
-PARAMETER_RECORDS = (PARAMETER, PARAMETER_LISTS, PARAMETER_DEFINITIONS)
 _BY_NAME = MapOf(_PARAMETER)
 CHECK = "mulligan.formats.prodigy.runtime:check_parameters"
 
 
-def translate_parameters(
-    form: Fields, context: Context, translation: Translation
-) -> tuple[dict[str, Any], Context, list[dict[str, Any]]]:
+def translate_parameters(form: Fields, context: Context) -> tuple[dict[str, Any], Context, list[dict[str, Any]]]:
     """The inputs of the workflow, the context in which each is a variable, and the step that checks them, if any."""
     node = form.node.get("parameters")
     if node is None:
         return {}, context, []
     if not isinstance(node, Mapping):
         message = f"'parameters' is {describe(node)}, a mapping is expected"
-        raise translation.source.refuse("type", message, node)
-    reading = _Reading(translation)
+        raise context.source.refuse("type", message, node)
+    reading = _Reading(context.source)
     reading.read(node)
-    variables = {name: f"inputs.{name}" for name in reading.inputs}
-    checks = [_check_step(reading.rules, context, node)] if reading.rules else []
-    return reading.inputs, context.with_variables(variables), checks
-
-
-def _check_step(rules: dict[str, list[list[Any]]], context: Context, at: Node) -> dict[str, Any]:
-    values = {name: f"${{inputs.{name}}}" for name in rules}
-    args = {"values": values, "rules": literal_value(rules)}
-    return {"step": context.slots.take("parameters").name, "python": made({"call": CHECK}, at), "args": args}
+    known = context.with_variables({name: f"inputs.{name}" for name in reading.inputs})
+    if not reading.rules:
+        return reading.inputs, known, []
+    values = {name: f"${{inputs.{name}}}" for name in reading.rules}
+    args = {"values": values, "rules": literal_value(reading.rules)}
+    call = made({"call": CHECK}, node)
+    return reading.inputs, known, [{"step": context.slots.take("parameters").name, "python": call, "args": args}]
 
 
 class _Reading:
     """The parameters that have been read so far: inputs, and rules that a step checks."""
 
-    def __init__(self, translation: Translation) -> None:
+    def __init__(self, source: Source) -> None:
         self.inputs: dict[str, dict[str, Any]] = {}
         self.rules: dict[str, list[list[Any]]] = {}
-        self._translation = translation
-        self._source = translation.source
+        self._source = source
 
     def read(self, node: Mapping) -> None:
         if set(node.entries) <= {"required", "optional"}:

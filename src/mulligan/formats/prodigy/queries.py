@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 # -- grammar ---------------------------------------------------------------------------------------------------------
 
@@ -104,6 +104,48 @@ class Tokens:
         return GrammarError(message, token.end() - len(words), len(words))
 
 
+Part = TypeVar("Part")
+
+
+class LogicParser(Generic[Part]):
+    """A parser of comparisons with `!`, which binds tightest, then `&&`, then `||`."""
+
+    def __init__(self, form: re.Pattern[str], what: str, aliases: Mapping[str, str]) -> None:
+        self._how = (form, what, aliases)
+
+    def joined(self, operator: str, parts: list[Part]) -> Part:
+        raise NotImplementedError
+
+    def inverse(self, part: Part) -> Part:
+        raise NotImplementedError
+
+    def comparison(self) -> Part:
+        raise NotImplementedError
+
+    def parse(self, text: str) -> Part:
+        self.tokens = Tokens(text, *self._how)
+        found = self.alternatives()
+        self.tokens.expect_end()
+        return found
+
+    def alternatives(self) -> Part:
+        return self._joined("||", lambda: self._joined("&&", self._negation))
+
+    def _joined(self, operator: str, read: Callable[[], Part]) -> Part:
+        parts = [read()]
+        while self.tokens.peek() == operator:
+            self.tokens.take()
+            parts.append(read())
+        return self.joined(operator, parts)
+
+    def _negation(self) -> Part:
+        with self.tokens.deeper():
+            if self.tokens.peek() != "!":
+                return self.comparison()
+            self.tokens.take()
+            return self.inverse(self._negation())
+
+
 # -- filters ---------------------------------------------------------------------------------------------------------
 
 
@@ -135,7 +177,7 @@ def parse_filter(text: str) -> Callable[[Any], bool]:
 
     A missing field is null, and a comparison of incompatible values is false. The prefix `item.` may be omitted.
     """
-    found = _FilterParser(text).whole()
+    found = _FilterParser().parse(text)
     return lambda item: bool(found(item))
 
 
@@ -215,82 +257,65 @@ def _is_equal(left: Any, right: Any) -> bool:
 
 
 def _is_ordered(compare: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
-    if _is_number(left) and _is_number(right):
-        return compare(left, right)
-    return isinstance(left, str) and isinstance(right, str) and compare(left, right)
+    are_alike = (_is_number(left) and _is_number(right)) or (isinstance(left, str) and isinstance(right, str))
+    return are_alike and compare(left, right)
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-class _FilterParser:
-    """A parser of filters: `!` binds tightest, then comparisons, then `&&`, then `||`."""
+class _FilterParser(LogicParser[Value]):
+    """A parser of filters to functions of an item."""
 
-    def __init__(self, text: str) -> None:
-        self._tokens = Tokens(text, _FILTER_TOKEN, "a filter", _WORDS)
+    def __init__(self) -> None:
+        super().__init__(_FILTER_TOKEN, "a filter", _WORDS)
 
-    def whole(self) -> Value:
-        found = self._alternatives()
-        self._tokens.expect_end()
-        return found
+    def joined(self, operator: str, parts: list[Value]) -> Value:
+        holds = any if operator == "||" else all
+        return parts[0] if len(parts) == 1 else lambda item: holds(part(item) for part in parts)
 
-    def _alternatives(self) -> Value:
-        parts = [self._conjunction()]
-        while self._tokens.peek() == "||":
-            self._tokens.take()
-            parts.append(self._conjunction())
-        return parts[0] if len(parts) == 1 else lambda item: any(part(item) for part in parts)
+    def inverse(self, part: Value) -> Value:
+        return lambda item: not part(item)
 
-    def _conjunction(self) -> Value:
-        parts = [self._negation()]
-        while self._tokens.peek() == "&&":
-            self._tokens.take()
-            parts.append(self._negation())
-        return parts[0] if len(parts) == 1 else lambda item: all(part(item) for part in parts)
-
-    def _negation(self) -> Value:
-        with self._tokens.deeper():
-            if self._tokens.peek() != "!":
-                return self._comparison()
-            self._tokens.take()
-            inner = self._negation()
-            return lambda item: not inner(item)
-
-    def _comparison(self) -> Value:
-        left, sign = self._operand(), self._tokens.peek()
+    def comparison(self) -> Value:
+        left, sign = self._operand(), self.tokens.peek()
         if sign in ("==", "!="):
-            self._tokens.take()
+            self.tokens.take()
             right, is_wanted = self._operand(), sign == "=="
             return lambda item: _is_equal(left(item), right(item)) == is_wanted
         if sign in _ORDERINGS:
-            self._tokens.take()
+            self.tokens.take()
             compare, other = _ORDERINGS[sign], self._operand()
             return lambda item: _is_ordered(compare, left(item), other(item))
         if sign.lower() == "in":
-            self._tokens.take()
+            self.tokens.take()
             choices = self._list()
             return lambda item: any(_is_equal(left(item), choice(item)) for choice in choices)
         if sign.lower() == "matches":
-            self._tokens.take()
+            self.tokens.take()
             pattern = self._pattern()
             return lambda item: _matches(left(item), pattern)
         return left
 
     def _list(self) -> list[Value]:
-        self._tokens.expect("[")
+        self.tokens.expect("[")
+        return self._entries("]", lambda number: self._operand())
+
+    def _entries(self, closing: str, read: Callable[[int], Value]) -> list[Value]:
+        """What stands between commas up to the closing bracket; `read` is told how many were before."""
         found: list[Value] = []
-        while self._tokens.peek() != "]":
+        while self.tokens.peek() != closing:
             if found:
-                self._tokens.expect(",")
-            found.append(self._operand())
-        self._tokens.take()
+                self.tokens.expect(",")
+            found.append(read(len(found)))
+        self.tokens.take()
         return found
 
     def _pattern(self) -> str:
         """A regular expression as written, with its backslashes."""
-        token = self._tokens.take()
+        token = self.tokens.take()
         if not token["text"]:
-            raise self._tokens.unexpected(token)
+            raise self.tokens.unexpected(token)
         pattern = token["text"][1:-1]
         try:
             re.compile(pattern)
@@ -300,7 +325,7 @@ class _FilterParser:
         return pattern
 
     def _operand(self) -> Value:
-        token = self._tokens.take()
+        token = self.tokens.take()
         if token["number"]:
             return _constant(float(token["number"]) if "." in token["number"] else int(token["number"]))
         if token["text"]:
@@ -308,14 +333,14 @@ class _FilterParser:
         if token["word"]:
             return self._word(token)
         if token["operator"] == "(":
-            inner = self._alternatives()
-            self._tokens.expect(")")
+            inner = self.alternatives()
+            self.tokens.expect(")")
             return inner
-        raise self._tokens.unexpected(token)
+        raise self.tokens.unexpected(token)
 
     def _word(self, token: re.Match[str]) -> Value:
         word = token["word"]
-        if self._tokens.peek() == "(":
+        if self.tokens.peek() == "(":
             return self._call(token)
         if word.lower() in _CONSTANTS:
             return _constant(_CONSTANTS[word.lower()])
@@ -327,24 +352,15 @@ class _FilterParser:
         if name not in FUNCTIONS:
             raise GrammarError(f"there is no function '{name}' in filters", start, len(name))
         count, function = FUNCTIONS[name]
-        arguments = self._arguments(is_pattern_second=name == "matches")
+        self.tokens.expect("(")
+        has_pattern = name == "matches"
+        arguments = self._entries(
+            ")", lambda number: _constant(self._pattern()) if has_pattern and number == 1 else self.alternatives()
+        )
         if len(arguments) != count:
             wanted = f"{count} argument{'s' if count > 1 else ''}"
             raise GrammarError(f"'{name}' takes {wanted}, but has {len(arguments)}", start, len(name))
         return lambda item: function(*(argument(item) for argument in arguments))
-
-    def _arguments(self, *, is_pattern_second: bool) -> list[Value]:
-        self._tokens.expect("(")
-        found: list[Value] = []
-        while self._tokens.peek() != ")":
-            if found:
-                self._tokens.expect(",")
-            if is_pattern_second and len(found) == 1:
-                found.append(_constant(self._pattern()))
-            else:
-                found.append(self._alternatives())
-        self._tokens.take()
-        return found
 
 
 def _constant(value: Any) -> Value:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mulligan.formats.expressions import quoted
-from mulligan.formats.prodigy.context import Context, Slot, call_at
-from mulligan.formats.prodigy.variables import translate_text
-from mulligan.formats.translation import Translation, literal, made
+from mulligan.formats.prodigy.context import Context, Slot, added_step, call_at
+from mulligan.formats.prodigy.variables import text_at
+from mulligan.formats.translation import literal, made
 from mulligan.language.keys.value_schemas import Fields
-from mulligan.language.text.nodes import Node, Scalar
+from mulligan.language.text.nodes import Node
 
 # -- commits ---------------------------------------------------------------------------------------------------------
 
@@ -58,14 +58,17 @@ def with_required_commit(commands: list[dict[str, Any]], at: Node) -> list[dict[
     return [remember_head(at), *commands, require_commit(at, "the handler")]
 
 
-def auto_commit(
-    at: Node, title: str, config: Fields | None, context: Context, translation: Translation
-) -> dict[str, Any]:
+def auto_commit(at: Node, title: str, config: Fields | None, context: Context) -> dict[str, Any]:
     """The command that commits what a step changed, if anything."""
-    add = " ".join(["git add -A", *_commit_paths(config)])
-    commit = " ".join(["git commit -q", *_commit_options(config), '-m "$PRODIGY_MESSAGE"'])
+    given = config.values if config is not None else {}
+    add = " ".join(["git add -A", *_commit_paths(given)])
+    signed = ["-S"] if given.get("sign") else []
+    author = [f"--author={_shell_quote(given['author'])}"] if "author" in given else []
+    commit = " ".join(["git commit -q", *signed, *author, '-m "$PRODIGY_MESSAGE"'])
     script = f"{_SKIP_OUTSIDE_GIT}\n{add}\ngit diff --cached --quiet || {commit}"
-    message = _commit_message(title, config, context, translation)
+    message = literal(f"Changes of {title}")
+    if config is not None and "message_template" in config:
+        message = text_at(config, "message_template", context.with_variables({"step.name": quoted(title)})).text
     return {"shell": made(script, at), "env": {"PRODIGY_MESSAGE": made(message, at)}}
 
 
@@ -79,12 +82,6 @@ def check_commit_message(config: Fields) -> dict[str, Any]:
     )
 
 
-def warn_of_squash(config: Fields | None, translation: Translation) -> None:
-    if config is not None and config.get("squash"):
-        message = "'squash' is ignored: the commits of a step are kept as they are"
-        translation.warn("prodigy", message, config.at("squash"))
-
-
 def _git_check(condition: str, otherwise: str, at: Node) -> dict[str, Any]:
     return {"shell": made(f"{_SKIP_OUTSIDE_GIT}\n{condition} || {{ echo {_shell_quote(otherwise)} >&2; exit 1; }}", at)}
 
@@ -94,25 +91,9 @@ def _shell_quote(words: str) -> str:
     return literal(shlex.quote(words))
 
 
-def _commit_message(title: str, config: Fields | None, context: Context, translation: Translation) -> str:
-    if config is None or "message_template" not in config:
-        return literal(f"Changes of {title}")
-    node = config.at("message_template")
-    assert isinstance(node, Scalar)
-    return translate_text(node, context.with_variables({"step.name": quoted(title)}), translation)
-
-
-def _commit_options(config: Fields | None) -> Iterator[str]:
-    if config is not None and config.get("sign"):
-        yield "-S"
-    if config is not None and "author" in config:
-        yield f"--author={_shell_quote(config['author'])}"
-
-
-def _commit_paths(config: Fields | None) -> Iterator[str]:
+def _commit_paths(config: dict[str, Any]) -> Iterator[str]:
     """The paths to commit: all or the included ones, without the excluded ones."""
-    included = config.get("include_files", ()) if config is not None else ()
-    excluded = config.get("exclude_files", ()) if config is not None else ()
+    included, excluded = config.get("include_files", ()), config.get("exclude_files", ())
     if included or excluded:
         yield "--"
     yield from map(_shell_quote, included or (":/",) * bool(excluded))
@@ -135,8 +116,8 @@ def find_output_files(form: Fields, title: str, at: Node, context: Context) -> t
     if slot is None or not slot.output:
         return [], context
     args = {"remembered": head_file(at), "patterns": {name: literal(pattern) for name, pattern in patterns.items()}}
-    found = {"step": slot.name or None, "python": {"call": call_at(slot, "find_outputs")}, "args": args}
-    return [found], context.with_variables({f"{title}.{name}": f"{slot.output}.{name}" for name in patterns})
+    known = {f"{title}.{name}": f"{slot.output}.{name}" for name in patterns}
+    return [added_step(slot, "find_outputs", args)], context.with_variables(known)
 
 
 # -- worktrees -------------------------------------------------------------------------------------------------------
@@ -160,7 +141,7 @@ class Worktree(NamedTuple):
     work: str
 
 
-def open_run_worktree(context: Context, at: Node, translation: Translation) -> Worktree:
+def open_run_worktree(context: Context, at: Node) -> Worktree:
     """The step that opens the run's worktree."""
     slot = context.slots.take("worktree")
     variables = {
@@ -170,52 +151,44 @@ def open_run_worktree(context: Context, at: Node, translation: Translation) -> W
         "merge.session_id": f"{slot.output}.session",
     }
     inside = msgspec.structs.replace(context.with_variables(variables), cwd=f"${{any_path({slot.output}.folder)}}")
-    call = _call("open_run", {"run": "${run.id}"}, at, translation, _OPEN_REMARK)
+    call = _call("open_run", {"run": "${run.id}"}, at, context, _OPEN_REMARK)
     return Worktree({"step": slot.name, **call}, inside, slot.output)
 
 
-def merge_run(run: Worktree, at: Node, translation: Translation) -> dict[str, Any]:
-    """The step that merges the branch of the run."""
-    call = _call("merge_run", {"run": f"${{{run.work}}}"}, at, translation, _MERGE_REMARK)
-    return {"step": run.context.slots.take("merge").name, **call}
+def end_run(run: Worktree, at: Node, *, is_merged: bool) -> dict[str, Any]:
+    """The step that merges the branch of the run; after merge steps of the file, the one that removes the worktree."""
+    word, remark = ("close", _CLOSE_REMARK) if is_merged else ("merge", _MERGE_REMARK)
+    call = _call(f"{word}_run", {"run": f"${{{run.work}}}"}, at, run.context, remark)
+    return {"step": run.context.slots.take(word).name, **call}
 
 
-def close_run(run: Worktree, at: Node, translation: Translation) -> dict[str, Any]:
-    """The step after the user's own merge steps: it removes the worktree."""
-    call = _call("close_run", {"run": f"${{{run.work}}}"}, at, translation, _CLOSE_REMARK)
-    return {"step": run.context.slots.take("close").name, **call}
-
-
-def report_worktree(run: Worktree, at: Node, translation: Translation) -> dict[str, Any]:
+def report_worktree(run: Worktree, at: Node) -> dict[str, Any]:
     """The `end` of the workflow: it reports where the work of a failed run is."""
     args = {"run": f"${{{run.work}}}", "failures": "${run.failures}", "stopping": "${run.stopping}"}
-    return _call("report_worktree", args, at, translation, _END_REMARK)
+    return _call("report_worktree", args, at, run.context, _END_REMARK)
 
 
-def open_item_worktree(run: Worktree, context: Context, at: Node, translation: Translation) -> Worktree:
+def open_item_worktree(run: Worktree, context: Context, at: Node) -> Worktree:
     """The first command of an item: it opens its worktree."""
     work = context.slots.take("worktree").output
     args = {"run": f"${{{run.work}}}", "index": "${index}"}
-    command = _call("added:open_item", args, at, translation, _OPEN_ITEM_REMARK)
-    return Worktree(
-        {**command, **_NO_RETRY}, msgspec.structs.replace(context, cwd=f"${{any_path({work}.folder)}}"), work
-    )
+    command = _call("added:open_item", args, at, context, _OPEN_ITEM_REMARK)
+    inside = msgspec.structs.replace(context, cwd=f"${{any_path({work}.folder)}}")
+    return Worktree({**command, **_NO_RETRY}, inside, work)
 
 
-def merge_item(
-    run: Worktree, item: Worktree, at: Node, translation: Translation, *, item_id: str = ""
-) -> dict[str, Any]:
+def merge_item(run: Worktree, item: Worktree, at: Node, *, item_id: str = "") -> dict[str, Any]:
     """The last command of an item: it merges, and passes on the output of the command before it.
 
     With `item_id`, an expression, its output is an entry of Prodigy's `map.results`.
     """
     entry = {"result": "${outputs}", "item_id": f"${{{item_id}}}"} if item_id else {"result": "${output}"}
     args = {"run": f"${{{run.work}}}", "item": f"${{{item.work}}}", **entry}
-    return {**_call("added:merge_item", args, at, translation, ""), **_NO_RETRY}
+    return {**_call("added:merge_item", args, at, run.context, ""), **_NO_RETRY}
 
 
-def _call(function: str, args: dict[str, str], at: Node, translation: Translation, about: str) -> dict[str, Any]:
+def _call(function: str, args: dict[str, str], at: Node, context: Context, about: str) -> dict[str, Any]:
     python = made({"call": f"{_CALLS}.{function}" if ":" in function else f"{_CALLS}:{function}"}, at)
     if about:
-        translation.remark(python, about)
+        context.translation.remark(python, about)
     return {"python": python, "args": args}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -13,7 +13,7 @@ from mulligan.formats.prodigy import actions
 from mulligan.formats.prodigy.actions import EVALUATED_REMARK, SCRIPT_VARIABLE, shell_action
 from mulligan.formats.prodigy.checks import translate_checks
 from mulligan.formats.prodigy.conditions import translate_condition
-from mulligan.formats.prodigy.context import ITEM_NAMES, Context, HandlerSlots, ItemSlots, Slot, StepSlots, call_at
+from mulligan.formats.prodigy.context import Context, Slot, StepSlots, TranslatedSteps, added_step
 from mulligan.formats.prodigy.failures import (
     Handler,
     exit_code_keys,
@@ -43,7 +43,6 @@ from mulligan.formats.prodigy.repository import (
     head_file,
     remember_head,
     remember_head_of_item,
-    warn_of_squash,
 )
 from mulligan.formats.prodigy.variables import (
     capture_key,
@@ -56,9 +55,9 @@ from mulligan.formats.prodigy.variables import (
     redirection,
     translate_text,
 )
-from mulligan.formats.translation import Translation, literal_value, made
+from mulligan.formats.translation import literal_value, made, scalar, sequence
 from mulligan.language.keys.value_schemas import Fields
-from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, describe, plain
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, describe, plain
 from mulligan.language.text.suggestions import quote_list
 
 # -- foreach ---------------------------------------------------------------------------------------------------------
@@ -67,46 +66,18 @@ from mulligan.language.text.suggestions import quote_list
 PARALLEL_DEFAULT = 10
 
 
-class ForEach(NamedTuple):
-    """A translated `foreach`: the step that lists items, if any; the map; the steps of an item and their context."""
-
-    before: list[dict[str, Any]]
-    keys: dict[str, Any]
-    do: Node
-    context: Context
-
-
-def translate_foreach(form: Fields, slot: Slot, context: Context, translation: Translation) -> ForEach:
-    """Translate a `foreach`. Its keys may be beside it or inside it."""
-    own, listed = _loop_parts(form, translation)
-    before, over, total, extra = _map_source(listed, slot, context, translation)
-    keys = {
-        "over": over,
-        "max_parallel": _max_parallel(own),
-        "max_items": own.get("max_items"),
-        "on_item_failure": "collect" if own.get("continue_on_error") else "stop",
-        **extra,
-    }
-    variables = {"item": "item", "index": "index", "total": _bounded_total(total, own.get("max_items"))}
-    inner = msgspec.structs.replace(
-        context.with_variables(variables), slots=ItemSlots(), names=ITEM_NAMES, is_regular=False
-    )
-    return ForEach(before, keys, own.at("do"), inner)
-
-
-def _max_parallel(own: Fields) -> int:
-    parallel = own.get("parallel", False)
-    return (PARALLEL_DEFAULT if parallel else 1) if isinstance(parallel, bool) else int(parallel)
-
-
-def _loop_parts(form: Fields, translation: Translation) -> tuple[Fields, Node]:
+def _loop_parts(form: Fields, source: Source) -> tuple[Fields, Node]:
     """The keys of a loop, which may be beside `foreach` or inside it, and its list."""
     own, listed = form, form.at("foreach")
     if isinstance(listed, Mapping):
-        own = read_record(FOREACH, listed, "'foreach'", translation)
-        listed = _listed_node(own, translation)
+        own = read_record(FOREACH, listed, "'foreach'", source)
+        found = [key for key in ("foreach", "input", "items") if key in own]
+        if len(found) != 1:
+            both = f"has both '{found[0]}' and '{found[1]}', but only one is allowed" if found else "has no list"
+            raise source.refuse("prodigy", f"'foreach' {both}", own.node, hint="add 'items: […]'")
+        listed = own.at(found[0])
     if "do" not in own:
-        raise translation.source.refuse("missing_key", "'foreach' has no 'do'", own.node, hint="add 'do: […]'")
+        raise source.refuse("missing_key", "'foreach' has no 'do'", own.node, hint="add 'do: […]'")
     return own, listed
 
 
@@ -114,13 +85,13 @@ UNROLLED_MAX = 100
 _UNROLLED_KEYS = frozenset("foreach do parallel max_items continue_on_error id name description".split())
 
 
-def unroll_foreach(form: Fields, context: Context, translation: Translation) -> TranslatedSteps:
+def unroll_foreach(form: Fields, context: Context) -> TranslatedSteps:
     """Translate a `foreach` in an item or a handler: there its steps are repeated, one after the other.
 
     So the list must be in the file, and the steps have all keys that the loop would have.
     """
-    source = translation.source
-    own, listed = _loop_parts(form, translation)
+    source = context.source
+    own, listed = _loop_parts(form, source)
     if not isinstance(listed, Sequence):
         message = "in an item or a handler, 'foreach' needs a list of values, not a command"
         raise source.refuse("prodigy", message, listed, hint="loop in the shell, or move it to a separate step")
@@ -135,25 +106,21 @@ def unroll_foreach(form: Fields, context: Context, translation: Translation) -> 
     do = own.at("do")
     found: list[dict[str, Any]] = []
     for index, item in enumerate(items):
-        variables = {**_item_variables(item), "index": str(index), "total": str(len(items))}
-        inside = context.with_variables(variables)
-        if isinstance(context.slots, HandlerSlots):
-            commands = translate_commands(do, inside, translation, _translate_nested)
+        value = plain(item)
+        fields = {f"item.{name}": each for name, each in value.items()} if isinstance(value, dict) else {}
+        known = {name: _known_value(each) for name, each in {"item": value, **fields}.items()}
+        inside = context.with_variables({**known, "index": str(index), "total": str(len(items))})
+        if context.is_nested:
+            commands = translate_commands(do, inside)
         else:
-            whole = do if isinstance(do, Sequence) else made([do], do)
-            assert isinstance(whole, Sequence)
-            commands = translate_steps(whole, inside, translation).commands
-        found += [
-            {**command, "continue_on_error": True} if own.get("continue_on_error") else command for command in commands
-        ]
+            commands = translate_steps(_as_list(do), inside).commands
+        allowed = {"continue_on_error": True} if own.get("continue_on_error") else {}
+        found += [{**command, **allowed} for command in commands]
     return TranslatedSteps(found, context)
 
 
-def _item_variables(item: Node) -> dict[str, str]:
-    """The variables of a value that is known: each as an expression, the fields of a mapping also alone."""
-    value = plain(item)
-    fields = value.items() if isinstance(value, dict) else ()
-    return {"item": _known_value(value), **{f"item.{name}": _known_value(field) for name, field in fields}}
+def _as_list(steps: Node) -> Sequence:
+    return steps if isinstance(steps, Sequence) else sequence([steps], steps)
 
 
 def _known_value(value: Any) -> str:
@@ -162,19 +129,7 @@ def _known_value(value: Any) -> str:
     return f"(run.id == null ? '' : {quoted(text)})"
 
 
-def _listed_node(own: Fields, translation: Translation) -> Node:
-    found = [key for key in ("foreach", "input", "items") if key in own]
-    if len(found) != 1:
-        message = "'foreach' has no list"
-        if found:
-            message = f"'foreach' has both '{found[0]}' and '{found[1]}', but only one is allowed"
-        raise translation.source.refuse("prodigy", message, own.node, hint="add 'items: […]'")
-    return own.at(found[0])
-
-
-def _map_source(
-    listed: Node, slot: Slot, context: Context, translation: Translation
-) -> tuple[list[dict[str, Any]], Any, str, dict[str, Any]]:
+def _map_source(listed: Node, slot: Slot, context: Context) -> tuple[list[dict[str, Any]], Any, str, dict[str, Any]]:
     """The step that lists the items, if any; `over` of the map; the number of items; further keys of the map."""
     if isinstance(listed, Sequence):
         # Literal values: nothing is filled in.
@@ -182,23 +137,12 @@ def _map_source(
         return [], made(items, listed), str(len(items)), {}
     if not isinstance(listed, Scalar) or not isinstance(listed.value, str):
         message = f"'foreach' is {describe(listed)}, a command or a list is expected"
-        raise translation.source.refuse("type", message, listed)
+        raise context.source.refuse("type", message, listed)
     assert isinstance(context.slots, StepSlots)
     lister = context.slots.take(f"{slot.name}_list")
-    step = {
-        "step": lister.name,
-        **shell_action(listed, context, translation),
-        "capture": "lines",
-        "cwd": context.cwd,
-    }
+    step = {"step": lister.name, **shell_action(listed, context), "capture": "lines", "cwd": context.cwd}
     over = made(f"${{{lister.output}}}", listed)
     return [step], over, f"size({lister.output}.filter(line, line.trim() != ''))", {"filter": "item.trim() != ''"}
-
-
-def _bounded_total(total: str, most: int | None) -> str:
-    if most is None or total.isdigit():
-        return total if most is None else str(min(int(total), most))
-    return f"({total} < {most} ? {total} : {most})"
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
@@ -213,81 +157,65 @@ _REMOVED = {
 }
 
 
-class TranslatedSteps(NamedTuple):
-    """Translated commands in order, and the context after them.
-
-    In a list of steps each command has a `step`; in an item they are the entries of `do`.
-    """
-
-    commands: list[dict[str, Any]]
-    context: Context
-
-
-def translate_steps(steps: Sequence, context: Context, translation: Translation) -> TranslatedSteps:
+def translate_steps(steps: Sequence, context: Context) -> TranslatedSteps:
     """Translate a list of steps. An `on_failure:` or `validate:` alone belongs to the previous step."""
     found: list[dict[str, Any]] = []
-    whole = join_steps(steps, translation)
+    whole = join_steps(steps, context.source)
     for step, following in zip_longest(whole, whole[1:]):
-        with translation.source.noting:
-            translated = translate_step(step, track_for_next(context, following), translation)
+        with context.source.noting:
+            translated = translate_step(step, track_for_next(context, following))
             found += translated.commands
             context = translated.context
     return TranslatedSteps(found, context)
 
 
-def translate_step(step: Node, context: Context, translation: Translation) -> TranslatedSteps:
+def translate_step(step: Node, context: Context) -> TranslatedSteps:
     """Translate one step, in any of its forms, to commands (most often one)."""
     if isinstance(step, Scalar) and isinstance(step.value, str) and step.value.strip():
         if not context.tracks_changes:
-            return _translate_text_step(step, context, translation)
+            return _translate_text_step(step, context)
         step = as_mapping(step)
-    form: Fields = STEP.read(step, "a step", translation.source)
-    _refuse_removed(form, translation)
-    kind = _step_kind(form, translation)
-    require_keys(form, kind, translation=translation)
+    form: Fields = STEP.read(step, "a step", context.source)
+    for key, why in _REMOVED.items():
+        if key in form:
+            message, _, hint = why.partition(": ")
+            raise context.source.refuse("prodigy", message, form.key(key), hint=hint)
+    kind = _step_kind(form, context.source)
+    require_keys(form, kind, source=context.source)
     if kind == "foreach" and not context.is_in_steps:
-        return unroll_foreach(form, context, translation)
-    return _StepTranslation(form, kind, context, translation).translated()
+        return unroll_foreach(form, context)
+    return _StepTranslation(form, kind, context).translated()
 
 
-def _translate_text_step(step: Scalar, context: Context, translation: Translation) -> TranslatedSteps:
+def _translate_text_step(step: Scalar, context: Context) -> TranslatedSteps:
     """Translate a text step: a Claude command; in a handler a shell command, unless it begins with a slash."""
-    if isinstance(context.slots, HandlerSlots):
-        return TranslatedSteps([_with_folder(actions.command_action(step, context, translation), context)], context)
-    prompt = made(with_slash(step.text), step)
-    assert isinstance(prompt, Scalar)
+    if context.is_nested:
+        return TranslatedSteps([_with_folder(actions.command_action(step, context), context)], context)
     slot = context.slots.take(prompt_title(step.text))
-    keys = {"step": slot.name or None, **actions.agent_action(prompt, context, translation)}
+    keys = {"step": slot.name or None, **actions.agent_action(scalar(with_slash(step.text), step), context)}
     return TranslatedSteps([_with_folder(keys, context)], context_after(None, "claude", slot, context, is_certain=True))
 
 
 def _with_folder(keys: dict[str, Any], context: Context) -> dict[str, Any]:
     """The keys of a command with its working folder. A handler's command has the folder of its step."""
-    if "cwd" not in keys and not isinstance(context.slots, HandlerSlots):
+    if "cwd" not in keys and not context.is_nested:
         keys["cwd"] = context.cwd
     return {key: value for key, value in keys.items() if value is not None}
 
 
-def _refuse_removed(form: Fields, translation: Translation) -> None:
-    for key, why in _REMOVED.items():
-        if key in form:
-            message, _, hint = why.partition(": ")
-            raise translation.source.refuse("prodigy", message, form.key(key), hint=hint)
-
-
-def _step_kind(form: Fields, translation: Translation) -> str:
+def _step_kind(form: Fields, source: Source) -> str:
     kinds = [kind for kind in KINDS if kind in form.node.entries]
     if len(kinds) > 1:
         message = f"a step has one action, but this one has {quote_list(kinds, 'and')}"
-        raise translation.source.refuse("prodigy", message, form.key(kinds[1]), hint="split it into two steps")
+        raise source.refuse("prodigy", message, form.key(kinds[1]), hint="split it into two steps")
     if kinds:
         return kinds[0]
     if isinstance(form.get("name"), Scalar) and form["name"].text.strip():
         return "name"
     if form.has_unknown_keys:
-        raise Refusal(translation.source.problems[-1])  # an unknown key was meant as the action, which is noted
+        raise Refusal(source.problems[-1])  # an unknown key was meant as the action, which is noted
     message, hint = "the step has no action", f"add one of {quote_list(KINDS[:5])}"
-    raise translation.source.refuse("prodigy", message, form.node, hint=hint)
+    raise source.refuse("prodigy", message, form.node, hint=hint)
 
 
 _IGNORED = (
@@ -306,15 +234,17 @@ _UNCERTAIN_KEYS = frozenset(
 class _StepTranslation:
     """The translation of one step."""
 
-    def __init__(self, form: Fields, kind: str, context: Context, translation: Translation) -> None:
+    def __init__(self, form: Fields, kind: str, context: Context) -> None:
         self.form = form
         self.kind = {"test": "shell", "command": "claude", "name": "claude"}.get(kind, kind)
         self.written_as = kind
         self.context = context
-        self.translation = translation
-        self.own_title = self._own_title()
+        titles = [node.text.strip() for key in ("id", "name") if isinstance(node := form.node.get(key), Scalar)]
+        self.own_title = next(filter(None, titles), "")
         self.title = self.own_title or self._derived_title()
         self._refuse_unread()
+        # What a step or a check before and after it remembers HEAD by.
+        self.at = commit_required_at(form) or form.node
         self.before: list[dict[str, Any]] = []
         self._remember()
         self.seen = self._looked()
@@ -328,13 +258,6 @@ class _StepTranslation:
         found = self.form.get("metadata")
         return found.values if isinstance(found, Fields) else {}
 
-    def _own_title(self) -> str:
-        for key in ("id", "name"):
-            node = self.form.node.get(key)
-            if isinstance(node, Scalar) and node.text.strip():
-                return node.text.strip()
-        return ""
-
     def _derived_title(self) -> str:
         """A title from the first words of the action, for a step without a name."""
         node = self.form.node.get(self.written_as)
@@ -343,16 +266,13 @@ class _StepTranslation:
         return prompt_title(node.text) if self.kind == "claude" else script_title(node.text)
 
     def _remember(self) -> None:
-        is_asked = (self.context.tracks_changes or "outputs" in self.form) and not self._is_nested()
-        at = commit_required_at(self.form) or (self.form.node if is_asked else None)
-        if at is None:
+        is_asked = (self.context.tracks_changes or "outputs" in self.form) and not self.context.is_nested
+        if self.at is self.form.node and not is_asked:
             return
         slot = self.context.slots.take(f"{self.title}_before")
-        remember = remember_head(at) if slot.name or self._is_nested() else remember_head_of_item(at, slot)
+        is_shell = slot.name or self.context.is_nested
+        remember = remember_head(self.at) if is_shell else remember_head_of_item(self.at, slot)
         self.before.append(_with_folder({"step": slot.name or None, **remember}, self.context))
-
-    def _is_nested(self) -> bool:
-        return isinstance(self.context.slots, HandlerSlots)
 
     def _looked(self) -> Context:
         """The context of the action and of `when`. Changes that they read are looked up by a command before it."""
@@ -360,19 +280,19 @@ class _StepTranslation:
         own = {**self.metadata.get("env", {}), **self.form.get("env", {})}
         computed = {name: text for name, text in self.context.env_commands.items() if name not in own}
         context = msgspec.structs.replace(self.context, env_commands=computed)
-        if not asked or self._is_nested():
+        if not asked or self.context.is_nested:
             return context
-        looks, seen = look_up_changes(asked, self.title, context, self.translation)
+        looks, seen = look_up_changes(asked, self.title, context)
         self.before += [_with_folder(look, self.context) for look in looks]
         return seen
 
     def _refuse_unread(self) -> None:
         """Refuse a capture that no other command can read."""
         named = [key for key in ("capture", "capture_output") if isinstance(self.form.get(key), str)]
-        if named and isinstance(self.context.slots, HandlerSlots):
+        if named and self.context.is_nested:
             message = "no other command can read what a command of a handler prints"
             hint = "write 'capture: {NAME: output}' beside the handler's 'commands' to keep the output of the last one"
-            raise self.translation.source.refuse("prodigy", message, self.form.key(named[0]), hint=hint)
+            raise self.context.source.refuse("prodigy", message, self.form.key(named[0]), hint=hint)
 
     def translated(self) -> TranslatedSteps:
         handled = self.handled
@@ -383,15 +303,13 @@ class _StepTranslation:
             **self.action,
             **capture_key(self.form, self.kind),
             **self._limits(),
-            "validate": translate_checks(
-                self.form, self.kind, self.title, self.context, self.translation, _translate_nested
-            ),
+            "validate": translate_checks(self.form, self.kind, self.title, self.context),
             "on_success": self._on_success(),
             "on_failure": handled.on_failure,
         }
         if handled.continue_on_error or self._may_fail():
             keys["continue_on_error"] = True
-        keys |= exit_code_keys(self.form, keys, self.context, self.translation, translate_step)
+        keys |= exit_code_keys(self.form, keys, self.context)
         around = {"when": keys["when"]} if keys["when"] else {}
         streams = self._streams()
         context = context_after(
@@ -399,25 +317,20 @@ class _StepTranslation:
             self.kind,
             self.slot,
             self.context,
-            is_certain=self._is_certain(),
+            # Whether later steps run only if the step's own command succeeded.
+            is_certain=_UNCERTAIN_KEYS.isdisjoint(self.form.node.entries),
             streams=streams[1].output if streams else "",
         )
-        context = after_tracking(context, head_file(commit_required_at(self.form) or self.form.node))
+        context = after_tracking(context, head_file(self.at))
         if output := self.slot.output:
             # Null if the handler did not run.
             captured = {name: f"(type({output}) == map ? {output}.{name} : null)" for name in handled.captured}
             context = context.with_variables(captured)
-        files, context = find_output_files(
-            self.form, self.title, commit_required_at(self.form) or self.form.node, context
-        )
+        files, context = find_output_files(self.form, self.title, self.at, context)
         before = self.before if reads_changes(self.form.node.get("when")) else [{**b, **around} for b in self.before]
         read = [streams[0]] if streams else []
         behind = [_with_folder({**each, **around}, self.context) for each in (*read, *files)]
         return TranslatedSteps([*before, self._remarked(_with_folder(keys, self.context)), *behind], context)
-
-    def _is_certain(self) -> bool:
-        """Whether later steps run only if the step's own command succeeded."""
-        return not any(key in self.form.node.entries for key in _UNCERTAIN_KEYS)
 
     def _description(self) -> str | None:
         node = self.form.node.get("description")
@@ -430,13 +343,13 @@ class _StepTranslation:
         if "when" not in self.form:
             return None
         node = self.form.at("when")
-        if isinstance(self.context.slots, HandlerSlots):
+        if self.context.is_nested:
             if self.kind == "shell":
                 return None  # tested by the script
             message = "in a handler, only a shell command can have 'when'"
             hint = "write a handler for each case, or test the condition in a shell command before it"
-            raise self.translation.source.refuse("prodigy", message, self.form.key("when"), hint=hint)
-        return made(translate_condition(node, self.seen, self.translation), node)
+            raise self.context.source.refuse("prodigy", message, self.form.key("when"), hint=hint)
+        return made(translate_condition(node, self.seen), node)
 
     # -- the action
 
@@ -444,39 +357,41 @@ class _StepTranslation:
         if self.kind == "foreach":
             return self._loop()
         if self.kind == "write_file":
-            form = read_record(WRITE_FILE, self.form.at("write_file"), "'write_file'", self.translation)
-            return actions.write_action(form, self.seen, self.translation)
+            form = read_record(WRITE_FILE, self.form.at("write_file"), "'write_file'", self.context.source)
+            return actions.write_action(form, self.seen)
         return self._shell() if self.kind == "shell" else self._claude()
 
     def _claude(self) -> dict[str, Any]:
         node = self.form.node.entries[self.written_as][1]
         assert isinstance(node, Scalar)
         if self.written_as != "claude":
-            command = made(with_slash(node.text), node)
-            assert isinstance(command, Scalar)
-            node = command
+            node = scalar(with_slash(node.text), node)
         asked = must_answer_json(self.form)
-        return actions.agent_action(node, self.seen, self.translation, self._arguments(), has_to_answer_json=asked)
+        return actions.agent_action(node, self.seen, self._arguments(), has_to_answer_json=asked)
 
     def _arguments(self) -> str:
-        words = [translate_text(each, self.seen, self.translation) for each in self.form.get("args", ())]
+        words = [translate_text(each, self.seen) for each in self.form.get("args", ())]
         return "".join(f" {word}" for word in words)
 
     def _shell(self) -> dict[str, Any]:
         node = self.form.at(self.written_as)
         if isinstance(node, Mapping):
-            node = read_record(TEST, node, "'test'", self.translation)["command"]
+            node = read_record(TEST, node, "'test'", self.context.source)["command"]
         assert isinstance(node, Scalar)
-        action = actions.shell_action(node, self.seen, self.translation)
+        action = actions.shell_action(node, self.seen)
         found = action["shell"]
         assert isinstance(found, Scalar)
         script = redirection(self.form) + found.text
         if self._is_output_read():
-            script = _print_output_on_failure(script)
+            # Print the output to stderr as well if it fails, so that its handler can read it.
+            script = (
+                f"_said=$(\n{script}\n)\n_code=$?\nprintf '%s\\n' \"$_said\"\n"
+                "[ $_code -eq 0 ] || printf '%s\\n' \"$_said\" >&2\nexit $_code"
+            )
         if self.keeps_streams:
             script = keep_streams(script, self._streams_key())
-        if self._is_nested() and "when" in self.form:
-            condition = translate_condition(self.form.at("when"), self.context, self.translation)
+        if self.context.is_nested and "when" in self.form:
+            condition = translate_condition(self.form.at("when"), self.context)
             script = f'[ "$PRODIGY_WHEN" = true ] || exit 0\n{script}'
             env = {**action.get("env", {}), "PRODIGY_WHEN": made(f"${{{condition}}}", node)}
             action = {**action, "env": env}
@@ -486,19 +401,18 @@ class _StepTranslation:
         """Whether a handler of its failure reads its output."""
         own = "|".join(map(re.escape, captured_names(self.form)))
         pattern = re.compile(rf"{_READS_OUTPUT}|\$\{{?(?:{own})\b" if own else _READS_OUTPUT)
-        nodes = (self._failing(), self.form.node.get("on_exit_code"))
-        return any(node is not None and mentions(node, pattern) for node in nodes)
+        return mentions(self._failing(), pattern) or mentions(self.form.node.get("on_exit_code"), pattern)
 
     def _are_streams_read(self) -> bool:
         """Whether a later command reads stderr, the duration, or what the command printed although it failed."""
         names = "|".join(map(re.escape, captured_names(self.form)))
-        if not names or self.kind != "shell" or self._is_nested():
+        if not names or self.kind != "shell" or self.context.is_nested:
             return False
         may_fail = self._may_fail() or self.handled.continue_on_error
         fields = rf"\$\{{(?:{names})\.(?:stderr|duration)\b"
         known = "success|exit_code" if self.slot.name else "success"
         pattern = rf"{fields}|\$\{{?(?:{names})\b(?!\.(?:{known})\b)" if may_fail else fields
-        return re.search(pattern, self.translation.source.text) is not None
+        return re.search(pattern, self.context.source.text) is not None
 
     def _streams_key(self) -> str:
         return f"prodigy-printed-{self.form.node.line + 1}-{self.form.node.column + 1}"
@@ -509,14 +423,27 @@ class _StepTranslation:
             return None
         slot = self.context.slots.take(f"{self.title}_printed")
         args = {"key": self._streams_key(), "item": None if slot.name else "${index}"}
-        return {"step": slot.name or None, "python": {"call": call_at(slot, "read_streams")}, "args": args}, slot
+        return added_step(slot, "read_streams", args), slot
 
     def _loop(self) -> dict[str, Any]:
-        found = translate_foreach(self.form, self.slot, self.context, self.translation)
-        self.before += found.before
-        do = found.do if isinstance(found.do, Sequence) else made([found.do], found.do)
-        assert isinstance(do, Sequence)
-        return {"map": found.keys, "do": translate_steps(do, found.context, self.translation).commands}
+        """A map. Its keys may be beside `foreach` or inside it."""
+        own, listed = _loop_parts(self.form, self.context.source)
+        before, over, total, extra = _map_source(listed, self.slot, self.context)
+        self.before += before
+        parallel, most = own.get("parallel", False), own.get("max_items")
+        if isinstance(parallel, bool):
+            parallel = PARALLEL_DEFAULT if parallel else 1
+        keys = {
+            "over": over,
+            "max_parallel": parallel,
+            "max_items": most,
+            "on_item_failure": "collect" if own.get("continue_on_error") else "stop",
+            **extra,
+        }
+        if most is not None:
+            total = str(min(int(total), most)) if total.isdigit() else f"({total} < {most} ? {total} : {most})"
+        inner = self.context.of_item({"item": "item", "index": "index", "total": total})
+        return {"map": keys, "do": translate_steps(_as_list(own.at("do")), inner).commands}
 
     # -- limits and environment
 
@@ -526,7 +453,7 @@ class _StepTranslation:
         if timeout is not None:
             limits["timeout"] = made(format_seconds(timeout), self.form.node.get("timeout") or self.form.node)
         if "retry" in self.form:
-            limits["retry"] = made(translate_retry(self.form["retry"], self.translation), self.form.at("retry"))
+            limits["retry"] = made(translate_retry(self.form["retry"], self.context.source), self.form.at("retry"))
         elif self.metadata.get("retries"):
             limits["retry"] = self.metadata["retries"]
         return {key: value for key, value in limits.items() if value is not None}
@@ -538,13 +465,13 @@ class _StepTranslation:
 
     def _text(self, node: Node) -> Node:
         assert isinstance(node, Scalar)
-        return made(translate_text(node, self.context, self.translation), node) if node.value is not None else node
+        return made(translate_text(node, self.context), node) if node.value is not None else node
 
     def _folder(self) -> Node | None:
         if "working_dir" not in self.form:
             return None
         node = self.form["working_dir"]
-        folder = translate_text(node, self.context, self.translation)
+        folder = translate_text(node, self.context)
         if self.context.cwd is None or folder.startswith(("/", "~")):
             return made(folder, node)
         value = leading_value(node.text, self.context)
@@ -565,23 +492,16 @@ class _StepTranslation:
 
     def _handled(self) -> Handler:
         node = self._failing()
-        names = captured_names(self.form)
-        own = (
-            Handler()
-            if node is None
-            else translate_handler(node, self.context, self.translation, _translate_nested, names)
-        )
-        return own if own.on_failure else self._fallback(own)
-
-    def _fallback(self, own: Handler) -> Handler:
-        """The `on_failure` of `retry`, which applies when no attempt is left."""
+        own = Handler() if node is None else translate_handler(node, self.context, captured_names(self.form))
+        # The `on_failure` of `retry` applies when no attempt is left.
         fallback = self.form["retry"].get("on_failure") if "retry" in self.form else None
+        if own.on_failure:
+            return own
         if fallback == "continue":
             return Handler(continue_on_error=True)
         if not isinstance(fallback, Fields) or "fallback" not in fallback or "command" not in fallback["fallback"]:
             return own
-        inner = msgspec.structs.replace(self.context, slots=HandlerSlots())
-        commands = _translate_nested(fallback["fallback"]["command"], inner, self.translation)
+        commands = self.context.nested().commands_of(fallback["fallback"]["command"])
         return Handler({"strategy": "fallback", "commands": commands}, own.continue_on_error)
 
     def _may_fail(self) -> bool:
@@ -595,12 +515,10 @@ class _StepTranslation:
         node = self.form.node.get("on_success")
         if node is None:
             return None
-        inner = msgspec.structs.replace(
-            self.context, slots=HandlerSlots(), names=self.context.names | {"output"}, is_regular=False
-        )
+        inner = self.context.nested(names=self.context.names | {"output"}, is_regular=False)
         given = "output.content" if self.kind == "claude" else "output"
         variables = {"last.output": given, f"{self.kind}.output": given}
-        return translate_commands(node, inner.with_variables(variables), self.translation, _translate_nested)
+        return translate_commands(node, inner.with_variables(variables))
 
     def _remarked(self, keys: dict[str, Any]) -> dict[str, Any]:
         """The keys, after warnings about what is ignored and a remark if values become code."""
@@ -608,21 +526,12 @@ class _StepTranslation:
         for key, why in _IGNORED:
             if self.form.get(key, self.metadata.get(key)) not in (None, False):
                 at = self.form.key(key) if key in self.form else self.form.key("metadata")
-                self.translation.warn("prodigy", why, at, above=above)
-        warn_of_squash(self.form.get("commit_config"), self.translation)
+                self.context.translation.warn("prodigy", why, at, above=above)
+        config = self.form.get("commit_config")
+        if config is not None and config.get("squash"):
+            message = "'squash' is ignored: the commits of a step are kept as they are"
+            self.context.source.warn("prodigy", message, config.at("squash"))
         env = keys.get("env")
         if isinstance(env, dict) and SCRIPT_VARIABLE in env:
-            self.translation.remark(keys["shell"], EVALUATED_REMARK)
+            self.context.translation.remark(keys["shell"], EVALUATED_REMARK)
         return keys
-
-
-def _translate_nested(step: Node, context: Context, translation: Translation) -> list[dict[str, Any]]:
-    return translate_step(step, context, translation).commands
-
-
-def _print_output_on_failure(script: str) -> str:
-    """A script that also prints its output to stderr if it fails, so that its handler can read it."""
-    return (
-        f"_said=$(\n{script}\n)\n_code=$?\nprintf '%s\\n' \"$_said\"\n"
-        "[ $_code -eq 0 ] || printf '%s\\n' \"$_said\" >&2\nexit $_code"
-    )

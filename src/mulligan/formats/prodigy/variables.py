@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from mulligan.formats.expressions import is_field, quoted, step_path
 from mulligan.formats.prodigy.context import Context, Slot
-from mulligan.formats.translation import Translation, literal
+from mulligan.formats.translation import literal, scalar, scalars
 from mulligan.language.keys.value_schemas import Fields
-from mulligan.language.text.nodes import Mapping, Node, Scalar
+from mulligan.language.text.nodes import Node, Scalar
 from mulligan.language.text.suggestions import did_you_mean
 
 _FIELD = r"\.[A-Za-z_][\w-]*|\.\d+|\[\d+\]"
@@ -63,20 +63,14 @@ def find_variable(path: str, context: Context) -> Variable | None:
         return Variable(context.variables[path])
     if path in _GLOBAL_VARIABLES:
         return Variable(_GLOBAL_VARIABLES[path])
-    argument = _ARGUMENT.fullmatch(path)
-    if argument:
-        return Variable(_argument_expression(int(argument[1]), context.arguments))
-    fields = list(_FIELDS.finditer(path))
-    for field in reversed(fields):
+    if argument := _ARGUMENT.fullmatch(path):
+        number, words = int(argument[1]), f"{context.arguments}.split(' ')"
+        return Variable(f"(size({words}) >= {number} ? {words}[{number - 1}] : '')")
+    for field in reversed([*_FIELDS.finditer(path)]):
         beginning = context.variables.get(path[: field.start()])
         if beginning is not None:
             return _field_of(beginning, path[field.start() :])
     return None
-
-
-def _argument_expression(number: int, arguments: str) -> str:
-    words = f"{arguments}.split(' ')"
-    return f"(size({words}) >= {number} ? {words}[{number - 1}] : '')"
 
 
 def _field_of(expression: str, fields: str) -> Variable:
@@ -100,17 +94,23 @@ def _field_of(expression: str, fields: str) -> Variable:
     return Variable(whole, " && ".join(conditions))
 
 
-def translate_text(node: Scalar, context: Context, translation: Translation) -> str:
+def translate_text(node: Scalar, context: Context) -> str:
     """Translate a text that is not a shell script. Warn of unknown variables."""
-    refuse_unavailable(node, context, translation)
-    warn_of_unknown(node, context, translation)
+    refuse_unavailable(node, context)
+    warn_of_unknown(node, context)
     return fill_in(node.text, context)
+
+
+def text_at(form: Fields, key: str, context: Context) -> Scalar:
+    """The translated text at a key, as a node at its place."""
+    node = form.at(key)
+    assert isinstance(node, Scalar)
+    return scalar(translate_text(node, context), node)
 
 
 def warn_of_unknown(
     node: Scalar,
     context: Context,
-    translation: Translation,
     own: frozenset[str] = frozenset(),
     *,
     is_script: bool = False,
@@ -128,7 +128,7 @@ def warn_of_unknown(
         hint = unknown_hint(path, context)
         if (hint and not path.isupper()) if "." not in path else not is_script:
             message = f"'{match.group()}' is not a known variable here and is left as written"
-            translation.source.warn_in("unknown_name", message, node, match.start(), len(match.group()), hint=hint)
+            context.source.warn_in("unknown_name", message, node, match.start(), len(match.group()), hint=hint)
 
 
 def unknown_hint(path: str, context: Context) -> str:
@@ -198,7 +198,7 @@ def with_default(found: Variable, default: str) -> str:
     return f"{expression} == null || {expression} == '' ? {otherwise} : {expression}"
 
 
-def refuse_unavailable(node: Scalar, context: Context, translation: Translation) -> None:
+def refuse_unavailable(node: Scalar, context: Context) -> None:
     """Refuse variables that Prodigy computes while it fills in a text, and those that are not available.
 
     An unknown filter is a warning: Prodigy leaves it as written.
@@ -206,14 +206,12 @@ def refuse_unavailable(node: Scalar, context: Context, translation: Translation)
     for found in _MODIFIED.finditer(node.text):
         message = f"'{found.group()}' has a filter that Prodigy does not know (only 'default'), and is left as written"
         hint = "compute it in a shell step with 'capture: NAME' and write ${NAME}"
-        translation.source.warn_in("prodigy", message, node, found.start(), len(found.group()), hint=hint)
+        context.source.warn_in("prodigy", message, node, found.start(), len(found.group()), hint=hint)
     for pattern, is_kept, why, hint in _UNAVAILABLE:
         for found in pattern.finditer(node.text):
             if not is_kept(found, context):
                 message = f"'{found.group()}' {why}"
-                raise translation.source.refuse_in(
-                    "prodigy", message, node, found.start(), len(found.group()), hint=hint
-                )
+                raise context.source.refuse_in("prodigy", message, node, found.start(), len(found.group()), hint=hint)
 
 
 _UNAVAILABLE: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Context], bool], str, str], ...] = (
@@ -232,12 +230,9 @@ _UNAVAILABLE: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Context], bo
 )
 
 
-def mentions(node: Node, words: re.Pattern[str]) -> bool:
+def mentions(node: Node | None, words: re.Pattern[str]) -> bool:
     """Whether any text in `node` contains `words`."""
-    if isinstance(node, Scalar):
-        return words.search(node.text) is not None
-    children = [value for _, value in node.items()] if isinstance(node, Mapping) else node.items
-    return any(mentions(child, words) for child in children)
+    return any(words.search(each.text) for each in scalars(node))
 
 
 # -- captures --------------------------------------------------------------------------------------------------------
@@ -264,9 +259,9 @@ def capture_key(form: Fields, kind: str) -> dict[str, Any]:
     return {"capture": found} if found and kind != "claude" else {}
 
 
-def must_answer_json(form: Fields) -> bool:
+def must_answer_json(form: Fields | None) -> bool:
     """Whether the agent must answer with JSON."""
-    return form.get("capture_format") in ("json", "number")
+    return form is not None and form.get("capture_format") in ("json", "number")
 
 
 def agent_answer(output: str, field: str = "content") -> str:
@@ -331,7 +326,7 @@ def _captured_value(form: Fields | None, kind: str, output: str, *, is_certain: 
     wanted = "string" if form is None else form.get("capture_format", "string")
     answer = output
     if kind == "claude":
-        field = "json" if form is not None and must_answer_json(form) else "content"
+        field = "json" if must_answer_json(form) else "content"
         answer = f"{output}.{field}" if is_certain else agent_answer(output, field)
     if wanted == "boolean":
         is_there = "" if is_certain else f"{output} != null && "
@@ -345,12 +340,8 @@ def _outcome_variables(name: str, slot: Slot, *, is_certain: bool) -> dict[str, 
     """Whether the step succeeded, and its exit code. Of an item's command we only know whether it had an output."""
     if is_certain:
         return {f"{name}.success": "true", f"{name}.exit_code": "0"}
-    if not slot.name:
-        fields = {"success": f"({slot.output} != null)", "exit_code": f"({slot.output} != null ? 0 : 1)"}
-        return {f"{name}.{field}": expression for field, expression in fields.items()}
-    step = step_path(slot.name)
-    failed = f"{step}.failure != null ? {step}.failure.exit_code : null"
-    return {
-        f"{name}.success": f"({step}.status == 'completed')",
-        f"{name}.exit_code": f"({step}.status == 'completed' ? 0 : {failed})",
-    }
+    holds, otherwise = f"{slot.output} != null", "1"
+    if slot.name:
+        step = step_path(slot.name)
+        holds, otherwise = f"{step}.status == 'completed'", f"{step}.failure != null ? {step}.failure.exit_code : null"
+    return {f"{name}.success": f"({holds})", f"{name}.exit_code": f"({holds} ? 0 : {otherwise})"}

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
 from mulligan.formats.prodigy.composition import compose
 from mulligan.formats.prodigy.context import Context, StepSlots
-from mulligan.formats.prodigy.environment import EMPTY_ENVIRONMENT, translate_environment
-from mulligan.formats.prodigy.failures import BACKOFF_RECORDS
+from mulligan.formats.prodigy.environment import translate_environment
 from mulligan.formats.prodigy.frame import build_workflow, wrap_steps
-from mulligan.formats.prodigy.iterations import Iterations, close_loop, translate_options
+from mulligan.formats.prodigy.iterations import Passes
 from mulligan.formats.prodigy.keys import COMPOSITION_KEYS, ENVIRONMENT_KEYS, LISTS, MERGE_KEY, STEP_LIST
-from mulligan.formats.prodigy.keys import RECORDS as KEY_RECORDS
 from mulligan.formats.prodigy.mapreduce import is_mapreduce, translate_mapreduce
-from mulligan.formats.prodigy.parameters import PARAMETER_RECORDS, PARAMETERS_KEY, translate_parameters
-from mulligan.formats.prodigy.repository import Worktree
-from mulligan.formats.prodigy.steps import TranslatedSteps, translate_steps
-from mulligan.formats.translation import Translation
+from mulligan.formats.prodigy.parameters import PARAMETERS_KEY, translate_parameters
+from mulligan.formats.prodigy.steps import translate_step
+from mulligan.formats.translation import Translation, mapping
 from mulligan.formats.value_schemas import LenientRecord
 from mulligan.language.keys.action_keys import ANY_TEXT, as_node
-from mulligan.language.keys.value_schemas import Choice, Fields, Json, Key, Record
-from mulligan.language.text.nodes import Mapping, Node, Refusal, Sequence
+from mulligan.language.keys.value_schemas import Choice, Fields, Json, Key
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Sequence, Source
 
 _SUB_WORKFLOWS = ("workflows", "sub_workflows")
-
-
-def refuse_sub_workflows(form: Fields, translation: Translation) -> None:
-    """Refuse workflows inside workflows, which Prodigy reads and does not run."""
-    for key in _SUB_WORKFLOWS:
-        if key in form:
-            message = f"'{key}' runs other workflows, which is not supported"
-            hint = (
-                "write 'imports: [FILE]' to run their steps here, or convert both files and write 'workflow: {file: …}'"
-            )
-            translation.source.note(translation.source.refuse("prodigy", message, form.key(key), hint=hint))
 
 
 # -- regular workflows -----------------------------------------------------------------------------------------------
@@ -63,84 +45,45 @@ REGULAR = LenientRecord(
 
 
 def translate_regular(root: Node, translation: Translation) -> Mapping:
-    """Translate a regular workflow: a list of steps, or a mapping with such a list."""
-    context = Context(StepSlots(), is_regular=True)
-    if isinstance(root, Sequence):
-        top, found = wrap_steps(
-            None,
-            at=root,
-            context=context,
-            environment=EMPTY_ENVIRONMENT,
-            body=(passes := _Passes(root, {}, translation)).translated,
-            translation=translation,
-        )
-        return build_workflow({**top, "inputs": passes.inputs}, passes.closed(found), context, root)
-    form = REGULAR.read(root, "the workflow", translation.source)
-    refuse_sub_workflows(form, translation)
-    inputs, known, checks = translate_parameters(form, context, translation)
-    steps, environment = _step_list(form, translation), translate_environment(form, translation, known.variables)
-    top, found = wrap_steps(
-        form,
-        at=root,
-        context=known,
-        environment=environment,
-        body=(passes := _Passes(steps, {**environment.inputs, **inputs}, translation)).translated,
-        translation=translation,
-    )
-    found = [*checks, *passes.closed(found)]
-    head = {key: form.node.get(key) for key in ("name", "description")}
-    return build_workflow({**head, **top, "inputs": passes.inputs}, found, context, form.node)
+    """Translate a regular workflow: a mapping with a list of steps."""
+    source = translation.source
+    form = REGULAR.read(root, "the workflow", source)
+    for key in _SUB_WORKFLOWS:
+        if key in form:
+            message, where = f"'{key}' runs other workflows, which is not supported", form.key(key)
+            hint = (
+                "write 'imports: [FILE]' to run their steps here, or convert both files and write 'workflow: {file: …}'"
+            )
+            source.note(source.refuse("prodigy", message, where, hint=hint))
+    start = Context(StepSlots(), translation, translate_step, is_regular=True)
+    inputs, context, checks = translate_parameters(form, start)
+    steps, environment = _step_list(form, source), translate_environment(form, context)
+    passes = Passes(steps, {**environment.inputs, **inputs})
+    head, found = wrap_steps(form, context=context, environment=environment, body=passes.translated)
+    return build_workflow({**head, "inputs": passes.inputs}, [*checks, *passes.closed(found)], start, form.node)
 
 
-class _Passes:
-    """The steps of a regular workflow, which run several times if an option asks for it."""
-
-    def __init__(self, steps: Sequence, inputs: dict[str, Any], translation: Translation) -> None:
-        self.inputs = inputs
-        self._steps = steps
-        self._translation = translation
-        self._iterations: Iterations | None = None
-
-    def translated(self, run: Worktree) -> TranslatedSteps:
-        """The steps of the file, between those of the loop, if there is one."""
-        found = translate_options(run.context, self.inputs, self._steps, self._translation)
-        if found is None:
-            return translate_steps(self._steps, run.context, self._translation)
-        self._iterations = found
-        self.inputs = {**self.inputs, **found.inputs}
-        inside = msgspec.structs.replace(
-            run.context.with_variables(found.variables), arguments=found.arguments or run.context.arguments
-        )
-        done = translate_steps(self._steps, inside, self._translation)
-        return TranslatedSteps([*found.before, *done.commands, *found.after], done.context)
-
-    def closed(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """All steps of the workflow, with the edges of the loop."""
-        return steps if self._iterations is None else close_loop(steps, self._iterations)
-
-
-def _step_list(form: Fields, translation: Translation) -> Sequence:
+def _step_list(form: Fields, source: Source) -> Sequence:
     root = form.node
     found = [key for key in LISTS if key in root.entries]
     if form.has_unknown_keys and not found:
-        raise Refusal(translation.source.problems[-1])  # an unknown key was meant as one of them, which is noted
+        raise Refusal(source.problems[-1])  # an unknown key was meant as one of them, which is noted
     if len(found) != 1:
         message = "the workflow has no steps" if not found else f"the workflow has both '{found[0]}' and '{found[1]}'"
         at = root if not found else root.key(found[1])
-        raise translation.source.refuse("prodigy", message, at, hint="write all steps in one list, 'commands:'")
+        raise source.refuse("prodigy", message, at, hint="write all steps in one list, 'commands:'")
     node = root.entries[found[0]][1]
     if not isinstance(node, Sequence):
-        raise translation.source.refuse("type", f"'{found[0]}' has no steps, a list of steps is expected", node)
+        raise source.refuse("type", f"'{found[0]}' has no steps, a list of steps is expected", node)
     return node
-
-
-RECORDS: tuple[Record, ...] = (REGULAR, *KEY_RECORDS, *BACKOFF_RECORDS, *PARAMETER_RECORDS)
 
 
 def translate(root: Node, translation: Translation) -> Mapping:
     """Translate the tree of a Prodigy file to the tree of a workflow file."""
     root = compose(root, translation)
-    if not is_mapreduce(root):
+    if isinstance(root, Sequence):
+        root = mapping({"commands": root}, root)
+    if not isinstance(root, Mapping) or not is_mapreduce(root):
         return translate_regular(root, translation)
     for name in translation.options:
         message = f"--{name.replace('_', '-')} is for regular workflows, and this is a MapReduce workflow"

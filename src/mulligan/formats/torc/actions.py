@@ -6,12 +6,11 @@ and once more in every round.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from mulligan.formats.torc.commands import escape_shell
 from mulligan.formats.torc.jobs import Job
-from mulligan.formats.torc.needs import NAMED_MAX, StepPatterns
+from mulligan.formats.torc.needs import StepPatterns
 from mulligan.formats.torc.reading import TorcFile
 from mulligan.formats.torc.records import ACTION
 from mulligan.formats.translation import made, mapping, scalar
@@ -33,15 +32,14 @@ _WARNING = '{"code": "ACTION_FAILED", "severity": "warning", "message": "a comma
 _WARN = f'[ -z "$failed" ] || printf \'{_WARNING}\' "$failed" > "$MULLIGAN_ERROR"'
 
 
-class _Action:
-    """An action that runs commands: its trigger, and its step."""
+class _Action(NamedTuple):
+    """An action that runs commands: its trigger, its step, and the jobs that it refers to."""
 
-    def __init__(self, form: Fields, step: str) -> None:
-        self.form = form
-        self.trigger: str = form["trigger_type"]
-        self.commands: tuple[str, ...] = tuple(map(escape_shell, form["commands"]))
-        self.step = step
-        self.jobs: tuple[Job, ...] = ()
+    form: Fields
+    trigger: str
+    commands: tuple[str, ...]
+    step: str
+    jobs: tuple[Job, ...]
 
     @property
     def at(self) -> Node:
@@ -59,7 +57,7 @@ def add_actions(torc: TorcFile) -> None:
         if action.trigger == "on_jobs_ready":
             torc.after.append(_action_step(action, _before_jobs(action, started, groups)))
         elif action.trigger == "on_jobs_complete":
-            torc.after.append(_action_step(action, _needs_of(action.jobs, "always", groups, action.at)))
+            torc.after.append(_action_step(action, groups.needs(action.jobs, "always", action.at)))
     ends = [action for action in actions if action.trigger in _ENDS]
     if ends:
         torc.end = _end_step(sorted(ends, key=lambda action: _ENDS.index(action.trigger)))
@@ -96,10 +94,12 @@ def _read_action(form: Fields, torc: TorcFile) -> _Action | None:
             return None  # noted
         hint = "add 'commands: […]'"
         raise torc.source.refuse("missing_key", "the action has no 'commands'", form.node, hint=hint)
-    action = _Action(form, torc.names.fit(form["trigger_type"]))
-    action.jobs = jobs
-    _warn_of_cluster(form, torc)
-    return action
+    if keys := [key for key in _CLUSTER_KEYS if form.get(key)]:
+        verb = "is" if len(keys) == 1 else "are"
+        message = f"{quote_list(keys, 'and')} {verb} for a cluster: on one machine the commands run once"
+        torc.source.warn("cluster", message, form.key(keys[0]))
+    trigger, commands = form["trigger_type"], tuple(map(escape_shell, form["commands"]))
+    return _Action(form, trigger, commands, torc.names.fit(trigger), jobs)
 
 
 def _jobs(form: Fields, torc: TorcFile) -> tuple[Job, ...]:
@@ -111,7 +111,7 @@ def _jobs(form: Fields, torc: TorcFile) -> tuple[Job, ...]:
         raise torc.source.refuse("missing_key", message, form.node, hint="add 'jobs' or 'job_name_regexes'")
     if not trigger.startswith("on_jobs_"):
         for key in lists:
-            torc.translation.warn("action", f"'{key}' has no effect with '{trigger}'", form.key(key))
+            torc.source.warn("action", f"'{key}' has no effect with '{trigger}'", form.key(key))
         return ()
     found: dict[Job, None] = {}
     for key, node in lists.items():
@@ -130,15 +130,7 @@ def _keep_node_scheduling(form: Fields, torc: TorcFile) -> None:
     torc.kept_actions.append(form)
     if form.get("max_parallel_jobs"):
         message = "'max_parallel_jobs' is not used: a pilot takes as many jobs as its processors and memory allow"
-        torc.translation.warn("cluster", message, form.key("max_parallel_jobs"))
-
-
-def _warn_of_cluster(form: Fields, torc: TorcFile) -> None:
-    keys = [key for key in _CLUSTER_KEYS if form.get(key)]
-    if keys:
-        verb = "is" if len(keys) == 1 else "are"
-        message = f"{quote_list(keys, 'and')} {verb} for a cluster: on one machine the commands run once"
-        torc.translation.warn("cluster", message, form.key(keys[0]))
+        torc.source.warn("cluster", message, form.key("max_parallel_jobs"))
 
 
 # -- building steps --------------------------------------------------------------------------------------------------
@@ -158,8 +150,8 @@ def _add_starts(actions: list[_Action], torc: TorcFile) -> list[Any]:
 
 def _before_jobs(action: _Action, started: list[Any], groups: StepPatterns) -> list[Any]:
     """The `needs` of an action that runs once all its jobs are ready. The jobs that become ready last wait for it."""
-    asked = {job: _dependencies(job) for job in action.jobs}
-    waited_for = set().union(*asked.values())
+    asked = {job: frozenset[Job]().union(*job.dependencies()) for job in action.jobs}
+    waited_for = set[Job]().union(*asked.values())
     # A job that another of its jobs waits for is finished when that one is ready.
     own = {job: jobs for job, jobs in asked.items() if job not in waited_for}
     union = set().union(*own.values())
@@ -168,29 +160,17 @@ def _before_jobs(action: _Action, started: list[Any], groups: StepPatterns) -> l
         if jobs == union:
             job.extra_needs += needed
     succeeded = set().union(*(jobs for job, jobs in own.items() if job.is_cancelled_on_failure))
-    found = _sorted_needs(union & succeeded, None, groups, action)
-    return [*found, *_sorted_needs(union - succeeded, "always", groups, action)] or started
-
-
-def _dependencies(job: Job) -> frozenset[Job]:
-    return frozenset().union(*job.dependencies())
-
-
-def _sorted_needs(jobs: Iterable[Job], on: str | None, groups: StepPatterns, action: _Action) -> list[Any]:
-    return _needs_of(tuple(sorted(jobs, key=lambda job: job.number)), on, groups, action.at)
-
-
-def _needs_of(jobs: tuple[Job, ...], on: str | None, groups: StepPatterns, at: Node) -> list[Any]:
-    """The entries of `needs` for these jobs."""
-    if len(jobs) > NAMED_MAX:
-        return [made({"match": groups.pattern_for(jobs), "on": on}, at)]
-    return [made({"step": job.step, "on": on} if on else job.step, at) for job in jobs]
+    found: list[Any] = []
+    for each, on in ((union & succeeded, None), (union - succeeded, "always")):
+        found += groups.needs(tuple(sorted(each, key=lambda job: job.number)), on, action.at)
+    return found or started
 
 
 def _action_step(action: _Action, needs: list[Any]) -> Mapping:
+    script = action.commands[0] if len(action.commands) == 1 else _joined_commands(action.commands)
     entries = {
         "step": scalar(action.step, action.form.at("trigger_type")),
-        "shell": scalar(f"{_ENTER_OUTPUT_DIR} || exit\n{_joined_commands(action.commands)}", action.at),
+        "shell": scalar(f"{_ENTER_OUTPUT_DIR} || exit\n{script}", action.at),
         "needs": needs or None,
         "continue_on_error": True,
     }
@@ -198,9 +178,7 @@ def _action_step(action: _Action, needs: list[Any]) -> Mapping:
 
 
 def _joined_commands(commands: tuple[str, ...]) -> str:
-    """One command as it is; several each in its own subshell, up to the first that fails."""
-    if len(commands) == 1:
-        return commands[0]
+    """Each command in its own subshell, up to the first that fails."""
     return " && ".join(f"(\n{command}\n)" for command in commands)
 
 
@@ -208,8 +186,8 @@ def _end_step(actions: list[_Action]) -> Mapping:
     """The `end` step: it runs the commands of all final actions, even if one of them fails."""
     lines = ["failed="]
     for action in actions:
-        commands = " && ".join(f"(\n{command}\n)" for command in action.commands)
-        lines.append(f'( {_ENTER_OUTPUT_DIR} && {commands} ) || failed="$failed {action.trigger}"')
+        script = _joined_commands(action.commands)
+        lines.append(f'( {_ENTER_OUTPUT_DIR} && {script} ) || failed="$failed {action.trigger}"')
     first = actions[0]
     text = scalar("\n".join((*lines, _WARN)), first.at)
     # `lines`: otherwise a printed object with a status would set the status of the run.

@@ -11,7 +11,7 @@ from mulligan.formats.torc.matching import NameIndex
 from mulligan.formats.translation import scalar
 from mulligan.language.shell.shell_lexer import scan
 from mulligan.language.shell.shell_placeholders import ROOTS, Names, ShellRefused
-from mulligan.language.shell.shell_safety import QUOTED_DOCUMENT, SINGLE_QUOTES
+from mulligan.language.shell.shell_safety import QUOTED_DOCUMENT, SINGLE_QUOTES, Danger
 from mulligan.language.text.nodes import Node, Scalar, Source
 
 _LIKE_EXPRESSION = lazy_regex(rf"\$\{{[^}}]*\b(?:{'|'.join(sorted(ROOTS))})\b")
@@ -92,25 +92,25 @@ def escape_shell(text: str) -> str:
     """Escape quoted text that looks like an expression, so that it stays literal as in the shell."""
     if not _LIKE_EXPRESSION.search(text):
         return text
+    for offset in _offsets(text, *_UNEXPANDED):
+        text = f"{text[:offset]}${text[offset:]}"
+    return text
+
+
+def _offsets(text: str, *dangers: Danger) -> list[int]:
+    """Where placeholders stand in such places, the last one first; none where the language will refuse the script."""
     try:
         spots = scan(text, Names(frozenset(), ROOTS)).sites
     except ShellRefused:
-        return text  # the language reports why
-    for offset in sorted((spot.placeholder.offset for spot in spots if spot.danger in _UNEXPANDED), reverse=True):
-        text = f"{text[:offset]}${text[offset:]}"
-    return text
+        return []
+    return sorted((spot.placeholder.offset for spot in spots if spot.danger in dangers), reverse=True)
 
 
 def _expand_in_quotes(text: str) -> str:
     """Let the data of a run be filled in within single quotes too, as Torc fills in everywhere: `'…'"${…}"'…'`."""
     if f"${{{_MARK}" not in text:
         return text
-    try:
-        spots = scan(text, Names(frozenset(), ROOTS)).sites
-    except ShellRefused:
-        return text  # the language reports why
-    quoted = (spot.placeholder.offset for spot in spots if spot.danger == SINGLE_QUOTES)
-    for offset in sorted(quoted, reverse=True):
+    for offset in _offsets(text, SINGLE_QUOTES):
         if text.startswith(f"${{{_MARK}", offset):
             end = text.index("}", offset) + 1
             text = f"{text[:offset]}'\"{text[offset:end]}\"'{text[end:]}"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from mulligan.formats.names import Names
 from mulligan.formats.torc.commands import script_text
 from mulligan.formats.torc.jobs import Job
 from mulligan.formats.torc.records import HANDLER, MAX_RETRIES_DEFAULT, entries_of
-from mulligan.formats.translation import Translation, made, mapping
+from mulligan.formats.translation import Translation, made, mapping, sequence
 from mulligan.language.keys.value_schemas import Fields
-from mulligan.language.text.nodes import Mapping, Scalar, Sequence, Source
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source
 from mulligan.language.text.suggestions import did_you_mean
 
 # Torc has no limit.
@@ -24,13 +24,12 @@ _MISSING_OUTPUT = 1
 RECOVERY_ENV: dict[str, Any] = {"TORC_RETURN_CODE": "${error.code == 'OUTPUT_MISSING' ? 1 : error.exit_code}"}
 
 
-class Handler:
+class Handler(NamedTuple):
     """A failure handler. `policy` is None if it has no rules: then nothing is retried."""
 
-    def __init__(self, key: str, form: Fields, policy: Mapping | None) -> None:
-        self.key = key
-        self.form = form
-        self.policy = policy
+    key: str
+    form: Fields
+    policy: Mapping | None
 
 
 def read_handlers(workflow: Fields, translation: Translation) -> dict[str, Handler]:
@@ -89,7 +88,7 @@ def _codes(rule: Fields, translation: Translation) -> tuple[Sequence | None, lis
     node = rule.node.get("exit_codes")
     if not isinstance(node, Sequence) or "exit_codes" not in rule:
         return None, []
-    exit_codes = Sequence(node.line, node.column)
+    exit_codes: list[Node] = []
     codes: list[str] = []
     for item in node.items:
         value = item.value if isinstance(item, Scalar) else None
@@ -98,10 +97,10 @@ def _codes(rule: Fields, translation: Translation) -> tuple[Sequence | None, lis
         elif value == 0:
             translation.warn("rule", "a job that exits with 0 has not failed", item)
         elif isinstance(value, int):
-            exit_codes.items.append(item if value > 0 else made(128 - value, item))
+            exit_codes.append(item if value > 0 else made(128 - value, item))
         if value == _MISSING_OUTPUT:
             codes.append("OUTPUT_MISSING")
-    return exit_codes if exit_codes.items else None, list(dict.fromkeys(codes))
+    return sequence(exit_codes, node) if exit_codes else None, list(dict.fromkeys(codes))
 
 
 def retry_of(job: Job, known: dict[str, Handler], source: Source) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,29 +14,27 @@ from mulligan.formats.torc.parameters import ExpandedEntry, Expansion
 from mulligan.formats.torc.records import FILE, JOB, USER_DATA
 from mulligan.formats.translation import Translation
 from mulligan.language.keys.value_schemas import Fields
-from mulligan.language.text.nodes import Mapping, Node, Scalar, plain, refuse_not_json
+from mulligan.language.text.nodes import Node, Scalar, plain, refuse_not_json
 
 # -- what a job is ---------------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True, eq=False)
 class DataItem:
     """A file or a piece of user data, with the jobs that write it. `text` replaces a reference in commands."""
 
-    __slots__ = ("is_empty", "is_in_command", "key", "name", "name_node", "node", "text", "value", "writers")
-
-    def __init__(self, name: str, key: str, text: str, name_node: Scalar, node: Node) -> None:
-        self.name = name
-        self.key = key
-        self.text = text
-        self.name_node = name_node
-        self.node = node
-        # User data without a value.
-        self.is_empty = False
-        # The value of user data.
-        self.value: Any = None
-        # A command refers to it.
-        self.is_in_command = False
-        self.writers: list[Job] = []
+    name: str
+    key: str
+    text: str
+    name_node: Scalar
+    node: Node
+    # User data without a value.
+    is_empty: bool = False
+    # The value of user data.
+    value: Any = None
+    # A command refers to it.
+    is_in_command: bool = False
+    writers: list[Job] = field(default_factory=list)
 
 
 class Dependency(NamedTuple):
@@ -45,49 +44,22 @@ class Dependency(NamedTuple):
     at: Node
 
 
-class Job:
+@dataclass(slots=True, eq=False)
+class Job(ExpandedEntry):
     """A job that becomes a step."""
 
-    __slots__ = (
-        "declared",
-        "entries",
-        "extra_needs",
-        "form",
-        "inputs",
-        "lists",
-        "name",
-        "name_node",
-        "number",
-        "outputs",
-        "step",
-        "texts",
-        "user_data",
-        "values",
-    )
-
-    def __init__(self, number: int, step: str, made: ExpandedEntry) -> None:
-        # Torc numbers jobs from 1, in the order of the file.
-        self.number = number
-        self.name = made.name
-        # The name of its step.
-        self.step = step
-        self.name_node = made.name_node
-        self.form = made.form
-        self.texts = made.texts
-        self.lists = made.lists
-        self.values = made.values
-        self.declared: list[Dependency] = []
-        # Files and user data, one tuple per name or expression.
-        self.inputs: list[tuple[DataItem, ...]] = []
-        self.user_data: list[tuple[DataItem, ...]] = []
-        self.outputs: list[tuple[DataItem, ...]] = []
-        # Further entries of `needs`, and further keys of the step.
-        self.extra_needs: list[Any] = []
-        self.entries: dict[str, Any] = {}
-
-    @property
-    def node(self) -> Mapping:
-        return self.form.node
+    # Torc numbers jobs from 1, in the order of the file.
+    number: int = 0
+    # The name of its step.
+    step: str = ""
+    declared: list[Dependency] = field(default_factory=list)
+    # Files and user data, one tuple per name or expression.
+    inputs: list[tuple[DataItem, ...]] = field(default_factory=list)
+    user_data: list[tuple[DataItem, ...]] = field(default_factory=list)
+    outputs: list[tuple[DataItem, ...]] = field(default_factory=list)
+    # Further entries of `needs`, and further keys of the step.
+    extra_needs: list[Any] = field(default_factory=list)
+    entries: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_cancelled_on_failure(self) -> bool:
@@ -115,10 +87,7 @@ class Job:
 
 def read_files(workflow: Fields, expansion: Expansion) -> dict[str, DataItem]:
     """The files by name, after parameters are expanded."""
-    found: dict[str, ExpandedEntry] = {}
-    for form in expansion.read_entries(workflow, "files", FILE, "file"):
-        with expansion.translation.source.noting:
-            found.update({each.name: each for each in expansion.expand(form, "file", ("path",))})
+    found = expansion.read_expanded(workflow, "files", FILE, "file", ExpandedEntry, ("path",))
     keys = Names.of_files().fit_all(found)
     return {
         name: DataItem(
@@ -151,14 +120,11 @@ def _user_data_item(name: str, form: Fields, translation: Translation) -> DataIt
     data = form.get("data")
     name_node = form.at("name")
     assert isinstance(name_node, Scalar)
-    value: Any = None
     if data is not None:
         refuse_not_json(data, translation.source)
-        value = plain(data)
+    value = None if data is None else plain(data)
     text = msgspec.json.encode(value).decode()
-    found = DataItem(name=name, key=name, text=text, name_node=name_node, node=form.node)
-    found.is_empty, found.value = value is None, value
-    return found
+    return DataItem(name, name, text, name_node, form.node, is_empty=value is None, value=value)
 
 
 # -- jobs and dependencies -------------------------------------------------------------------------------------------
@@ -178,12 +144,11 @@ LIST_KEYS = (
 
 def read_jobs(workflow: Fields, names: Names, expansion: Expansion) -> dict[str, Job]:
     """The jobs by name, in the order of the file."""
-    found: dict[str, ExpandedEntry] = {}
-    for form in expansion.read_entries(workflow, "jobs", JOB, "job"):
-        with expansion.translation.source.noting:
-            found.update({each.name: each for each in expansion.expand(form, "job", TEXT_KEYS, LIST_KEYS)})
+    found = expansion.read_expanded(workflow, "jobs", JOB, "job", Job, TEXT_KEYS, LIST_KEYS)
     steps = names.fit_all(found)
-    return {name: Job(number, steps[name], made) for number, (name, made) in enumerate(found.items(), 1)}
+    for number, job in enumerate(found.values(), 1):
+        job.number, job.step = number, steps[job.name]
+    return found
 
 
 def link_jobs(jobs: NameIndex[Job], files: NameIndex[DataItem], user_data: NameIndex[DataItem]) -> None:

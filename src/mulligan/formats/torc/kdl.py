@@ -16,9 +16,9 @@ from mulligan.errors import LanguageError
 from mulligan.formats.kdl_text import KdlNode, read
 from mulligan.formats.scanner import put
 from mulligan.formats.torc import records
-from mulligan.formats.translation import made, scalar
+from mulligan.formats.translation import made, renewed, scalar, sequence
 from mulligan.language.keys.value_schemas import Record
-from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems, shorten
+from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source, TooManyProblems, shorten
 from mulligan.language.text.suggestions import did_you_mean
 
 _EMPTY: Dict[str, Any] = MappingProxyType({})
@@ -97,7 +97,7 @@ def parse(source: Source) -> Node:
     if not nodes:
         raise source.refuse_at("empty", "the file is empty", 0, 0, hint="a Torc workflow has a 'name' and a 'job'")
     first = nodes[0].name
-    root = Mapping(first.line, first.column)
+    root = renewed({}, first)
     try:
         _fill(root, nodes, _TOP, "the workflow", source)
     except TooManyProblems:
@@ -105,7 +105,7 @@ def parse(source: Source) -> Node:
     if source.problems:
         raise LanguageError(source.problems)
     if "jobs" not in root.entries:
-        root.entries["jobs"] = (scalar("jobs", first), Sequence(first.line, first.column))
+        root.entries["jobs"] = (scalar("jobs", first), sequence((), first))
     return root
 
 
@@ -133,14 +133,14 @@ def _add_node(mapping: Mapping, node: KdlNode, block: _Block, label: str, source
 
 def _entries(mapping: Mapping, key: str, at: Scalar) -> list[Node]:
     if key not in mapping.entries:
-        mapping.entries[key] = (scalar(key, at), Sequence(at.line, at.column))
+        mapping.entries[key] = (scalar(key, at), sequence((), at))
     found = mapping.entries[key][1]
     return found.items if isinstance(found, Sequence) else []
 
 
 def _block(node: KdlNode, block: _Block, source: Source) -> Mapping:
     """`job "name" key=value { … }`: its argument is its name."""
-    found = Mapping(node.name.line, node.name.column)
+    found = renewed({}, node.name)
     label = f"'{node.name.text}'"
     for argument in node.arguments[:1] if block.has_name else []:
         found.entries["name"] = (scalar("name", node.name), argument)
@@ -153,17 +153,12 @@ def _block(node: KdlNode, block: _Block, source: Source) -> Mapping:
 
 def _property_nodes(node: KdlNode) -> list[KdlNode]:
     """Treat `path="p"` like `path "p"` in the braces."""
-    found = []
-    for key, value in node.properties:
-        child = KdlNode(key)
-        child.arguments.append(value)
-        found.append(child)
-    return found
+    return [KdlNode(key, [value]) for key, value in node.properties]
 
 
 def _map(node: KdlNode, source: Source) -> Mapping:
     """`parameters { i "1:5" }`."""
-    found = Mapping(node.name.line, node.name.column)
+    found = renewed({}, node.name)
     for argument in node.arguments:
         message = f"'{shorten(argument.text)}' has no name in '{node.name.text}'"
         raise source.refuse("kdl", message, argument, hint=f"write it as {node.name.text} {{ name value }}")
@@ -175,34 +170,23 @@ def _map(node: KdlNode, source: Source) -> Mapping:
 
 def _all_values(node: KdlNode, source: Source) -> list[Scalar]:
     """`depends_on "a" "b"`."""
-    _refuse_more(node, source)
+    strays = [*(key for key, _ in node.properties), *(child.name for child in node.children)]
+    if strays:
+        message = f"'{shorten(strays[0].text)}' is not allowed in '{node.name.text}', which only takes values"
+        raise source.refuse("kdl", message, strays[0])
     if not node.arguments:
-        raise _refuse_empty(node, source)
+        hint = f"write it as {node.name.text} …"
+        raise source.refuse("kdl", f"'{node.name.text}' has no value", node.name, hint=hint)
     return node.arguments
 
 
 def _single_value(node: KdlNode, source: Source, *, is_json: bool = False) -> Node:
     """`command "make"`."""
-    _refuse_more(node, source)
-    if not node.arguments:
-        raise _refuse_empty(node, source)
-    first, *others = node.arguments
+    first, *others = _all_values(node, source)
     if others:
         message = f"'{node.name.text}' takes one value, but '{shorten(others[0].text)}' is another"
         raise source.refuse("kdl", message, others[0], hint="put the whole value in quotes")
     return _json(first, source) if is_json and first.is_text else first
-
-
-def _refuse_more(node: KdlNode, source: Source) -> None:
-    strays = [*(key for key, _ in node.properties), *(child.name for child in node.children)]
-    if strays:
-        message = f"'{shorten(strays[0].text)}' is not allowed in '{node.name.text}', which only takes values"
-        raise source.refuse("kdl", message, strays[0])
-
-
-def _refuse_empty(node: KdlNode, source: Source) -> Refusal:
-    hint = f"write it as {node.name.text} …"
-    return source.refuse("kdl", f"'{node.name.text}' has no value", node.name, hint=hint)
 
 
 def _json(node: Scalar, source: Source) -> Node:

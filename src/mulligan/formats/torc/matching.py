@@ -86,18 +86,8 @@ def to_python_pattern(text: str) -> str:
             inside, position = _translate_class(text, position)
             found += (part.group(), inside)
         else:
-            found.append(_translate_part(part))
+            found.append(r"\Z" if part["end"] else "(?P<" if part["named"] else _translate_part(part))
     return "".join(found)
-
-
-def _translate_part(part: re.Match[str]) -> str:
-    if part["unknown"]:
-        raise UnsupportedSyntax(part["unknown"])
-    if part["end"]:
-        return r"\Z"
-    if part["named"]:
-        return "(?P<"
-    return _character(part["character"]) if part["character"] else part.group()
 
 
 def _translate_class(text: str, position: int) -> tuple[str, int]:
@@ -105,20 +95,26 @@ def _translate_class(text: str, position: int) -> tuple[str, int]:
     found: list[str] = []
     while part := _IN_CLASS.match(text, position):
         position = part.end()
-        found.append(_translate_class_part(part))
+        if part["nested"] or (part["word"] and part["word"] not in _CLASSES):
+            raise UnsupportedSyntax(part.group())
+        is_inverted = bool(part["inverted"])
+        word = part["word"]
+        found.append(_ranges(_CLASSES[word], is_inverted=is_inverted) if word else _translate_part(part))
         if part["close"]:
             break
     return "".join(found), position
 
 
-def _translate_class_part(part: re.Match[str]) -> str:
+def _translate_part(part: re.Match[str]) -> str:
+    """A part that means the same in a class and outside of one."""
     if part["unknown"]:
         raise UnsupportedSyntax(part["unknown"])
-    if part["nested"] or (part["word"] and part["word"] not in _CLASSES):
-        raise UnsupportedSyntax(part.group())
-    if part["word"]:
-        return _ranges(_CLASSES[part["word"]], is_inverted=bool(part["inverted"]))
-    return _character(part["character"]) if part["character"] else part.group()
+    if not part["character"]:
+        return part.group()
+    number = int(part["character"], 16)
+    if number > ord(_LAST):
+        raise UnsupportedSyntax(part["character"])
+    return re.escape(chr(number))
 
 
 def _ranges(ranges: Iterable[str], *, is_inverted: bool) -> str:
@@ -136,13 +132,6 @@ def _complement(ranges: Iterable[str]) -> list[str]:
             found.append(first + chr(ord(each[0]) - 1))
         first = chr(ord(each[1]) + 1)
     return [*found, first + _LAST]
-
-
-def _character(digits: str) -> str:
-    number = int(digits, 16)
-    if number > ord(_LAST):
-        raise UnsupportedSyntax(digits)
-    return re.escape(chr(number))
 
 
 # -- names -----------------------------------------------------------------------------------------------------------

@@ -25,9 +25,12 @@ class StepPatterns:
         self._names = PrefixIndex(names)
         self._known: dict[tuple[Job, ...], str] = {}
 
-    def pattern_for(self, jobs: tuple[Job, ...]) -> str:
-        """A pattern that matches exactly the steps of these jobs."""
-        return self.short_pattern(jobs) or "|".join(job.step for job in jobs)
+    def needs(self, jobs: tuple[Job, ...], on: str | None, at: Node) -> list[Any]:
+        """The entries of `needs` for these jobs."""
+        if len(jobs) > NAMED_MAX:
+            pattern = self.short_pattern(jobs) or "|".join(job.step for job in jobs)
+            return [made({"match": pattern, "on": on}, at)]
+        return [made({"step": job.step, "on": on} if on else job.step, at) for job in jobs]
 
     def short_pattern(self, jobs: tuple[Job, ...]) -> str:
         """A pattern of a shared prefix; "" if other steps would match it as well."""
@@ -37,19 +40,17 @@ class StepPatterns:
 
     def _found(self, members: list[str]) -> str:
         """Find a short pattern. Step names have no characters that need escaping."""
-        shared = _shared_prefix(min(members), max(members))
+        first, last = min(members), max(members)
+        shared = "".join(
+            one for one, other in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+        )
         for start in filter(None, dict.fromkeys((shared.rstrip("0123456789"), shared))):
-            alike = self._names.names_with_prefix(start)
+            others = self._names.names_with_prefix(start)
             for ending in _ENDINGS:
-                matched = alike if ending == ".*" else [name for name in alike if re.fullmatch(start + ending, name)]
+                matched = others if ending == ".*" else [name for name in others if re.fullmatch(start + ending, name)]
                 if len(matched) == len(members) and set(matched) == set(members):
                     return start + ending
         return ""
-
-
-def _shared_prefix(one: str, other: str) -> str:
-    """The common prefix of two names."""
-    return "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 class StepLinks:
@@ -70,20 +71,14 @@ class StepLinks:
             if job.is_cancelled_on_failure and not is_many:
                 self.reads += items
             else:
-                self._group(items)
-        self._group_many()
-        self.reads = list(dict.fromkeys(self.reads))
-
-    def _group(self, items: tuple[DataItem, ...]) -> None:
-        self._grouped_inputs.append(items)
-        self.reads += [item for item in items if not item.writers]
-
-    def _group_many(self) -> None:
-        """Replace many files by one group of writers, if a short pattern matches them."""
+                self._grouped_inputs.append(items)
+                self.reads += [item for item in items if not item.writers]
+        # Replace many files by one group of writers, if a short pattern matches them.
         written = tuple(item for item in self.reads if item.writers)
-        if len(written) > NAMED_MAX and self._groups.short_pattern(self._writers.of(written, self._job)):
+        if len(written) > NAMED_MAX and groups.short_pattern(writers.of(written, job)):
             self.reads = [item for item in self.reads if not item.writers]
             self._grouped_inputs.append(written)
+        self.reads = list(dict.fromkeys(self.reads))
 
     def needs(self) -> list[Any]:
         """The entries of the step's `needs`."""
@@ -94,19 +89,14 @@ class StepLinks:
             many[named] = next(iter(single.values()))
             single = {}
         on = None if self._job.is_cancelled_on_failure else "always"
-        grouped = [made({"match": self._groups.pattern_for(jobs), "on": on}, at) for jobs, at in many.items()]
-        return [*self._job.extra_needs, *_single_needs(single, on), *grouped]
+        asked = [*(((job,), at) for job, at in single.items()), *many.items()]
+        return [*self._job.extra_needs, *(need for jobs, at in asked for need in self._groups.needs(jobs, on, at))]
 
     def _implied(self) -> Iterator[Dependency]:
         """The jobs that it waits for because of its inputs, unless its `reads` cover them."""
         job = self._job
         for key, sets in (("input_files", self._grouped_inputs), ("input_user_data", job.user_data)):
             yield from (Dependency(self._writers.of(items, job), job.at(key)) for items in sets)
-
-
-def _single_needs(jobs: dict[Job, Node], on: str | None) -> Iterator[Any]:
-    for job, at in jobs.items():
-        yield made(job.step if on is None else {"step": job.step, "on": on}, at)
 
 
 class Writers:

@@ -6,9 +6,9 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.formats.torc.records import PARAMETER_VALUE, entries_of
@@ -55,14 +55,16 @@ _PADDED = lazy_regex(r"0(\d{1,2})d")
 _ROUNDED = lazy_regex(r"\.(\d{1,2})f")
 
 
-def combinations(form: Fields, shared: Mapping | None, translation: Translation) -> list[Values]:
+def combinations(form: Fields, shared: Mapping | None, source: Source) -> list[Values]:
     """The parameter values of each job or file that an entry expands to; one empty set without parameters."""
-    named = _chosen_parameters(form, shared, translation.source)
+    named = _chosen_parameters(form, shared, source)
     if not named:
         return [{}]
-    lists = {name: _parameter_values(name, node, translation.source) for name, node in named.items()}
-    is_zip = form.get("parameter_mode") == "zip"
-    return _zipped(lists, named, translation.source) if is_zip else _product(lists, form, translation.source)
+    lists = {name: _parameter_values(name, node, source) for name, node in named.items()}
+    if form.get("parameter_mode") == "zip":
+        return _zipped(lists, named, source)
+    _refuse_too_many(math.prod(map(len, lists.values())), "the parameters have {} combinations", form.node, source)
+    return [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
 
 
 def _chosen_parameters(form: Fields, shared: Mapping | None, source: Source) -> dict[str, Node]:
@@ -94,18 +96,14 @@ def scalar_items(form: Fields, key: str) -> list[Scalar]:
 def _parameter_values(name: str, node: Node, source: Source) -> list[Any]:
     PARAMETER_VALUE.read(node, f"parameter '{name}'", source)
     refuse_not_json(node, source)
-    found = _list_values(node, name, source) if isinstance(node, Sequence) else _text_values(name, node, source)
-    if not found:
-        raise source.refuse("parameter", f"parameter '{name}' has no values", node)
-    return found
-
-
-def _list_values(node: Sequence, name: str, source: Source) -> list[Any]:
-    for item in node.items:
+    for item in node.items if isinstance(node, Sequence) else ():
         if not isinstance(item, Scalar) or item.value is None:
             message = f"a value of parameter '{name}' is {describe(item)}, a text or a number is expected"
             raise source.refuse("type", message, item)
-    return [_plain_value(plain(item)) for item in node.items]
+    found = [*map(_plain_value, plain(node))] if isinstance(node, Sequence) else _text_values(name, node, source)
+    if not found:
+        raise source.refuse("parameter", f"parameter '{name}' has no values", node)
+    return found
 
 
 def _plain_value(value: Any) -> Any:
@@ -121,23 +119,13 @@ def _text_values(name: str, node: Node, source: Source) -> list[Any]:
     if text.startswith("{") and text.endswith("}"):
         text = text[1:-1].strip()
     if text.startswith("[") and text.endswith("]"):
-        return [_parse_value(item) for item in _split_items(text[1:-1])]
+        # A trailing comma adds no item.
+        return [_parse_value(item[1]) for item in _ITEM.finditer(text[1:-1]) if item[0]]
     found = _RANGE.fullmatch(text)
     if found is None and _LIKE_RANGE_OR_LIST.match(text):
         message = f"parameter '{name}' has one value, '{shorten(text)}', which is neither a range nor a list"
         source.warn("parameter", message, node, hint="a range is '1:10' or '1:10:2', a list is '[a,b]'")
     return _range_values(found, name, node, source) if found else [_parse_value(text)] if text else []
-
-
-def _split_items(text: str) -> Iterable[str]:
-    """Split the items of a list. A trailing comma adds no item."""
-    position = 0
-    while position < len(text):
-        found = _ITEM.match(text, position)
-        if found is None or not found.end() > position:
-            break
-        yield found.group(1)
-        position = found.end()
 
 
 def _parse_value(text: str) -> Any:
@@ -166,21 +154,11 @@ def _range_values(found: re.Match[str], name: str, node: Node, source: Source) -
     # Tolerate rounding errors of floats at the last value.
     count = math.floor((stop - start) / step + 1e-9) + 1
     _refuse_too_many(count, f"parameter '{name}' has {{}} values", node, source)
-    return [_rounded(start + index * step) for index in range(count)]
-
-
-def _rounded(value: Any) -> Any:
-    """Remove rounding errors of floats: 0.1 * 3 is 0.3."""
-    return round(value, 10) if isinstance(value, float) else value
+    # Without the rounding errors of floats: 0.1 * 3 is 0.3.
+    return [round(start + index * step, 10) for index in range(count)]
 
 
 # -- combining values ------------------------------------------------------------------------------------------------
-
-
-def _product(lists: dict[str, list[Any]], form: Fields, source: Source) -> list[Values]:
-    count = math.prod(map(len, lists.values()))
-    _refuse_too_many(count, "the parameters have {} combinations", form.node, source)
-    return [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
 
 
 def _zipped(lists: dict[str, list[Any]], named: dict[str, Node], source: Source) -> list[Values]:
@@ -207,9 +185,9 @@ def _refuse_too_many(count: int, what: str, node: Node, source: Source) -> None:
 class ParameterTexts:
     """Fills parameter values into texts. Each text is parsed once, however many jobs there are."""
 
-    def __init__(self, names: Iterable[str], translation: Translation) -> None:
+    def __init__(self, names: Iterable[str], source: Source) -> None:
         self.names = frozenset(names)
-        self._translation = translation
+        self._source = source
         self._known: dict[str, Render | None] = {}
 
     def fill_in(self, node: Scalar, values: Values) -> str:
@@ -249,11 +227,11 @@ class ParameterTexts:
         if mark:
             message = f"'{hole.group()}' is a shell variable, not the parameter '{name}'"
             hint = f"for the parameter write '{{{name}}}'"
-            self._translation.source.warn_in("parameter", message, node, start, length, hint=hint)
+            self._source.warn_in("parameter", message, node, start, length, hint=hint)
         elif spec is not None and not (_PADDED.fullmatch(spec) or _ROUNDED.fullmatch(spec)):
             message = f"'{hole.group()}' is left as written: '{spec}' is not a format that Torc knows"
             hint = f"write '{{{name}:03d}}', '{{{name}:.2f}}' or '{{{name}}}'"
-            self._translation.source.warn_in("parameter", message, node, start, length, hint=hint)
+            self._source.warn_in("parameter", message, node, start, length, hint=hint)
             return False
         return not mark
 
@@ -265,7 +243,7 @@ class ParameterTexts:
         if isinstance(value, str) or (spec.endswith("d") and value != int(value)):
             kind = "a whole number" if spec.endswith("d") else "a number"
             message = f"'{written}' is left as written where '{name}' is '{format_value(value)}', which is not {kind}"
-            self._translation.source.warn("parameter", message, node)
+            self._source.warn("parameter", message, node)
             return written
         return format(int(value) if spec.endswith("d") else float(value), spec)
 
@@ -287,20 +265,21 @@ ENTRIES_MAX = 200_000
 _PLURALS = {"job": "jobs", "file": "files", "user data": "user data"}
 
 
+@dataclass(slots=True, eq=False)
 class ExpandedEntry:
     """One job or file: its name, and its texts with parameter values filled in."""
 
-    __slots__ = ("form", "lists", "name", "name_node", "texts", "values")
+    name: str
+    name_node: Scalar
+    form: Fields
+    texts: dict[str, str] = field(default_factory=dict)
+    # Names, each with its node.
+    lists: dict[str, list[tuple[str, Scalar]]] = field(default_factory=dict)
+    # The values of its parameters; empty if it has none, or stands for several values.
+    values: Values = field(default_factory=dict)
 
-    def __init__(self, name: str, name_node: Scalar, form: Fields) -> None:
-        self.name = name
-        self.name_node = name_node
-        self.form = form
-        self.texts: dict[str, str] = {}
-        # Names, each with its node.
-        self.lists: dict[str, list[tuple[str, Scalar]]] = {}
-        # The values of its parameters; empty if it has none, or stands for several values.
-        self.values: Values = {}
+
+OneEntry = TypeVar("OneEntry", bound=ExpandedEntry)
 
 
 class Expansion:
@@ -308,36 +287,44 @@ class Expansion:
 
     def __init__(self, shared: Mapping | None, translation: Translation) -> None:
         self.translation = translation
+        self._source = translation.source
         self._shared = shared
         self._first: dict[tuple[str, str], Node] = {}
         self._count = 0
         # Kinds with an entry whose name could not be read: an unknown name may be meant for it.
         self.unnamed: set[str] = set()
 
-    @property
-    def _source(self) -> Source:
-        return self.translation.source
-
     def read_entries(self, form: Fields, key: str, record: Record, what: str) -> Iterator[Fields]:
-        """The entries of a list that can be read."""
+        """The entries of a list that can be read and have a name, if they must."""
         for item in entries_of(form, key):
-            fields = self._read(item, record, what)
-            if fields is not None:
+            fields: Fields | None = None
+            with self._source.noting:
+                fields = record.read(item, _label(item, what), self._source)
+            if fields is not None and ("name" in fields or not record.keys["name"].is_required):
                 yield fields
             else:
                 self.unnamed.add(what)
 
-    def _read(self, item: Node, record: Record, what: str) -> Fields | None:
-        """Read an entry; None if it has no readable name."""
-        with self._source.noting:
-            fields: Fields = record.read(item, _label(item, what), self._source)
-            is_named = "name" in fields or not record.keys["name"].is_required
-            return fields if is_named else None
-        return None
+    def read_expanded(
+        self,
+        form: Fields,
+        key: str,
+        record: Record,
+        what: str,
+        kind: type[OneEntry],
+        keys: tuple[str, ...],
+        lists: tuple[str, ...] = (),
+    ) -> dict[str, OneEntry]:
+        """All jobs or files of a list by their names."""
+        found: dict[str, OneEntry] = {}
+        for entry in self.read_entries(form, key, record, what):
+            with self._source.noting:
+                found.update({each.name: each for each in self._expand(entry, what, kind, keys, lists)})
+        return found
 
-    def expand(
-        self, form: Fields, what: str, keys: tuple[str, ...], lists: tuple[str, ...] = ()
-    ) -> list[ExpandedEntry]:
+    def _expand(
+        self, form: Fields, what: str, kind: type[OneEntry], keys: tuple[str, ...], lists: tuple[str, ...]
+    ) -> list[OneEntry]:
         """Expand an entry to one job or file for each distinct name.
 
         If the name lacks a parameter, one job stands for all its values: each of `keys` must have the same text for all
@@ -345,13 +332,18 @@ class Expansion:
         """
         name_node = form.node.get("name")
         assert isinstance(name_node, Scalar)
-        all_values = combinations(form, self._shared, self.translation)
-        self._refuse_too_many(len(all_values), form)
-        texts = ParameterTexts(all_values[0], self.translation)
+        all_values = combinations(form, self._shared, self._source)
+        self._count += len(all_values)
+        if self._count > ENTRIES_MAX:
+            message = f"the parameters of this file expand to more than {ENTRIES_MAX:,} jobs and files"
+            raise self._source.refuse("parameter", message, form.node)
+        texts = ParameterTexts(all_values[0], self._source)
         named: dict[str, list[Values]] = {}
         for values in all_values:
             named.setdefault(texts.fill_in(name_node, values), []).append(values)
-        made = _EntryBuilder(form, name_node, texts, keys, lists, self._source)
+        nodes = [(key, node) for key in keys if isinstance(node := form.node.get(key), Scalar) and key in form]
+        listed = {key: found for key in lists if (found := scalar_items(form, key))}
+        made = _EntryBuilder(kind, form, name_node, texts, nodes, listed, self._source)
         return [made(name, values) for name, values in named.items() if self.is_new(what, name, name_node)]
 
     def is_new(self, what: str, name: str, node: Node) -> bool:
@@ -363,39 +355,26 @@ class Expansion:
             self._source.note(self._source.refuse("duplicate_name", message, node))
         return first is node
 
-    def _refuse_too_many(self, count: int, form: Fields) -> None:
-        self._count += count
-        if self._count > ENTRIES_MAX:
-            message = f"the parameters of this file expand to more than {ENTRIES_MAX:,} jobs and files"
-            raise self._source.refuse("parameter", message, form.node)
-
 
 def _label(item: Node, what: str) -> str:
     name = item.get("name") if isinstance(item, Mapping) else None
     return f"{what} '{shorten(name.text)}'" if isinstance(name, Scalar) and name.value else f"a {what}"
 
 
-class _EntryBuilder:
+@dataclass(eq=False)
+class _EntryBuilder(Generic[OneEntry]):
     """Builds the jobs or files of one entry."""
 
-    def __init__(
-        self,
-        form: Fields,
-        name_node: Scalar,
-        texts: ParameterTexts,
-        keys: tuple[str, ...],
-        lists: tuple[str, ...],
-        source: Source,
-    ) -> None:
-        self._form = form
-        self._name_node = name_node
-        self._texts = texts
-        self._keys = [(key, node) for key in keys if isinstance(node := form.node.get(key), Scalar) and key in form]
-        self._lists = {key: found for key in lists if (found := scalar_items(form, key))}
-        self._source = source
+    _kind: type[OneEntry]
+    _form: Fields
+    _name_node: Scalar
+    _texts: ParameterTexts
+    _keys: list[tuple[str, Scalar]]
+    _lists: dict[str, list[Scalar]]
+    _source: Source
 
-    def __call__(self, name: str, all_values: list[Values]) -> ExpandedEntry:
-        made = ExpandedEntry(name, self._name_node, self._form)
+    def __call__(self, name: str, all_values: list[Values]) -> OneEntry:
+        made = self._kind(name, self._name_node, self._form)
         if len(all_values) == 1:
             made.values = all_values[0]
         for key, node in self._keys:
@@ -409,7 +388,7 @@ class _EntryBuilder:
     def _text(self, key: str, node: Scalar, name: str, all_values: list[Values]) -> str:
         """The text at a key, which must be the same for all values."""
         texts = [self._texts.fill_in(node, values) for values in all_values]
-        if any(one != other for one, other in pairwise(texts)):
+        if any(text != texts[0] for text in texts):
             self._source.note(self._refuse_differing(key, node, name))
         return texts[0]
 

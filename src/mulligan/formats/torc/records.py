@@ -260,17 +260,3 @@ def entries_of(form: Fields, key: str) -> list[Node]:
     """The entries of a list; none if the key is missing."""
     node: Sequence | None = form.get(key)
     return node.items if node is not None else []
-
-
-RECORDS = (
-    WORKFLOW,
-    JOB,
-    FILE,
-    USER_DATA,
-    REQUIREMENTS,
-    HANDLER,
-    RULE,
-    SCHEDULER,
-    ACTION,
-    MONITOR,
-)

@@ -19,7 +19,7 @@ from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Action, Expression, Step, Template, Workflow
 from mulligan.formats.torc.jobs import Job
 from mulligan.formats.torc.parameters import PLACEHOLDER, Values, format_value, scalar_items
-from mulligan.formats.translation import made
+from mulligan.formats.translation import mapping, renewed, sequence
 from mulligan.language.text.nodes import Mapping, Node, Sequence, plain
 
 JOB_NAME = "TORC_JOB_NAME"
@@ -53,15 +53,13 @@ def fold_sweeps(root: Mapping, jobs: Iterable[Job]) -> Mapping | None:
         name = node.get("step") if isinstance(node, Mapping) else None
         job = by_step.get(plain(name)) if name is not None else None
         found.append((id(job.form) if job is not None and job.values else -1 - number, job, node))
-    folded = Sequence(root.line, root.column)
+    folded: list[Node] = []
     # Steps that do not stand one after the other cannot be one step.
     for _, members in groupby(found, key=lambda one: one[0]):
-        folded.items += _fold([(job, node) for _, job, node in members])
-    if len(folded.items) == len(found):
+        folded += _fold([(job, node) for _, job, node in members])
+    if len(folded) == len(found):
         return None
-    made_root = Mapping(root.line, root.column)
-    made_root.entries = {**root.entries, "steps": (root.key("steps"), folded)}
-    return made_root
+    return renewed({**root.entries, "steps": (root.key("steps"), sequence(folded, root))}, root)
 
 
 def _fold(members: list[tuple[Job | None, Node]]) -> list[Node]:
@@ -93,20 +91,14 @@ class _Sweep:
             if _rest(other) != _rest(first):
                 raise NotTheSame
         self._check_values()
-        entries: dict[str, Any] = {
-            # Parameters in names are written alike in both.
-            "step": plain_text(self._jobs[0].name_node),
-            "matrix": None,
-            "shell": self._command(),
-        }
-        for key, lists in _LISTS.items():
-            entries[key] = self._listed(key, lists)
-        entries["env"] = self._environment()
-        entries["matrix"] = self._matrix()
+        # Parameters in names are written alike in both.
+        name, command = plain_text(self._jobs[0].name_node), self._command()
+        listed = {key: self._listed(key, lists) for key, lists in _LISTS.items()}
+        env = self._environment()
+        # The matrix has what the others refer to.
+        entries = {"step": name, "matrix": self._matrix(), "shell": command, **listed, "env": env}
         rest = {key: value for key, (_, value) in first.entries.items() if key not in _VARYING_KEYS}
-        node = made({**entries, **rest}, first)
-        assert isinstance(node, Mapping)
-        return node
+        return mapping({**entries, **rest}, first)
 
     def _check_values(self) -> None:
         for values in self._values:
@@ -141,8 +133,12 @@ class _Sweep:
             raise NotTheSame
         return f"${{matrix.{key}}}"
 
+    def _plain(self, key: str) -> list[Any]:
+        """The value of a key in each of the steps."""
+        return [plain(node.entries[key][1]) if key in node.entries else None for node in self._nodes]
+
     def _listed(self, key: str, lists: tuple[str, ...]) -> Any:
-        found: list[Any] = [plain(node.entries[key][1]) if key in node.entries else None for node in self._nodes]
+        found: list[Any] = self._plain(key)
         if all(one == found[0] for one in found):
             return self._nodes[0].get(key)
         if not all(isinstance(one, list) for one in found) or len({len(one) for one in found}) > 1:
@@ -160,7 +156,7 @@ class _Sweep:
         raise NotTheSame
 
     def _environment(self) -> Any:
-        found = [plain(node.entries["env"][1]) if "env" in node.entries else None for node in self._nodes]
+        found = self._plain("env")
         if all(one == found[0] for one in found):
             return self._nodes[0].get("env")
         # The name of the job, where that of its step differs.
@@ -242,11 +238,7 @@ def is_same(expanded: Workflow, folded: Workflow) -> bool:
     ours = msgspec.structs.replace(folded, steps=())
     if ours != msgspec.structs.replace(expanded, steps=()):
         return False
-    return all(_is_same_step(one, other) for one, other in zip(expanded.steps, folded.steps, strict=True))
-
-
-def _is_same_step(one: Step, other: Step) -> bool:
-    return _comparable(one) == _comparable(other)
+    return all(_comparable(one) == _comparable(other) for one, other in zip(expanded.steps, folded.steps, strict=True))
 
 
 def _comparable(step: Step) -> Step:

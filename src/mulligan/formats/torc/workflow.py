@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from mulligan.formats.torc import actions, handlers, requirements
-from mulligan.formats.torc.cluster import cluster_settings, read_profiles
+from mulligan.formats.torc.cluster import SlurmProfiles, cluster_settings, read_profiles
 from mulligan.formats.torc.commands import shell_text
-from mulligan.formats.torc.jobs import DataItem, Job
+from mulligan.formats.torc.jobs import Job
 from mulligan.formats.torc.needs import StepLinks, StepPatterns, Writers
-from mulligan.formats.torc.profiles import SlurmProfiles
 from mulligan.formats.torc.reading import TorcFile
 from mulligan.formats.torc.records import WORKFLOW
 from mulligan.formats.torc.sweeps import fold_sweeps, is_same
-from mulligan.formats.translation import Translation, literal, made, mapping, scalar
+from mulligan.formats.translation import Translation, literal, made, mapping, renewed, scalar
 from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Sequence, Source
 
@@ -81,17 +81,17 @@ def translate(root: Node, translation: Translation) -> Mapping:
 def _build_tree(torc: TorcFile) -> Mapping:
     form, root = torc.form, torc.form.node
     known = handlers.read_handlers(form, torc.translation)
-    profiles = read_profiles(torc)
+    profiles, files = read_profiles(torc), torc.files.by_name.values()
     entries = {
         "name": root.get("name"),
         "description": root.get("description") if (form.get("description") or "").strip() else None,
         "inputs": torc.inputs or None,
         "defaults": torc.defaults or None,
         "retry_policies": _section([(each.key, each.form.at("name"), each.policy) for each in known.values()], root),
-        "files": _section(_files(torc), root),
+        "files": _section([(file.key, file.name_node, scalar(file.text, file.node)) for file in files], root),
         "data": _section([(key, item.name_node, made(item.value, item.node)) for key, item in torc.data.items()], root),
         # Torc does not ask which of several writers comes first.
-        "unordered_writers": "warn" if any(len(file.writers) > 1 for file in torc.files.by_name.values()) else None,
+        "unordered_writers": "warn" if any(len(file.writers) > 1 for file in files) else None,
         "slurm": profiles.section(),
         "steps": _steps(torc, known, profiles),
         "end": torc.end,
@@ -100,70 +100,53 @@ def _build_tree(torc: TorcFile) -> Mapping:
     return mapping(entries, root)
 
 
-def _files(torc: TorcFile) -> list[tuple[str, Node, Node | None]]:
-    return [(file.key, file.name_node, scalar(file.text, file.node)) for file in torc.files.by_name.values()]
-
-
 def _section(named: list[tuple[str, Node, Node | None]], at: Node) -> Mapping | None:
     """A mapping of names, each at its position in the file."""
-    section = Mapping(at.line, at.column)
-    for name, name_at, value in named:
-        if value is not None:
-            section.entries[name] = (scalar(name, name_at), value)
-    return section if section.entries else None
+    entries = {name: (scalar(name, name_at), value) for name, name_at, value in named if value is not None}
+    return renewed(entries, at) if entries else None
 
 
 def _steps(torc: TorcFile, known: dict[str, handlers.Handler], profiles: SlurmProfiles) -> Node:
     asked = requirements.read_requirements(torc.form, torc.translation)
     ordered = requirements.sort_jobs(list(torc.jobs.by_name.values()), asked, torc.form.get("jobs_sort_method"))
-    making = _StepBuilder(torc, known, asked, profiles)
+    making = _StepBuilder(torc, known, asked, profiles, StepPatterns(torc.names.taken))
     at = torc.form.node.get("jobs") or torc.form.node
-    found = [*(making.step(job) for job in ordered), *torc.after] or _no_steps(torc, at)
+    found = [*(making.step(job) for job in ordered), *torc.after]
+    if not found and isinstance(at, Sequence) and not at.items:
+        # Torc runs a file without jobs; ours have at least one step.
+        torc.source.warn("no_jobs", "the file has no jobs: a run of it does nothing", at)
+        found.append(mapping({"step": torc.names.fit("no_jobs"), "shell": ":"}, at))
     steps = made(found, at)
     requirements.report_unused(asked, steps, torc.translation)
     return steps
 
 
-def _no_steps(torc: TorcFile, at: Node) -> list[Mapping]:
-    """A step that does nothing, for a file without jobs, which Torc runs: our files have at least one step."""
-    if isinstance(at, Sequence) and not at.items:
-        torc.translation.warn("no_jobs", "the file has no jobs: a run of it does nothing", at)
-        return [mapping({"step": torc.names.fit("no_jobs"), "shell": ":"}, at)]
-    return []
-
-
+@dataclass(eq=False)
 class _StepBuilder:
     """Builds the steps of jobs."""
 
-    def __init__(
-        self,
-        torc: TorcFile,
-        known: dict[str, handlers.Handler],
-        asked: dict[str, requirements.Requirements],
-        profiles: SlurmProfiles,
-    ) -> None:
-        self._torc = torc
-        self._handlers = known
-        self._requirements = asked
-        self._profiles = profiles
-        self._groups = StepPatterns(torc.names.taken)
-        self._writers = Writers()
-        self._may_park = bool(torc.form.get("use_pending_failed"))
-        self._noted: set[tuple[int, str]] = set()
+    _torc: TorcFile
+    _handlers: dict[str, handlers.Handler]
+    _requirements: dict[str, requirements.Requirements]
+    _profiles: SlurmProfiles
+    _groups: StepPatterns
+    _writers: Writers = field(default_factory=Writers)
+    _noted: set[tuple[int, str]] = field(default_factory=set)
 
     def step(self, job: Job) -> Mapping:
         links = StepLinks(job, self._groups, self._writers)
+        writes = dict.fromkeys(file.key for files in job.outputs for file in files)
         entries: dict[str, Any] = {
             "step": scalar(job.step, job.name_node),
             "shell": shell_text(job),
             "needs": links.needs() or None,
-            "reads": _file_keys(links.reads, job.at("input_files")),
-            "writes": _file_keys([item for items in job.outputs for item in items], job.at("output_files")),
-            "triage": True if self._may_park else None,
+            "reads": made([file.key for file in links.reads], job.at("input_files")) if links.reads else None,
+            "writes": made(list(writes), job.at("output_files")) if writes else None,
+            "triage": True if self._torc.form.get("use_pending_failed") else None,
             "resources": self._resources(job),
             "retry": self._resolve(handlers.retry_of, job, self._handlers),
         }
-        return mapping({**entries, **job.entries}, job.node)
+        return mapping({**entries, **job.entries}, job.form.node)
 
     def _resources(self, job: Job) -> dict[str, Any] | None:
         """What the job asks for; for a scheduler, the label of its pilots."""
@@ -178,16 +161,9 @@ class _StepBuilder:
         try:
             return find(job, known, self._torc.source)
         except Refusal as refusal:
-            self._note(refusal, job)
+            # Note it once for all jobs that an entry expands to.
+            problem = (id(job.form.node), refusal.problem.code)
+            if problem not in self._noted:
+                self._noted.add(problem)
+                self._torc.source.note(refusal)
             return None
-
-    def _note(self, refusal: Refusal, job: Job) -> None:
-        """Note a problem once for all jobs that an entry expands to."""
-        problem = (id(job.node), refusal.problem.code)
-        if problem not in self._noted:
-            self._noted.add(problem)
-            self._torc.source.note(refusal)
-
-
-def _file_keys(files: list[DataItem], at: Node) -> Any:
-    return made([file.key for file in dict.fromkeys(files)], at) if files else None

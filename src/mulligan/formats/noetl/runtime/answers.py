@@ -18,36 +18,8 @@ class Answer:
     """Marks a value as the result of a step: see `look_up`."""
 
 
-class AnswerMapping(Answer, dict[str, Any]):
-    pass
-
-
-class AnswerList(Answer, list[Any]):
-    pass
-
-
-class AnswerText(Answer, str):
-    pass
-
-
-class AnswerInteger(Answer, int):
-    pass
-
-
-class AnswerNumber(Answer, float):
-    pass
-
-
-_MARKED: dict[type, type] = {
-    dict: AnswerMapping,
-    list: AnswerList,
-    str: AnswerText,
-    int: AnswerInteger,
-    float: AnswerNumber,
-}
 # Error messages of Python about templates then have the names that users know.
-for _plain, _marked in _MARKED.items():
-    _marked.__name__ = _plain.__name__
+_MARKED = {plain: type(plain.__name__, (Answer, plain), {}) for plain in (dict, list, str, int, float)}
 
 
 def mark_answer(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from mulligan import StepError
 from mulligan.formats.noetl.runtime import versions
 from mulligan.formats.noetl.runtime.answers import mark_answer
-from mulligan.formats.noetl.runtime.call import merge_inputs, render_marked
+from mulligan.formats.noetl.runtime.call import Call, merge_inputs, render_marked
 from mulligan.formats.noetl.runtime.credentials import Credentials
 from mulligan.formats.noetl.runtime.file_texts import FileText, mark_file_texts
 from mulligan.formats.noetl.runtime.parts import Parts
@@ -118,6 +118,10 @@ class Context:
     def take_over(self, outputs: list[Any]) -> None:
         """Set for the loop what its items have set."""
         self._settings.take_over(versions.merge_entries(_entries(output) for output in outputs))
+
+    def call(self, names: Names, given: dict[str, Any]) -> Call:
+        """A call of a tool of this step."""
+        return Call(self.step, names, self.credentials, given, self.trusts_templates, self.parts)
 
     def event(self, name: str, payload: Any) -> dict[str, Any]:
         at = datetime.now(UTC).isoformat()

@@ -65,18 +65,23 @@ _RETRYABLE_CODES = frozenset({"CONNECTION", "TIMEOUT", "HTTP_5XX", "HTTP_429", "
 
 def of_tool(error: StepError, source: str) -> StepError:
     """The failure of a tool, with the fields that playbooks read among its details."""
-    code, retryable = error.code, error.retryable
-    if retryable is None:
-        retryable = code in _RETRYABLE_CODES
-    found = StepError(code, error.message, severity=error.severity, retryable=error.retryable, details=error.details)
-    found.details = {**error.details, **_view(error, source), "retryable": retryable}
-    return found.with_traceback(error.__traceback__)
+    retryable = error.code in _RETRYABLE_CODES if error.retryable is None else error.retryable
+    return changed(error, details={**error.details, **_view(error, source), "retryable": retryable})
+
+
+def changed(error: StepError, message: str = "", **changes: Any) -> StepError:
+    """The failure with another message, or other fields."""
+    fields = {"severity": error.severity, "retryable": error.retryable, "details": error.details, **changes}
+    return StepError(error.code, message or error.message, **fields).with_traceback(error.__traceback__)
 
 
 def of_exception(error: BaseException, source: str) -> StepError:
     """The failure for an exception of the playbook's code, with its traceback."""
     name = type(error).__name__
-    text = _shown(error)
+    try:
+        text = str(error)
+    except Exception:  # a class of the playbook may do anything
+        text = "it cannot be shown"
     details = {"exception_type": name, "kind": _kind_of_exception(error)}
     found = of_tool(StepError("EXCEPTION", f"{name}: {text}" if text else name, details=details), source)
     return found.with_traceback(error.__traceback__)
@@ -125,13 +130,6 @@ def _kind(error: StepError, source: str) -> str:
     if error.code == "HTTP_4XX":
         return _BY_STATUS.get(error.details.get("status", 0), "client_error")
     return _BY_CODE.get(error.code, "unknown")
-
-
-def _shown(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # a class of the playbook may do anything
-        return "it cannot be shown"
 
 
 def _kind_of_exception(error: BaseException) -> str:

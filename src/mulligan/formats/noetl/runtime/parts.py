@@ -141,13 +141,7 @@ def _label(what: Any) -> str:
 
 
 def _fields(error: StepError) -> dict[str, Any]:
-    return {
-        "code": error.code,
-        "message": error.message,
-        "severity": error.severity,
-        "retryable": error.retryable,
-        "details": error.details,
-    }
+    return {field: getattr(error, field) for field in ("code", "message", "severity", "retryable", "details")}
 
 
 def _outcome(record: dict[str, Any]) -> Any:

@@ -123,6 +123,12 @@ def mark_values(
     return _with_numbers(MarkedText(text_with_marks, found)) if is_command else MarkedText(text_with_marks, found)
 
 
+def refuse_values(text: str, names: Names, reason: str, way: str) -> None:
+    """Refuse a text with a value that does not come from the file. `way` is what to do instead."""
+    for placeholder in mark_values(text, names).placeholders.values():
+        raise placeholder.refusal(reason, way)
+
+
 def _with_numbers(command: MarkedText) -> MarkedText:
     """The command with its numbers filled in, except directly before a redirection."""
     kept: dict[int, Placeholder] = {}

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mulligan import StepError
-from mulligan.formats.noetl.runtime.call import Call
 from mulligan.formats.noetl.runtime.context import Context
 from mulligan.formats.noetl.runtime.credentials import invalid_input
 from mulligan.formats.noetl.runtime.policy import Decision, seconds
@@ -119,21 +118,11 @@ class Routes:
             self._collect(action["collect"], self._names(event, now))
         names = self._names(event, now)
         if "sink" in action:
-            write_sinks(action["sink"], self._call(names))
+            write_sinks(action["sink"], self._context.call(names, {}))
         if "fail" in action:
             raise _refusal(action["fail"], names)
         for arc in _arcs(action.get("next")):
             yield self._follow(arc, names)
-
-    def _call(self, names: dict[str, Any]) -> Call:
-        context = self._context
-        return Call(
-            context.step,
-            names,
-            context.credentials,
-            trusts_templates=context.trusts_templates,
-            parts=context.parts,
-        )
 
     def _collect(self, collect: dict[str, Any], names: dict[str, Any]) -> None:
         """Without pages: collect over all steps, in `ctx`."""

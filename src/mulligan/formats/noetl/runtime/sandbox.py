@@ -135,7 +135,10 @@ def _refuse_bomb(operator: str, left: Any, right: Any) -> None:
     if operator == "**" and isinstance(right, int) and abs(right) > _POWER_MAX:
         raise SecurityError(f"the exponent {right} is too large")
     if operator in ("*", "**") and isinstance(left, int) and isinstance(right, int):
-        _refuse_digits(left.bit_length() * right if operator == "**" else left.bit_length() + right.bit_length())
+        bits = left.bit_length() * right if operator == "**" else left.bit_length() + right.bit_length()
+        # A power of a power could take hours.
+        if bits > _NUMBER_BITS_MAX:
+            raise SecurityError("the number is too large")
     if operator == "%" and isinstance(left, str) and re.search(r"%[^a-zA-Z%]*(?:\d{5}|\*)", left):
         raise SecurityError("the width of a format is too large")
     if operator == "*":
@@ -143,12 +146,6 @@ def _refuse_bomb(operator: str, left: Any, right: Any) -> None:
         times = [side for side in (left, right) if isinstance(side, int)]
         if sizes and times and sizes[0] * times[0] > TEXT_CHARS_MAX:
             raise SecurityError(f"a value repeated {times[0]} times is too large")
-
-
-def _refuse_digits(bits: int) -> None:
-    """Refuse huge numbers: a power of a power could take hours."""
-    if bits > _NUMBER_BITS_MAX:
-        raise SecurityError("the number is too large")
 
 
 def _to_json(value: Any, indent: int | None = None) -> str:
@@ -159,19 +156,11 @@ def _from_json(text: Any) -> Any:
     return json.loads(text) if isinstance(text, str | bytes) else text
 
 
-def _b64encode(value: Any) -> str:
-    return base64.b64encode(value if isinstance(value, bytes) else str(value).encode()).decode()
-
-
-def _b64decode(text: str) -> str:
-    return base64.b64decode(text).decode()
-
-
 _FILTERS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("tojson", "to_json"), _to_json),
     **dict.fromkeys(("fromjson", "from_json"), _from_json),
-    "b64encode": _b64encode,
-    "b64decode": _b64decode,
+    "b64encode": lambda value: base64.b64encode(value if isinstance(value, bytes) else str(value).encode()).decode(),
+    "b64decode": lambda text: base64.b64decode(text).decode(),
 }
 
 

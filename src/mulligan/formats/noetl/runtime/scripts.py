@@ -8,7 +8,7 @@ from typing import Any
 
 from mulligan.formats.noetl.runtime.call import Call
 from mulligan.formats.noetl.runtime.credentials import invalid_input
-from mulligan.formats.noetl.runtime.placeholders import mark_values
+from mulligan.formats.noetl.runtime.placeholders import refuse_values
 from mulligan.formats.noetl.runtime.templates import render_text
 
 
@@ -28,8 +28,7 @@ def script_text(script: Any, call: Call) -> str:
         return str(source.get("code", ""))
     uri = str(fields.get("uri") or source.get("uri") or "")
     if not call.trusts_templates:
-        for placeholder in mark_values(uri, call.names).placeholders.values():
-            raise placeholder.refusal("names a script", "write its name in the file")
+        refuse_values(uri, call.names, "names a script", "write its name in the file")
     path = render_text(uri, call.names).removeprefix("file://")
     try:
         with open(path, encoding="utf-8") as file:

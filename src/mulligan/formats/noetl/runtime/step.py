@@ -51,8 +51,23 @@ def run(
         tool = routes.with_pages(_NOTHING if tool is None else tool)
     context.parts = open_parts(context.credentials.texts) if _has_parts(tool, routes) else None
     try:
-        given = {"tool": tool, "render": render, "pinned": pinned, "result": result, "loop": loop, "each": each}
-        return _outcome(context, routes, **given, set=set)
+        events = AFTER_SUCCESS if loop is None else AFTER_LOOP
+        if loop is not None:
+            result = _collect_results(loop, context)
+            _set_in_turn(each, loop, context)
+        elif render is not _ABSENT:
+            _refuse_other_playbook(pinned, context)
+            result = render_value(render, context.names())
+        if result is not _ABSENT:
+            now = outcome_names(result, None, 1)
+            now |= {} if loop is None else {"loop": {"done": True, "length": len(result["results"])}}
+        else:
+            if context.is_first:
+                routes.enter()
+            result, now = _run_tool(tool, context, routes)
+        context.know(result)
+        context.set(set, context.names(**now, event=context.event(events[0], now["output"])))
+        return _envelope(result, context, routes.follow(events, now, of_items=_next_of_items(loop)))
     except Exception:
         if context.parts is not None:
             context.parts.discard()
@@ -63,37 +78,6 @@ def _has_parts(tool: Any, routes: Routes) -> bool:
     """Whether the step makes several calls: then those that ended are recorded, and a crash does not repeat them."""
     is_repeated = isinstance(tool, dict) and ("pages" in tool or must_retry_in_place(tool))
     return isinstance(tool, list) or is_repeated or routes.write_sinks
-
-
-def _outcome(
-    context: Context,
-    routes: Routes,
-    *,
-    tool: Any,
-    render: Any,
-    pinned: dict[str, str] | None,
-    result: Any,
-    loop: dict[str, Any] | None,
-    each: dict[str, Any] | None,
-    set: dict[str, Any] | None,
-) -> dict[str, Any]:
-    """The envelope of the step: of its tool, of what it renders or was given, or of the loop before it."""
-    if loop is not None:
-        result = _collect_results(loop, context)
-        _set_in_turn(each, loop, context)
-    elif render is not _ABSENT:
-        _refuse_other_playbook(pinned, context)
-        result = render_value(render, context.names())
-    if result is not _ABSENT:
-        now, events = outcome_names(result, None, 1), AFTER_LOOP if loop is not None else AFTER_SUCCESS
-        now |= {} if loop is None else {"loop": {"done": True, "length": len(result["results"])}}
-    else:
-        if context.is_first:
-            routes.enter()
-        (result, now), events = _run_tool(tool, context, routes), AFTER_SUCCESS
-    context.know(result)
-    context.set(set, context.names(**now, event=context.event(events[0], now["output"])))
-    return _envelope(result, context, routes.follow(events, now, of_items=_next_of_items(loop)))
 
 
 def run_without_code(**keys: Any) -> dict[str, Any]:

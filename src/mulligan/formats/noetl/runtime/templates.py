@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from jinja2 import Template, TemplateError, UndefinedError, nodes
-from jinja2.environment import TemplateExpression
+from jinja2 import Environment, TemplateError, UndefinedError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.runtime import Undefined
 
@@ -53,10 +52,8 @@ def render_text(text: str, names: Names) -> str:
     """Render a text that stays a text, such as a command or an address."""
     if not is_template(text):
         return text
-    template = _template(text)
-    with_names = dict(names)
-    result: str = evaluate(text, lambda: join_bounded(template.generate(with_names)))
-    return result
+    template, with_names = _compiled(text), dict(names)
+    return str(evaluate(text, lambda: join_bounded(template.generate(with_names))))
 
 
 def is_template(text: str) -> bool:
@@ -71,9 +68,9 @@ def holds(condition: Any, names: Names) -> bool:
     expression = _only_expression(source) or (source if not is_template(source) else "")
     known = {**{name: Absent(obj=None, name=name) for name in _OPTIONAL}, **names}
     if expression:
-        found = evaluate(condition, lambda: _is_true(_condition(condition, expression)(known)))
+        found = evaluate(condition, lambda: _is_true(_compiled(condition, expression, CONDITIONS)(known)))
     else:
-        found = evaluate(condition, lambda: _is_true(join_bounded(_conditional(source).generate(known))))
+        found = evaluate(condition, lambda: _is_true(join_bounded(_compiled(source, "", CONDITIONS).generate(known))))
     return bool(found)
 
 
@@ -91,9 +88,9 @@ def _value(text: str, names: Names) -> Any:
         return text
     expression = _only_expression(text)
     if not expression:
-        template, with_names = _template(text), dict(names)
+        template, with_names = _compiled(text), dict(names)
         return evaluate(text, lambda: _typed(join_bounded(template.generate(with_names)), text))
-    calculate = _expression(text, expression)
+    calculate = _compiled(text, expression)
     if _PATH.fullmatch(expression):
         return evaluate(text, lambda: _defined(calculate(dict(names))))
     return evaluate(text, lambda: _typed(_defined(calculate(dict(names))), text))
@@ -202,32 +199,12 @@ def _only_expression(text: str) -> str:
     return found[1].strip() if is_one and not isinstance(body[0].nodes[0], nodes.TemplateData) else ""
 
 
-@lru_cache(maxsize=1024)
-def _template(text: str) -> Template:
-    result: Template = compile_template(text, lambda: VALUES.from_string(text))
-    return result
-
-
-@lru_cache(maxsize=1024)
-def _conditional(text: str) -> Template:
-    result: Template = compile_template(text, lambda: CONDITIONS.from_string(text))
-    return result
-
-
-@lru_cache(maxsize=1024)
-def _expression(text: str, source: str) -> TemplateExpression:
-    result: TemplateExpression = compile_template(
-        text, lambda: VALUES.compile_expression(source, undefined_to_none=False)
-    )
-    return result
-
-
-@lru_cache(maxsize=1024)
-def _condition(text: str, source: str) -> TemplateExpression:
-    result: TemplateExpression = compile_template(
-        text, lambda: CONDITIONS.compile_expression(source, undefined_to_none=False)
-    )
-    return result
+@lru_cache(maxsize=4096)
+def _compiled(text: str, expression: str = "", sandbox: Environment = VALUES) -> Any:
+    """The template of a text; of its only expression, if that is given, what calculates it."""
+    if not expression:
+        return compile_template(text, lambda: sandbox.from_string(text))
+    return compile_template(text, lambda: sandbox.compile_expression(expression, undefined_to_none=False))
 
 
 def compile_template(text: str, work: Callable[[], Any]) -> Any:

@@ -54,12 +54,8 @@ class Settings:
     def take_over(self, entries: Entries) -> None:
         """Set what the items of a loop have set."""
         for key, entry in entries.items():
-            self.put(*_split(key), entry[1])
-
-
-def _split(key: str) -> tuple[str, str]:
-    group, _, name = key.partition(".")
-    return group, name
+            group, _, name = key.partition(".")
+            self.put(group, name, entry[1])
 
 
 def _rank(entry: list[Any]) -> tuple[int, str, int]:

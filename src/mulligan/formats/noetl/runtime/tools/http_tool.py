@@ -20,10 +20,14 @@ def run(tool: dict[str, Any], call: Call) -> Any:
     """Send the request. StepError as the action `http` raises it."""
     names = call.names
     method = render_text(str(tool.get("method") or "GET"), names).upper()
-    headers = {str(name).lower(): value for name, value in render_value(tool.get("headers") or {}, names).items()}
+    headers = rendered_headers(tool, call)
     query, body = _sent(tool, method, call)
-    options = {**_body(body, headers), **authorized(tool, headers, call), **limits(render_value(_how(tool), names))}
-    found = http.run(url=_url(tool, call), method=method, headers=headers, params=query, **options)
+    how = render_value({key: tool[key] for key in ("timeout", *_FLAGS) if key in tool}, names)
+    options = {**_body(body, headers), **authorized(tool, headers, call), **limits(how)}
+    url = tool.get("url") or tool.get("endpoint")
+    if not isinstance(url, str):
+        raise invalid_input("the tool 'http' has no 'url'")
+    found = http.run(url=render_text(url, names), method=method, headers=headers, params=query, **options)
     return {
         "status": found["status"],
         "status_code": found["status"],
@@ -33,11 +37,9 @@ def run(tool: dict[str, Any], call: Call) -> Any:
     }
 
 
-def _url(tool: dict[str, Any], call: Call) -> str:
-    url = tool.get("url") or tool.get("endpoint")
-    if not isinstance(url, str):
-        raise invalid_input("the tool 'http' has no 'url'")
-    return render_text(url, call.names)
+def rendered_headers(tool: dict[str, Any], call: Call) -> dict[str, Any]:
+    """The headers of a request, by their names in lower case."""
+    return {str(name).lower(): value for name, value in render_value(tool.get("headers") or {}, call.names).items()}
 
 
 def _sent(tool: dict[str, Any], method: str, call: Call) -> tuple[dict[str, Any], Any]:
@@ -72,10 +74,6 @@ def authorized(tool: dict[str, Any], headers: dict[str, Any], call: Call) -> dic
     return {}
 
 
-def _how(tool: dict[str, Any]) -> dict[str, Any]:
-    return {key: tool[key] for key in ("timeout", *_FLAGS) if key in tool}
-
-
 def limits(how: dict[str, Any]) -> dict[str, Any]:
     # A playbook has one key for both limits, so messages do not name ours.
     options: dict[str, Any] = {"names_limits": False}
@@ -84,11 +82,7 @@ def limits(how: dict[str, Any]) -> dict[str, Any]:
         options |= {"read_timeout": seconds, "connect_timeout": min(seconds, http.CONNECT_SECONDS)}
     for key, ours in _FLAGS.items():
         if how.get(key) is not None:
-            options[ours] = _flag(how[key], key)
+            if not isinstance(how[key], bool):
+                raise invalid_input(f"'{key}' is {how[key]!r}, true or false is expected")
+            options[ours] = how[key]
     return options
-
-
-def _flag(value: Any, key: str) -> bool:
-    if not isinstance(value, bool):
-        raise invalid_input(f"'{key}' is {value!r}, true or false is expected")
-    return value

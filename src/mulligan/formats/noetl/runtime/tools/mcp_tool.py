@@ -9,7 +9,7 @@ from mulligan import StepError
 from mulligan.formats.noetl.runtime.call import Call
 from mulligan.formats.noetl.runtime.credentials import invalid_input
 from mulligan.formats.noetl.runtime.templates import render_text, render_value
-from mulligan.formats.noetl.runtime.tools.http_tool import authorized, limits
+from mulligan.formats.noetl.runtime.tools.http_tool import authorized, limits, rendered_headers
 from mulligan.worker.actions import http
 
 _CALL = "tools/call"
@@ -19,8 +19,7 @@ _ADDRESSES = ("endpoint", "url", "server")
 def run(tool: dict[str, Any], call: Call) -> Any:
     """Send the request. StepError where the server cannot be reached, refuses it, or its tool fails."""
     method = render_text(str(tool.get("method") or _CALL), call.names)
-    headers = {"accept": "application/json, text/event-stream"}
-    headers |= {str(name).lower(): value for name, value in render_value(tool.get("headers") or {}, call.names).items()}
+    headers = {"accept": "application/json, text/event-stream", **rendered_headers(tool, call)}
     options = authorized(tool, headers, call)
     answer = http.run(
         url=_address(tool, call),

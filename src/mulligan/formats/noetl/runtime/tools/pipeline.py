@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from mulligan import StepError
 from mulligan.formats.noetl.runtime import failures
 from mulligan.formats.noetl.runtime.answers import mark_answer
-from mulligan.formats.noetl.runtime.call import Call
 from mulligan.formats.noetl.runtime.context import Context
 from mulligan.formats.noetl.runtime.credentials import invalid_input
 from mulligan.formats.noetl.runtime.policy import (
@@ -46,8 +47,7 @@ def retryable_failure(error: StepError, decision: Decision, tries: int) -> StepE
     """The failure of an attempt that a rule repeats: retryable while attempts are left, with the delay."""
     is_left = tries + 1 < decision.attempts
     details = {**error.details, "retry_after": decision.wait(tries + 1)} if is_left else error.details
-    found = StepError(error.code, error.message, severity=error.severity, retryable=is_left, details=details)
-    return found.with_traceback(error.__traceback__)
+    return failures.changed(error, retryable=is_left, details=details)
 
 
 def final_failure(error: StepError) -> StepError:
@@ -60,8 +60,7 @@ def with_route_problem(error: StepError, problem: StepError) -> StepError:
     if problem.code != "EXPRESSION_FAILED":
         return problem
     message = f"{error.message}; and its route cannot be evaluated: {problem.message}"
-    found = StepError(error.code, message, severity=error.severity, retryable=False, details=error.details)
-    return found.with_traceback(error.__traceback__)
+    return failures.changed(error, message, retryable=False)
 
 
 def output_view(result: Any, error: dict[str, Any] | None, attempt: int) -> dict[str, Any]:
@@ -95,34 +94,33 @@ def rejected_result(context: Context) -> StepError:
 
 
 def _call(tool: dict[str, Any], context: Context, names: dict[str, Any]) -> tuple[Any, StepError | None]:
-    call = Call(
-        step=context.step,
-        names=names,
-        credentials=context.credentials,
-        given=context.given,
-        trusts_templates=context.trusts_templates,
-        parts=context.parts,
-    )
+    call = context.call(names, context.given)
     try:
         return call_all_pages(tool, call, context) if "pages" in tool else call_tool(tool, call), None
     except StepError as error:
         return None, error
 
 
+def _decided_call(
+    tool: dict[str, Any], context: Context, attempt: int, names_with: Callable[..., dict[str, Any]]
+) -> tuple[Any, StepError | None, Decision, dict[str, Any]]:
+    """Call a tool, and find and apply the rule that holds. Also returns `output` for what follows."""
+    result, error = _call(tool, context, names_with(_attempt=attempt))
+    names = names_with(**outcome_names(result, failures.view(error) if error else None, attempt))
+    decision = decide(tool, names, error is None)
+    context.set(decision.sets, names)
+    return result, error, decision, names["output"]
+
+
 def _call_once(tool: dict[str, Any], context: Context) -> tuple[Any, dict[str, Any]]:
     """Make one call. Its retries are attempts of the step, so that no worker waits for them."""
     tries = failed_attempts()
-    result, error = _call(tool, context, context.names(_attempt=tries + 1))
-    view = failures.view(error) if error else None
-    now = outcome_names(result, view, tries + 1)
-    names = context.names(**now)
-    decision = decide(tool, names, error is None)
-    context.set(decision.sets, names)
+    result, error, decision, output = _decided_call(tool, context, tries + 1, context.names)
     if decision.do == "retry":
         raise retryable_failure(error or rejected_result(context), decision, tries)
     if decision.do == "fail":
         raise final_failure(error or rejected_result(context)) if rules_of(tool) or error is None else error
-    return (result if error is None else {"status": "error", "error": view}), now["output"]
+    return (result if error is None else {"status": "error", "error": failures.view(error)}), output
 
 
 class Pipeline:
@@ -141,7 +139,9 @@ class Pipeline:
         for _ in range(CALLS_MAX):
             if not 0 <= at < len(self._tasks):
                 return self._result(), self._output
-            result, error, decision = self._step(at, attempt)
+            result, error, decision, self._output = _decided_call(
+                self._tasks[at], self._context, attempt, partial(self._now, self._names[at])
+            )
             if decision.do == "retry" and attempt < decision.attempts:
                 if self._context.parts is None or not self._context.parts.is_replaying:
                     time.sleep(min(decision.wait(attempt), WAIT_SECONDS_MAX))
@@ -154,16 +154,6 @@ class Pipeline:
                 return self._result("break"), self._output
             at, attempt = self._target(decision.to, at) if decision.do == "jump" else at + 1, 1
         raise StepError("EXCEPTION", f"the pipeline made {CALLS_MAX} calls and did not end", retryable=False)
-
-    def _step(self, at: int, attempt: int) -> tuple[Any, StepError | None, Decision]:
-        task, name = self._tasks[at], self._names[at]
-        result, error = _call(task, self._context, self._now(name, _attempt=attempt))
-        view = failures.view(error) if error else None
-        names = self._now(name, **outcome_names(result, view, attempt))
-        decision = decide(task, names, error is None)
-        self._context.set(decision.sets, names)
-        self._output = names["output"]
-        return result, error, decision
 
     def _now(self, task: str, **more: Any) -> dict[str, Any]:
         results = {name: mark_answer(result) for name, result in self._results.items()}

@@ -63,7 +63,10 @@ def run(tool: dict[str, Any], call: Call) -> Any:
     except SystemExit as error:
         if type(error) is not SystemExit:
             raise  # a subclass of ours: the step itself must end
-        return _exit_result(error)
+        # `sys.exit()` ends the code, and with it the step: with success, or with a status.
+        if status := exit_status(error.code):
+            raise StepError("EXIT_NONZERO", f"exit code {status}", details={"exit_code": status}) from None
+        return _STUB
     except Exception as error:  # whatever the code raises is its failure
         raise failures.of_exception(error, "python") from None
 
@@ -104,14 +107,6 @@ def _result(program: CodeType, is_wrapped: bool, names: dict[str, Any], given: d
 
 def _await(value: Any) -> Any:
     return asyncio.run(value) if inspect.iscoroutine(value) else value
-
-
-def _exit_result(error: SystemExit) -> Any:
-    """`sys.exit()` ends the code, and with it the step: with success, or with a status."""
-    status = exit_status(error.code)
-    if not status:
-        return _STUB
-    raise StepError("EXIT_NONZERO", f"exit code {status}", details={"exit_code": status})
 
 
 def _refuse_failed_status(result: Any) -> Any:
@@ -179,10 +174,10 @@ def _known(call: Call) -> dict[str, Any]:
         "os": os,
         "uuid": uuid,
         "deep_merge": _deep_merge,
-        "format_iso8601": _format_iso8601,
+        "format_iso8601": lambda moment: moment.isoformat(),
         "get_val": _get_val,
         "make_serializable": to_json,
-        "now_utc": _now_utc,
+        "now_utc": lambda: datetime.datetime.now(datetime.UTC),
     }
 
 
@@ -197,11 +192,7 @@ def _libraries(tool: dict[str, Any]) -> dict[str, Any]:
         module, name = (
             (library.get("from", ""), library.get("import", "")) if isinstance(library, dict) else (library, "")
         )
-        try:
-            found[alias] = _import(str(module), str(name))
-        except (ImportError, AttributeError, ValueError):
-            where = f"'{name}' of '{module}'" if name else f"'{module}'"
-            raise invalid_input(f"the code needs {where}, which this worker does not have") from None
+        found[alias] = _import(str(module), str(name))
     return found
 
 
@@ -215,24 +206,22 @@ def _aliases(libs: Any) -> Iterator[tuple[str, Any]]:
             yield from one.items()
         elif isinstance(one, str) and one:
             # As `import a.b`: the code says `a.b`.
-            _check_import(one)
+            _import(one)
             yield one.partition(".")[0], one.partition(".")[0]
         else:
             raise invalid_input(f"'libs' has {one!r}, the name of a module is expected")
 
 
-def _check_import(module: str) -> None:
+def _import(module: str, name: str = "") -> Any:
+    """The module, or the name in it. INPUT_INVALID where this worker does not have it."""
     try:
-        importlib.import_module(module)
-    except (ImportError, ValueError):
-        raise invalid_input(f"the code needs '{module}', which this worker does not have") from None
-
-
-def _import(module: str, name: str) -> Any:
-    found = importlib.import_module(module)
-    if not name:
-        return found
-    return getattr(found, name) if hasattr(found, name) else importlib.import_module(f"{module}.{name}")
+        found = importlib.import_module(module)
+        if not name:
+            return found
+        return getattr(found, name) if hasattr(found, name) else importlib.import_module(f"{module}.{name}")
+    except (ImportError, AttributeError, ValueError):
+        where = f"'{name}' of '{module}'" if name else f"'{module}'"
+        raise invalid_input(f"the code needs {where}, which this worker does not have") from None
 
 
 def _variables(tool: dict[str, Any], call: Call) -> dict[str, str]:
@@ -285,11 +274,3 @@ def _deep_merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
         are_both = isinstance(value, dict) and isinstance(found.get(key), dict)
         found[key] = _deep_merge(found[key], value) if are_both else value
     return found
-
-
-def _now_utc() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
-
-
-def _format_iso8601(moment: datetime.datetime) -> str:
-    return moment.isoformat()

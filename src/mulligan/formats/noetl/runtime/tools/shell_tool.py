@@ -13,7 +13,7 @@ from typing import IO, Any
 from mulligan import StepError
 from mulligan.formats.noetl.runtime.call import Call
 from mulligan.formats.noetl.runtime.credentials import invalid_input
-from mulligan.formats.noetl.runtime.placeholders import Command, mark_values
+from mulligan.formats.noetl.runtime.placeholders import Command, mark_values, refuse_values
 from mulligan.formats.noetl.runtime.policy import time_limit
 from mulligan.formats.noetl.runtime.templates import is_template, render_text, render_value
 
@@ -70,15 +70,13 @@ def _environment(tool: dict[str, Any], call: Call) -> dict[str, str]:
 def _refuse_names(env: Any, call: Call) -> None:
     """Refuse values that would name a variable, or be in a variable that a shell evaluates."""
     if not isinstance(env, dict):
-        for placeholder in mark_values(str(env), call.names).placeholders.values():
-            raise placeholder.refusal("names environment variables", "write their names in the file")
+        refuse_values(str(env), call.names, "names environment variables", "write their names in the file")
         return
     for name, value in env.items():
-        for placeholder in mark_values(str(name), call.names).placeholders.values():
-            raise placeholder.refusal("names an environment variable", "write its name in the file")
+        refuse_values(str(name), call.names, "names an environment variable", "write its name in the file")
         if name in _EVALUATED and isinstance(value, str):
-            for placeholder in mark_values(value, call.names).placeholders.values():
-                raise placeholder.refusal(f"is the value of '{name}', which a shell evaluates", "use another variable")
+            reason = f"is the value of '{name}', which a shell evaluates"
+            refuse_values(value, call.names, reason, "use another variable")
 
 
 def _status(

@@ -9,7 +9,7 @@ from typing import Any
 from mulligan.formats.noetl.runtime.answers import to_json
 from mulligan.formats.noetl.runtime.call import Call
 from mulligan.formats.noetl.runtime.credentials import invalid_input
-from mulligan.formats.noetl.runtime.placeholders import mark_values
+from mulligan.formats.noetl.runtime.placeholders import refuse_values
 from mulligan.formats.noetl.runtime.sql_text import Query
 from mulligan.formats.noetl.runtime.templates import render_text, render_value
 from mulligan.formats.noetl.runtime.tools import sql_tools
@@ -30,8 +30,11 @@ def write_sinks(sinks: Any, call: Call) -> None:
 
 
 def _write_sink(tool: dict[str, Any], call: Call) -> None:
+    data = next((tool[key] for key in _DATA if tool.get(key) is not None), None)
     if tool["kind"] == _EVENT_LOG:
-        _print_data(tool, call)
+        # Results are in the log of the run anyway. Other data is printed, so that the log has it.
+        if data is not None:
+            print(json.dumps(to_json(render_value(data, call.names)), ensure_ascii=False))
         return
     if "table" not in tool:
         call_tool(tool, call)
@@ -40,20 +43,13 @@ def _write_sink(tool: dict[str, Any], call: Call) -> None:
         raise invalid_input(f"the sink '{tool['kind']}' has no tables")
 
     def write() -> None:
-        if rows := _rows(tool, call):
+        if rows := _rows("{{ result }}" if data is None else data, call):
             sql_tools.run_query(tool, call, *_statements(tool, rows, call))
 
     if call.parts is None:
         write()
     else:
         call.parts.run(tool, write)
-
-
-def _print_data(tool: dict[str, Any], call: Call) -> None:
-    """`event_log`: results are in the log of the run anyway. Other data is printed, so that the log has it."""
-    data = next((tool[key] for key in _DATA if tool.get(key) is not None), None)
-    if data is not None:
-        print(json.dumps(to_json(render_value(data, call.names)), ensure_ascii=False))
 
 
 def _tool(sink: dict[str, Any]) -> dict[str, Any]:
@@ -67,8 +63,7 @@ def _tool(sink: dict[str, Any]) -> dict[str, Any]:
     return {**outer, **inner, "kind": kind}
 
 
-def _rows(tool: dict[str, Any], call: Call) -> list[dict[str, Any]]:
-    data = next((tool[key] for key in _DATA if tool.get(key) is not None), "{{ result }}")
+def _rows(data: Any, call: Call) -> list[dict[str, Any]]:
     found = render_value(data, call.names)
     rows = found if isinstance(found, list) else [found]
     if not all(isinstance(row, dict) and row for row in rows):
@@ -80,8 +75,7 @@ def _table(tool: dict[str, Any], call: Call) -> str:
     """The name of the table, which must come from the file."""
     table = str(tool["table"])
     if not call.trusts_templates:
-        for placeholder in mark_values(table, call.names).placeholders.values():
-            raise placeholder.refusal("names a table", "write its name in the file")
+        refuse_values(table, call.names, "names a table", "write its name in the file")
     return render_text(table, call.names)
 
 
@@ -90,7 +84,10 @@ def _statements(tool: dict[str, Any], rows: list[dict[str, Any]], call: Call) ->
     table, mode = _table(tool, call), str(tool.get("mode") or "insert")
     if mode not in _MODES:
         raise invalid_input(f"'{mode}' is not a mode of a sink: use one of {', '.join(_MODES)}")
-    keys = _keys(tool, mode)
+    key = tool.get("key") or []
+    keys = [] if mode != "upsert" else [key] if isinstance(key, str) else list(key)
+    if mode == "upsert" and not keys:
+        raise invalid_input("a sink with 'mode: upsert' has no 'key'")
     texts = [f"delete from {_quoted(table)}"] if mode == "replace" else []
     params: dict[str, Any] = {}
     for number, row in enumerate(rows):
@@ -99,14 +96,6 @@ def _statements(tool: dict[str, Any], rows: list[dict[str, Any]], call: Call) ->
         texts.append(f"insert into {_quoted(table)} ({columns}) values ({spots}){_conflict(row, keys)}")
         params |= {name: row[column] for column, name in names.items()}
     return Query(";\n".join(texts), {}), params
-
-
-def _keys(tool: dict[str, Any], mode: str) -> list[str]:
-    key = tool.get("key") or []
-    keys = [key] if isinstance(key, str) else list(key)
-    if mode == "upsert" and not keys:
-        raise invalid_input("a sink with 'mode: upsert' has no 'key'")
-    return keys if mode == "upsert" else []
 
 
 def _conflict(row: dict[str, Any], keys: list[str]) -> str:
