@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from mulligan.core.effects.run_lists import Attribute, RunFilter, attribute_words, attributes, start_words
 from mulligan.ports import NewRun
 from mulligan.store.encoding import micros
+from mulligan.store.run_filters import FILTERS, asked_fields
 
 NO_LIMIT = 2**63 - 1
 # What a run may be.
@@ -50,16 +51,18 @@ def creation_skew(runs: Iterable[NewRun]) -> tuple[int, int]:
 
 
 class Source(NamedTuple):
-    """Runs that may match: those that one statement gives for any of these values."""
+    """Runs that may match: those that one statement gives for any of these parameters."""
 
     statement: str
-    values: Sequence[tuple[Any, ...]]
+    params: Sequence[dict[str, Any]]
+    # The fields of the filter that all of these runs match.
+    answers: frozenset[str]
 
 
 class SearchTables(Protocol):
     """What the search asks of a database."""
 
-    def candidates(self, source: str, value: tuple[Any, ...], before: int, after: int, limit: int) -> list[int]:
+    def candidates(self, source: str, params: dict[str, Any], before: int, after: int, limit: int) -> list[int]:
         """Ids between `before` and `after`, without these two, the newest first."""
 
     def matching(self, wanted: RunFilter, run_ids: Collection[int]) -> list[int]:
@@ -78,9 +81,12 @@ def search(tables: SearchTables, wanted: RunFilter, *, limit: int, before: int |
     if wanted.since is not None or wanted.until is not None:
         highest, lowest = tables.time_bounds(wanted.since, wanted.until)
         first, after = min(first, highest or NO_LIMIT), lowest or after
-    sources = list(_sources(tables, wanted)) or [Source("candidates_of_all", [(wanted.with_children,)])]
+    sources = list(_sources(tables, wanted))
+    if not sources:
+        answers = frozenset(["with_children"])
+        sources = [Source("candidates_of_all", [{"with_children": wanted.with_children}], answers)]
     source = sources[0] if len(sources) == 1 else _shortest(tables, sources, first, after)
-    if len(sources) == 1 and _is_whole_filter(wanted):
+    if len(sources) == 1 and asked_fields(wanted).keys() <= source.answers:
         return _candidates(tables, source, first, after, limit)
     found: list[int] = []
     chunk = min(CHUNK_MAX, max(CHUNK_MIN, 2 * limit))
@@ -95,33 +101,17 @@ def search(tables: SearchTables, wanted: RunFilter, *, limit: int, before: int |
 
 def _sources(tables: SearchTables, wanted: RunFilter) -> Iterator[Source]:
     """The indexes that contain every run that matches."""
-    if wanted.failure_codes:
-        yield Source("candidates_by_attribute", [("failure", code, "") for code in wanted.failure_codes])
-    if not wanted.with_children:
-        # The indexes have no child runs, which would cost a map of ten thousand calls too much.
-        yield from (Source("candidates_by_attribute", [one]) for one in wanted.attributes)
-        if wanted.words:
-            yield Source("candidates_by_words", [wanted.words])
-        for statement, values in (
-            ("candidates_by_workflow", wanted.workflows),
-            ("candidates_by_starter", wanted.starters),
-        ):
-            if values:
-                yield Source(statement, [(value,) for value in dict.fromkeys(values)])
-        if wanted.statuses or wanted.project is not None:
-            # One index for both: each project has a list for each status.
-            projects = tables.projects() if wanted.project is None else [wanted.project]
-            statuses = dict.fromkeys(wanted.statuses or RUN_STATUSES)
-            yield Source("candidates_by_status", [(project, status) for project in projects for status in statuses])
-
-
-def _is_whole_filter(wanted: RunFilter) -> bool:
-    """Whether every candidate of the only source matches."""
-    is_timed = wanted.since is not None or wanted.until is not None
-    if wanted.with_children:
-        return wanted == RunFilter(with_children=True)
-    # Failures are also listed for child runs.
-    return not is_timed and not wanted.failure_codes
+    for name, value in asked_fields(wanted).items():
+        index = FILTERS[name].listed_by
+        if index is not None and (index.has_children or not wanted.with_children):
+            answers = frozenset([name] if index.has_children else [name, "with_children"])
+            yield from (Source(index.statement, params, answers) for params in index.lists(value))
+    if not wanted.with_children and (wanted.statuses or wanted.project is not None):
+        # One index for both: each project has a list for each status.
+        projects = tables.projects() if wanted.project is None else [wanted.project]
+        statuses = dict.fromkeys(wanted.statuses or RUN_STATUSES)
+        params = [{"project": project, "value": status} for project in projects for status in statuses]
+        yield Source("candidates_by_status", params, frozenset(["statuses", "project", "with_children"]))
 
 
 def _shortest(tables: SearchTables, sources: Sequence[Source], before: int, after: int) -> Source:
@@ -135,7 +125,7 @@ def _shortest(tables: SearchTables, sources: Sequence[Source], before: int, afte
 
 
 def _candidates(tables: SearchTables, source: Source, before: int, after: int, limit: int) -> list[int]:
-    lists = [tables.candidates(source.statement, value, before, after, limit) for value in source.values]
+    lists = [tables.candidates(source.statement, params, before, after, limit) for params in source.params]
     if len(lists) == 1:
         return lists[0]
     return sorted({run_id for one in lists for run_id in one}, reverse=True)[:limit]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from mulligan.errors import StoreOvertaken
+from mulligan.store.run_filters import CONDITIONS
 
 Dialect = Literal["sqlite", "postgres"]
 
@@ -51,6 +52,7 @@ class Migration(NamedTuple):
 def statements(dialect: Dialect) -> dict[str, str]:
     """The statements of the dialect, by the name in the line `-- name: …` above each."""
     shared, own = ((_HERE / "sql" / f"{name}.sql").read_text(encoding="utf-8") for name in (_SHARED, dialect))
+    shared = shared.replace("{filters}", CONDITIONS)
     for pattern, template in _WORDS[dialect]:
         shared = re.sub(pattern, template, shared)
     # Without regular expressions: a command reads more than a thousand lines before it does anything.

@@ -140,16 +140,11 @@ ORDER BY t.ticket FOR UPDATE OF t SKIP LOCKED
 
 -- lists --------------------------------------------------------------------------------------------------------------
 
+-- The filters are those of `run_filters`.
 -- name: matching_runs
 SELECT run_id FROM runs
 WHERE run_id = ANY (%(run_ids)s::bigint[])
-      AND (cardinality(%(statuses)s::text[]) = 0 OR status = ANY (%(statuses)s::text[]))
-      AND (cardinality(%(workflows)s::text[]) = 0 OR workflow = ANY (%(workflows)s::text[]))
-      AND (%(since)s::bigint IS NULL OR created_at >= %(since)s::bigint)
-      AND (%(until)s::bigint IS NULL OR created_at < %(until)s::bigint)
-      AND (%(with_children)s::boolean OR parent_run_id IS NULL)
-      AND (cardinality(%(starters)s::text[]) = 0 OR started_by = ANY (%(starters)s::text[]))
-      AND (%(project)s::text IS NULL OR project = %(project)s::text)
+      AND {filters}
 ORDER BY run_id DESC
 
 -- name: status_counts_of_project

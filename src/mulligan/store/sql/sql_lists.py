@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -17,18 +17,10 @@ from mulligan.store.columns import (
     run_from,
 )
 from mulligan.store.encoding import micros
+from mulligan.store.run_filters import Lookup, Words, lookups, micros_or_none, parameters
 from mulligan.store.run_search import search
-from mulligan.store.sql.sql_arrays import Bigints, Texts
+from mulligan.store.sql.sql_arrays import Bigints
 from mulligan.store.sql.sql_database import SqlDatabase
-
-# The names of what each list of candidates is asked by.
-_PARAMETERS = {
-    "candidates_of_all": ("with_children",),
-    "candidates_by_status": ("project", "value"),
-    "candidates_by_workflow": ("value",),
-    "candidates_by_starter": ("value",),
-    "candidates_by_attribute": ("kind", "named", "value"),
-}
 
 
 class SqlRunLists:
@@ -70,44 +62,31 @@ class SqlRunLists:
     def projects(self) -> list[str]:
         return [project for (project,) in self._db.query("projects")]
 
-    def candidates(self, source: str, value: tuple[Any, ...], before: int, after: int, limit: int) -> list[int]:
+    def candidates(self, source: str, params: dict[str, Any], before: int, after: int, limit: int) -> list[int]:
         if source == "candidates_by_words":
-            return self._candidates_by_words(value, before, after, limit)
-        params = dict(zip(_PARAMETERS[source], value, strict=True))
+            return self._candidates_by_words(params["words"], before, after, limit)
         rows = self._db.query(source, **params, before=before, after=after, limit=limit)
         return [run_id for (run_id,) in rows]
 
     def matching(self, wanted: RunFilter, run_ids: Collection[int]) -> list[int]:
         # First what is found in the fewest pages: entries of one value stand together, rows of runs are spread.
-        found, name = list(run_ids), "runs_with_attribute" if wanted.with_children else "top_runs_with_attribute"
-        for attribute in wanted.attributes:
-            found = self._ids(name, found, *attribute)
-        if wanted.failure_codes:
-            found = self._ids("runs_with_failure", found, Texts(wanted.failure_codes))
-        if not found:
-            return []
-        rows = self._db.query(
-            "matching_runs",
-            run_ids=Bigints(found),
-            statuses=Texts(wanted.statuses),
-            workflows=Texts(wanted.workflows),
-            since=_micros(wanted.since),
-            until=_micros(wanted.until),
-            with_children=wanted.with_children,
-            starters=Texts(wanted.starters),
-            project=wanted.project,
-        )
-        found = [run_id for (run_id,) in rows]
-        return self._ids("runs_with_words", found, self._words(wanted.words)) if wanted.words else found
+        found = self._looked_up(run_ids, lookups(wanted, is_slow=False))
+        if found:
+            rows = self._db.query("matching_runs", run_ids=Bigints(found), **parameters(wanted))
+            found = [run_id for (run_id,) in rows]
+        return self._looked_up(found, lookups(wanted, is_slow=True))
 
-    def _ids(self, statement: str, run_ids: Collection[int], *params: Any) -> list[int]:
-        """Those of these runs that the statement finds, the newest first."""
-        if not run_ids:
-            return []
-        return [run_id for (run_id,) in self._db.query(statement, Bigints(run_ids), *params)]
+    def _looked_up(self, run_ids: Collection[int], asked: Iterable[Lookup]) -> list[int]:
+        """Those of these runs that all these statements find, the newest first if one was asked."""
+        found = list(run_ids)
+        for statement, params in asked:
+            if found:
+                given = [self._words(one) if isinstance(one, Words) else one for one in params]
+                found = [run_id for (run_id,) in self._db.query(statement, Bigints(found), *given)]
+        return found
 
     def time_bounds(self, since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
-        ((highest, lowest),) = self._db.query("time_bounds", since=_micros(since), until=_micros(until))
+        ((highest, lowest),) = self._db.query("time_bounds", since=micros_or_none(since), until=micros_or_none(until))
         return highest, lowest
 
     def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
@@ -133,7 +112,3 @@ class SqlRunLists:
 
     def holders(self) -> list[tuple[str, int, int]]:
         return [(name, count, run_id) for name, count, run_id in self._db.query("holders")]
-
-
-def _micros(moment: datetime | None) -> int | None:
-    return None if moment is None else micros(moment)
