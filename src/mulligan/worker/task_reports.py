@@ -6,7 +6,7 @@ import errno
 import os
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,9 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.text.formatting import error_reason
 from mulligan.errors import ExpressionFailed, InputInvalid
+from mulligan.worker.folders import Logs, ScratchFiles
 from mulligan.worker.outputs.outputs import OutputNotKept
+from mulligan.worker.programs import Programs
 from mulligan.worker.secrets.secrets import SecretMissing
 from mulligan.worker.slots.machine_trouble import trouble_of
 
@@ -65,6 +67,17 @@ class ProcessExit(msgspec.Struct, frozen=True):
             "cpu_seconds": round(self.cpu_seconds, 6),
             "peak_memory": self.peak_memory,
         }
+
+
+class ExitedTask(NamedTuple):
+    """A task whose process has ended, and where what it has written is."""
+
+    task: Task
+    logs: Logs | ScratchFiles
+    scratch: ScratchFiles
+    process_exit: ProcessExit
+    is_out_of_memory: bool
+    programs: Programs
 
 
 def make_report(task: Task, outcome: Outcome, output: Any = None, process_exit: ProcessExit | None = None) -> TaskEnded:
