@@ -33,6 +33,10 @@ class Columns:
         # A struct: what a tuple of types means would be worked out anew for every row.
         self._row = msgspec.defstruct("Row", list(types.items()), array_like=True, forbid_unknown_fields=True)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._types)
+
     def read(self, row: Sequence[Any]) -> tuple[Any, ...]:
         """The row. CodecError if a column has a value of the wrong type."""
         try:
@@ -79,6 +83,8 @@ _RUN = Columns(
     started_by=str,
     project=str,
 )
+# As statements select them.
+RUN_COLUMNS = _RUN.names
 _WAITING = Columns("a row of what waits for a person", run_id=int, place=str, kind=str, root_run_id=int)
 _KEPT = Columns("a row of the tables", run_id=int, key=str, data=bytes)
 _LATELY = Columns("a row of the tables", run_id=int, data=bytes)
