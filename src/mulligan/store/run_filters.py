@@ -44,7 +44,7 @@ class Lookup(NamedTuple):
 
 
 class Index(NamedTuple):
-    """Lists of the runs that match a value, the newest first: what `run_search` begins with."""
+    """Lists of the runs that match a value, the newest first: what `sql_lists` begins with."""
 
     statement: str
     # For each list that has all runs that match: the parameters of the statements whose runs are in it.
@@ -88,7 +88,7 @@ def _with_attributes(wanted: Sequence[Attribute], with_children: bool) -> list[L
 
 
 FILTERS: dict[str, Filter] = {
-    # `run_search` has an index for statuses and projects together.
+    # `sql_lists` has an index for statuses and projects together.
     "statuses": Filter(
         matches=lambda run, wanted: run.record.status in wanted,
         in_database=_any_of("status", "statuses"),
@@ -116,7 +116,7 @@ FILTERS: dict[str, Filter] = {
         parameter=Texts,
         listed_by=Index("candidates_by_starter", _by_value),
     ),
-    # `run_search` knows between which ids these times are.
+    # `sql_lists` knows between which ids these times are.
     "since": Filter(
         matches=lambda run, wanted: run.record.created_at >= wanted,
         in_database="(%(since)s::bigint IS NULL OR created_at >= %(since)s::bigint)",

@@ -421,7 +421,7 @@ SELECT ended.ticket, holder = '', run_id FROM ended JOIN runs USING (run_id)
 
 -- lists --------------------------------------------------------------------------------------------------------------
 
--- Candidates, the newest first. `run_search` chooses the shortest list.
+-- Candidates, the newest first. `sql_lists` chooses the shortest list.
 --
 -- Rows are compared, and not each column: with `status = …` a plan for any values takes the runs in the order of their
 -- ids, and reads all of them to find the few that are running. No other index than the right one has this order.

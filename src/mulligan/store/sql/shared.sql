@@ -162,7 +162,7 @@ ORDER BY t.ticket FOR UPDATE OF t SKIP LOCKED
 
 -- lists --------------------------------------------------------------------------------------------------------------
 
--- Candidates, the newest first. `run_search` chooses the shortest list.
+-- Candidates, the newest first. `sql_lists` chooses the shortest list.
 -- name: candidates_of_all
 SELECT run_id FROM runs
 WHERE (%(with_children)s::boolean OR parent_run_id IS NULL) AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint

@@ -286,7 +286,7 @@ UPDATE tasks SET worker = ?, ticket = ?, leased_at = ? WHERE run_id = ? AND plac
 
 -- lists --------------------------------------------------------------------------------------------------------------
 
--- Candidates, the newest first, with ids below :before and above :after. `run_search` chooses the shortest list.
+-- Candidates, the newest first, with ids below :before and above :after. `sql_lists` chooses the shortest list.
 -- name: candidates_by_status
 SELECT run_id FROM runs INDEXED BY runs_by_status
 WHERE parent_run_id IS NULL AND project = :project AND status = :value AND run_id < :before AND run_id > :after
