@@ -113,6 +113,11 @@ def with_output_error(outcome: Outcome, problem: str) -> Outcome:
     )
 
 
+def report_output_error(report: TaskEnded, problem: str) -> TaskEnded:
+    """Return the report of a task whose output is not valid."""
+    return msgspec.structs.replace(report, outcome=with_output_error(report.outcome, problem), output=None)
+
+
 def missing_result_reason(process_exit: ProcessExit) -> str:
     """Return why the result of a step whose child ended is missing; "" if the exit itself explains it."""
     if process_exit.exit_code == 0 and not process_exit.stop_reason:
