@@ -20,7 +20,7 @@ from mulligan.core.deciding.workers.breaker import (
     no_capacity_outcome,
 )
 from mulligan.core.effects.lease_rules import has_time_for, is_run_due, may_run_on
-from mulligan.core.effects.run_lists import QueuedShape
+from mulligan.core.effects.run_lists import QueuedShape, RunFilter
 from mulligan.core.effects.snapshot import PERSON_TAGS
 from mulligan.core.model import codec
 from mulligan.core.model.clusters.scheduler_job import JobEnd
@@ -169,12 +169,7 @@ class MemoryStore:
         return self.tables.run(run_id).record()
 
     def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
-        found = [
-            run.record()
-            for run in reversed(self.tables.runs.values())
-            if (before is None or run.run_id < before) and (not statuses or run.status in statuses)
-        ]
-        return found[:limit]
+        return self.lists.find(RunFilter(statuses=tuple(statuses), with_children=True), limit=limit, before=before)
 
     def children(self, run_id: int) -> list[RunRecord]:
         return [run.record() for run in self.tables.children(run_id)]
