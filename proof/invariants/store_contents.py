@@ -166,8 +166,12 @@ def read_tables(connection: Connection) -> StoreContents:
         answers=frozenset(id_ for (id_,) in rows(_ANSWERS)),
         breakers=[BreakerRow(*row) for row in rows(_BREAKERS)],
         workers={name: moment_from(beat_at) for name, beat_at in rows(_WORKERS)},
-        notices=[_notice_row(*row) for row in rows(_NOTICES)],
+        notices=_notices(connection),
     )
+
+
+def _notices(connection: Connection) -> list[NoticeRow]:
+    return [_notice_row(*row) for row in connection.execute(_NOTICES).fetchall()]
 
 
 def _notice_row(run_id: int, target: str, body: bytes, key: str, status: str) -> NoticeRow:
@@ -197,6 +201,7 @@ def table_values(connection: Connection, tables: str = SQLITE_TABLES) -> Iterato
 
 def read_memory(tables: MemoryTables) -> StoreContents:
     """Read the tables that memory stores share."""
+    records = tables.kept_server_records
     return StoreContents(
         {run.run_id: _run_row(run) for run in tables.runs.values()},
         sorted((_task_row(row) for row in tables.tasks.values()), key=lambda task: task.number),
@@ -207,7 +212,7 @@ def read_memory(tables: MemoryTables) -> StoreContents:
             BreakerRow(name, one.status, one.probe, one.failures) for name, one in sorted(tables.breakers.items())
         ],
         workers={name: row.beat_at for name, row in sorted(tables.workers.items())},
-        notices=[_notice_row(one.run_id, one.target, one.body, one.key, one.status) for one in tables.notices.values()],
+        notices=[] if records is None else _notices(records.connection),
     )
 
 

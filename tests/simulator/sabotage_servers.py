@@ -13,7 +13,7 @@ from mulligan.service.server.notices import sender
 from mulligan.service.server.notices.sender import Sender
 from mulligan.service.server.schedules import schedules
 from mulligan.service.server.schedules.schedules import Schedules
-from mulligan.testing.memory.memory_server_records import MemoryServerRecords
+from mulligan.store.sql.sql_server_records import SqlServerRecords
 
 from .sabotage import DEFECTS, defect
 
@@ -29,7 +29,7 @@ def _(real: Any) -> Any:
 _KEYS: list[int] = []
 
 
-@defect(MemoryServerRecords, "put_document")
+@defect(SqlServerRecords, "put_document")
 def _(real: Any) -> Any:
     """a server writes over what another server has decided meanwhile"""
     return lambda self, document, *, expected=None: real(self, document, expected=None)
@@ -88,13 +88,13 @@ def _(real: Any) -> Any:
     return lambda self, message, delivery, now: real(self, message, sender.Delivery(), now)
 
 
-@defect(MemoryServerRecords, "settle_notices")
+@defect(SqlServerRecords, "settle_notices")
 def _(real: Any) -> Any:
     """what came of sending notices is not written"""
     return lambda self, settled: None
 
 
-@defect(MemoryServerRecords, "release_notices")
+@defect(SqlServerRecords, "release_notices")
 def _(real: Any) -> Any:
     """a notice that was claimed and not tried counts as sent"""
     return lambda self, ids: self.settle_notices([SettledNotice(id_, "sent", 0) for id_ in ids])

@@ -41,6 +41,7 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.workflow import Breaker
 from mulligan.core.state.state import FailureRecord
 from mulligan.ports import NewRun, Store
+from mulligan.store.columns import leased_task_from
 from mulligan.store.sqlite.sqlite import SqliteStore
 from mulligan.store.sqlite.sqlite_file import SQL
 from mulligan.store.statements import Dialect, migrations
@@ -448,6 +449,12 @@ def test_leased_tasks_are_listed_with_their_worker_their_needs_and_since_when(st
     assert own.leased_at is not None
     assert asked.leased_at is not None
     assert before <= asked.leased_at <= place.now()
+
+
+def test_a_task_that_was_leased_before_stores_recorded_the_time_has_none() -> None:
+    row = ("w", 1, "nightly", "build", 2, 1.5, 2**30, 0, None)
+
+    assert leased_task_from(row) == LeasedTask("w", 1, "nightly", "build", 2, 1.5, 2**30, 0)
 
 
 def test_whoever_has_turns_is_listed_with_how_many_and_the_oldest_run(store: Store) -> None:

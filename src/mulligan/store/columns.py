@@ -5,10 +5,11 @@ SQLite accepts any value in any column. PostgreSQL checks types, but not the wor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -24,14 +25,24 @@ _Flag = bool | Literal[0, 1]
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
 class Columns:
     """The columns of one kind of row, in the order in which a statement selects them."""
 
     def __init__(self, what: str, **types: Any) -> None:
         self._what = what
         self._types = types
-        # A struct: what a tuple of types means would be worked out anew for every row.
-        self._row = msgspec.defstruct("Row", list(types.items()), array_like=True, forbid_unknown_fields=True)
+
+    @cached_property
+    def _row(self) -> type[msgspec.Struct]:
+        """A struct: what a tuple of types means would be worked out anew for every row. A command reads few kinds."""
+        return msgspec.defstruct("Row", list(self._types.items()), array_like=True, forbid_unknown_fields=True)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._types)
 
     def read(self, row: Sequence[Any]) -> tuple[Any, ...]:
         """The row. CodecError if a column has a value of the wrong type."""
@@ -59,6 +70,41 @@ class Columns:
         return f"it has {len(row)} columns"
 
 
+def due_from(due_at: int | None) -> datetime | None:
+    return moment_from(due_at) if due_at else None
+
+
+# The types of times in a record: what reads them from the store, and what they are there.
+_TIMES: dict[Any, Callable[[Any], Any]] = {datetime: moment_from, datetime | None: due_from}
+_STORED_TIMES: dict[Any, Any] = {datetime: int, datetime | None: int | None}
+
+
+class Records(Generic[Record]):
+    """Rows that are records: a column has the name and the type of a field, and a time is a number.
+
+    `texts` are the columns that are bytes in the store, each with what reads them.
+    """
+
+    def __init__(self, what: str, of: type[Record], columns: str, **texts: Callable[[bytes], Any]) -> None:
+        self._what, self._of, self._names, self._texts = what, of, columns.split(), texts
+
+    @cached_property
+    def _columns_and_readers(self) -> tuple[Columns, dict[str, Callable[[Any], Any]]]:
+        """The columns as they are stored, and what reads those that are stored as something else."""
+        types = {field.name: field.type for field in msgspec.structs.fields(self._of) if field.name in self._names}
+        readers = {name: _TIMES[type_] for name, type_ in types.items() if type_ in _TIMES} | self._texts
+        times = {name: _STORED_TIMES[type_] for name, type_ in types.items() if type_ in _STORED_TIMES}
+        stored = types | times | dict.fromkeys(self._texts, bytes)
+        return Columns(self._what, **{name: stored[name] for name in self._names}), readers
+
+    def read(self, row: Sequence[Any]) -> Record:
+        columns, readers = self._columns_and_readers
+        found = dict(zip(self._names, columns.read(row), strict=True))
+        for name, read in readers.items():
+            found[name] = read(found[name])
+        return self._of(**found)
+
+
 _RUN = Columns(
     "the row of a run",
     run_id=int,
@@ -79,7 +125,8 @@ _RUN = Columns(
     started_by=str,
     project=str,
 )
-_WAITING = Columns("a row of what waits for a person", run_id=int, place=str, kind=str, root_run_id=int)
+# As statements select them.
+RUN_COLUMNS = _RUN.names
 _KEPT = Columns("a row of the tables", run_id=int, key=str, data=bytes)
 _LATELY = Columns("a row of the tables", run_id=int, data=bytes)
 _TAGGED = Columns("a row of the tables", run_id=int, status=str, key=str, data=bytes)
@@ -108,20 +155,6 @@ _QUEUED = Columns("a task", place=str, attempt=int)
 _LEASED = Columns("a task", task=bytes, ticket=int)
 _STOPPED = Columns("a task", ticket=int, grace_seconds=float | None)
 _ATTRIBUTE = Columns("an attribute of a run", run_id=int, kind=Literal["input", "label"], name=str, value=str)
-_OPEN_TASKS = Columns("a task", root_run_id=int, run_id=int, place=str, attempt=int, worker=str, breaker=str, count=int)
-_OPEN_TIMER = Columns("a timer", root_run_id=int, run_id=int, kind=str, place=str, due=int, count=int)
-_LEASED_TASK = Columns(
-    "a task",
-    worker=str,
-    run_id=int,
-    workflow=str,
-    place=str,
-    attempt=int,
-    cpus=float,
-    memory=int,
-    gpus=int,
-    leased_at=int | None,
-)
 _QUEUED_SHAPE = Columns(
     "a task", cpus=float, memory=int, gpus=int, labels=str, nodes=int, timeout=float | None, count=int
 )
@@ -155,10 +188,6 @@ def _damaged_run(row: Sequence[Any], damage: str) -> RunRecord:
     return RunRecord(**{**found, **moments, "run_id": run_id, "degraded": bool(found["degraded"]), "damage": damage})
 
 
-def waiting_from(row: Sequence[Any]) -> WaitingPlace:
-    return WaitingPlace(*_WAITING.read(row))
-
-
 def breaker_from(row: Sequence[Any]) -> BreakerRecord:
     name, status, failures, retry_at, *counts = _BREAKER.read(row)
     return BreakerRecord(name, status, failures, _retry_at(status, retry_at), *counts)
@@ -173,21 +202,6 @@ def _retry_at(status: str, retry_at: int | None) -> datetime | None:
 def attribute_from(row: Sequence[Any]) -> tuple[int, Attribute]:
     run_id, kind, name, value = _ATTRIBUTE.read(row)
     return run_id, (kind, name, value)
-
-
-def open_tasks_from(row: Sequence[Any]) -> OpenTasks:
-    return OpenTasks(*_OPEN_TASKS.read(row))
-
-
-def open_timer_from(row: Sequence[Any]) -> OpenTimer:
-    root_run_id, run_id, kind, place, due, count = _OPEN_TIMER.read(row)
-    return OpenTimer(root_run_id, run_id, kind, place, moment_from(due), count)
-
-
-def leased_task_from(row: Sequence[Any]) -> LeasedTask:
-    worker, run_id, workflow, place, attempt, cpus, memory, gpus, leased_at = _LEASED_TASK.read(row)
-    since = None if leased_at is None else moment_from(leased_at)
-    return LeasedTask(worker, run_id, workflow, place, attempt, cpus, memory, gpus, since)
 
 
 def queued_shape_from(row: Sequence[Any]) -> QueuedShape:
@@ -225,6 +239,11 @@ def circuit_from(row: Sequence[Any]) -> tuple[str, Circuit]:
     name, status, failures, retry_at, probe, max_running = _CIRCUIT.read(row)
     return name, Circuit(status, failures, _retry_at(status, retry_at), probe, max_running)
 
+
+waiting_from = Records("a row of what waits for a person", WaitingPlace, "run_id place kind root_run_id").read
+open_tasks_from = Records("a task", OpenTasks, "root_run_id run_id place attempt worker breaker count").read
+open_timer_from = Records("a timer", OpenTimer, "root_run_id run_id kind place due count").read
+leased_task_from = Records("a task", LeasedTask, "worker run_id workflow place attempt cpus memory gpus leased_at").read
 
 # Rows that need no conversion.
 kept_row, lately_row, timer_row, queued_row = _KEPT.read, _LATELY.read, _TIMER.read, _QUEUED.read

@@ -1,28 +1,17 @@
-"""Finds runs by a filter in a database: candidates from the shortest index, then the whole filter for each of them.
-
-All lists of candidates are in the order of run ids, the newest first. So a page takes time in proportion to the
-shortest list, however many runs there are, and a page continues where the one before ended.
-"""
+"""What a new run is found by in a database, and how far a search for words looks."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from mulligan.core.effects.run_lists import Attribute, RunFilter, attribute_words, attributes, start_words
+from mulligan.core.effects.run_lists import Attribute, attribute_words, attributes, start_words
 from mulligan.ports import NewRun
 from mulligan.store.encoding import micros
 
 NO_LIMIT = 2**63 - 1
-# What a run may be.
-RUN_STATUSES = ("new", "running", "paused", "completed", "failed", "cancelled")
-# How many candidates of each list are read to find out which list is the shortest.
-SAMPLE = 200
 # How many of the newest runs are searched for words before the index is asked for all of them.
 NEAR_RUNS = 1_000
-# How many candidates are checked at once: at first, and at most.
-CHUNK_MIN, CHUNK_MAX = 200, 5_000
 
 
 class NewEntries(NamedTuple):
@@ -47,95 +36,3 @@ def creation_skew(runs: Iterable[NewRun]) -> tuple[int, int]:
         latest = max(latest, at)
         among = max(among, latest - at)
     return min(times), among
-
-
-class Source(NamedTuple):
-    """Runs that may match: those that one statement gives for any of these values."""
-
-    statement: str
-    values: Sequence[tuple[Any, ...]]
-
-
-class SearchTables(Protocol):
-    """What the search asks of a database."""
-
-    def candidates(self, source: str, value: tuple[Any, ...], before: int, after: int, limit: int) -> list[int]:
-        """Ids between `before` and `after`, without these two, the newest first."""
-
-    def matching(self, wanted: RunFilter, run_ids: Collection[int]) -> list[int]:
-        """Those of these runs that match, the newest first."""
-
-    def projects(self) -> list[str]:
-        """The projects that have runs."""
-
-    def time_bounds(self, since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
-        """Two runs: none that was created in this time has a higher id than the first, or a lower than the second."""
-
-
-def search(tables: SearchTables, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[int]:
-    """The ids of the runs that match, the newest first, at most `limit`."""
-    first, after = NO_LIMIT if before is None else min(before, NO_LIMIT), -1
-    if wanted.since is not None or wanted.until is not None:
-        highest, lowest = tables.time_bounds(wanted.since, wanted.until)
-        first, after = min(first, highest or NO_LIMIT), lowest or after
-    sources = list(_sources(tables, wanted)) or [Source("candidates_of_all", [(wanted.with_children,)])]
-    source = sources[0] if len(sources) == 1 else _shortest(tables, sources, first, after)
-    if len(sources) == 1 and _is_whole_filter(wanted):
-        return _candidates(tables, source, first, after, limit)
-    found: list[int] = []
-    chunk = min(CHUNK_MAX, max(CHUNK_MIN, 2 * limit))
-    while len(found) < limit:
-        run_ids = _candidates(tables, source, first, after, chunk)
-        found += tables.matching(wanted, run_ids) if run_ids else ()
-        if len(run_ids) < chunk:
-            break
-        first, chunk = run_ids[-1], min(CHUNK_MAX, chunk * 4)
-    return found[:limit]
-
-
-def _sources(tables: SearchTables, wanted: RunFilter) -> Iterator[Source]:
-    """The indexes that contain every run that matches."""
-    if wanted.failure_codes:
-        yield Source("candidates_by_attribute", [("failure", code, "") for code in wanted.failure_codes])
-    if not wanted.with_children:
-        # The indexes have no child runs, which would cost a map of ten thousand calls too much.
-        yield from (Source("candidates_by_attribute", [one]) for one in wanted.attributes)
-        if wanted.words:
-            yield Source("candidates_by_words", [wanted.words])
-        for statement, values in (
-            ("candidates_by_workflow", wanted.workflows),
-            ("candidates_by_starter", wanted.starters),
-        ):
-            if values:
-                yield Source(statement, [(value,) for value in dict.fromkeys(values)])
-        if wanted.statuses or wanted.project is not None:
-            # One index for both: each project has a list for each status.
-            projects = tables.projects() if wanted.project is None else [wanted.project]
-            statuses = dict.fromkeys(wanted.statuses or RUN_STATUSES)
-            yield Source("candidates_by_status", [(project, status) for project in projects for status in statuses])
-
-
-def _is_whole_filter(wanted: RunFilter) -> bool:
-    """Whether every candidate of the only source matches."""
-    is_timed = wanted.since is not None or wanted.until is not None
-    if wanted.with_children:
-        return wanted == RunFilter(with_children=True)
-    # Failures are also listed for child runs.
-    return not is_timed and not wanted.failure_codes
-
-
-def _shortest(tables: SearchTables, sources: Sequence[Source], before: int, after: int) -> Source:
-    """The source with the fewest candidates: one that ends within the sample, or whose sample reaches back most."""
-
-    def reach(source: Source) -> tuple[bool, int]:
-        sample = _candidates(tables, source, before, after, SAMPLE)
-        return (False, len(sample)) if len(sample) < SAMPLE else (True, sample[-1])
-
-    return min(sources, key=reach)
-
-
-def _candidates(tables: SearchTables, source: Source, before: int, after: int, limit: int) -> list[int]:
-    lists = [tables.candidates(source.statement, value, before, after, limit) for value in source.values]
-    if len(lists) == 1:
-        return lists[0]
-    return sorted({run_id for one in lists for run_id in one}, reverse=True)[:limit]

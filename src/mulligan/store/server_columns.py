@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,32 +20,10 @@ from mulligan.ports import (
     WaitingTarget,
     WorkflowVersion,
 )
-from mulligan.store.columns import Columns
+from mulligan.store.columns import Columns, Records
 from mulligan.store.encoding import encoded, micros, moment_from
 
-Record = TypeVar("Record", bound=msgspec.Struct)
 _Flag = bool | Literal[0, 1]
-
-
-class _Records(Generic[Record]):
-    """Rows that are records: a column has the name and the type of a field, and a time is a number.
-
-    `texts` are the columns that are bytes in the store, each with what reads them.
-    """
-
-    def __init__(self, what: str, of: type[Record], columns: str, **texts: Callable[[bytes], Any]) -> None:
-        types = {field.name: field.type for field in msgspec.structs.fields(of)}
-        self._of, self._names = of, columns.split()
-        times = {datetime: moment_from, datetime | None: due_from}
-        self._readers = {name: times[types[name]] for name in self._names if types[name] in times} | texts
-        stored = dict.fromkeys(self._readers, int) | dict.fromkeys(texts, bytes)
-        self._columns = Columns(what, **{name: stored.get(name, types[name]) for name in self._names})
-
-    def read(self, row: Sequence[Any]) -> Record:
-        found = dict(zip(self._names, self._columns.read(row), strict=True))
-        for name, read in self._readers.items():
-            found[name] = read(found[name])
-        return self._of(**found)
 
 
 _TOKEN = Columns("a token", record=bytes, revoked_at=int | None)
@@ -86,10 +64,6 @@ def token_from(row: Sequence[Any]) -> TokenRecord:
     record, revoked_at = _TOKEN.read(row)
     token: TokenRecord = _decoded(_TOKEN_RECORD, record, "a token")
     return msgspec.structs.replace(token, revoked_at=None if revoked_at is None else moment_from(revoked_at))
-
-
-def due_from(due_at: int | None) -> datetime | None:
-    return moment_from(due_at) if due_at else None
 
 
 def waiting_target_from(row: Sequence[Any]) -> WaitingTarget:
@@ -160,18 +134,18 @@ def extent(rows: Iterable[Sequence[Any]]) -> tuple[int, bool] | None:
 
 # -- records ---------------------------------------------------------------------------------------------------------
 
-version_from = _Records(
+version_from = Records(
     "a published workflow",
     WorkflowVersion,
     "project name number digest published_at published_by format note labels text",
     labels=lambda data: _decoded(_LABELS, data, "a published workflow"),
     text=lambda data: _text(data, "a published workflow"),
 ).read
-document_from = _Records("a document", Document, "kind project name data updated_at updated_by revision").read
-audit_from = _Records(
+document_from = Records("a document", Document, "kind project name data updated_at updated_by revision").read
+audit_from = Records(
     "a row of the audit", AuditRecord, "id at who action target status project token_id why source"
 ).read
-notice_from = _Records(
+notice_from = Records(
     "a notice", NoticeRecord, "id key target created_at run_id project status attempts due_at reason body"
 ).read
 

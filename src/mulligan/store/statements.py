@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from mulligan.errors import StoreOvertaken
+from mulligan.store.columns import RUN_COLUMNS
+from mulligan.store.run_filters import CONDITIONS
 
 Dialect = Literal["sqlite", "postgres"]
 
@@ -16,7 +18,7 @@ _HERE = Path(__file__).parent
 _SHARED = "shared"
 # How a database says what the shared statements, written for PostgreSQL, say in another way: patterns and templates.
 _WORDS: dict[Dialect, tuple[tuple[str, str], ...]] = {
-    "postgres": ((r" INDEXED BY \w+", ""),),
+    "postgres": ((r" INDEXED BY \w+", ""), (r"CROSS (JOIN \w+(?: \w+)? (?:ON|USING)\b)", r"\1")),
     "sqlite": (
         # An array is a list in JSON; the rows of a batch are given one by one.
         (r"= ANY ?\((%s|%\(\w+\)s)::\w+\[\]\)", r"IN (SELECT value FROM json_each(\1))"),
@@ -51,6 +53,7 @@ class Migration(NamedTuple):
 def statements(dialect: Dialect) -> dict[str, str]:
     """The statements of the dialect, by the name in the line `-- name: …` above each."""
     shared, own = ((_HERE / "sql" / f"{name}.sql").read_text(encoding="utf-8") for name in (_SHARED, dialect))
+    shared = shared.replace("{filters}", CONDITIONS).replace("{run_columns}", ", ".join(RUN_COLUMNS))
     for pattern, template in _WORDS[dialect]:
         shared = re.sub(pattern, template, shared)
     # Without regular expressions: a command reads more than a thousand lines before it does anything.

@@ -19,7 +19,7 @@ from mulligan.worker.slots.task_limits import TaskLimits
 from mulligan.worker.supervisor import wall_clock
 from mulligan.worker.supervisor.own_cgroup import OomKills
 from mulligan.worker.task_files import TaskFiles
-from mulligan.worker.task_reports import ProcessExit, make_report, missing_result_reason
+from mulligan.worker.task_reports import ExitedTask, ProcessExit, make_report, missing_result_reason
 
 SIGKILL, SIGTERM = 9, 15
 # What a child dies of if an expression of its step does not end: see `formats.noetl.runtime.render_limits`.
@@ -67,8 +67,7 @@ class ExitReader:
 
     def report_exit(self, running: RunningTask, process_exit: ProcessExit) -> Report:
         """Return the report of a task whose process has ended."""
-        lease = running.resolved
-        task = lease.task
+        task = running.resolved.task
         if running.pipes is not None:
             running.pipes.end()
         if process_exit.stop_reason == "expired":
@@ -92,14 +91,8 @@ class ExitReader:
             message = f"its output cannot be stored: {running.pipes.loss_reason}"
             return make_report(task, Outcome(code="EXCEPTION", exit_code=None, message=message), None, process_exit)
         read_exit = SPAWNED[task.kind].read_exit if task.kind in SPAWNED else shell.read_exit
-        return read_exit(
-            lease,
-            self._task_files.log_paths(running),
-            running.scratch,
-            process_exit,
-            is_out_of_memory=is_out_of_memory,
-            programs=self._programs,
-        )
+        logs = self._task_files.log_paths(running)
+        return read_exit(ExitedTask(task, logs, running.scratch, process_exit, is_out_of_memory, self._programs))
 
     def _is_out_of_memory(self, task: Task, process_exit: ProcessExit) -> bool:
         """Whether the process was killed for its memory: by the measured peak, or by the kernel's count of kills."""

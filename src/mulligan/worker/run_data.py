@@ -17,7 +17,7 @@ from mulligan.worker.outputs import outputs
 from mulligan.worker.outputs.outputs import (
     OutputInvalid,
 )
-from mulligan.worker.task_reports import with_output_error
+from mulligan.worker.task_reports import report_output_error
 
 VARIABLE = "MULLIGAN_DATA"
 SET_VARIABLE = "MULLIGAN_DATA_SET"
@@ -33,7 +33,7 @@ def with_data(report: TaskEnded, path: str) -> TaskEnded:
     try:
         values = read_values(path)
     except OutputInvalid as problem:
-        return msgspec.structs.replace(report, outcome=with_output_error(outcome, str(problem)), output=None)
+        return report_output_error(report, str(problem))
     return msgspec.structs.replace(report, data=values) if values else report
 
 

@@ -6,7 +6,7 @@ import errno
 import os
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,9 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.text.formatting import error_reason
 from mulligan.errors import ExpressionFailed, InputInvalid
+from mulligan.worker.folders import Logs, ScratchFiles
 from mulligan.worker.outputs.outputs import OutputNotKept
+from mulligan.worker.programs import Programs
 from mulligan.worker.secrets.secrets import SecretMissing
 from mulligan.worker.slots.machine_trouble import trouble_of
 
@@ -67,6 +69,17 @@ class ProcessExit(msgspec.Struct, frozen=True):
         }
 
 
+class ExitedTask(NamedTuple):
+    """A task whose process has ended, and where what it has written is."""
+
+    task: Task
+    logs: Logs | ScratchFiles
+    scratch: ScratchFiles
+    process_exit: ProcessExit
+    is_out_of_memory: bool
+    programs: Programs
+
+
 def make_report(task: Task, outcome: Outcome, output: Any = None, process_exit: ProcessExit | None = None) -> TaskEnded:
     """Make a report. It goes to the engine after `TaskBoundary.sanitize`."""
     return TaskEnded(
@@ -98,6 +111,11 @@ def with_output_error(outcome: Outcome, problem: str) -> Outcome:
         missing_outputs=outcome.missing_outputs,
         output_error=problem,
     )
+
+
+def report_output_error(report: TaskEnded, problem: str) -> TaskEnded:
+    """Return the report of a task whose output is not valid."""
+    return msgspec.structs.replace(report, outcome=with_output_error(report.outcome, problem), output=None)
 
 
 def missing_result_reason(process_exit: ProcessExit) -> str:

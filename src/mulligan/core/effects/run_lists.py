@@ -28,8 +28,11 @@ WORDS_MAX = 2_000
 _WORD = re.compile(r"[^\W_]+")
 
 
-class RunFilter(msgspec.Struct, frozen=True):
-    """Which runs to list. An empty field accepts every run."""
+class RunFilter(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Which runs to list. An empty field accepts every run. How stores find them: `mulligan.store.run_filters`.
+
+    A server that does not know a field yet refuses what asks for it.
+    """
 
     statuses: tuple[str, ...] = ()
     workflows: tuple[str, ...] = ()

@@ -16,7 +16,6 @@ from typing import Any, cast
 import msgspec
 
 from mulligan.core.deciding.workers.breaker import Guard
-from mulligan.core.model.clusters.scheduler_job import JobEnd
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import ApprovalGiven, Classified, Report
 from mulligan.errors import InputInvalid, KeyUsed, MulliganError, StoreRefused, StoreUnavailable
@@ -56,6 +55,17 @@ STOPS_SECONDS = 0.2
 
 # Any other collection is sent as a list.
 _encode = msgspec.json.Encoder(enc_hook=list).encode
+
+
+# What there is nothing of over HTTP: the workers of the server drive runs, and it judges them, with its clock and their
+# heartbeats. It checks its schema before each answer, and tells of every change. What each gives in place of an answer.
+_NOTHING: Mapping[str, Callable[[], Any]] = {
+    **dict.fromkeys(("runs_with_messages", "take_turns", "runs_with_work", "queued_tasks"), list),
+    **dict.fromkeys(("has_leases", "expire"), bool),
+    **dict.fromkeys(("release", "next_due", "check_schema", "watch_run_ends"), lambda: None),
+    "idle_runs": lambda: IdleRuns([], None),
+    "fire_timers": int,
+}
 
 
 class HttpStore(AskedByName):
@@ -114,6 +124,12 @@ class HttpStore(AskedByName):
                 f"the answer of the server cannot be read: {error}",
                 hint="use the same version of Mulligan as the server",
             ) from error
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name in _NOTHING:
+            nothing = _NOTHING[name]
+            return lambda *_, **__: nothing()
+        return super().__getattr__(name)
 
     # -- readers -----------------------------------------------------------------------------------------------------
 
@@ -183,9 +199,6 @@ class HttpStore(AskedByName):
             self._is_waiting = self._descriptor is not None
         return self._descriptor
 
-    def watch_run_ends(self) -> None:
-        """The server tells of every change."""
-
     # -- verbs -------------------------------------------------------------------------------------------------------
 
     def create(self, runs: Sequence[NewRun], holder: str = "", *, audit: Sequence[AuditRecord] = ()) -> list[Turn]:
@@ -231,9 +244,6 @@ class HttpStore(AskedByName):
                 hint="run 'mulligan remove' on the host of the server, or ask it: DELETE /api/v1/runs/RUN",
             )
         return self._ask("remove", root_run_ids=[*root_run_ids])
-
-    def check_schema(self) -> None:
-        """The server does, before each answer."""
 
     def skip_run_ids(self, last: int) -> int:
         raise StoreRefused("the numbers of runs are given out where the runs are")
@@ -345,43 +355,8 @@ class HttpStore(AskedByName):
         found: list[Message] = [] if self._is_worker else self._ask("inbox", run_ids=[*run_ids])
         return found
 
-    def runs_with_messages(self, holder: str, root_run_id: int | None = None) -> list[int]:
-        return []
-
-    def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
-        return []
-
-    def idle_runs(self, holder: str, after: tuple[int, int], limit: int) -> IdleRuns:
-        return IdleRuns([], None)
-
-    def runs_with_work(self, run_ids: Collection[int]) -> list[int]:
-        return []
-
-    def release(self, turns: Iterable[Turn]) -> None:
-        """There are none."""
-
     def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
         raise _no_turns()
-
-    def queued_tasks(self, run_id: int) -> list[tuple[str, int]]:
-        return []
-
-    def has_leases(self, run_id: int) -> bool:
-        return False
-
-    def expire(self, name: str, *, is_dead: bool = False, job: JobEnd | None = None) -> bool:
-        """The server judges workers: it has the clock and the heartbeats."""
-        return False
-
-    def fire_timers(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
-    ) -> int:
-        return 0
-
-    def next_due(
-        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NONE_AHEAD
-    ) -> datetime | None:
-        return None
 
     def poll(
         self,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from mulligan.core.deciding.workers.breaker import (
     Guard,
@@ -26,7 +25,6 @@ from mulligan.ports import (
     NewRun,
     Offer,
     Poll,
-    ServerRecords,
     Turn,
     WorkerRecord,
 )
@@ -46,7 +44,7 @@ from mulligan.store.postgres.postgres_commit import (
 from mulligan.store.postgres.postgres_lists import PostgresRunLists
 from mulligan.store.remaining_capacity import RemainingCapacity
 from mulligan.store.sql.sql_arrays import Bigints, Blobs, Floats, Texts
-from mulligan.store.sql.sql_database import Statement
+from mulligan.store.sql.sql_database import SqlDatabase, Statement
 from mulligan.store.sql.sql_rows import AUDIT, MESSAGE, TASK_KEY, audit_row
 from mulligan.store.sql.sql_store import SqlStore, TaskReport
 
@@ -65,13 +63,8 @@ class PostgresStore(SqlStore):
         super().__init__(self._client, PostgresRunLists(self._client), lease_seconds)
         self.artifacts = ArtifactRows(self._client)
 
-    @cached_property
-    def server_records(self) -> ServerRecords:
-        # Imported on first use: a run without a server needs none of it.
-        from mulligan.store.sql.sql_server_records import SqlServerRecords
-
-        records: ServerRecords = SqlServerRecords(_WithoutNul(self._client))
-        return records
+    def _database_of_records(self) -> SqlDatabase:
+        return cast(SqlDatabase, _WithoutNul(self._client))
 
     def _time(self) -> dict[str, int]:
         return {}

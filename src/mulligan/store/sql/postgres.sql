@@ -126,11 +126,6 @@ WHERE run_id = %s AND seq > %s::bigint
   AND (position(%s::bytea IN entry) > 0 OR position(%s::bytea IN entry) > 0) AND position(%s::bytea IN entry) > 0
 ORDER BY seq
 
--- name: waiting_places
-SELECT run_id, key, tag, root_run_id FROM rows JOIN runs USING (run_id)
-WHERE tag <> '' AND tag IN ('parked', 'approval', 'paused') AND status NOT IN ('completed', 'failed', 'cancelled')
-ORDER BY run_id, key
-
 -- Run by run, using the key of the rows: an index by kind would cost every commit a write.
 -- name: tallies
 SELECT r.run_id, r.workflow, r.version, s.key, s.data
@@ -141,18 +136,6 @@ WHERE (%(workflow)s::text IS NULL OR r.workflow = %(workflow)s::text)
   AND (%(since)s::bigint IS NULL OR r.created_at >= %(since)s::bigint)
   AND (%(project)s::text IS NULL OR r.project = %(project)s::text)
 ORDER BY r.run_id DESC, s.key
-
--- From the newest run back; stops as soon as there are enough.
--- name: recent_rows
-SELECT r.run_id, s.data
-FROM runs r JOIN rows s ON s.run_id = r.run_id AND s.kind = %s AND s.key = %s AND s.tag NOT IN ('parked', 'approval', 'paused')
-WHERE r.workflow = %s ORDER BY r.run_id DESC LIMIT %s::bigint
-
--- name: tagged_rows
-SELECT run_id, status, key, data FROM rows JOIN runs USING (run_id)
-WHERE tag <> '' AND tag = %(tag)s
-      AND (%(beside)s::bigint IS NULL OR project = (SELECT b.project FROM runs b WHERE b.run_id = %(beside)s::bigint))
-ORDER BY run_id DESC, key LIMIT %(limit)s::bigint
 
 -- name: records_containing
 SELECT run_id, entry FROM events WHERE position(%(text)s::bytea IN entry) > 0
@@ -168,20 +151,6 @@ SELECT run_id FROM runs WHERE run_id IN (
     SELECT run_id FROM trees
 )
 ORDER BY run_id FOR UPDATE
-
--- Complete trees in which every run has ended, none has a holder, and no inbox has a message; by force all of them.
--- name: removable
-WITH RECURSIVE trees (run_id) AS (
-    SELECT run_id FROM runs WHERE run_id = ANY(%(wanted)s::bigint[]) AND (%(is_forced)s OR run_id = root_run_id)
-    UNION SELECT r.run_id FROM trees t JOIN runs r ON r.parent_run_id = t.run_id
-)
-SELECT run_id, version, project FROM trees JOIN runs USING (run_id)
-WHERE %(is_forced)s OR root_run_id NOT IN (
-    SELECT root_run_id FROM runs WHERE status NOT IN ('completed', 'failed', 'cancelled')
-    UNION ALL SELECT root_run_id FROM runs WHERE holder <> ''
-    UNION ALL SELECT root_run_id FROM messages JOIN runs USING (run_id)
-)
-ORDER BY run_id
 
 -- name: remove_events
 DELETE FROM events WHERE run_id = ANY(%s::bigint[])
@@ -452,12 +421,8 @@ SELECT ended.ticket, holder = '', run_id FROM ended JOIN runs USING (run_id)
 
 -- lists --------------------------------------------------------------------------------------------------------------
 
--- Candidates, the newest first. `run_search` chooses the shortest list.
--- name: candidates_of_all
-SELECT run_id FROM runs
-WHERE (%(with_children)s::boolean OR parent_run_id IS NULL) AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
-ORDER BY run_id DESC LIMIT %(limit)s::bigint
-
+-- Candidates, the newest first. `sql_lists` chooses the shortest list.
+--
 -- Rows are compared, and not each column: with `status = …` a plan for any values takes the runs in the order of their
 -- ids, and reads all of them to find the few that are running. No other index than the right one has this order.
 -- name: candidates_by_status

@@ -1,5 +1,5 @@
 -- The statements that are the same in both databases, by name. `statements` translates what PostgreSQL writes in another
--- way than SQLite; `INDEXED BY` is for SQLite alone.
+-- way than SQLite. For SQLite alone are `INDEXED BY`, and the `CROSS` of a join on something: it keeps the order of tables.
 
 -- workers ------------------------------------------------------------------------------------------------------------
 
@@ -35,35 +35,57 @@ DELETE FROM tasks WHERE worker = %s AND worker <> '' RETURNING run_id, place, at
 INSERT INTO attributes SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[])
 
 -- name: run
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs WHERE run_id = %s
+SELECT {run_columns} FROM runs WHERE run_id = %s
 
 -- name: runs
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs
+SELECT {run_columns} FROM runs
 WHERE run_id < %(before)s::bigint AND (cardinality(%(statuses)s::text[]) = 0 OR status = ANY (%(statuses)s::text[]))
 ORDER BY run_id DESC LIMIT %(limit)s::bigint
 
 -- Uses the index of unfinished runs: there may be a hundred thousand others.
 -- name: unfinished_runs
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs INDEXED BY runs_unfinished
+SELECT {run_columns} FROM runs INDEXED BY runs_unfinished
 WHERE status NOT IN ('completed', 'failed', 'cancelled')
       AND run_id < %(before)s::bigint AND status = ANY (%(statuses)s::text[])
 ORDER BY run_id DESC LIMIT %(limit)s::bigint
 
 -- name: children
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs WHERE parent_run_id = %s ORDER BY run_id
+SELECT {run_columns} FROM runs WHERE parent_run_id = %s ORDER BY run_id
 
 -- name: runs_with_ids
-SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
-       parent_run_id, parent_place, parent_attempt, root_run_id, holder, started_by, project
-FROM runs WHERE run_id = ANY (%s::bigint[]) ORDER BY run_id DESC
+SELECT {run_columns} FROM runs WHERE run_id = ANY (%s::bigint[]) ORDER BY run_id DESC
+
+-- name: waiting_places
+SELECT run_id, key, tag, root_run_id FROM rows INDEXED BY rows_by_tag CROSS JOIN runs USING (run_id)
+WHERE tag <> '' AND tag IN ('parked', 'approval', 'paused') AND status NOT IN ('completed', 'failed', 'cancelled')
+ORDER BY run_id, key
+
+-- From the newest run back; stops as soon as there are enough.
+-- name: recent_rows
+SELECT r.run_id, s.data
+FROM runs r CROSS JOIN rows s ON s.run_id = r.run_id AND s.kind = %s AND s.key = %s
+                         AND s.tag NOT IN ('parked', 'approval', 'paused')
+WHERE r.workflow = %s ORDER BY r.run_id DESC LIMIT %s::bigint
+
+-- name: tagged_rows
+SELECT run_id, status, key, data FROM rows INDEXED BY rows_by_tag CROSS JOIN runs USING (run_id)
+WHERE tag <> '' AND tag = %(tag)s
+      AND (%(beside)s::bigint IS NULL OR project = (SELECT b.project FROM runs b WHERE b.run_id = %(beside)s::bigint))
+ORDER BY run_id DESC, key LIMIT %(limit)s::bigint
+
+-- Complete trees in which every run has ended, none has a holder, and no inbox has a message; by force all of them.
+-- name: removable
+WITH RECURSIVE trees (run_id) AS (
+    SELECT run_id FROM runs WHERE run_id = ANY(%(wanted)s::bigint[]) AND (%(is_forced)s OR run_id = root_run_id)
+    UNION SELECT r.run_id FROM trees t CROSS JOIN runs r ON r.parent_run_id = t.run_id
+)
+SELECT run_id, version, project FROM trees CROSS JOIN runs USING (run_id)
+WHERE %(is_forced)s OR root_run_id NOT IN (
+    SELECT root_run_id FROM runs WHERE status NOT IN ('completed', 'failed', 'cancelled')
+    UNION ALL SELECT root_run_id FROM runs WHERE holder <> ''
+    UNION ALL SELECT root_run_id FROM messages JOIN runs USING (run_id)
+)
+ORDER BY run_id
 
 -- name: remove_rows
 DELETE FROM rows WHERE run_id = ANY (%s::bigint[])
@@ -140,16 +162,17 @@ ORDER BY t.ticket FOR UPDATE OF t SKIP LOCKED
 
 -- lists --------------------------------------------------------------------------------------------------------------
 
+-- Candidates, the newest first. `sql_lists` chooses the shortest list.
+-- name: candidates_of_all
+SELECT run_id FROM runs
+WHERE (%(with_children)s::boolean OR parent_run_id IS NULL) AND run_id < %(before)s::bigint AND run_id > %(after)s::bigint
+ORDER BY run_id DESC LIMIT %(limit)s::bigint
+
+-- The filters are those of `run_filters`.
 -- name: matching_runs
 SELECT run_id FROM runs
 WHERE run_id = ANY (%(run_ids)s::bigint[])
-      AND (cardinality(%(statuses)s::text[]) = 0 OR status = ANY (%(statuses)s::text[]))
-      AND (cardinality(%(workflows)s::text[]) = 0 OR workflow = ANY (%(workflows)s::text[]))
-      AND (%(since)s::bigint IS NULL OR created_at >= %(since)s::bigint)
-      AND (%(until)s::bigint IS NULL OR created_at < %(until)s::bigint)
-      AND (%(with_children)s::boolean OR parent_run_id IS NULL)
-      AND (cardinality(%(starters)s::text[]) = 0 OR started_by = ANY (%(starters)s::text[]))
-      AND (%(project)s::text IS NULL OR project = %(project)s::text)
+      AND {filters}
 ORDER BY run_id DESC
 
 -- name: status_counts_of_project

@@ -1,10 +1,15 @@
-"""Lists of runs and of work, from a database."""
+"""Lists of runs and of work, from a database.
+
+Runs are found by candidates from the shortest index, then the whole filter for each of them. All lists of candidates
+are in the order of run ids, the newest first. So a page takes time in proportion to the shortest list, however many
+runs there are, and a page continues where the one before ended.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, OutcomeCount, RunFilter
 from mulligan.ports import RunRecord
@@ -17,18 +22,26 @@ from mulligan.store.columns import (
     run_from,
 )
 from mulligan.store.encoding import micros
-from mulligan.store.run_search import search
-from mulligan.store.sql.sql_arrays import Bigints, Texts
+from mulligan.store.run_filters import FILTERS, Lookup, Words, asked_fields, lookups, micros_or_none, parameters
+from mulligan.store.run_search import NO_LIMIT
+from mulligan.store.sql.sql_arrays import Bigints
 from mulligan.store.sql.sql_database import SqlDatabase
 
-# The names of what each list of candidates is asked by.
-_PARAMETERS = {
-    "candidates_of_all": ("with_children",),
-    "candidates_by_status": ("project", "value"),
-    "candidates_by_workflow": ("value",),
-    "candidates_by_starter": ("value",),
-    "candidates_by_attribute": ("kind", "named", "value"),
-}
+# What a run may be.
+RUN_STATUSES = ("new", "running", "paused", "completed", "failed", "cancelled")
+# How many candidates of each list are read to find out which list is the shortest.
+SAMPLE = 200
+# How many candidates are checked at once: at first, and at most.
+CHUNK_MIN, CHUNK_MAX = 200, 5_000
+
+
+class Source(NamedTuple):
+    """Runs that may match: those that one statement gives for any of these parameters."""
+
+    statement: str
+    params: Sequence[dict[str, Any]]
+    # The fields of the filter that all of these runs match.
+    answers: frozenset[str]
 
 
 class SqlRunLists:
@@ -50,13 +63,13 @@ class SqlRunLists:
     # -- runs
 
     def find(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[RunRecord]:
-        return self.records(search(self, wanted, limit=limit, before=before))
+        return self.records(self._found(wanted, limit=limit, before=before))
 
     def records(self, run_ids: Collection[int]) -> list[RunRecord]:
         return [run_from(row) for row in self._db.query("runs_with_ids", Bigints(run_ids))] if run_ids else []
 
     def count(self, wanted: RunFilter, *, limit: int) -> int:
-        return len(search(self, wanted, limit=limit))
+        return len(self._found(wanted, limit=limit))
 
     def status_counts(self, project: str | None = None) -> dict[str, int]:
         if project is None:
@@ -67,48 +80,84 @@ class SqlRunLists:
         rows = self._db.query("outcome_counts", since=micros(since), until=micros(until), project=project)
         return [OutcomeCount(workflow, status, bool(degraded), count) for workflow, status, degraded, count in rows]
 
-    def projects(self) -> list[str]:
-        return [project for (project,) in self._db.query("projects")]
+    # -- searching
 
-    def candidates(self, source: str, value: tuple[Any, ...], before: int, after: int, limit: int) -> list[int]:
-        if source == "candidates_by_words":
-            return self._candidates_by_words(value, before, after, limit)
-        params = dict(zip(_PARAMETERS[source], value, strict=True))
-        rows = self._db.query(source, **params, before=before, after=after, limit=limit)
-        return [run_id for (run_id,) in rows]
+    def _found(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[int]:
+        """The ids of the runs that match, the newest first, at most `limit`."""
+        first, after = NO_LIMIT if before is None else min(before, NO_LIMIT), -1
+        if wanted.since is not None or wanted.until is not None:
+            # No run that was created in this time has a higher id than the first, or a lower one than the second.
+            times = {"since": micros_or_none(wanted.since), "until": micros_or_none(wanted.until)}
+            ((highest, lowest),) = self._db.query("time_bounds", **times)
+            first, after = min(first, highest or NO_LIMIT), lowest or after
+        sources = list(self._sources(wanted))
+        if not sources:
+            answers = frozenset(["with_children"])
+            sources = [Source("candidates_of_all", [{"with_children": wanted.with_children}], answers)]
+        source = sources[0] if len(sources) == 1 else self._shortest(sources, first, after)
+        if len(sources) == 1 and asked_fields(wanted).keys() <= source.answers:
+            return self._candidates(source, first, after, limit)
+        found: list[int] = []
+        chunk = min(CHUNK_MAX, max(CHUNK_MIN, 2 * limit))
+        while len(found) < limit:
+            run_ids = self._candidates(source, first, after, chunk)
+            found += self._matching(wanted, run_ids) if run_ids else ()
+            if len(run_ids) < chunk:
+                break
+            first, chunk = run_ids[-1], min(CHUNK_MAX, chunk * 4)
+        return found[:limit]
 
-    def matching(self, wanted: RunFilter, run_ids: Collection[int]) -> list[int]:
+    def _sources(self, wanted: RunFilter) -> Iterator[Source]:
+        """The indexes that contain every run that matches."""
+        for name, value in asked_fields(wanted).items():
+            index = FILTERS[name].listed_by
+            if index is not None and (index.has_children or not wanted.with_children):
+                answers = frozenset([name] if index.has_children else [name, "with_children"])
+                yield from (Source(index.statement, params, answers) for params in index.lists(value))
+        if not wanted.with_children and (wanted.statuses or wanted.project is not None):
+            # One index for both: each project has a list for each status.
+            is_of_all = wanted.project is None
+            projects = [row[0] for row in self._db.query("projects")] if is_of_all else [wanted.project]
+            statuses = dict.fromkeys(wanted.statuses or RUN_STATUSES)
+            params = [{"project": project, "value": status} for project in projects for status in statuses]
+            yield Source("candidates_by_status", params, frozenset(["statuses", "project", "with_children"]))
+
+    def _shortest(self, sources: Sequence[Source], before: int, after: int) -> Source:
+        """The source with the fewest candidates: one that ends within the sample, or whose sample reaches back most."""
+
+        def reach(source: Source) -> tuple[bool, int]:
+            sample = self._candidates(source, before, after, SAMPLE)
+            return (False, len(sample)) if len(sample) < SAMPLE else (True, sample[-1])
+
+        return min(sources, key=reach)
+
+    def _candidates(self, source: Source, before: int, after: int, limit: int) -> list[int]:
+        """Ids between `before` and `after`, without these two, the newest first."""
+        between = {"before": before, "after": after, "limit": limit}
+        if source.statement == "candidates_by_words":
+            return self._candidates_by_words(source.params[0]["words"], **between)
+        lists = [self._db.query(source.statement, **params, **between) for params in source.params]
+        return sorted({run_id for rows in lists for (run_id,) in rows}, reverse=True)[:limit]
+
+    def _matching(self, wanted: RunFilter, run_ids: Collection[int]) -> list[int]:
+        """Those of these runs that match, the newest first."""
         # First what is found in the fewest pages: entries of one value stand together, rows of runs are spread.
-        found, name = list(run_ids), "runs_with_attribute" if wanted.with_children else "top_runs_with_attribute"
-        for attribute in wanted.attributes:
-            found = self._ids(name, found, *attribute)
-        if wanted.failure_codes:
-            found = self._ids("runs_with_failure", found, Texts(wanted.failure_codes))
-        if not found:
-            return []
-        rows = self._db.query(
-            "matching_runs",
-            run_ids=Bigints(found),
-            statuses=Texts(wanted.statuses),
-            workflows=Texts(wanted.workflows),
-            since=_micros(wanted.since),
-            until=_micros(wanted.until),
-            with_children=wanted.with_children,
-            starters=Texts(wanted.starters),
-            project=wanted.project,
-        )
-        found = [run_id for (run_id,) in rows]
-        return self._ids("runs_with_words", found, self._words(wanted.words)) if wanted.words else found
+        found = self._looked_up(run_ids, lookups(wanted, is_slow=False))
+        if found:
+            rows = self._db.query("matching_runs", run_ids=Bigints(found), **parameters(wanted))
+            found = [run_id for (run_id,) in rows]
+        return self._looked_up(found, lookups(wanted, is_slow=True))
 
-    def _ids(self, statement: str, run_ids: Collection[int], *params: Any) -> list[int]:
-        """Those of these runs that the statement finds, the newest first."""
-        if not run_ids:
-            return []
-        return [run_id for (run_id,) in self._db.query(statement, Bigints(run_ids), *params)]
+    def _looked_up(self, run_ids: Collection[int], asked: Iterable[Lookup]) -> list[int]:
+        """Those of these runs that all these statements find, the newest first if one was asked."""
+        found = list(run_ids)
+        for statement, params in asked:
+            if found:
+                given = [self._words(one) if isinstance(one, Words) else one for one in params]
+                found = [run_id for (run_id,) in self._db.query(statement, Bigints(found), *given)]
+        return found
 
-    def time_bounds(self, since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
-        ((highest, lowest),) = self._db.query("time_bounds", since=_micros(since), until=_micros(until))
-        return highest, lowest
+    # -- what is shown of runs
 
     def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
         return [attribute_from(row) for row in self._db.query("attributes", Bigints(run_ids))]
@@ -133,7 +182,3 @@ class SqlRunLists:
 
     def holders(self) -> list[tuple[str, int, int]]:
         return [(name, count, run_id) for name, count, run_id in self._db.query("holders")]
-
-
-def _micros(moment: datetime | None) -> int | None:
-    return None if moment is None else micros(moment)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -28,6 +29,7 @@ from mulligan.ports import (
     Message,
     RunLists,
     RunRecord,
+    ServerRecords,
     StopRequest,
     WaitingPlace,
     WorkerRecord,
@@ -70,10 +72,20 @@ class SqlStore:
         # A heartbeat that is older is too old.
         self._lease_micros = int(lease_seconds * 1_000_000)
 
+    @cached_property
+    def server_records(self) -> ServerRecords:
+        # Imported on first use: a run without a server needs none of it.
+        from mulligan.store.sql.sql_server_records import SqlServerRecords
+
+        return SqlServerRecords(self._database_of_records())
+
     def close(self) -> None:
         self._db.close()
 
     # -- what differs
+
+    def _database_of_records(self) -> SqlDatabase:
+        return self._db
 
     def _time(self) -> dict[str, int]:
         """The time as a parameter of statements, unless they ask the database for it."""

@@ -82,11 +82,6 @@ WHERE id > (?1 << 32) + max(?2, 0) AND id < (?1 + 1) << 32
   AND (instr(entry, ?3) OR instr(entry, ?4)) AND instr(entry, ?5)
 ORDER BY id
 
--- name: waiting_places
-SELECT run_id, key, tag, root_run_id FROM rows INDEXED BY rows_by_tag CROSS JOIN runs USING (run_id)
-WHERE tag <> '' AND tag IN ('parked', 'approval', 'paused') AND status NOT IN ('completed', 'failed', 'cancelled')
-ORDER BY run_id, key
-
 -- Run by run, using the key of the rows: an index by kind would cost every commit a page.
 -- name: tallies
 SELECT r.run_id, r.workflow, r.version, s.key, s.data
@@ -95,37 +90,10 @@ WHERE (:workflow IS NULL OR r.workflow = :workflow) AND (:since IS NULL OR r.cre
       AND (:project IS NULL OR r.project = :project)
 ORDER BY r.run_id DESC, s.key
 
--- From the newest run back; stops as soon as there are enough.
--- name: recent_rows
-SELECT r.run_id, s.data
-FROM runs r CROSS JOIN rows s ON s.run_id = r.run_id AND s.kind = ?1 AND s.key = ?2
-                         AND s.tag NOT IN ('parked', 'approval', 'paused')
-WHERE r.workflow = ?3 ORDER BY r.run_id DESC LIMIT ?4
-
--- name: tagged_rows
-SELECT run_id, status, key, data FROM rows INDEXED BY rows_by_tag CROSS JOIN runs USING (run_id)
-WHERE tag <> '' AND tag = :tag AND (:beside IS NULL OR project = (SELECT b.project FROM runs b WHERE b.run_id = :beside))
-ORDER BY run_id DESC, key LIMIT :limit
-
 -- name: records_containing
 SELECT id >> 32, entry FROM events WHERE instr(entry, :text)
 UNION ALL SELECT run_id, report FROM messages WHERE instr(report, :text)
 UNION ALL SELECT run_id, task FROM tasks WHERE instr(task, :text)
-
--- Complete trees in which every run has ended, none has a holder, and no inbox has a message; by force all of them.
--- name: removable
-WITH RECURSIVE trees (run_id) AS (
-    SELECT run_id FROM runs WHERE run_id IN (SELECT value FROM json_each(:wanted))
-          AND (:is_forced OR run_id = root_run_id)
-    UNION SELECT r.run_id FROM trees t CROSS JOIN runs r ON r.parent_run_id = t.run_id
-)
-SELECT run_id, version, project FROM trees CROSS JOIN runs USING (run_id)
-WHERE :is_forced OR root_run_id NOT IN (
-    SELECT root_run_id FROM runs WHERE status NOT IN ('completed', 'failed', 'cancelled')
-    UNION ALL SELECT root_run_id FROM runs WHERE holder <> ''
-    UNION ALL SELECT root_run_id FROM messages JOIN runs USING (run_id)
-)
-ORDER BY run_id
 
 -- name: remove_events
 DELETE FROM events WHERE id IN (
@@ -318,11 +286,7 @@ UPDATE tasks SET worker = ?, ticket = ?, leased_at = ? WHERE run_id = ? AND plac
 
 -- lists --------------------------------------------------------------------------------------------------------------
 
--- Candidates, the newest first, with ids below :before and above :after. `run_search` chooses the shortest list.
--- name: candidates_of_all
-SELECT run_id FROM runs WHERE run_id < :before AND run_id > :after AND (:with_children OR parent_run_id IS NULL)
-ORDER BY run_id DESC LIMIT :limit
-
+-- Candidates, the newest first, with ids below :before and above :after. `sql_lists` chooses the shortest list.
 -- name: candidates_by_status
 SELECT run_id FROM runs INDEXED BY runs_by_status
 WHERE parent_run_id IS NULL AND project = :project AND status = :value AND run_id < :before AND run_id > :after

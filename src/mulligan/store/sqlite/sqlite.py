@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +28,6 @@ from mulligan.ports import (
     NewRun,
     Offer,
     Poll,
-    ServerRecords,
     Turn,
 )
 from mulligan.store import refusals
@@ -91,14 +90,6 @@ class SqliteStore(SqlStore):
             file: SqliteFile = ReadOnlyFile(path, busy_seconds)
             return file
         return SqliteFile(path, busy_seconds, vfs)
-
-    @cached_property
-    def server_records(self) -> ServerRecords:
-        # Imported on first use: a run without a server needs none of it.
-        from mulligan.store.sql.sql_server_records import SqlServerRecords
-
-        records: ServerRecords = SqlServerRecords(self._file)
-        return records
 
     @property
     def is_in_place(self) -> bool:

@@ -22,6 +22,7 @@ from mulligan.core.effects.run_lists import (
 )
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import RunRecord
+from mulligan.store.run_filters import asked_fields, is_matching
 from mulligan.testing.memory.memory_tables import MemoryTables, StoredRun, StoredTask
 
 
@@ -30,9 +31,10 @@ class MemoryRunLists:
         self._tables = tables
 
     def find(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[RunRecord]:
-        runs = reversed(self._tables.runs.values())
-        found = (run for run in runs if (before is None or run.run_id < before) and self._matches(run, wanted))
-        return [run.record() for run in islice(found, limit)]
+        asked = asked_fields(wanted)
+        runs = (_SearchedRun(run, self._tables) for run in reversed(self._tables.runs.values()))
+        found = (run for run in runs if (before is None or run.record.run_id < before) and is_matching(run, asked))
+        return [run.record for run in islice(found, limit)]
 
     def records(self, run_ids: Collection[int]) -> list[RunRecord]:
         runs = self._tables.runs
@@ -49,29 +51,6 @@ class MemoryRunLists:
         found = self.find(RunFilter(since=since, until=until, project=project), limit=len(self._tables.runs))
         counts = Counter((run.workflow, run.status, run.degraded) for run in found)
         return [OutcomeCount(*key, count) for key, count in sorted(counts.items())]
-
-    def _matches(self, run: StoredRun, wanted: RunFilter) -> bool:
-        created_at = run.new.request.at
-        return (
-            (not wanted.statuses or run.status in wanted.statuses)
-            and (not wanted.workflows or run.new.name in wanted.workflows)
-            and (wanted.since is None or created_at >= wanted.since)
-            and (wanted.until is None or created_at < wanted.until)
-            and wanted.project in (None, run.new.project)
-            and (wanted.with_children or run.parent_run_id is None)
-            and set(wanted.attributes) <= set(_attributes(self._tables.run(run.root_run_id)))
-            and (not wanted.starters or run.new.request.by in wanted.starters)
-            and (not wanted.failure_codes or not set(wanted.failure_codes).isdisjoint(run.failures.codes))
-            and self._has_words(self._tables.run(run.root_run_id), wanted.words)
-        )
-
-    def _has_words(self, root: StoredRun, wanted: Collection[str]) -> bool:
-        if not wanted:
-            return True
-        request = root.new.request
-        started = start_words(root.new.name, request.by, request.labels)
-        known = f"{started} {input_words(_inputs(root))} {root.failures.words}".split()
-        return all(any(one.startswith(word) for one in known) for word in wanted)
 
     def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
         runs = [run for run_id, run in sorted(self._tables.runs.items()) if run_id in run_ids]
@@ -137,6 +116,32 @@ class MemoryRunLists:
         held = [run for run in self._tables.runs.values() if run.holder]
         groups = {name: [run.run_id for run in held if run.holder == name] for name in {run.holder for run in held}}
         return [(name, len(run_ids), min(run_ids)) for name, run_ids in sorted(groups.items())]
+
+
+class _SearchedRun:
+    """What a run is found by, worked out if a filter asks for it."""
+
+    def __init__(self, run: StoredRun, tables: MemoryTables) -> None:
+        self._run, self._tables = run, tables
+        self.record = run.record()
+
+    @property
+    def _root(self) -> StoredRun:
+        return self._tables.run(self._run.root_run_id)
+
+    @property
+    def attributes(self) -> Collection[Attribute]:
+        return _attributes(self._root)
+
+    @property
+    def failure_codes(self) -> Collection[str]:
+        return self._run.failures.codes
+
+    @property
+    def words(self) -> Collection[str]:
+        root, request = self._root, self._root.new.request
+        started = start_words(root.new.name, request.by, request.labels)
+        return f"{started} {input_words(_inputs(root))} {root.failures.words}".split()
 
 
 def _attributes(run: StoredRun) -> list[Attribute]:

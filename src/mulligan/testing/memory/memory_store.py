@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import cached_property
 from itertools import islice
 
 from msgspec.structs import replace
@@ -21,7 +20,7 @@ from mulligan.core.deciding.workers.breaker import (
     no_capacity_outcome,
 )
 from mulligan.core.effects.lease_rules import has_time_for, is_run_due, may_run_on
-from mulligan.core.effects.run_lists import QueuedShape
+from mulligan.core.effects.run_lists import QueuedShape, RunFilter
 from mulligan.core.effects.snapshot import PERSON_TAGS
 from mulligan.core.model import codec
 from mulligan.core.model.clusters.scheduler_job import JobEnd
@@ -62,7 +61,6 @@ from mulligan.store.encoding import encoded, entries_containing
 from mulligan.store.remaining_capacity import RemainingCapacity
 from mulligan.testing.memory.artifact_memory import ArtifactMemory
 from mulligan.testing.memory.memory_lists import MemoryRunLists
-from mulligan.testing.memory.memory_server_records import MemoryServerRecords
 from mulligan.testing.memory.memory_tables import MemoryTables, StoredRun, StoredTask, StoredWorker, Timer
 
 _NONE = timedelta(0)
@@ -93,9 +91,9 @@ class MemoryStore:
         self._own_writes = 0
         self._seen_writes = self.tables.writes
 
-    @cached_property
+    @property
     def server_records(self) -> ServerRecords:
-        return MemoryServerRecords(self.tables)
+        return self.tables.server_records
 
     def close(self) -> None:
         """The tables stay for other stores."""
@@ -157,7 +155,8 @@ class MemoryStore:
             if run.key in self.tables.starts:
                 raise refusals.key_used(run.key, self.tables.starts[run.key])
         self._wrote()
-        self.server_records.add_audit(audit)
+        if audit:
+            self.server_records.add_audit(audit)
         return [self._create(run, holder) for run in runs]
 
     def _create(self, new: NewRun, holder: str, parent: StoredRun | None = None) -> Turn:
@@ -170,12 +169,7 @@ class MemoryStore:
         return self.tables.run(run_id).record()
 
     def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
-        found = [
-            run.record()
-            for run in reversed(self.tables.runs.values())
-            if (before is None or run.run_id < before) and (not statuses or run.status in statuses)
-        ]
-        return found[:limit]
+        return self.lists.find(RunFilter(statuses=tuple(statuses), with_children=True), limit=limit, before=before)
 
     def children(self, run_id: int) -> list[RunRecord]:
         return [run.record() for run in self.tables.children(run_id)]
@@ -259,10 +253,12 @@ class MemoryStore:
             for message_id in [key for key, kept in self.tables.messages.items() if kept.message.run_id == run.run_id]:
                 del self.tables.messages[message_id]
             self.tables.starts.pop(run.new.key, None)
-            self.tables.remove_server_records(run.run_id)
             del self.tables.runs[run.run_id]
+        run_ids = [run.run_id for run in gone]
+        if self.tables.kept_server_records is not None:
+            self.tables.kept_server_records.remove_with_runs(run_ids)
         self._wrote()
-        return [run.run_id for run in gone]
+        return run_ids
 
     # -- inboxes
 
@@ -368,8 +364,8 @@ class MemoryStore:
             self.tables.add_task(task)
         for stop in commit.stopped:
             self._stop((run.run_id, stop.place, stop.attempt), stop.grace_seconds)
-        for notice in commit.notices:
-            self.tables.add_notice(notice)
+        if commit.notices:
+            self.server_records.put_notices(commit.notices)
         for timer in commit.timers:
             self.tables.timers[run.run_id, timer.kind, timer.place, timer.number] = timer.due
         children = [self._create(new, commit.turn.holder, run) for new in commit.children]

@@ -13,22 +13,16 @@ from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import Report, TimerKind
 from mulligan.ports import (
     Answer,
-    AuditRecord,
     Commit,
-    Document,
-    LogKey,
     Message,
     NewRun,
-    NoticeRecord,
     RunRecord,
-    TargetPause,
-    TokenRecord,
     WorkerRecord,
-    WorkflowVersion,
 )
 from mulligan.store import refusals
 from mulligan.store.encoding import encoded, report_from
 from mulligan.testing.memory.artifact_memory import StoredArtifacts
+from mulligan.testing.memory.memory_server_records import MemoryServerRecords
 
 Timer = tuple[int, TimerKind, str, int]
 TaskKey = tuple[int, str, int]
@@ -139,22 +133,11 @@ class MemoryTables:
         self.timers: dict[Timer, datetime] = {}
         self.breakers: dict[str, Circuit] = {}
         self.artifacts: StoredArtifacts = {}
-        # By project and name; by kind, project and name.
-        self.versions: dict[tuple[str, str], list[WorkflowVersion]] = {}
-        self.documents: dict[tuple[str, str, str], Document] = {}
-        self.tokens: dict[str, TokenRecord] = {}
-        self.audit: list[AuditRecord] = []
-        self.notices: dict[int, NoticeRecord] = {}
-        # Until when a sender has a notice; which targets are left alone.
-        self.notice_claims: dict[int, datetime] = {}
-        self.target_pauses: dict[str, TargetPause] = {}
-        # The pieces of each log by their start, each with whether nothing follows.
-        self.logs: dict[LogKey, dict[int, tuple[bytes, bool]]] = {}
+        self.kept_server_records: MemoryServerRecords | None = None
         self.writes = 0
         self.last_run_id = 0
         self._last_message = 0
         self._last_number = 0
-        self._last_notice = 0
 
     def run(self, run_id: int) -> StoredRun:
         if run_id not in self.runs:
@@ -193,17 +176,9 @@ class MemoryTables:
         self._last_number += 1
         return self._last_number
 
-    def add_notice(self, notice: NoticeRecord) -> bool:
-        """False if there is one with its key."""
-        if any(kept.key == notice.key for kept in self.notices.values()):
-            return False
-        self._last_notice += 1
-        self.notices[self._last_notice] = msgspec.structs.replace(notice, id=self._last_notice)
-        return True
-
-    def remove_server_records(self, run_id: int) -> None:
-        """Remove the logs and notices of a run. What waits is sent all the same."""
-        self.logs = {key: pieces for key, pieces in self.logs.items() if key.run_id != run_id}
-        self.notices = {
-            id_: kept for id_, kept in self.notices.items() if kept.run_id != run_id or kept.status == "waiting"
-        }
+    @property
+    def server_records(self) -> MemoryServerRecords:
+        """What servers keep. It is created when somebody asks for it: few tests do."""
+        if self.kept_server_records is None:
+            self.kept_server_records = MemoryServerRecords(self.answers)
+        return self.kept_server_records

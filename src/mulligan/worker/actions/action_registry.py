@@ -11,10 +11,10 @@ from mulligan.errors import InputInvalid
 from mulligan.ports import Lease
 from mulligan.worker.actions import agent, called_actions, model, python, shell
 from mulligan.worker.child.warm_child import CallRequest
-from mulligan.worker.folders import Folders, Logs, ScratchFiles
+from mulligan.worker.folders import Folders, ScratchFiles
 from mulligan.worker.outputs.artifact_inputs import InputPreparation
 from mulligan.worker.programs import Programs
-from mulligan.worker.task_reports import ProcessExit
+from mulligan.worker.task_reports import ExitedTask
 
 
 class SpawnedAction(Protocol):
@@ -27,16 +27,7 @@ class SpawnedAction(Protocol):
     def prepare_input(self, task: Task, scratch: ScratchFiles, new_path: Callable[[], str], /) -> InputPreparation:
         """Return how to write the input of a task that reads more than the loop may."""
 
-    def read_exit(
-        self,
-        lease: Lease,
-        logs: Logs | ScratchFiles,
-        scratch: ScratchFiles,
-        process_exit: ProcessExit,
-        *,
-        is_out_of_memory: bool,
-        programs: Programs,
-    ) -> TaskEnded: ...
+    def read_exit(self, exited: ExitedTask, /) -> TaskEnded: ...
 
 
 class CalledAction(Protocol):

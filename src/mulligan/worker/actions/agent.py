@@ -6,7 +6,6 @@ are passed as files and on standard input, never on the command line.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -34,7 +33,7 @@ from mulligan.worker.outputs.artifact_inputs import InputPreparation, has_large_
 from mulligan.worker.programs import Programs
 from mulligan.worker.slots.deadlines import seconds_left
 from mulligan.worker.slots.loop_limits import LOOP_BYTES_MAX_CHECKED
-from mulligan.worker.task_reports import ProcessExit, ProgramNotFound, report_refusal
+from mulligan.worker.task_reports import ExitedTask, ProgramNotFound, report_refusal
 
 DEFAULT_PROVIDER = "claude"
 # What `skip_permissions` adds to the default command of each agent.
@@ -161,36 +160,20 @@ def _write_prompt(task: Task, prompt_file: str, context_file: str, stdin: str) -
 # -- reading the result ----------------------------------------------------------------------------------------------
 
 
-def read_exit(
-    lease: Lease,
-    logs: Logs | ScratchFiles,
-    scratch: ScratchFiles,
-    process_exit: ProcessExit,
-    *,
-    is_out_of_memory: bool,
-    programs: Programs,
-) -> TaskEnded:
+def read_exit(exited: ExitedTask) -> TaskEnded:
     """Return the report: as for shell, but the output is always an object, and usage is included."""
-    task = lease.task
+    task, process_exit = exited.task, exited.process_exit
     if (
         process_exit.exit_code in _NOT_RUN_CODES
         and not process_exit.stop_reason
-        and (reason := _not_run_reason(task, logs))
+        and (reason := _not_run_reason(task, exited.logs))
     ):
         return report_refusal(task, reason)
-    answer = _AgentAnswer(task, programs)
-    result = shell.read_exit(
-        lease,
-        logs,
-        scratch,
-        process_exit,
-        is_out_of_memory=is_out_of_memory,
-        programs=programs,
-        read=answer.read_output,
-    )
+    answer = _AgentAnswer(exited)
+    result = shell.read_exit(exited, read=lambda _: answer.read_output())
     if answer.reading is None and result.output is None:
         # Usage counts even if the agent failed.
-        answer.read_usage(logs, scratch)
+        answer.read_usage()
     result = _with_error(result, answer.error)
     if answer.rejected is not None:
         result = _with_rejection(result, answer.rejected)
@@ -222,11 +205,11 @@ def _with_rejection(result: TaskEnded, problem: AnswerRejected) -> TaskEnded:
 class _AgentAnswer:
     """The answer of an agent."""
 
-    def __init__(self, task: Task, programs: Programs) -> None:
-        self.task = task
-        self.name = provider_of(task)
+    def __init__(self, exited: ExitedTask) -> None:
+        self.task, self._logs, self._scratch = exited.task, exited.logs, exited.scratch
+        self.name = provider_of(exited.task)
         try:
-            self.provider = provider(self.name, programs)
+            self.provider = provider(self.name, exited.programs)
         except InputInvalid:
             # The file was valid when the agent was started.
             self.provider = Provider()
@@ -235,38 +218,37 @@ class _AgentAnswer:
         self.error = ""
         self.rejected: AnswerRejected | None = None
 
-    def read_output(self, task: Task, logs: Logs | ScratchFiles, scratch: ScratchFiles) -> dict[str, Any]:
+    def read_output(self) -> dict[str, Any]:
         """Return `content`, `decision`, `tokens`, and what else it wrote. OutputInvalid if it wrote no object."""
-        written = self._read_written(logs, scratch) or self._read_printed(logs)
-        return written if self.error else self._checked(written, task)
-
-    def _checked(self, written: dict[str, Any], task: Task) -> dict[str, Any]:
-        """Return the answer as the workflow asks for it. One that does not match its schema is remembered."""
+        written = self._read_written() or self._read_printed()
+        if self.error:
+            return written
         try:
-            return read_structure(written, task.params.get("answer"), LOOP_BYTES_MAX_CHECKED)
+            return read_structure(written, self.task.params.get("answer"), LOOP_BYTES_MAX_CHECKED)
         except AnswerRejected as problem:
+            # It is remembered, and fails the step.
             self.rejected = problem
             return written
 
-    def read_usage(self, logs: Logs | ScratchFiles, scratch: ScratchFiles) -> None:
+    def read_usage(self) -> None:
         """Read only its usage and error, as far as possible."""
         with suppress(outputs.OutputInvalid, outputs.OutputNotKept):
-            self._read_written(logs, scratch) or self._read_printed(logs)
+            self._read_written() or self._read_printed()
 
-    def _read_written(self, logs: Logs | ScratchFiles, scratch: ScratchFiles) -> dict[str, Any] | None:
+    def _read_written(self) -> dict[str, Any] | None:
         """Return what it wrote to $MULLIGAN_OUTPUT; None if that does not exist."""
-        if not os.access(scratch.output, os.F_OK, follow_symlinks=False):
+        if not outputs.exists(self._scratch.output):
             return None
-        written = outputs.read_output(logs.out, scratch.output, "json")
+        written = outputs.read_output(self._logs.out, self._scratch.output, "json")
         if not isinstance(written, dict):
             raise outputs.OutputInvalid('$MULLIGAN_OUTPUT is not a JSON object such as {"content": …}')
         self.used = self._usage_in(written)
-        content = {} if "content" in written else {"content": _read_printed(logs)}
+        content = {} if "content" in written else {"content": _read_printed(self._logs)}
         return {**content, "decision": None, "tokens": None, **written}
 
-    def _read_printed(self, logs: Logs | ScratchFiles) -> dict[str, Any]:
+    def _read_printed(self) -> dict[str, Any]:
         """Return what it printed: by the provider's form, otherwise all of it."""
-        printed = _read_printed(logs)
+        printed = _read_printed(self._logs)
         form = self.provider.form or FORMS.get(self.name)
         model = as_text(self.task.params.get("model") or "")
         self.reading = read(form, printed, model, self.provider.prices) if form is not None else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from mulligan.core.effects.tasks import Task
@@ -14,13 +13,13 @@ from mulligan.language.expressions import as_text
 from mulligan.language.shell.shell import strict_options
 from mulligan.ports import Lease
 from mulligan.worker.environment import task_environment, working_folder_of
-from mulligan.worker.folders import Folders, Logs, ScratchFiles, write_private_file
+from mulligan.worker.folders import Folders, ScratchFiles, write_private_file
 from mulligan.worker.outputs import outputs
 from mulligan.worker.outputs.artifact_inputs import InputPreparation, has_large_input
 from mulligan.worker.programs import Programs, resolve_interpreter
 from mulligan.worker.slots.deadlines import is_past_deadline, seconds_left
 from mulligan.worker.slots.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
-from mulligan.worker.task_reports import ProcessExit, ProgramNotFound, make_report, with_output_error, without_output
+from mulligan.worker.task_reports import ExitedTask, ProgramNotFound, make_report, with_output_error, without_output
 
 INTERPRETER = "bash"
 # How much of standard output is shown for a command that failed without writing to stderr.
@@ -78,39 +77,31 @@ def _program(task: Task, environment: dict[str, str], folder: str, programs: Pro
     return path, [interpreter, *options, "-c", text], False
 
 
-def read_output(task: Task, logs: Logs | ScratchFiles, scratch: ScratchFiles) -> Any:
+def read_output(exited: ExitedTask) -> Any:
     """Return the output of a command, or `LargeOutput`; raise OutputInvalid or OutputNotKept."""
+    task, out, output_file = exited.task, exited.logs.out, exited.scratch.output
     bytes_max = LOOP_BYTES_MAX_REDACTED if task.secrets else LOOP_BYTES_MAX
-    large = outputs.find_large_output(logs.out, scratch.output, task.capture, bytes_max)
-    return large or outputs.read_output(logs.out, scratch.output, task.capture)
+    large = outputs.find_large_output(out, output_file, task.capture, bytes_max)
+    return large or outputs.read_output(out, output_file, task.capture)
 
 
-def read_exit(
-    lease: Lease,
-    logs: Logs | ScratchFiles,
-    scratch: ScratchFiles,
-    process_exit: ProcessExit,
-    *,
-    is_out_of_memory: bool,
-    programs: Programs,
-    read: Callable[[Task, Logs | ScratchFiles, ScratchFiles], Any] = read_output,
-) -> TaskEnded:
+def read_exit(exited: ExitedTask, read: Callable[[ExitedTask], Any] = read_output) -> TaskEnded:
     """Return the report: the outcome and, if it succeeded, the output that `read` returns."""
-    task, read_output_now = lease.task, partial(read, lease.task, logs, scratch)
-    reports, report_error = outputs.read_reported_errors(scratch.error)
+    task, logs, process_exit = exited.task, exited.logs, exited.process_exit
+    reports, report_error = outputs.read_reported_errors(exited.scratch.error)
     # A stopped task may succeed in its grace period: the core decides whether that counts.
     is_stopped = process_exit.stop_reason == "stopped"
     has_succeeded = process_exit.status == 0 and (is_stopped or not process_exit.stop_reason)
     missing = outputs.missing_files(task) if has_succeeded and task.files else ()
     if has_succeeded and not (reports or report_error or missing):
-        return _with_output(task, read_output_now, process_exit, _STOPPED if is_stopped else _SUCCESS)
+        return _with_output(exited, read, _STOPPED if is_stopped else _SUCCESS)
     is_timed_out = process_exit.stop_reason == "timeout"
     stderr = outputs.read_ends(logs.err)
     outcome = Outcome(
         exit_code=process_exit.exit_code,
         signal=process_exit.signal,
         is_timed_out=is_timed_out,
-        is_out_of_memory=is_out_of_memory,
+        is_out_of_memory=exited.is_out_of_memory,
         stderr_tail=stderr.tail,
         stderr_head=stderr.head,
         stderr_left_out=stderr.left_out,
@@ -123,17 +114,16 @@ def read_exit(
     )
     # A reported error fails it; after a reported warning its output counts.
     if has_succeeded:
-        return _with_output(task, read_output_now, process_exit, outcome)
+        return _with_output(exited, read, outcome)
     return make_report(task, outcome, None, process_exit)
 
 
-def _with_output(
-    task: Task, read_output_now: Callable[[], Any], process_exit: ProcessExit, outcome: Outcome
-) -> TaskEnded:
+def _with_output(exited: ExitedTask, read: Callable[[ExitedTask], Any], outcome: Outcome) -> TaskEnded:
+    output = None
     try:
-        output = read_output_now()
+        output = read(exited)
     except outputs.OutputNotKept as reason:
-        return make_report(task, without_output(outcome, reason), None, process_exit)
+        outcome = without_output(outcome, reason)
     except outputs.OutputInvalid as problem:
-        return make_report(task, with_output_error(outcome, str(problem)), None, process_exit)
-    return make_report(task, outcome, output, process_exit)
+        outcome = with_output_error(outcome, str(problem))
+    return make_report(exited.task, outcome, output, exited.process_exit)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from mulligan.ports import Lease
-from mulligan.worker.folders import Folders, make_private, open_regular_file
+from mulligan.worker.folders import Folders, make_private, open_regular_file, replace_private_file
 from mulligan.worker.logs.progress_records import READ_BYTES, Progress, parse_progress
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.secrets.redactor import Redactor
@@ -53,10 +53,7 @@ class ProgressFiles:
         name = self._folders.progress(task.run_id, task.place, task.attempt)
         data = msgspec.json.encode(msgspec.structs.replace(found, at=datetime.now(UTC)))
         make_private(os.path.dirname(name))
-        fd = os.open(name + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb") as file:
-            file.write(data)
-        os.replace(name + ".new", name)
+        replace_private_file(name, data.decode())
 
 
 def _read_end(path: str) -> bytes:

@@ -24,7 +24,7 @@ from mulligan.worker.outputs.output_storage import FileToStore
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.secrets.redactor import Redactor
 from mulligan.worker.task_boundary import TaskBoundary
-from mulligan.worker.task_reports import with_output_error
+from mulligan.worker.task_reports import report_output_error
 
 FIND_SECRETS = "mulligan.worker.outputs.kept_files:find_secrets"
 MANIFEST_BYTES_MAX = 4 << 20
@@ -83,7 +83,9 @@ class KeptFiles:
 
     def must_search(self, running: RunningTask) -> bool:
         """Whether files have to be searched for secrets before they are stored."""
-        return bool(running.kept_files) and not running.are_files_searched and self._redactor(running) is not None
+        if not running.kept_files or running.are_files_searched:
+            return False
+        return self._boundary.redactor(running.resolved) is not None
 
     def search(self, running: RunningTask, report: TaskEnded) -> None:
         """Have the files searched; then `report_end` is called, with a failure if a secret was found."""
@@ -93,9 +95,6 @@ class KeptFiles:
             "secrets": self._boundary.secrets(running.resolved),
         }
         self._jobs.call(FIND_SECRETS, args, partial(self._on_searched, running, report), {})
-
-    def _redactor(self, running: RunningTask) -> Redactor | None:
-        return self._boundary.redactor(running.resolved)
 
     def _on_searched(self, running: RunningTask, report: TaskEnded, answer: CallResult | None) -> None:
         if self._searched.pop(running.lease.token, None) is not running:
@@ -115,8 +114,7 @@ class KeptFiles:
             running.kept_files.clear()
             # A failure stays what it is.
             if classify(report.outcome)[0] is None:
-                outcome = with_output_error(report.outcome, problem)
-                report = msgspec.structs.replace(report, outcome=outcome, output=None)
+                report = report_output_error(report, problem)
         self._report(running, report)
 
 

@@ -27,7 +27,7 @@ from mulligan.worker.outputs.outputs import (
     LargeOutput,
 )
 from mulligan.worker.secrets.redactor import TOO_DEEP, Redactor
-from mulligan.worker.task_reports import with_output_error, without_output
+from mulligan.worker.task_reports import report_output_error, without_output
 
 STORE_OUTPUT = "mulligan.worker.outputs.large_outputs:store_output"
 _LABELS = {"result": "the result", "written": "$MULLIGAN_OUTPUT"}
@@ -80,7 +80,7 @@ def with_value(report: TaskEnded, large: LargeOutput) -> TaskEnded:
     except outputs.OutputNotKept as reason:
         return _without_output(report, reason)
     except outputs.OutputInvalid as problem:
-        return _report_output_error(report, str(problem))
+        return report_output_error(report, str(problem))
     finally:
         if large.capture == "result":
             outputs.remove_file(large.path)
@@ -101,17 +101,13 @@ def report_stored(report: TaskEnded, target: str, result: CallResult | None) -> 
     if "refused" in stored:
         return report_storage_failure(report, stored["refused"], stored["errno"])
     if "invalid" in stored:
-        return _report_output_error(report, stored["invalid"])
+        return report_output_error(report, stored["invalid"])
     if "none" in stored:
         return _without_output(report, outputs.OutputNotKept(stored["none"], stored["size"]))
     output = (
         stored["value"] if "value" in stored else OutputFile(target, stored["size"], stored["sha256"], stored["format"])
     )
     return msgspec.structs.replace(report, output=output)
-
-
-def _report_output_error(report: TaskEnded, problem: str) -> TaskEnded:
-    return msgspec.structs.replace(report, outcome=with_output_error(report.outcome, problem), output=None)
 
 
 def _without_output(report: TaskEnded, reason: outputs.OutputNotKept) -> TaskEnded:

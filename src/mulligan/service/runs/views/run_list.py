@@ -97,21 +97,20 @@ class RunQuery(msgspec.Struct, frozen=True):
     @property
     def can_match(self) -> bool:
         """Whether a store can hold these texts: it holds neither NUL nor bytes that are not text."""
-        texts = (
-            *self.statuses,
-            *self.workflows,
-            *self.inputs,
-            *self.inputs.values(),
-            *self.labels,
-            *self.labels.values(),
-            *self.starters,
-            *self.failure_codes,
-            self.text,
-        )
         try:
-            return b"\0" not in "".join(texts).encode()
+            return b"\0" not in "".join(_texts(msgspec.structs.astuple(self))).encode()
         except UnicodeEncodeError:
             return False
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in the fields of a query."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from (text for item in value.items() for text in item)
+    elif isinstance(value, tuple):
+        yield from (text for one in value for text in _texts(one))
 
 
 def parse_statuses(words: Iterable[str]) -> tuple[str, ...]:
