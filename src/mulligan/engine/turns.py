@@ -73,7 +73,8 @@ class TurnTaker:
         now, ready = self._clock.now(), self._runs.ready
         run_ids = list(islice(ready, TURNS_AT_ONCE_MAX))
         # Runs whose time is up are stopped alone: their child runs must hear of it before they start anything.
-        late = [run_id for run_id in run_ids if ready[run_id].is_time_up(now)]
+        limited = [run_id for run_id in run_ids if ready[run_id].state.run.due is not None]
+        late = [run_id for run_id in limited if ready[run_id].is_time_up(now)] if limited else limited
         drivers, self.has_stopped_late = [ready.pop(run_id) for run_id in late or run_ids], bool(late)
         if drivers:
             fault_point("before_turn")
@@ -103,7 +104,7 @@ class TurnTaker:
         if driver.run_id in self._runs.drivers:
             if driver.ahead:
                 self._timers.ahead[driver.run_id] = driver.ahead
-            if driver.reports or driver.has_more_to_enter:
+            if driver.reports or (driver.starts and driver.has_more_to_enter):
                 self._runs.ready[driver.run_id] = driver
 
     def _handle_crash(self, driver: RunDriver, error: Exception, now: datetime) -> None:
@@ -181,7 +182,7 @@ class TurnTaker:
             if not self._supply.is_alone:
                 driver.queue.clear()
             self._supply.note_queue(driver)
-            if driver.has_more_to_enter:
+            if driver.starts and driver.has_more_to_enter:
                 self._runs.ready[driver.run_id] = driver
             if entries:
                 self._observer.committed(driver.state, entries)

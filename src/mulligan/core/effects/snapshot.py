@@ -109,9 +109,13 @@ def changes(state: State) -> list[Row]:
             rows.append(_plain_row(table, key, getattr(state, table)))
             continue
         place = places.get(key)
+        listed_before = None if old is None else old.items
+        if place is not None and place.items is None and listed_before is None:
+            # Nearly all places.
+            rows.append((table, key, _tag(place), _encode(_astuple(place)[_IN_ROW])))
+            continue
         rows.append((table, key, "", None) if place is None else (table, key, _tag(place), _encode(_values(place))))
         listed = None if place is None else place.items
-        listed_before = None if old is None else old.items
         if listed is not listed_before:
             rows += _items_rows(key, listed, listed_before)
     return rows
