@@ -75,6 +75,10 @@ class TaskFiles:
         self._last_number += 1
         return self._folders.scratch(self._worker, self._last_number)
 
+    def give_back(self, scratch: ScratchFiles) -> None:
+        """Take back scratch files of which none exists."""
+        self._free.append(scratch)
+
     def look_for_files(self, running: RunningTask) -> None:
         """Note whether a task that has ended, and of which nothing runs any more, has written any file but its logs."""
         scratch = running.scratch
