@@ -368,7 +368,8 @@ class RunDriver:
         try:
             if isinstance(queued.report, REQUESTS | r.Unreadable):
                 self._refuse_senseless(pending, queued, now)
-            pending.next.append(self._with_time(queued, now))
+            is_timed = queued.token is not None and not self.ahead
+            pending.next.append(queued.report if is_timed else self._with_time(queued, now))
             self._follow(pending, now)
         except REFUSALS as error:
             pending.next.clear()
@@ -493,11 +494,13 @@ class RunDriver:
 
         From the first that it does not take at once, `_take` decides.
         """
-        executor, is_ours = self.executor, self.is_alone and self.state.run.due is None
+        executor = self.executor
+        is_ours = self.state.run.due is None and (self.is_alone or len(places) == 1)
         for place in places:
-            task = self._localized(ordinary.task_of(self.state, place))
-            is_plain = is_ours and not pending.fresh and task.host == "" and task.avoids is None and task.guard is None
-            if not is_plain or executor is None or not (executor.can_ever_fit(task) and self._has_room(task)):
+            task = ordinary.task_of(self.state, place)
+            if self.ahead:
+                task = self._localized(task)
+            if executor is None or pending.fresh or not is_ours or not self._may_start(task, executor):
                 pending.fresh[place.key] = task
                 continue
             executor.reserve(task)
@@ -507,6 +510,14 @@ class RunDriver:
         if pending.fresh:
             pending.is_ordinary = False
             self._take(pending, now)
+
+    def _may_start(self, task: Task, executor: TaskCapacity) -> bool:
+        """Whether our executor takes it at once. False leaves the question to `_take`."""
+        if task.guard is not None or task.host or task.avoids is not None or not executor.can_ever_fit(task):
+            return False
+        if self.is_alone:
+            return executor.fits(task) or executor.may_hold(task)
+        return task.home not in executor.offer().lacks and executor.fits(task)
 
     def _take(self, pending: _Pending, now: datetime) -> None:
         """Give the tasks that this turn has scheduled to our executor while they fit; queue the rest."""

@@ -315,13 +315,14 @@ class LocalExecutor:
             self._hold(lease.token, task)
             return None
         try:
-            self._task_files.make_folder()
+            if not self._task_files.is_ready:
+                self._task_files.make_folder()
             if task.started_in == self._folders.work:
                 self._folders.make_work()
             if self._missing_folders.lacks(task.home):
                 self._end(lease.token, report_missing_folder(task, self.host))
                 return None
-            if is_plain(task) and self._boundary.redactor(lease) is None:
+            if is_plain(task) and self._secrets.redactor(task) is None:
                 # The stages below would all find nothing to do.
                 running.is_plain, running.has_references = True, False
                 self._called.start(running, None)
@@ -502,7 +503,7 @@ class LocalExecutor:
         self._watched = fd
 
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
-        if not self._ended:
+        if not self._ended.done:
             self._wait(timeout)
         self._run_due()
         if self._shared_signal.held:
@@ -519,7 +520,7 @@ class LocalExecutor:
         for running, report in self._ended.take_unstored():
             self._report(running, report)
         self._retry_starts()
-        if self._ended.store_error is not None and not self._ended:
+        if self._ended.store_error is not None and not self._ended.done:
             raise self._ended.store_error
 
     def _wait(self, timeout: float | None) -> None:

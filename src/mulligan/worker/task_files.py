@@ -42,14 +42,14 @@ class TaskFiles:
         self._has_program = has_program
         self._free: list[ScratchFiles] = []
         self._last_number = 0
-        self._is_ready = False
+        self.is_ready = False
 
     def make_folder(self) -> None:
         """Create the folder when the first task comes, so that the start of a worker does not wait for the disk."""
-        if not self._is_ready:
+        if not self.is_ready:
             self._folders.make_worker(self._worker)
             self._write_program()
-            self._is_ready = True
+            self.is_ready = True
 
     def restore_folder(self, running_tasks: Iterable[RunningTask]) -> bool:
         """Create the folder again if it was removed; return whether it was. Running tasks have lost their files."""

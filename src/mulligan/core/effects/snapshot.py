@@ -131,11 +131,12 @@ def _values(place: Place) -> list[Any]:
 
 def _tag(place: Place) -> str:
     """What the place waits for, if it waits for a person; the fingerprint of a result that later runs may reuse."""
-    if place.status == "completed":
+    status = place.status
+    if status == "completed":
         return "" if place.recovered_by or place.is_undone or place.has_failed_undo else place.fingerprint
-    if place.is_open_approval:
+    if status == "running" and place.is_open_approval:
         return "approval"
-    if place.status == "pending_failed":
+    if status == "pending_failed":
         # Not while an agent is asked: it may decide.
         return "" if place.child else "parked"
     return "paused" if place.pause is not None and not place.has_ended else ""

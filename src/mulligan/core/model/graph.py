@@ -71,7 +71,7 @@ class Node(msgspec.Struct, eq=False):
     # What this step needs: single steps, and barriers.
     needs: Sequence[tuple[str, str]] = ()
     waits: Sequence[Barrier] = ()
-    # What is known of the step before any run. Made when it is first asked for, since most readers of a run never do.
+    # What is known of the step before any run, once `plan` was asked: most readers of a run never do.
     made_plan: StepPlan | None = None
 
     @property

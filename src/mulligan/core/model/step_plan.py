@@ -33,6 +33,8 @@ class StepPlan(msgspec.Struct, frozen=True):
     waits: bool = False
     # A lost attempt counts as failed.
     is_careful: bool = False
+    # Its limit: an attempt that has used more is told of it.
+    memory: int | None = None
 
     @property
     def is_ordinary(self) -> bool:
@@ -41,7 +43,7 @@ class StepPlan(msgspec.Struct, frozen=True):
 
 # Keys of which each asks for a stage, by their names in a definition.
 _BEFORE = ("when", "map", "deadline", "file_paths", "tools", "session")
-_AFTER = ("validate", "validator", "on_success", "undo", "edges", "resources", "session")
+_AFTER = ("validate", "validator", "on_success", "session")
 # Keys that give values to an attempt.
 _VALUES = ("env", "cwd", "logs", "cache_key", "breaker_key", "file_paths")
 # Keys that a task has a part of, besides the values and those below.
@@ -75,9 +77,6 @@ def _made(step: Step) -> StepPlan:
     if given.runs_in == "engine" or given.is_agent or given.opens_worktrees:
         before.append("action")
         after.append("action")
-    if step.resources is not None and step.resources.memory is None:
-        # Only what it used of its memory is looked at.
-        after.remove("resources")
     if step.max_visits < 1:
         before.append("max_visits")
     has_values = (action is not None and bool(action.bindings)) or not asked.isdisjoint(_VALUES)
@@ -94,6 +93,7 @@ def _made(step: Step) -> StepPlan:
         cpus=default_cpus(action.kind, params) if action is not None and is_waiting else DEFAULT_CPUS,
         waits=is_waiting,
         is_careful=is_careful(step),
+        memory=step.resources.memory if step.resources is not None else None,
     )
 
 

@@ -50,16 +50,19 @@ _NEW_WORDS_MAX = 256
 
 def write_batch(db: apsw.Cursor, commits: Sequence[Commit], sequence: TaskSequence, held: Leases) -> list[CommitResult]:
     """Write all commits, or raise `Conflict`: the caller rolls the transaction back."""
-    refusals.check_batch(commits)
+    if len(commits) > 1 or len(commits[0].taken) > 1:
+        refusals.check_batch(commits)
     tasks = 0
     for commit in commits:
         tasks += len(commit.taken) + len(commit.queued)
     numbers = iter(sequence.take(db, tasks))
-    return [(_write_ordinary if commit.is_ordinary else _write)(db, commit, numbers, held) for commit in commits]
+    return [
+        (write_ordinary if commit.is_ordinary else write_at_length)(db, commit, numbers, held) for commit in commits
+    ]
 
 
-def _write_ordinary(db: apsw.Cursor, commit: Commit, numbers: Iterator[int], held: Leases) -> CommitResult:
-    """`_write` for an ordinary turn, in fewer steps: the same rows and the same `Conflict`."""
+def write_ordinary(db: apsw.Cursor, commit: Commit, numbers: Iterator[int], held: Leases) -> CommitResult:
+    """`write_at_length` for an ordinary turn, in fewer steps: the same rows and the same `Conflict`."""
     turn, after, at = commit.turn, commit.after, micros(commit.at)
     run_id, holder, changes = turn.run_id, turn.holder, db.connection.changes
     state, kept = None, []
@@ -71,7 +74,7 @@ def _write_ordinary(db: apsw.Cursor, commit: Commit, numbers: Iterator[int], hel
     about = (commit.entries[-1].seq, commit.status, commit.round, at, commit.degraded, commit.reason, state)
     db.execute(SQL["advance_run"], (*about, run_id, turn.fence, holder, after))
     if changes() != 1:
-        return _write(db, commit, numbers, held)
+        return write_at_length(db, commit, numbers, held)
     for token in commit.ended:
         task_key = held.find(db, token)
         if task_key is None or task_key[0] != run_id:
@@ -93,7 +96,8 @@ def _write_ordinary(db: apsw.Cursor, commit: Commit, numbers: Iterator[int], hel
     return CommitResult(leases)
 
 
-def _write(db: apsw.Cursor, commit: Commit, numbers: Iterator[int], held: Leases) -> CommitResult:
+def write_at_length(db: apsw.Cursor, commit: Commit, numbers: Iterator[int], held: Leases) -> CommitResult:
+    """Write any turn."""
     _advance_run(db, commit)
     if commit.ended:
         _end_leases(db, commit, held)

@@ -114,7 +114,7 @@ class CalledTasks:
         request = action.build_call(lease, running.scratch, self._folders)
         if running.artifact_files:
             request = msgspec.structs.replace(request, files=running.artifact_files)
-        left = seconds_left(lease.task)
+        left = lease.task.timeout if lease.task.deadline is None else seconds_left(lease.task)
         interpreter = running.environment or action.interpreter_of(lease.task, self._programs)
         if running.environment is not None:
             variables = {**self._environments.variables(interpreter), **request.env}
@@ -139,7 +139,8 @@ class CalledTasks:
             running.child, running.pipes = child.key, child.pipes
             child.is_leaving = lease.task.gpus > 0 or (redactor is not None and not runs_own_code(lease.task))
             self._name_logs_later(running, now)
-            self._wake_up.at(child_task.due)
+            if child_task.due is not None:
+                self._wake_up.at(child_task.due)
             if lease.task.memory is not None:
                 self._send(("limit", child.key, lease.task.memory))
             return
