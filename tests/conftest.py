@@ -9,7 +9,22 @@ from tests.support import forked_supervisor
 from tests.support.nightly import IS_NIGHTLY
 from tests.support.store_schemas import StoreSchemas
 
+from mulligan.testing.both_ways import both_ways, one_way
 from mulligan.worker.supervisor import supervisor_client
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _both_ways() -> Iterator[None]:
+    """Every ordinary turn of these processes is also taken at length, and both are compared."""
+    with both_ways():
+        yield
+
+
+@pytest.fixture
+def taken_once() -> Iterator[None]:
+    """Ordinary turns are taken as the product takes them: for tests that count what they cost."""
+    with one_way():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -74,7 +74,7 @@ DATA_FOR_FACES = (
 BEHIND_THE_SERVICE = frozenset({"reader", "store"})
 CLASSES_BEHIND_THE_SERVICE = frozenset({"RunReader"})
 # Inside `core`, from the bottom up: data, one run's state, what a fact changes, what is decided, what is asked for.
-CORE_LAYERS = ("model", "schedules", "state", "evolve", "deciding", "effects", "notices", "turn")
+CORE_LAYERS = ("model", "schedules", "state", "evolve", "deciding", "effects", "notices", "ordinary", "turn")
 # What knows the kinds of actions by name: the table of traits, what reads an action and what carries it out; formats,
 # whose steps have kinds of their own; and what makes random workflows.
 KNOW_KINDS = (

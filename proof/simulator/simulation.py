@@ -22,6 +22,7 @@ from mulligan.core.model.events import Entry
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.state import State
 from mulligan.ports import fault_listeners
+from mulligan.testing.both_ways import both_ways
 from mulligan.testing.faults import Faults
 from proof.invariants.log_facts import format_entries
 from proof.simulator.cluster.databases import LEASE_SECONDS
@@ -82,7 +83,7 @@ class Simulation:
     # -- the history -------------------------------------------------------------------------------------------------
 
     def run(self) -> Simulation:
-        with self._at_fault_points():
+        with self._at_fault_points(), both_ways():
             self._start()
             self._run_with_faults()
             self._run_to_end()

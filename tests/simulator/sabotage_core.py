@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mulligan.core import ordinary
 from mulligan.core.deciding import (
     admit,
     converge,
@@ -317,3 +318,21 @@ def _(real: Any) -> Any:
 def _(real: Any) -> Any:
     """a run takes up whatever it is asked for"""
     return lambda report: None
+
+
+@defect(ordinary, "_wake_all")
+def _(real: Any) -> Any:
+    """an ordinary end leaves the steps behind the first that is not ordinary as they are"""
+    return lambda now, names: real(now, names[:1])
+
+
+@defect(ordinary, "count_member")
+def _(real: Any) -> Any:
+    """an ordinary end does not count for the groups that its step is in"""
+    return lambda state, barrier, met: None
+
+
+@defect(ordinary, "_succeeded")
+def _(real: Any) -> Any:
+    """an ordinary end leaves out what its attempt has used"""
+    return lambda report: replace(real(report), usage={})

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import chain
 
+from mulligan.core import ordinary
 from mulligan.core.deciding.admit import admit
 from mulligan.core.deciding.converge import converge
 from mulligan.core.deciding.fact_dispatch import decide
@@ -17,7 +19,7 @@ from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.kept_history import kept_history
-from mulligan.core.model.reports import Report, RunRequested, TaskStarted, TimerFired
+from mulligan.core.model.reports import Report, RunRequested, TaskEnded, TaskStarted, TimerFired
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.scope import DecisionContext, Evaluator
@@ -37,11 +39,23 @@ def turn(state: State, report: Report, evaluator: Evaluator) -> list[e.Entry]:
 
 def follow(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Entry]:
     """Yield entries depth first: all that follows from a fact is applied before its cause yields the next one."""
+    if type(report) is TaskEnded and (end := ordinary.end_step(state, report, evaluator)) is not None:
+        return chain(end.entries, follow_rest(end))
+    return follow_at_length(state, report, evaluator)
+
+
+def follow_at_length(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Entry]:
+    """`follow` for every report: fact by fact."""
     if isinstance(report, RunRequested) and report.history:
         return _continue_history(state, report, evaluator)
     # Times in the log never go back, whatever the clock of the reporter does.
     now = DecisionContext(state, max(report.at, state.run.at), evaluator)
     return follow_facts(now, admit(now, report))
+
+
+def follow_rest(end: ordinary.OrdinaryEnd) -> Iterator[e.Entry]:
+    """What follows at length from the end of an ordinary step, of which the first part is in the state."""
+    return iter(()) if end.rest is None else follow_facts(end.now, end.rest, end.cause)
 
 
 def report_before(state: State, report: Report) -> TimerFired | None:
@@ -54,13 +68,12 @@ def report_before(state: State, report: Report) -> TimerFired | None:
     return TimerFired(report.at, "run", "", state.run.round)
 
 
-def follow_facts(now: DecisionContext, facts: Facts) -> Iterator[e.Entry]:
+def follow_facts(now: DecisionContext, facts: Facts, cause: int = 0) -> Iterator[e.Entry]:
     """Yield the entries of a turn that begins with these facts, in place of those that a report brings."""
     state = now.state
     run, rested_at = state.run, -1
     # Generators that wait until everything that follows from their last fact is applied.
     stack: list[tuple[Facts, int]] = []
-    cause = 0
     while True:
         for fact in facts:
             entry = e.Entry(run.seq + 1, now.at, cause, fact)  # type: ignore[arg-type]

@@ -38,7 +38,9 @@ class ChangeWatch:
             return True
         # A round of the loop may take less time than the question.
         now = self._clock.monotonic()
-        is_time_to_ask = now - self._asked_at >= self._poll_seconds(now)
+        # Written out: asked in every round.
+        poll_seconds = BUSY_POLL_SECONDS if now - self._changed_at < BUSY_SECONDS else POLL_SECONDS
+        is_time_to_ask = now - self._asked_at >= poll_seconds
         return (is_time_to_ask and self._has_changes(now)) or (self._is_shared and self._was_idle(now))
 
     def _was_idle(self, now: float) -> bool:
@@ -48,10 +50,8 @@ class ChangeWatch:
     @property
     def poll_seconds(self) -> float:
         """How long to wait before the store is asked again."""
-        return self._poll_seconds(self._clock.monotonic())
-
-    def _poll_seconds(self, now: float) -> float:
-        return BUSY_POLL_SECONDS if now - self._changed_at < BUSY_SECONDS else POLL_SECONDS
+        is_busy = self._clock.monotonic() - self._changed_at < BUSY_SECONDS
+        return BUSY_POLL_SECONDS if is_busy else POLL_SECONDS
 
     def begin_poll(self) -> None:
         self.is_requested = False

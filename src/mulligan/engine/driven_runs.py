@@ -73,24 +73,22 @@ class RunsToClaim:
     """Runs to take up, in order of request. Thousands may wait, and loading one takes time."""
 
     def __init__(self) -> None:
-        self._run_ids: dict[int, None] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._run_ids)
+        # An attribute, and no `__bool__`: whether there are any is asked in every round.
+        self.run_ids: dict[int, None] = {}
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._run_ids)
+        return iter(self.run_ids)
 
     def add(self, run_ids: Iterable[int]) -> None:
-        self._run_ids.update(dict.fromkeys(run_ids))
+        self.run_ids.update(dict.fromkeys(run_ids))
 
     def next_batch(self) -> list[int]:
         """The next ones. They stay here until `discard`, so that an error loses none."""
-        return list(islice(self._run_ids, TAKEN_AT_ONCE_MAX))
+        return list(islice(self.run_ids, TAKEN_AT_ONCE_MAX))
 
     def discard(self, run_ids: Iterable[int]) -> None:
         for run_id in run_ids:
-            self._run_ids.pop(run_id, None)
+            self.run_ids.pop(run_id, None)
 
 
 class DrivenRuns:
@@ -134,7 +132,8 @@ class DrivenRuns:
         self.unloaded: set[int] = set()
         # Where the search for runs that nobody holds goes on; None if it is over. And how often the store had been
         # looked into when it began.
-        self._idle_after: tuple[int, int] | None = None
+        # Behind which root and id the search for idle runs goes on; None if there is none.
+        self.idle_after: tuple[int, int] | None = None
         self._idle_polls = -1
 
     @property
@@ -159,12 +158,8 @@ class DrivenRuns:
         Not if nothing was written since the last search: a turn becomes free only by a commit of another process, or
         when we expire a worker, and both make us look into the store.
         """
-        if self._idle_after is None and self._idle_polls != self._changes.polls:
-            self._idle_after, self._idle_polls = (0, 0), self._changes.polls
-
-    @property
-    def is_searching_idle(self) -> bool:
-        return self._idle_after is not None
+        if self.idle_after is None and self._idle_polls != self._changes.polls:
+            self.idle_after, self._idle_polls = (0, 0), self._changes.polls
 
     def hold_idle(self) -> None:
         """Take the turns of some runs that nobody holds, and load those that have something to do.
@@ -172,8 +167,8 @@ class DrivenRuns:
         The others wait. Whatever wakes one of them, a timer, a person or the end of a task, is a message in its inbox,
         and a run with a message is taken up. So a worker starts at once, however many runs wait.
         """
-        assert self._idle_after is not None
-        found = self._store.idle_runs(self._name, self._idle_after, IDLE_AT_ONCE_MAX)
+        assert self.idle_after is not None
+        found = self._store.idle_runs(self._name, self.idle_after, IDLE_AT_ONCE_MAX)
         # Also those that we hold without knowing it: an answer of the store was lost.
         free = (run_id for run_id in found.run_ids if run_id not in self.drivers and run_id not in self.unloaded)
         run_ids = [run_id for run_id in free if not self._is_left_alone(run_id)]
@@ -184,7 +179,7 @@ class DrivenRuns:
             self.to_claim.add(with_work)
             # What was written for them so far has to be looked for, and their timers.
             self._changes.request()
-        self._idle_after = found.after
+        self.idle_after = found.after
 
     def _adopt(self, turns: Sequence[Turn], root_run_id: int | None) -> None:
         loaded = {one.record.run_id: one for one in self._store.load_all([turn.run_id for turn in turns])}
@@ -384,7 +379,7 @@ class DrivenRuns:
         self._timers.ahead.clear()
         self._ended.clear()
         self.unloaded.clear()
-        self._idle_after, self._idle_polls = None, -1
+        self.idle_after, self._idle_polls = None, -1
 
 
 def _bug(error: Exception) -> str:

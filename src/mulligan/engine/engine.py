@@ -177,9 +177,9 @@ class Engine:
             self._fire_timers()
         if self._timers.was_clock_set():
             self._changes.request()
-        if self._runs.is_searching_idle:
+        if self._runs.idle_after is not None:
             self._runs.hold_idle()
-        if self._changes.is_due() or self._runs.to_claim:
+        if self._changes.is_due() or self._runs.to_claim.run_ids:
             self._poll()
             if self._timers.is_due:
                 # What came due while nobody drove a run comes before anything of it is started.
@@ -225,7 +225,9 @@ class Engine:
     def _has_more_to_do(self) -> bool:
         """Whether the next round need not wait."""
         runs = self._runs
-        return bool(self._changes.is_requested or runs.ready or runs.to_claim or runs.is_searching_idle)
+        if self._changes.is_requested or runs.ready or runs.to_claim.run_ids:
+            return True
+        return runs.idle_after is not None
 
     def _collect(self, timeout: float) -> None:
         """Take in the tasks that have ended."""

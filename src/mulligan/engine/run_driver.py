@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from mulligan.core import ordinary
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.deciding.report_checks import REQUESTS, check_report
 from mulligan.core.deciding.rounds.child_failure import child_end, undo_failed_in
@@ -34,10 +35,10 @@ from mulligan.core.model.workflow import Workflow, encode, version, with_callers
 from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import Evaluator, fill_params
-from mulligan.core.state.state import State
+from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
-from mulligan.core.turn import end_by_force, follow, refused_report, report_before
+from mulligan.core.turn import end_by_force, follow_at_length, follow_rest, refused_report, report_before
 from mulligan.engine.crash_answers import OVER, REPORT_IT, running_tasks, to_children, to_parent, without_content
 from mulligan.engine.task_backlog import BacklogEntry, TaskBacklog
 from mulligan.errors import (
@@ -95,6 +96,8 @@ class _Pending(msgspec.Struct):
     counted: list[GuardedOutcome] = []
     drained: list[tuple[int, Answer | None]] = []
     processed: list[QueuedReport] = []
+    # Whether nothing has happened but ends of ordinary steps, whose next tasks our executor takes.
+    is_ordinary: bool = True
     # Batches of first steps by their first index: entered by this turn, and left for later turns.
     entered: list[int] = []
     starts: list[int] = []
@@ -269,7 +272,7 @@ class RunDriver:
             return
         self._suspect = None
         for _ in range(min(reports_max, len(reports))):
-            if not pending.is_last:
+            if self.state.run.due is not None and not pending.is_last:
                 self._report_first(pending, report_before(self.state, self._with_time(reports[0], now)), now)
             if pending.is_last:
                 break
@@ -278,8 +281,9 @@ class RunDriver:
             self._suspect = queued
             self._process(pending, queued, now)
         self._suspect = self._suspect if len(pending.processed) == 1 else None
-        self._stop_if_time_is_up(pending, now)
-        if self.has_more_to_enter:
+        if self.state.run.due is not None:
+            self._stop_if_time_is_up(pending, now)
+        if self.starts and self.has_more_to_enter:
             pending.entered.append(self.starts.popleft())
             pending.next.append(r.StartsDue(now, pending.entered[-1]))
             self._follow(pending, now)
@@ -364,7 +368,8 @@ class RunDriver:
         try:
             if isinstance(queued.report, REQUESTS | r.Unreadable):
                 self._refuse_senseless(pending, queued, now)
-            pending.next.append(self._with_time(queued, now))
+            is_timed = queued.token is not None and not self.ahead
+            pending.next.append(queued.report if is_timed else self._with_time(queued, now))
             self._follow(pending, now)
         except REFUSALS as error:
             pending.next.clear()
@@ -394,6 +399,7 @@ class RunDriver:
                 raise MessageRefused(f"run {self.run_id} cannot process this: {reason}", hint=REPORT_IT)
             check_report(report)
         except REFUSALS as error:
+            pending.is_ordinary = False
             if self.state.run.status != "new":
                 pending.entries.append(refused_report(self.state, report, reason or error.message, now))
             raise
@@ -403,7 +409,7 @@ class RunDriver:
         run, record, reason = self.state.run, self.record, self._forced_end
         asked = next((one.report for one in self.all_reports if isinstance(one.report, r.CancelRequested)), None)
         by, said = (asked.by, asked.reason) if asked is not None else ("engine", "")
-        started = None
+        started, pending.is_ordinary = None, False
         if run.status == "new":
             started = e.RunStarted(self.run_id, record.workflow, record.version, by=by)
             started = replace(started, parent_run_id=record.parent_run_id)
@@ -438,7 +444,9 @@ class RunDriver:
 
     def _task(self, key: str) -> Task:
         """The task of a place, with its times by the clock of this process."""
-        task = make_task(self.state, key)
+        return self._localized(make_task(self.state, key))
+
+    def _localized(self, task: Task) -> Task:
         if self.ahead and (task.deadline is not None or task.run_due is not None):
             deadline, run_due = (None if at is None else at - self.ahead for at in (task.deadline, task.run_due))
             return replace(task, deadline=deadline, run_due=run_due)
@@ -451,7 +459,19 @@ class RunDriver:
             if isinstance(report, r.TaskStarted) and self._is_too_late(pending, report):
                 self._give_back(pending, (report.place, report.attempt))
                 continue
-            for entry in follow(state, report, self.evaluator):
+            if type(report) is r.TaskEnded and (end := ordinary.end_step(state, report, self.evaluator)) is not None:
+                entries += end.entries
+                if end.rest is None:
+                    self._take_entered(pending, end.queued, now)
+                    continue
+                pending.is_ordinary = False
+                for place in end.queued:
+                    pending.fresh[place.key] = self._localized(ordinary.task_of(state, place))
+                following = follow_rest(end)
+            else:
+                pending.is_ordinary = False
+                following = follow_at_length(state, report, self.evaluator)
+            for entry in following:
                 entries.append(entry)
                 if entry.seq <= state.run.forked_at:
                     # It happened in the run that was forked, perhaps by a clock that was ahead of ours.
@@ -468,6 +488,36 @@ class RunDriver:
                     self._end(pending, now)
             if pending.fresh:
                 self._take(pending, now)
+
+    def _take_entered(self, pending: _Pending, places: Sequence[Place], now: datetime) -> None:
+        """Give the tasks of ordinary steps that this turn has entered to our executor, as `_take` does.
+
+        From the first that it does not take at once, `_take` decides.
+        """
+        executor = self.executor
+        is_ours = self.state.run.due is None and (self.is_alone or len(places) == 1)
+        for place in places:
+            task = ordinary.task_of(self.state, place)
+            if self.ahead:
+                task = self._localized(task)
+            if executor is None or pending.fresh or not is_ours or not self._may_start(task, executor):
+                pending.fresh[place.key] = task
+                continue
+            executor.reserve(task)
+            pending.taken[place.key, place.attempt] = task
+            started = ordinary.start_step(self.state, place, executor.name, executor.host_of(task), now)
+            pending.entries.append(started)
+        if pending.fresh:
+            pending.is_ordinary = False
+            self._take(pending, now)
+
+    def _may_start(self, task: Task, executor: TaskCapacity) -> bool:
+        """Whether our executor takes it at once. False leaves the question to `_take`."""
+        if task.guard is not None or task.host or task.avoids is not None or not executor.can_ever_fit(task):
+            return False
+        if self.is_alone:
+            return executor.fits(task) or executor.may_hold(task)
+        return task.home not in executor.offer().lacks and executor.fits(task)
 
     def _take(self, pending: _Pending, now: datetime) -> None:
         """Give the tasks that this turn has scheduled to our executor while they fit; queue the rest."""
@@ -585,6 +635,9 @@ class RunDriver:
         pending, run = self._pending, self.state.run
         if pending is None:
             return None
+        notices = self._notices(pending.entries) if self.state.workflow.notify or run.notify else ()
+        others: object = pending.queued or pending.stopped or pending.timers or pending.drained or pending.children
+        others = others or pending.outgoing or pending.child_reports or pending.is_last or pending.counted or notices
         return Commit(
             turn=self.turn,
             after=pending.after,
@@ -607,7 +660,8 @@ class RunDriver:
             is_last=pending.is_last,
             counted=pending.counted,
             failures=self._failures() if pending.is_last else None,
-            notices=self._notices(pending.entries) if self.state.workflow.notify or run.notify else (),
+            notices=notices,
+            is_ordinary=pending.is_ordinary and bool(pending.entries) and not others,
         )
 
     def _notices(self, entries: Sequence[e.Entry]) -> Sequence[NoticeRecord]:

@@ -102,7 +102,7 @@ class TasksInFlight:
             return
         assert self.executor is not None
         for lease in leases:
-            self._leases[_key(lease)] = lease
+            self._leases[lease.task.run_id, lease.task.place, lease.task.attempt] = lease
         fault_point("after_lease")
         self.executor.start(leases)
 
@@ -144,7 +144,14 @@ class TasksInFlight:
             self._spared_until = now + KILLED_LEASES * self._lease_seconds
         ended = self.executor.collect(timeout)
         self._collected_at = self._clock.monotonic()
-        return [(lease, self._give_back(self._spare_if_held_up(lease, report))) for lease, report in ended]
+        found: list[tuple[Lease, Report]] = []
+        for lease, report in ended:
+            if type(report) is not TaskEnded or report.outcome.lacks_folder:
+                report = self._give_back(self._spare_if_held_up(lease, report))
+            elif self._spared:
+                self._spared.pop((lease.task.run_id, lease.task.place), None)
+            found.append((lease, report))
+        return found
 
     def _give_back(self, report: Report) -> Report:
         """Report a task as interrupted if its folder is not on our host: a worker that has it takes it."""
@@ -173,7 +180,7 @@ class TasksInFlight:
         while self._ended:
             lease, _ = self._ended[0]
             yield self._ended[0]
-            self._leases.pop(_key(lease), None)
+            self._leases.pop((lease.task.run_id, lease.task.place, lease.task.attempt), None)
             self._ended.popleft()
 
     def report_except(
@@ -184,7 +191,7 @@ class TasksInFlight:
         All in one transaction, which may lease the next tasks: return those. The reports are removed here once it is
         written, so that an error loses none.
         """
-        if not self._ended:
+        if not self._ended or (len(self._ended) == 1 and self._ended[0][0].task.run_id in run_ids):
             return []
         others = [(lease, report) for lease, report in self._ended if lease.task.run_id not in run_ids]
         if not others:

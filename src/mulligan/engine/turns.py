@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
+from operator import attrgetter
 
 from mulligan.core.model.text.formatting import single_line
 from mulligan.engine.change_watch import ChangeWatch
@@ -26,6 +27,7 @@ TURNS_AT_ONCE_MAX = 500
 # From this duration on it is worth to wait for more tasks that may share a commit; how long at most; and the weight of
 # the last commit in the average.
 SLOW_COMMIT_SECONDS, GATHER_SECONDS_MAX, WEIGHT_OF_THE_LAST = 0.0008, 0.001, 0.1
+_leases, _stopped = attrgetter("leases"), attrgetter("stopped")
 
 
 class TurnTaker:
@@ -73,8 +75,11 @@ class TurnTaker:
         now, ready = self._clock.now(), self._runs.ready
         run_ids = list(islice(ready, TURNS_AT_ONCE_MAX))
         # Runs whose time is up are stopped alone: their child runs must hear of it before they start anything.
-        late = [run_id for run_id in run_ids if ready[run_id].is_time_up(now)]
-        drivers, self.has_stopped_late = [ready.pop(run_id) for run_id in late or run_ids], bool(late)
+        late: list[int] = []
+        for run_id in run_ids:
+            if ready[run_id].state.run.due is not None and ready[run_id].is_time_up(now):
+                late.append(run_id)
+        drivers, self.has_stopped_late = list(map(ready.pop, late or run_ids)), bool(late)
         if drivers:
             fault_point("before_turn")
         for driver in drivers:
@@ -103,7 +108,7 @@ class TurnTaker:
         if driver.run_id in self._runs.drivers:
             if driver.ahead:
                 self._timers.ahead[driver.run_id] = driver.ahead
-            if driver.reports or driver.has_more_to_enter:
+            if driver.reports or (driver.starts and driver.has_more_to_enter):
                 self._runs.ready[driver.run_id] = driver
 
     def _handle_crash(self, driver: RunDriver, error: Exception, now: datetime) -> None:
@@ -172,16 +177,16 @@ class TurnTaker:
     def _confirm(self, drivers: list[RunDriver], commits: list[Commit], results: list[CommitResult]) -> None:
         fault_point("after_drain")
         # First of all: the rest takes its time while the tasks run.
-        self._tasks.start([lease for result in results for lease in result.leases])
+        self._tasks.start(list(chain.from_iterable(map(_leases, results))))
         # All of them before the store is asked for anything: what is written must not be rolled back if it fails.
-        confirmed = [driver.confirm() for driver in drivers]
+        confirmed = list(map(RunDriver.confirm, drivers))
         for driver, commit, result, entries in zip(drivers, commits, results, confirmed, strict=True):
             driver.crashes = 0
             self._runs.note_written(driver.run_id)
             if not self._supply.is_alone:
                 driver.queue.clear()
             self._supply.note_queue(driver)
-            if driver.has_more_to_enter:
+            if driver.starts and driver.has_more_to_enter:
                 self._runs.ready[driver.run_id] = driver
             if entries:
                 self._observer.committed(driver.state, entries)
@@ -190,11 +195,13 @@ class TurnTaker:
             elif driver.reports:
                 # A pause after a crash was lifted: the reports that were set aside are processed again.
                 self._runs.ready[driver.run_id] = driver
-            self._note_consequences(driver, commit, result)
-        self._tasks.stop(commits)
+            if not commit.is_ordinary:
+                self._note_consequences(driver, commit, result)
+        if any(map(_stopped, commits)):
+            self._tasks.stop(commits)
 
     def _note_consequences(self, driver: RunDriver, commit: Commit, result: CommitResult) -> None:
-        """Note what has to be looked at next."""
+        """Note what has to be looked at next: after an ordinary turn, nothing."""
         self._workflows.note_definition(driver.state.workflow)
         for timer in commit.timers:
             self._timers.add(driver, timer)

@@ -227,6 +227,9 @@ class Commit(msgspec.Struct, kw_only=True):
     failures: RunFailures | None = None
     # Messages to people and programs about this turn. One whose key is in the store already is ignored.
     notices: Sequence[NoticeRecord] = ()
+    # It has nothing but entries that correct no inputs, rows of which none is removed, ended leases and taken tasks: a
+    # store may write it in fewer steps.
+    is_ordinary: bool = False
 
 
 class CommitResult(msgspec.Struct, frozen=True):

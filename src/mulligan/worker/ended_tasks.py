@@ -32,17 +32,13 @@ class EndedTasks:
         self._shipping = shipping
         self._judge = judge
         # The reports that are complete.
-        self._done: list[tuple[Lease, Report]] = []
+        self.done: list[tuple[Lease, Report]] = []
         # They wait for the store to accept their output.
         self._unstored: list[tuple[RunningTask, TaskEnded]] = []
         # They wait for the store to accept their logs.
         self._unshipped: list[tuple[Lease, Report]] = []
         # The last error of the store that made one wait.
         self.store_error: StoreUnavailable | None = None
-
-    def __bool__(self) -> bool:
-        """Whether a report is complete."""
-        return bool(self._done)
 
     @property
     def waiting(self) -> Iterator[Lease]:
@@ -53,11 +49,11 @@ class EndedTasks:
     def clear(self) -> None:
         self._unstored.clear()
         self._unshipped.clear()
-        self._done.clear()
+        self.done.clear()
 
     def add(self, lease: Lease, report: Report) -> None:
         """Add a report that needs nothing more."""
-        self._done.append((lease, report))
+        self.done.append((lease, report))
 
     def report(self, running: RunningTask, report: TaskEnded, large: LargeValues, kept_files: KeptFiles) -> None:
         """Store a large output first, then add the report. While the store is unavailable the report waits."""
@@ -69,7 +65,7 @@ class EndedTasks:
             return
         try:
             sanitized = self._boundary.sanitize(running.resolved, report, running.kept_files)
-            self._done.append((running.lease, self._judge(running, sanitized)))
+            self.done.append((running.lease, self._judge(running, sanitized)))
         except StoreUnavailable as error:
             self._unstored.append((running, report))
             self.store_error = error
@@ -81,7 +77,7 @@ class EndedTasks:
 
     def take(self) -> list[tuple[Lease, Report]]:
         """The complete reports. The logs of their tasks are shipped first."""
-        done, self._done = self._done, []
+        done, self.done = self.done, []
         if self._shipping is None:
             return done
         done, self._unshipped = self._unshipped + done, []

@@ -55,6 +55,8 @@ class Folders:
 
     def __init__(self, home: Path) -> None:
         self.home = str(home.absolute())
+        # The folder in which the steps of runs work that a server has started.
+        self.work = f"{self.home}/work"
         self._was_there = os.path.isdir(self.home)
         self._made: set[int] = set()
 
@@ -69,11 +71,6 @@ class Folders:
     def outputs(self, run_id: int) -> str:
         """Return $MULLIGAN_OUTPUT_DIR, where the steps of a run put files to keep."""
         return f"{self.home}/runs/{run_id}/output"
-
-    @property
-    def work(self) -> str:
-        """Return the folder in which the steps of runs work that a server has started."""
-        return f"{self.home}/work"
 
     def worker(self, worker: str) -> str:
         """Return the folder of scratch files of a worker and its children."""

@@ -11,6 +11,7 @@ import selectors
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from mulligan.ports import Artifacts, Clock, FindResults, Lease, Offer
 from mulligan.worker.actions import python
 from mulligan.worker.actions.action_registry import SPAWNED
 from mulligan.worker.actions.model import as_model_task, with_usage
+from mulligan.worker.actions.plain_tasks import is_plain
 from mulligan.worker.child.background_jobs import BackgroundJobs
 from mulligan.worker.child.called_tasks import CalledTasks
 from mulligan.worker.child.child_pool import ChildPool
@@ -205,6 +207,7 @@ class LocalExecutor:
             grace_seconds=grace_seconds,
             send=lambda order: self._supervisor.send(order),
             end=self._end,
+            end_plain=self._end_plain,
             end_process=self._end_process,
             name_logs_later=self._schedule_log_naming,
             note_seconds=self._prefetch.record_duration if leases_ahead else lambda seconds: None,
@@ -294,8 +297,11 @@ class LocalExecutor:
     # -- starting
 
     def start(self, leases: Iterable[Lease]) -> None:
-        own = (in_own_folder(lease, self._folders.work) for lease in leases)
-        orders = [order for lease in own if (order := self._start(lease)) is not None]
+        orders = []
+        for lease in leases:
+            order = self._start(in_own_folder(lease, self._folders.work))
+            if order is not None:
+                orders.append(order)
         if orders:
             self._supervisor.send(*orders)
 
@@ -309,11 +315,17 @@ class LocalExecutor:
             self._hold(lease.token, task)
             return None
         try:
-            self._task_files.make_folder()
+            if not self._task_files.is_ready:
+                self._task_files.make_folder()
             if task.started_in == self._folders.work:
                 self._folders.make_work()
             if self._missing_folders.lacks(task.home):
                 self._end(lease.token, report_missing_folder(task, self.host))
+                return None
+            if is_plain(task) and self._secrets.redactor(task) is None:
+                # The stages below would all find nothing to do.
+                running.is_plain, running.has_references = True, False
+                self._called.start(running, None)
                 return None
             spool = partial(self._large.spool, running)
             # Only here is it known which agents are models, and which are commands.
@@ -491,7 +503,7 @@ class LocalExecutor:
         self._watched = fd
 
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
-        if not self._ended:
+        if not self._ended.done:
             self._wait(timeout)
         self._run_due()
         if self._shared_signal.held:
@@ -508,7 +520,7 @@ class LocalExecutor:
         for running, report in self._ended.take_unstored():
             self._report(running, report)
         self._retry_starts()
-        if self._ended.store_error is not None and not self._ended:
+        if self._ended.store_error is not None and not self._ended.done:
             raise self._ended.store_error
 
     def _wait(self, timeout: float | None) -> None:
@@ -552,6 +564,21 @@ class LocalExecutor:
                 self._report(running, recorded)
         else:
             self._ended.add(running.lease, report)
+
+    def _end_plain(self, token: int, output: Any, usage: dict[str, Any]) -> None:
+        """`_end` for a plain task that has returned, wrote no file, and has nothing that was to be done at its end."""
+        running = self._running.pop(token)
+        task = running.lease.task
+        self._release(task)
+        at = datetime.now(UTC) if self._clock is None else self._clock.now()
+        report = TaskEnded(at, task.place, task.attempt, output=output, usage=usage)
+        self._task_files.give_back(running.scratch)
+        if output is None:
+            # Nothing to redact, or to store elsewhere.
+            self._health = HEALTHY
+            self._ended.add(running.lease, report)
+        else:
+            self._report(running, report)
 
     def _judge(self, running: RunningTask, report: TaskEnded) -> TaskEnded:
         """Blame the machine for a failure if it is to blame, and remember it: see `WorkerHealth`."""

@@ -18,6 +18,8 @@ class RunningTask(msgspec.Struct):
     # The same with all values resolved: secrets in it go to nothing but the task.
     resolved: Lease
     scratch: ScratchFiles
+    # It asks for nothing but a call of its function: see `plain_tasks`.
+    is_plain: bool = False
     # The child that runs it, or 0 if it has its own process, whose key is the token.
     child: int = 0
     # The report to send when everything that the step started is dead.

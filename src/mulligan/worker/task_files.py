@@ -42,14 +42,14 @@ class TaskFiles:
         self._has_program = has_program
         self._free: list[ScratchFiles] = []
         self._last_number = 0
-        self._is_ready = False
+        self.is_ready = False
 
     def make_folder(self) -> None:
         """Create the folder when the first task comes, so that the start of a worker does not wait for the disk."""
-        if not self._is_ready:
+        if not self.is_ready:
             self._folders.make_worker(self._worker)
             self._write_program()
-            self._is_ready = True
+            self.is_ready = True
 
     def restore_folder(self, running_tasks: Iterable[RunningTask]) -> bool:
         """Create the folder again if it was removed; return whether it was. Running tasks have lost their files."""
@@ -74,6 +74,10 @@ class TaskFiles:
             return self._free.pop()
         self._last_number += 1
         return self._folders.scratch(self._worker, self._last_number)
+
+    def give_back(self, scratch: ScratchFiles) -> None:
+        """Take back scratch files of which none exists."""
+        self._free.append(scratch)
 
     def look_for_files(self, running: RunningTask) -> None:
         """Note whether a task that has ended, and of which nothing runs any more, has written any file but its logs."""

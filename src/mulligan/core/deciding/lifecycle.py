@@ -293,7 +293,7 @@ def _completion(now: DecisionContext, place: Place, output: Any, recovered_by: s
         )
     if place.key == END:
         return _end_completed(now, place, output, recovered_by)
-    return _step_completed(now, place, output, recovered_by)
+    return step_completed(now, place, output, recovered_by)
 
 
 def _end_completed(now: DecisionContext, place: Place, output: Any, recovered_by: str) -> e.Fact:
@@ -309,7 +309,8 @@ def _end_completed(now: DecisionContext, place: Place, output: Any, recovered_by
     return e.StepCompleted(END, place.visit, attempt=place.attempt, output=output, recovered_by=recovered_by)
 
 
-def _step_completed(now: DecisionContext, place: Place, output: Any, recovered_by: str) -> e.Fact:
+def step_completed(now: DecisionContext, place: Place, output: Any, recovered_by: str) -> e.Fact:
+    """Complete a step, which chooses its edges; or reject its result, if it finds none and needs one."""
     taken: tuple[int, ...] = ()
     no_route = False
     # Most steps have no edges: there is nothing to choose.

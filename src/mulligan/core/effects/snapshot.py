@@ -109,9 +109,13 @@ def changes(state: State) -> list[Row]:
             rows.append(_plain_row(table, key, getattr(state, table)))
             continue
         place = places.get(key)
+        listed_before = None if old is None else old.items
+        if place is not None and place.items is None and listed_before is None:
+            # Nearly all places.
+            rows.append((table, key, _tag(place), _encode(_astuple(place)[_IN_ROW])))
+            continue
         rows.append((table, key, "", None) if place is None else (table, key, _tag(place), _encode(_values(place))))
         listed = None if place is None else place.items
-        listed_before = None if old is None else old.items
         if listed is not listed_before:
             rows += _items_rows(key, listed, listed_before)
     return rows
@@ -127,11 +131,12 @@ def _values(place: Place) -> list[Any]:
 
 def _tag(place: Place) -> str:
     """What the place waits for, if it waits for a person; the fingerprint of a result that later runs may reuse."""
-    if place.status == "completed":
+    status = place.status
+    if status == "completed":
         return "" if place.recovered_by or place.is_undone or place.has_failed_undo else place.fingerprint
-    if place.is_open_approval:
+    if status == "running" and place.is_open_approval:
         return "approval"
-    if place.status == "pending_failed":
+    if status == "pending_failed":
         # Not while an agent is asked: it may decide.
         return "" if place.child else "parked"
     return "paused" if place.pause is not None and not place.has_ended else ""

@@ -21,6 +21,7 @@ from mulligan.core.model.clusters.on_dask import LABEL as DASK
 from mulligan.core.model.clusters.on_dask import wants_client
 from mulligan.core.model.event_types import Adjusted, AvoidedHosts, Role
 from mulligan.core.model.failure import Failure
+from mulligan.core.model.step_plan import StepPlan, is_careful
 from mulligan.core.model.workflow import Action, Budget, Capture, Command, Resources, Secret
 from mulligan.core.state.deadlines import deadline_of, goes_on_when_stopped
 from mulligan.core.state.scope import (
@@ -235,7 +236,7 @@ def make_task(state: State, key: str) -> Task:
         {} if is_step and not spec.writes else _files(state, place),
         secrets,
         state.run.uid,
-        spec.on_lost != "rerun" or bool(spec.rules and any("WORKER_LOST" in rule.codes for rule in spec.rules)),
+        is_careful(spec),
         None if spec.breaker is None else Guard(breaker_of(state, place), state.workflow.breakers[spec.breaker]),
         context,
         late,
@@ -253,6 +254,34 @@ def make_task(state: State, key: str) -> Task:
         wanted.nodes or 1,
         place.climb.seconds_min,
         None if state.run.due is None else _run_due(state, place),
+    )
+
+
+def plain_task(state: State, place: Place, plan: StepPlan) -> Task:
+    """`make_task` for a step whose plan says that its task has nothing of the run but what every task has.
+
+    In its first attempt, in a run without data, worktree, limit of time and reuse of results.
+    """
+    run, workflow, key, action = state.run, state.workflow, place.key, place.spec.action
+    assert action is not None
+    return Task(
+        run.run_id,
+        key,
+        place.attempt,
+        action.kind,
+        action.params,
+        workflow.name,
+        run.version if run.revision is None else run.revision.version,
+        key,
+        place.visit,
+        home=run.cwd,
+        capture=plan.capture,
+        timeout=plan.timeout,
+        cpus=plan.cpus,
+        env_attempt=place.attempt,
+        uid=run.uid,
+        is_careful=plan.is_careful,
+        waits=plan.waits,
     )
 
 

@@ -61,7 +61,7 @@ def settle(state: State, name: str, outcome: str, taken: Collection[int] = ()) -
     node = state.graph.nodes[name]
     _spread(state, node, outcome, taken)
     for barrier in node.barriers:
-        _count_member(state, barrier, is_met(barrier.on, outcome))
+        count_member(state, barrier, is_met(barrier.on, outcome))
 
 
 def cancel_waiting(state: State, places: Iterable[Place]) -> None:
@@ -84,7 +84,7 @@ def cancel_waiting(state: State, places: Iterable[Place]) -> None:
                 # One more member that did not meet the condition changes nothing else.
                 broken[barrier.key] += 1
             else:
-                _count_member(state, barrier, is_met(barrier.on, outcome))
+                count_member(state, barrier, is_met(barrier.on, outcome))
     for key, count in broken.items():
         unsettled, bad = state.barriers[key]
         state.put(state.barriers, key, (unsettled - count, bad + count))
@@ -167,7 +167,8 @@ def _count_need(state: State, name: str, met: bool) -> None:
             target.has_dead_need = True
 
 
-def _count_member(state: State, barrier: Barrier, met: bool) -> None:
+def count_member(state: State, barrier: Barrier, met: bool) -> None:
+    """Count a member of a group that has settled, and update the steps that need the group if that decides it."""
     unsettled, bad = state.barriers[barrier.key]
     state.put(state.barriers, barrier.key, (unsettled - 1, bad if met else bad + 1))
     if not met and bad == 0:

@@ -14,6 +14,7 @@ from functools import cached_property
 import msgspec
 
 from mulligan.core.model.actions import traits_of
+from mulligan.core.model.step_plan import StepPlan, plan_of
 from mulligan.core.model.workflow import END, Edge, Step, Workflow, all_commands
 
 # Bounds the memory for a chain of many loops, each of which has the rest of the chain as its region.
@@ -70,6 +71,15 @@ class Node(msgspec.Struct, eq=False):
     # What this step needs: single steps, and barriers.
     needs: Sequence[tuple[str, str]] = ()
     waits: Sequence[Barrier] = ()
+    # What is known of the step before any run, once `plan` was asked: most readers of a run never do.
+    made_plan: StepPlan | None = None
+
+    @property
+    def plan(self) -> StepPlan:
+        """What is known of the step before any run: the same for all runs of a version."""
+        if self.made_plan is None:
+            self.made_plan = plan_of(self.step)
+        return self.made_plan
 
 
 class Graph:

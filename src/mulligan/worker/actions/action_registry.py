@@ -45,6 +45,11 @@ SPAWNED: dict[str, SpawnedAction] = {"shell": shell, "agent": agent}
 _CALLED: dict[str, CalledAction] = {"python": python, called_actions.MODEL: model}
 
 
+def is_python(task: Task) -> bool:
+    """Whether it is a function or code of the workflow, in Python."""
+    return _CALLED.get(task.kind) is python
+
+
 def called_action(task: Task) -> CalledAction:
     """Return the action that calls the task's function; InputInvalid if there is none."""
     if task.kind in _CALLED:

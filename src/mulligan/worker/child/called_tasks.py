@@ -15,6 +15,7 @@ from mulligan.core.model.reports import Report
 from mulligan.worker.actions import python
 from mulligan.worker.actions.action_registry import CalledAction, called_action
 from mulligan.worker.actions.called_actions import runs_own_code
+from mulligan.worker.actions.plain_tasks import is_plain_result
 from mulligan.worker.child.background_jobs import BackgroundJobs
 from mulligan.worker.child.child_pool import ChildPool
 from mulligan.worker.child.warm_child import CallResult, ChildDisconnected, ChildProtocolError, ChildTask, WarmChild
@@ -45,8 +46,8 @@ GIVE_ATTEMPTS_MAX = 5
 class CalledTasks:
     """`running` are the tasks that the executor has taken, by token; `send` sends orders to its supervisor.
 
-    `end` reports a task, `end_process` one whose child has died; `name_logs_later` gets every task that starts,
-    `note_seconds` how long each Python task took.
+    `end` reports a task, `end_plain` one of which nothing but its result counts, `end_process` one whose child has
+    died; `name_logs_later` gets every task that starts, `note_seconds` how long each Python task took.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class CalledTasks:
         grace_seconds: float,
         send: Callable[[tuple[Any, ...]], None],
         end: Callable[[int, Report], None],
+        end_plain: Callable[[int, Any, dict[str, Any]], None],
         end_process: Callable[[int, ProcessExit], None],
         name_logs_later: Callable[[RunningTask, float], None],
         note_seconds: Callable[[float], None],
@@ -84,6 +86,7 @@ class CalledTasks:
         self._grace_seconds = grace_seconds
         self._send = send
         self._end = end
+        self._end_plain = end_plain
         self._end_process = end_process
         self._name_logs_later = name_logs_later
         self._note_seconds = note_seconds
@@ -111,7 +114,7 @@ class CalledTasks:
         request = action.build_call(lease, running.scratch, self._folders)
         if running.artifact_files:
             request = msgspec.structs.replace(request, files=running.artifact_files)
-        left = seconds_left(lease.task)
+        left = lease.task.timeout if lease.task.deadline is None else seconds_left(lease.task)
         interpreter = running.environment or action.interpreter_of(lease.task, self._programs)
         if running.environment is not None:
             variables = {**self._environments.variables(interpreter), **request.env}
@@ -136,7 +139,8 @@ class CalledTasks:
             running.child, running.pipes = child.key, child.pipes
             child.is_leaving = lease.task.gpus > 0 or (redactor is not None and not runs_own_code(lease.task))
             self._name_logs_later(running, now)
-            self._wake_up.at(child_task.due)
+            if child_task.due is not None:
+                self._wake_up.at(child_task.due)
             if lease.task.memory is not None:
                 self._send(("limit", child.key, lease.task.memory))
             return
@@ -212,7 +216,14 @@ class CalledTasks:
         process_exit = ProcessExit(
             0, child_task.started, ended=wall_clock.now(), cpu_seconds=answer.cpu, peak_memory=answer.peak
         )
-        if traits(lease.task.kind, lease.task.params).is_short:
+        if running.is_plain and not child.is_leaving and is_plain_result(answer):
+            self._note_seconds(process_exit.ended - process_exit.started)
+            self._task_files.look_for_files(running)
+            if not (running.may_have_files or running.has_progress):
+                self._end_plain(lease.token, answer.output, process_exit.usage)
+                self._wake_up.at(self._children.retire_surplus(time.monotonic()))
+                return
+        elif traits(lease.task.kind, lease.task.params).is_short:
             self._note_seconds(process_exit.ended - process_exit.started)
         is_over = not (child.is_leaving or answer.dirty or answer.forked)
         if is_over:

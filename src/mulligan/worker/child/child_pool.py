@@ -102,7 +102,8 @@ class ChildPool:
     def start_task(self, child: WarmChild, task: ChildTask, request: CallRequest) -> None:
         """Give a child a task; raise `ChildDisconnected` if it is gone."""
         child.start_task(task, request)
-        self._watch_writes(child)
+        if child.is_sending or child.is_watched_for_writes:
+            self._watch_writes(child)
 
     def start_job(self, child: WarmChild, job: BackgroundJob) -> None:
         """Give a child a job; raise `ChildDisconnected` if it is gone."""

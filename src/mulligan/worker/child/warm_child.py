@@ -219,7 +219,7 @@ class WarmChild:
     @property
     def is_sending(self) -> bool:
         """Whether some of what was sent is still in our buffer."""
-        return self._send_buffer.has_pending
+        return bool(self._send_buffer.chunks)
 
     @property
     def is_idle(self) -> bool:

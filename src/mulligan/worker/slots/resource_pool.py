@@ -84,7 +84,9 @@ class ResourcePool:
             and (task.memory or 0) <= self.memory
             and task.gpus <= self.gpus
             and (not task.labels or set(task.labels) <= set(self.labels))
-            and has_nodes_for(task.nodes, self.nodes, self.nodes_min, is_idle=True)
+            and (
+                task.nodes == self.nodes_min == 1 or has_nodes_for(task.nodes, self.nodes, self.nodes_min, is_idle=True)
+            )
         )
 
     def lacking(self, task: Task) -> str:
@@ -111,14 +113,18 @@ class ResourcePool:
 
     def fits(self, task: Task) -> bool:
         is_apart = task.waits and self._counts_apart
+        cpus = self._cpus_of(task) if task.waits else task.cpus
         return (
-            (is_apart or self._cpus_of(task) <= self._free_cpus + _EPSILON)
-            and (not task.waits or self._waiting_reserved + self._cpus_of(task) <= self._waiting_max + _EPSILON)
+            (is_apart or cpus <= self._free_cpus + _EPSILON)
+            and (not task.waits or self._waiting_reserved + cpus <= self._waiting_max + _EPSILON)
             and self._memory_reserved + (task.memory or 0) <= self.memory
             and self._gpus_reserved + task.gpus <= self.gpus
             and (not task.labels or set(task.labels) <= set(self.labels))
             and not self._is_taken_whole
-            and has_nodes_for(task.nodes, self.nodes, self.nodes_min, is_idle=not self.tasks_reserved)
+            and (
+                task.nodes == self.nodes_min == 1
+                or has_nodes_for(task.nodes, self.nodes, self.nodes_min, is_idle=not self.tasks_reserved)
+            )
         )
 
     def reserve(self, task: Task) -> None:
@@ -172,9 +178,10 @@ class ResourcePool:
 
     def _add(self, task: Task, sign: int) -> None:
         # Shares of processors add up to a little more or less: it must not stay, or a task for all of them never fits.
-        self._cpus_reserved = round_cpus(self._cpus_reserved + sign * self._cpus_of(task))
+        cpus = sign * (self._cpus_of(task) if task.waits else task.cpus)
+        self._cpus_reserved = round_cpus(self._cpus_reserved + cpus)
         if task.waits:
-            self._waiting_reserved = round_cpus(self._waiting_reserved + sign * self._cpus_of(task))
+            self._waiting_reserved = round_cpus(self._waiting_reserved + cpus)
         self._memory_reserved += sign * (task.memory or 0)
         self._gpus_reserved += sign * task.gpus
         self.tasks_reserved += sign

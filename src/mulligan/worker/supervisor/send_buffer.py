@@ -16,27 +16,36 @@ class SendBuffer:
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._sock = sock
-        # Each with the descriptor that is sent with its first byte, or -1.
-        self._chunks: deque[tuple[memoryview, int]] = deque()
+        # What is left, each with the descriptor that is sent with its first byte, or -1.
+        self.chunks: deque[tuple[memoryview, int]] = deque()
 
     @property
     def has_pending(self) -> bool:
         """Whether data is left: then call `flush` when the socket is writable."""
-        return bool(self._chunks)
+        return bool(self.chunks)
 
     def send(self, data: bytes, fd: int = -1) -> None:
         """Send as much as the kernel accepts now. Raise OSError if the connection is broken.
 
         Takes ownership of the descriptor and closes it once it is sent.
         """
-        self._chunks.append((memoryview(data), fd))
+        if fd < 0 and not self.chunks and len(data) <= SEND_BYTES_MAX:
+            # The usual case: all of it at once.
+            try:
+                sent = self._sock.send(data)
+            except BlockingIOError:
+                sent = 0
+            if sent < len(data):
+                self.chunks.append((memoryview(data)[sent:], fd))
+            return
+        self.chunks.append((memoryview(data), fd))
         self.flush()
 
     def flush(self) -> None:
         """Send more of what is left. Raise OSError, and drop the rest, if the connection is broken."""
         room = SEND_BYTES_MAX
         try:
-            while self._chunks and room > 0:
+            while self.chunks and room > 0:
                 room -= self._send_chunk(room)
         except BlockingIOError:
             return
@@ -46,19 +55,19 @@ class SendBuffer:
 
     def clear(self) -> None:
         """Drop what is left."""
-        for _, fd in self._chunks:
+        for _, fd in self.chunks:
             if fd >= 0:
                 os.close(fd)
-        self._chunks.clear()
+        self.chunks.clear()
 
     def _send_chunk(self, bytes_max: int) -> int:
-        view, fd = self._chunks[0]
+        view, fd = self.chunks[0]
         piece = view[:bytes_max]
         sent = self._sock.send(piece) if fd < 0 else socket.send_fds(self._sock, [piece], [fd])
         if fd >= 0:
             os.close(fd)
         if sent < len(view):
-            self._chunks[0] = (view[sent:], -1)
+            self.chunks[0] = (view[sent:], -1)
         else:
-            self._chunks.popleft()
+            self.chunks.popleft()
         return sent

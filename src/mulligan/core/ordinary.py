@@ -1,0 +1,215 @@
+"""The end of an ordinary step as one plain function: its task has succeeded, and the steps behind it are entered.
+
+The facts are those that `core.turn` finds at length, byte for byte, and so is the state; `testing.both_ways` compares
+them on every such turn of the tests and of the simulator. There is one meaning and two speeds. What is ordinary of a
+step is in its plan (`core.model.step_plan`); anything else, of the step or of its run, takes the general way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import chain
+from operator import itemgetter
+
+import msgspec
+
+from mulligan.core.deciding.agents.budgets import LIMITED
+from mulligan.core.deciding.fact_dispatch import decide
+from mulligan.core.deciding.flow import readiness, wake
+from mulligan.core.deciding.lifecycle import Facts, add_location, step_completed
+from mulligan.core.effects.tasks import Task, make_task, plain_task
+from mulligan.core.evolve.arrivals import count_member, reopen_arrivals
+from mulligan.core.evolve.evolve_run import evolve
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import failure
+from mulligan.core.model.graph import Node
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.workflow import END
+from mulligan.core.state.scope import DecisionContext, Evaluator
+from mulligan.core.state.state import Place, State
+from mulligan.errors import ExpressionFailed
+
+_SUCCESS = Outcome()
+# The name of a step that needs another.
+_name = itemgetter(0)
+_astuple = msgspec.structs.astuple
+# A step that was never visited, and for which nothing is missing any more.
+_ARRIVALS = ("open_arrivals", "taken_arrivals", "dead_arrivals")
+_fresh = itemgetter(*(i for i, name in enumerate(Place.__struct_fields__) if name not in (*_ARRIVALS, "key", "spec")))
+_READY = _fresh(_astuple(Place("step", "waiting")))
+# What tells of an attempt that more than its result counts: each is asked of all running steps.
+_TELLING = (
+    *("phase", "child", "due", "output", "failure", "recovered_by", "climb", "items", "queue", "loop_edge"),
+    *("last_status", "no_route", "failure_index", "reused_run_id", "pause", "data", "conversation", "call"),
+    "last_child",
+)
+_telling = itemgetter(*map(Place.__struct_fields__.index, _TELLING))
+_RUNNING = _telling(_astuple(Place("step", "running")))
+
+
+class OrdinaryEnd(msgspec.Struct):
+    """The entries of the turn so far, which are in the state; the steps that it has entered, whose tasks are queued."""
+
+    now: DecisionContext
+    entries: list[e.Entry]
+    queued: list[Place] = []
+    # What follows at length, and the event that causes it; None if nothing does.
+    rest: Facts | None = None
+    cause: int = 0
+
+
+def end_step(state: State, report: TaskEnded, evaluator: Evaluator) -> OrdinaryEnd | None:
+    """Complete an ordinary step whose task has succeeded; None, and nothing has changed, if it is not one."""
+    run, workflow, key = state.run, state.workflow, report.place
+    node = state.graph.nodes.get(key)
+    if node is None or run.status != "running" or run.stop is not None or run.loops or run.stepping is not None:
+        return None
+    # Fail-fast and remediations are asked at the end of every step of a run with failures.
+    if state.failures or workflow.max_parallel is not None or workflow.workspace is not None:
+        return None
+    place = state.places[key]
+    plan = node.made_plan or node.plan
+    if plan.after or place.attempt != report.attempt or place.spec is not node.step:
+        return None
+    if place.status != "running" and place.status != "ready":
+        return None
+    if report.outcome != _SUCCESS or report.files or report.fingerprint or report.reused_run_id or report.data:
+        return None
+    if _telling(_astuple(place)) != _RUNNING or not (not report.usage or report.usage.keys().isdisjoint(LIMITED)):
+        return None
+    if plan.memory and isinstance(used := report.usage.get("peak_memory"), int) and used > plan.memory:
+        return None
+    seq, at = run.seq + 1, max(report.at, run.at)
+    place = state.touch(key)
+    place.status, place.output, place.bindings = "running", report.output, {}
+    run.seq, run.at = seq, at
+    end = OrdinaryEnd(DecisionContext(state, at, evaluator), [e.Entry(seq, at, 0, _succeeded(report))], cause=seq)
+    # With `join: each` it may be visited again although no arrival waits.
+    is_simple = not node.arcs and node.step.join != "each" and node.step.undo is None
+    targets = _complete(end, place) if is_simple else _complete_with_choice(end, node, place)
+    if node.dependents:
+        targets = [*targets, *map(_name, node.dependents)]
+    if node.barriers:
+        opened = [barrier for barrier in node.barriers if state.barriers[barrier.key] == (0, 0)]
+        targets = [*targets, *(name for barrier in opened for name in barrier.targets)]
+    if targets and end.rest is None:
+        _enter(end, targets)
+    if end.rest is None and not run.active:
+        # A loop or `end` may be next.
+        end.rest = iter(())
+    return end
+
+
+def _complete(end: OrdinaryEnd, place: Place) -> Sequence[str]:
+    """Complete a step without edges and undo, and count it for the steps and groups that wait for it."""
+    state, at = end.now.state, end.now.at
+    node, run = state.graph.nodes[place.key], state.run
+    seq = run.seq = run.seq + 1
+    completed = e.StepCompleted(place.key, place.visit, place.attempt, place.output)
+    end.entries.append(e.Entry(seq, at, end.cause, completed))
+    end.cause = seq
+    place.status, place.settled, place.given = "completed", "completed", (seq, at)
+    run.active -= 1
+    for name, _ in node.dependents:
+        # A success meets whatever is needed of the step.
+        waiting = state.touch(name)
+        if waiting.status == "waiting":
+            waiting.open_needs -= 1
+    for barrier in node.barriers:
+        count_member(state, barrier, True)
+    return ()
+
+
+def _complete_with_choice(end: OrdinaryEnd, node: Node, place: Place) -> Sequence[str]:
+    """Complete any other step, with the edges that it takes; return the steps to which edges lead.
+
+    What follows from a step that has no route, that goes back in a loop, or that will be visited again, is left.
+    """
+    now = end.now
+    fact = step_completed(now, place, place.output, "")
+    if type(fact) is not e.StepCompleted:
+        end.rest = iter((fact,))
+        return ()
+    entry = e.Entry(now.state.run.seq + 1, now.at, end.cause, fact)
+    evolve(now.state, entry)
+    end.entries.append(entry)
+    end.cause = entry.seq
+    if not fact.is_final or place.loop_edge is not None:
+        end.rest = decide(now, fact)
+    return [arc.to for arc in node.arcs if arc.to != END and not arc.is_loop]
+
+
+def _succeeded(report: TaskEnded) -> e.AttemptSucceeded:
+    return e.AttemptSucceeded(report.place, report.attempt, report.output, report.usage, artifacts=report.artifacts)
+
+
+def _enter(end: OrdinaryEnd, targets: Sequence[str]) -> None:
+    """Enter those of the steps that may start now, in order. The first that is not ordinary goes at length."""
+    now, state, at = end.now, end.now.state, end.now.at
+    run, nodes = state.run, state.graph.nodes
+    for position, name in enumerate(targets):
+        node, place = nodes[name], state.places[name]
+        if place.status == "waiting":
+            if node.arrivals:
+                answer = readiness(state, place)
+            else:
+                answer = "need_unmet" if place.has_dead_need else "" if place.open_needs else "enter"
+            if not answer:
+                continue
+        elif not place.has_ended:
+            continue
+        else:
+            answer = ""
+        plan = node.made_plan or node.plan
+        if answer != "enter" or plan.before or run.adjustments or _fresh(_astuple(place)) != _READY:
+            end.rest = _wake_all(now, targets[position:])
+            return
+        if node.arrivals:
+            # Otherwise the end of what it needed has touched it.
+            state.touch(name)
+        place.status, place.visit, place.entered_at, place.entered_seq = "ready", 1, at, run.seq + 1
+        run.active += 1
+        run.waiting -= 1
+        run.seq += 1
+        end.entries.append(e.Entry(run.seq, at, end.cause, e.StepEntered(name, 1)))
+        if node.arrivals:
+            reopen_arrivals(state, name)
+        if plan.has_values:
+            try:
+                place.bindings = now.bindings(place.spec, place)
+            except ExpressionFailed as error:
+                found = add_location(now, place, failure(error.failure_code, error.message), 1)
+                failed: Facts = iter((e.AttemptFailed(name, 1, found),))
+                end.rest = chain(failed, _wake_all(now, targets[position + 1 :]))
+                return
+        place.attempt = 1
+        run.seq += 1
+        scheduled = e.AttemptScheduled(name, 1, "entered", place.bindings)
+        end.entries.append(e.Entry(run.seq, at, end.cause, scheduled))
+        end.queued.append(place)
+
+
+def _wake_all(now: DecisionContext, names: Sequence[str]) -> Facts:
+    for name in names:
+        yield from wake(now, name)
+
+
+def task_of(state: State, place: Place) -> Task:
+    """The task of a step that `end_step` has entered in this turn."""
+    run, workflow, node = state.run, state.workflow, state.graph.nodes[place.key]
+    plan = node.made_plan or node.plan
+    is_plain = plan.has_plain_task and run.due is None and not (run.data or run.changed_only)
+    if not is_plain or workflow.secrets or workflow.callers_secrets:
+        return make_task(state, place.key)
+    return plain_task(state, place, plan)
+
+
+def start_step(state: State, place: Place, worker: str, host: str, at: datetime) -> e.Entry:
+    """Start the task of a step that `end_step` has entered in this turn."""
+    run = state.run
+    place = state.places[place.key]
+    place.status, place.worker, place.host = "running", worker, host
+    run.seq, run.at = run.seq + 1, max(at, run.at)
+    return e.Entry(run.seq, run.at, 0, e.AttemptStarted(place.key, place.attempt, worker, host))

@@ -1,0 +1,234 @@
+"""Take every ordinary turn both ways: at once, as `core.ordinary` does, and at length, and compare what comes of it.
+
+`core.ordinary` says in one plain function what `core.turn` finds fact by fact. While `both_ways` is open, each such
+turn of this process is taken three times: at length and at once, both undone, and then as the product takes it.
+Entries, their bytes, rows, state and tasks must be the same. So are the rows of the tables of SQLite, which writes such
+a turn in fewer steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+import apsw
+
+from mulligan.core import ordinary
+from mulligan.core.effects import effects as fx
+from mulligan.core.effects.snapshot import changes
+from mulligan.core.effects.tasks import Task, make_task
+from mulligan.core.model import events as e
+from mulligan.core.model.codec import encode_all
+from mulligan.core.model.reports import TaskEnded, TaskStarted
+from mulligan.core.model.workflow import Expression, Template
+from mulligan.core.state.scope import Evaluator
+from mulligan.core.state.state import Place, State
+from mulligan.core.turn import follow_at_length, follow_rest
+from mulligan.errors import Conflict
+from mulligan.ports import Commit, CommitResult
+from mulligan.store.sqlite import sqlite_commit
+from mulligan.store.sqlite.sqlite_commit import Leases
+
+# What the product calls: replaced while turns are compared.
+_END_STEP, _START_STEP, _TASK_OF = ordinary.end_step, ordinary.start_step, ordinary.task_of
+_WRITE = sqlite_commit.write_ordinary
+
+
+class WaysDiffer(AssertionError):
+    """An ordinary turn means something else at length."""
+
+
+class _Taken(NamedTuple):
+    """What a turn has brought."""
+
+    entries: list[e.Entry]
+    lines: list[bytes]
+    effects: list[list[fx.Effect]]
+    rows: Any
+    state: State
+
+
+class BothWays:
+    """How many turns were compared."""
+
+    def __init__(self) -> None:
+        self.ends = 0
+        self.starts = 0
+        self.commits = 0
+
+
+@contextmanager
+def both_ways() -> Iterator[BothWays]:
+    """Compare every ordinary turn of this process with the same at length. Within itself it changes nothing."""
+    counts = BothWays()
+    if ordinary.end_step is not _END_STEP:
+        yield counts
+        return
+    end_step, start_step, task_of = _END_STEP, _START_STEP, _TASK_OF
+
+    def end_both_ways(state: State, report: TaskEnded, evaluator: Evaluator) -> ordinary.OrdinaryEnd | None:
+        answers = _SameAnswers(evaluator)
+
+        def at_once() -> Iterator[e.Entry]:
+            end = end_step(state, report, answers.again())
+            if end is None:
+                raise _NotOrdinary
+            return chain(end.entries, follow_rest(end))
+
+        before = state.copy()
+        try:
+            short = _try(state, at_once)
+        except _NotOrdinary:
+            _compare("a state that nothing has changed", state, before)
+            return None
+        counts.ends += 1
+        _compare_all(short, _try(state, lambda: follow_at_length(state, report, answers.again())))
+        _compare("the state after a turn that was undone", state, before)
+        return end_step(state, report, answers.again())
+
+    def start_both_ways(state: State, place: Place, worker: str, host: str, at: datetime) -> e.Entry:
+        counts.starts += 1
+        report = TaskStarted(at, place.key, place.attempt, worker, host)
+        short = _try(state, lambda: iter([start_step(state, place, worker, host, at)]))
+        _compare_all(short, _try(state, lambda: follow_at_length(state, report, _NO_EVALUATOR)))
+        return start_step(state, state.places[place.key], worker, host, at)
+
+    def task_both_ways(state: State, place: Place) -> Task:
+        found = task_of(state, place)
+        _compare("a task", found, make_task(state, place.key))
+        return found
+
+    def write_both_ways(db: apsw.Cursor, commit: Commit, numbers: Iterator[int], held: Leases) -> CommitResult:
+        counts.commits += 1
+        taken = list(islice(numbers, len(commit.taken)))
+        short, long = (_written(db, write, commit, taken, held) for write in (_WRITE, sqlite_commit.write_at_length))
+        _compare("what is written", short, long)
+        return _WRITE(db, commit, iter(taken), held)
+
+    _replace(end_both_ways, start_both_ways, task_both_ways, write_both_ways)
+    try:
+        yield counts
+    finally:
+        _replace(_END_STEP, _START_STEP, _TASK_OF, _WRITE)
+
+
+def _replace(end_step: Any, start_step: Any, task_of: Any, write: Any) -> None:
+    ordinary.end_step, ordinary.start_step, ordinary.task_of = end_step, start_step, task_of
+    sqlite_commit.write_ordinary = write
+
+
+def _written(db: apsw.Cursor, write: Any, commit: Commit, numbers: list[int], held: Leases) -> list[Any]:
+    """What a way of writing a turn leaves in the tables, and says; undone."""
+    run_id = commit.turn.run_id
+    before = db.connection.total_changes()
+    db.execute("SAVEPOINT both_ways")
+    try:
+        try:
+            said: object = write(db, commit, iter(numbers), held)
+        except Conflict as conflict:
+            # What it has written until then is rolled back.
+            return [str(conflict)]
+        found: list[Any] = [said, db.connection.total_changes() - before]
+        found.append(db.execute("SELECT * FROM runs WHERE run_id = ?", (run_id,)).fetchall())
+        first = (run_id << 32) + commit.after
+        found.append(db.execute("SELECT * FROM events WHERE id BETWEEN ? AND ?", (first, first + 1000)).fetchall())
+        found.append(db.execute("SELECT * FROM tasks WHERE run_id = ?", (run_id,)).fetchall())
+        for kind, key, _, _ in commit.rows:
+            asked = "SELECT * FROM rows WHERE run_id = ? AND kind = ? AND key = ?"
+            found.append(db.execute(asked, (run_id, kind, key)).fetchall())
+        return found
+    finally:
+        db.execute("ROLLBACK TO both_ways")
+        db.execute("RELEASE both_ways")
+
+
+@contextmanager
+def one_way() -> Iterator[None]:
+    """Within `both_ways`: take ordinary turns as the product does."""
+    compared = ordinary.end_step, ordinary.start_step, ordinary.task_of, sqlite_commit.write_ordinary
+    _replace(_END_STEP, _START_STEP, _TASK_OF, _WRITE)
+    try:
+        yield
+    finally:
+        _replace(*compared)
+
+
+class _NotOrdinary(Exception):
+    """The turn is not ordinary."""
+
+
+class _SameAnswers:
+    """An evaluator that is asked once for each answer: those of a test may say something else each time."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self._answers: list[tuple[str, Any, Any, Exception | None]] = []
+        self._next = 0
+
+    def again(self) -> _SameAnswers:
+        """From the first answer on."""
+        self._next = 0
+        return self
+
+    def evaluate(self, expression: Expression, names: Mapping[str, Any]) -> Any:
+        return self._answer("evaluate", expression, names)
+
+    def condition(self, expression: Expression, names: Mapping[str, Any]) -> bool:
+        return bool(self._answer("condition", expression, names))
+
+    def render(self, template: Template, names: Mapping[str, Any]) -> Any:
+        return self._answer("render", template, names)
+
+    def keep(self, name: str, value: Any) -> Any:
+        return self._answer("keep", name, value)
+
+    def _answer(self, method: str, asked: Any, about: Any) -> Any:
+        if self._next == len(self._answers):
+            found, error = None, None
+            try:
+                found = getattr(self._evaluator, method)(asked, about)
+            except Exception as raised:
+                error = raised
+            self._answers.append((method, asked, found, error))
+        known, of, found, error = self._answers[self._next]
+        _compare("a question", (method, asked), (known, of))
+        self._next += 1
+        if error is not None:
+            raise error
+        return found
+
+
+# Nothing is evaluated when a task starts.
+_NO_EVALUATOR: Any = None
+
+
+def _try(state: State, follow: Callable[[], Iterator[e.Entry]]) -> _Taken:
+    """What a turn brings, which is undone."""
+    mark = state.mark()
+    try:
+        entries, effects = [], []
+        for entry in follow():
+            entries.append(entry)
+            effects.append(list(fx.effects(state, entry.fact)))
+        return _Taken(entries, encode_all(entries), effects, changes(state), state.copy())
+    finally:
+        state.return_to(mark)
+
+
+def _compare_all(short: _Taken, long: _Taken) -> None:
+    for name in _Taken._fields:
+        _compare(name, getattr(short, name), getattr(long, name))
+
+
+def _compare(what: str, short: object, long: object) -> None:
+    if short != long:
+        raise WaysDiffer(f"{what}: at once\n{_shown(short)}\nat length\n{_shown(long)}")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, State):
+        return "\n".join(f"{name}: {getattr(value, name)}" for name in ("run", "places", "arcs", "barriers"))
+    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)

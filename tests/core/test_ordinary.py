@@ -1,0 +1,147 @@
+"""An ordinary end is one plain function that means what it means at length. What is ordinary, a definition says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mulligan.core import ordinary
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.step_plan import plan_of
+from mulligan.core.model.workflow import Action, Expression, Need, Resources, Rule, Step, Template, Workflow
+from mulligan.testing.both_ways import BothWays, WaysDiffer, both_ways, one_way
+from mulligan.testing.history import History, command, edge, expression, retry, shell, step, workflow
+
+
+@pytest.fixture
+def compared() -> Iterator[BothWays]:
+    """How many turns of this test were taken both ways."""
+    with one_way(), both_ways() as counts:
+        yield counts
+
+
+CHAIN = workflow(step("a"), step("b", needs=["a"]), step("c", needs=["b"]))
+GROUP = workflow(
+    step("a"),
+    step("b"),
+    Step(name="c", action=shell(), needs=(Need("all", is_group=True),)),
+    groups={"all": ("a", "b")},
+)
+
+
+@pytest.mark.parametrize(
+    ("definition", "order"),
+    [
+        (CHAIN, "abc"),
+        (GROUP, "abc"),
+        # Beside each other, and behind both.
+        (workflow(step("a"), step("b", needs=["a"]), step("c", needs=["a"]), step("d", needs=["b", "c"])), "abcd"),
+        # Edges: without a condition, with one, in a loop, and to a step that is visited for each of them.
+        (workflow(step("a", next=["b"]), step("b", next=["c"]), step("c")), "abc"),
+        (workflow(step("a", next=["b", edge("c", when=expression("true"))]), step("b"), step("c")), "abc"),
+        (workflow(step("a", next=["c"]), step("b", next=["c"]), step("c", join="each")), "abcc"),
+        (workflow(step("a", next=["c"]), step("b", next=["c"]), step("c", join="first")), "acb"),
+        (workflow(step("a", next=["c"]), step("b", next=["c"]), step("c", join="all")), "abc"),
+        # What is taken back later, what may use so much, what is tried again.
+        (workflow(step("a", undo=command()), step("b", needs=["a"], rules=retry(2))), "ab"),
+        (workflow(step("a", resources=Resources(memory=100)), step("b", needs=["a"], timeout=9.0)), "ab"),
+    ],
+)
+def test_an_ordinary_end_is_the_same_at_length(compared: BothWays, definition: Workflow, order: str) -> None:
+    run = History(definition).start()
+
+    for name in order:
+        run.ok(name, usage={"peak_memory": 10})
+
+    assert run.status == "completed"
+    assert compared.ends > 0
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        # The next step waits for a time, is skipped, lacks a value; what is beside it is entered all the same.
+        workflow(step("a"), step("b", needs=["a"], action=Action("wait", {"seconds": 5})), step("c", needs=["a"])),
+        workflow(step("a"), step("b", needs=["a"], when="false"), step("c", needs=["a"])),
+        workflow(step("a"), step("b", needs=["a"], deadline=60.0), step("c", needs=["a"])),
+    ],
+)
+def test_what_is_not_ordinary_goes_at_length_from_there_on(compared: BothWays, definition: Workflow) -> None:
+    run = History(definition, {"false": False}).start().ok("a")
+
+    assert compared.ends == 1
+    assert run.statuses["c"] == "ready"
+
+
+def test_a_failure_goes_at_length(compared: BothWays) -> None:
+    run = History(workflow(step("a", rules=retry(1)), step("b", needs=["a"]))).start()
+
+    run.fail("a")
+
+    assert compared.ends == 0
+    assert (run["a"].attempt, run.statuses) == (2, {"a": "ready", "b": "waiting"})
+
+
+def _without_the_last(real: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda end, targets: real(end, targets[:-1])
+
+
+def test_the_comparison_finds_an_end_that_means_something_else(
+    compared: BothWays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ordinary, "_enter", _without_the_last(ordinary._enter))
+    run = History(workflow(step("a"), step("b", needs=["a"]), step("c", needs=["a"]))).start()
+
+    with pytest.raises(WaysDiffer):
+        run.ok("a")
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_that_says_nothing_but_its_action_is_ordinary() -> None:
+    assert plan_of(Step(name="a", action=shell())).is_ordinary
+    assert plan_of(Step(name="a", action=shell())).has_plain_task
+
+
+@pytest.mark.parametrize(
+    ("fields", "before", "after"),
+    [
+        ({"action": Action("wait", {"seconds": 1})}, ("action",), ("action",)),
+        ({"action": None}, ("action",), ("action",)),
+        ({"when": Expression("true")}, ("when",), ()),
+        ({"deadline": 1.0}, ("deadline",), ()),
+        ({"validate": Expression("true")}, (), ("validate",)),
+        ({"on_success": (command(),)}, (), ("on_success",)),
+    ],
+)
+def test_a_plan_names_the_stages_of_a_step(fields: Any, before: tuple[str, ...], after: tuple[str, ...]) -> None:
+    plan = plan_of(Step(**{"name": "a", "action": shell(), **fields}))
+
+    assert (plan.before, plan.after) == (before, after)
+    assert not plan.is_ordinary
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_plain", "is_careful"),
+    [
+        ({"timeout": 3.0}, True, False),
+        ({"rules": (Rule(codes=("WORKER_LOST",)),)}, True, True),
+        ({"on_lost": "fail"}, True, True),
+        ({"env": {"A": Template(("b",))}}, False, False),
+        ({"writes": ("a.txt",)}, False, False),
+        ({"breaker": "net"}, False, False),
+    ],
+)
+def test_a_plan_says_whether_a_task_has_anything_of_its_run(fields: Any, is_plain: bool, is_careful: bool) -> None:
+    plan = plan_of(Step(name="a", action=shell(), **fields))
+
+    assert (plan.has_plain_task, plan.is_careful) == (is_plain, is_careful)
+
+
+def test_a_plan_is_made_once_for_a_version() -> None:
+    node = Graph(CHAIN).nodes["a"]
+
+    assert node.plan is node.plan
