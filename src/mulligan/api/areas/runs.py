@@ -26,7 +26,7 @@ from mulligan.service.authoring.values import parse_time
 from mulligan.service.logs.log_lines import LogIndex, LogMatches
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.stored.artifacts import KeptFile
-from mulligan.service.runs.stored.run_data import DataEntry
+from mulligan.service.runs.stored.run_data import DataEntry, choose
 from mulligan.service.runs.views.items import Item
 from mulligan.service.runs.views.report import Report
 from mulligan.service.runs.views.run_details import FailureHandlers
@@ -303,7 +303,7 @@ def list_data(call: Call) -> Any:
 
 def read_data(call: Call) -> Any:
     values = {one.name: one.value for one in call.service.runs.data(_run_id(call))}
-    return Answer(msgspec.json.encode(call.service.runs.choose_data(values, call.path["name"])))
+    return Answer(msgspec.json.encode(choose(values, call.path["name"])))
 
 
 class PictureQuery(Query, frozen=True):
