@@ -26,7 +26,7 @@ from mulligan.service.authoring.values import parse_time
 from mulligan.service.logs.log_lines import LogIndex, LogMatches
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.stored.artifacts import KeptFile
-from mulligan.service.runs.stored.run_data import DataEntry
+from mulligan.service.runs.stored.run_data import DataEntry, choose
 from mulligan.service.runs.views.items import Item
 from mulligan.service.runs.views.report import Report
 from mulligan.service.runs.views.run_details import FailureHandlers
@@ -544,7 +544,7 @@ def list_data(call: Call, run_id: int) -> DataAnswer:
 def read_data(call: Call, run_id: int, name: str) -> Any:
     """Give one of these values."""
     values = {one.name: one.value for one in call.service.runs.data(run_id)}
-    return Answer(msgspec.json.encode(call.service.runs.choose_data(values, name)))
+    return Answer(msgspec.json.encode(choose(values, name)))
 
 
 class PictureQuery(Query, frozen=True):

@@ -13,8 +13,7 @@ from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Option
 from mulligan.service.rendering.formatting import format_input
 from mulligan.service.rendering.json_output import to_json
-from mulligan.service.runs.area import Runs
-from mulligan.service.runs.stored.run_data import DataEntry
+from mulligan.service.runs.stored.run_data import DataEntry, choose, is_in_step, set_step_data, step_data
 
 VALUE_CHARS_MAX = 60
 _WORDS = ("get", "set", "list")
@@ -45,12 +44,12 @@ def data(
         raise UsageRefused(f"'data {word}' has other arguments", hint=_usage(word))
     if word == "set":
         assert name is not None and value is not None
-        if run is not None or not Runs.is_in_step(os.environ):
+        if run is not None or not is_in_step(os.environ):
             hint = "call it in a step of the run; values from outside are inputs: mulligan run -i NAME=VALUE"
             raise UsageRefused("only a step sets data", hint=hint)
-        Runs.set_step_data(os.environ, name, _value(value, is_text=is_text))
-    elif run is None and Runs.is_in_step(os.environ):
-        _show(Runs.step_data(os.environ), name, as_json=as_json)
+        set_step_data(os.environ, name, _value(value, is_text=is_text))
+    elif run is None and is_in_step(os.environ):
+        _show(step_data(os.environ), name, as_json=as_json)
     else:
         with service_at(home) as service:
             found = service.runs.data(service.runs.find(run or LATEST))
@@ -87,7 +86,7 @@ def _show(values: dict[str, Any], name: str | None, *, as_json: bool) -> None:
     if name is None:
         show_json(values)
         return
-    value = Runs.choose_data(values, name)
+    value = choose(values, name)
     if as_json:
         show_json(value)
     else:

@@ -104,9 +104,9 @@ class Runs:
 
     def needs_force(self, run_id: int) -> bool:
         """Whether another round of an ended run is refused without `force`, since an undo has failed."""
-        from mulligan.service.runs.views import overview
+        from mulligan.core.deciding.rounds.rounds import needs_force
 
-        return overview.is_force_needed(self._reader, run_id)
+        return needs_force(self._reader.state(run_id))
 
     def step_overview(self, run_id: int, step: str) -> StepView | MatrixView:
         """One step with every attempt at it, or a matrix with all its steps."""
@@ -239,35 +239,7 @@ class Runs:
         """The values that the steps of a run have set, by name, with their versions."""
         from mulligan.service.runs.stored import run_data
 
-        return run_data.run_data(self._reader, run_id)
-
-    @staticmethod
-    def is_in_step(environ: Mapping[str, str]) -> bool:
-        """Whether this process belongs to a step."""
-        from mulligan.service.runs.stored import run_data
-
-        return run_data.is_in_step(environ)
-
-    @staticmethod
-    def step_data(environ: Mapping[str, str]) -> dict[str, Any]:
-        """The data of the run as the attempt of this process knows it."""
-        from mulligan.service.runs.stored import run_data
-
-        return run_data.step_data(environ)
-
-    @staticmethod
-    def set_step_data(environ: Mapping[str, str], name: str, value: Any) -> None:
-        """Set a value in the name of the attempt of this process."""
-        from mulligan.service.runs.stored import run_data
-
-        run_data.set_step_data(environ, name, value)
-
-    @staticmethod
-    def choose_data(values: Mapping[str, Any], name: str) -> Any:
-        """The value of a name; `DataMissing` if there is none."""
-        from mulligan.service.runs.stored import run_data
-
-        return run_data.choose(values, name)
+        return run_data.data_entries(self._reader.state(run_id))
 
     def usage(self, run_id: int) -> list[StepUsage]:
         """What steps asked for, what they used, and what they should ask for."""

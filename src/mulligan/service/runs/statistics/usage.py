@@ -6,7 +6,6 @@ import msgspec
 
 from mulligan.history.consumption import Consumption, Requested, consumption
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.service.runs.views.run_view import part
 
 
 class UsedResources(msgspec.Struct, frozen=True):
@@ -77,6 +76,9 @@ def step_usage(run_id: int, one: Consumption) -> StepUsage:
             hung=used.hung,
             killed=used.killed,
         ),
-        proposals=[part(each, ResourceProposal) for each in one.advice],
+        proposals=[
+            ResourceProposal(what=each.what, value=each.value, written=each.written, why=each.why, text=each.text)
+            for each in one.advice
+        ],
         write=one.to_write,
     )

@@ -68,9 +68,6 @@ class AttemptFacts(msgspec.Struct, kw_only=True):
 
     place: str
     attempt: int
-    # The step or item that it belongs to, and its part in that.
-    unit: str
-    part: Part
     visit: int
     round: int
     scheduled_at: datetime
@@ -102,6 +99,16 @@ class AttemptFacts(msgspec.Struct, kw_only=True):
     because: str = ""
     is_adjusted: bool = False
     progress: str = ""
+
+    @property
+    def unit(self) -> str:
+        """The step or item that it belongs to."""
+        return unit_of(self.place)
+
+    @property
+    def part(self) -> Part:
+        """Its part in that."""
+        return part_of(self.place)
 
     @property
     def what(self) -> str:
@@ -156,8 +163,6 @@ class Attempts:
             found = self.found[place, attempt] = AttemptFacts(
                 place=place,
                 attempt=attempt,
-                unit=unit_of(place),
-                part=part_of(place),
                 visit=self.visits.get(step_name(place), 0),
                 round=self.round,
                 scheduled_at=at,

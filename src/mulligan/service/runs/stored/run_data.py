@@ -12,7 +12,6 @@ from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.run_data import name_problem, value_problem
 from mulligan.core.state.state import State
 from mulligan.errors import InputInvalid, MulliganError
-from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.worker.outputs.outputs import OutputInvalid, read_json_file
 from mulligan.worker.run_data import SET_VARIABLE, VARIABLE, read_values
 
@@ -32,11 +31,6 @@ class DataEntry(msgspec.Struct, frozen=True):
     version: int
     step: str = ""
     attempt: int = 0
-
-
-def run_data(reader: RunReader, run_id: int) -> list[DataEntry]:
-    """The data of a run, by name."""
-    return data_entries(reader.state(run_id))
 
 
 def data_entries(state: State) -> list[DataEntry]:

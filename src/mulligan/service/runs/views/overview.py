@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from mulligan.core.deciding.rounds.rounds import needs_force
 from mulligan.core.effects.snapshot import read_place
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END
@@ -140,11 +139,6 @@ def show_run_in_parts(reader: RunReader, run_id: int, known: State | None) -> It
             yield key, ((name, msgspec.to_builtins(view_step(waits, name, show))) for name in names)
         else:
             yield key, msgspec.to_builtins(getattr(view, key))
-
-
-def is_force_needed(reader: RunReader, run_id: int) -> bool:
-    """Whether another round of an ended run is refused without `force`, since an undo has failed."""
-    return needs_force(reader.state(run_id))
 
 
 def past_run(reader: RunReader, state: State, called: Mapping[tuple[str, int], int]) -> RunView:
