@@ -48,7 +48,7 @@ from mulligan.language import check_inputs, check_recorded_inputs, refuse_refere
 from mulligan.language.expressions import Cel
 from mulligan.language.readers.workspace_steps import keep_workspace
 from mulligan.language.text.suggestions import did_you_mean
-from mulligan.ports import Executor, NewRun, RunRecord, TokenLimits, WorkerRecord
+from mulligan.ports import NewRun, RunRecord, TokenLimits, WorkerRecord
 from mulligan.service.driving.driver import Driver
 from mulligan.service.driving.locks import Locks
 from mulligan.service.runs.changes.answers import (
@@ -99,14 +99,6 @@ class DecisionOptions(TypedDict, total=False):
     budgets: dict[str, Budget]
     attempt: int | None
     confidence: float | None
-
-
-class _ExecutorPlace:
-    """What an executor can ever run."""
-
-    def __init__(self, executor: Executor) -> None:
-        self.can_ever = executor.can_ever_fit
-        self.lacking = executor.missing_resources
 
 
 class Changes:
@@ -213,7 +205,7 @@ class Changes:
                 refuse_without_dask(prepared.workflow)
             driver.engine.workflows.note_definition(prepared.workflow)
             if driver.executor is not None:
-                refuse_too_large(prepared.workflow, _ExecutorPlace(driver.executor), cluster)
+                refuse_too_large(prepared.workflow, driver.executor, cluster)
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, kept=tuple(kept))
         prepared = self._with_more_rules(prepared)
         new = [self._new(prepared, request) for _ in range(times)]
