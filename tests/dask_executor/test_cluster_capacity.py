@@ -34,8 +34,8 @@ def reserve(capacity: ClusterCapacity, *tasks: Task) -> list[str]:
 def test_processors_of_two_workers_do_not_add_up_for_one_task() -> None:
     capacity = cluster(a=Slots(2, GIB), b=Slots(2, GIB))
 
-    assert not capacity.can_ever(task(cpus=4))
-    assert capacity.lacking(task(cpus=4)) == "4 cpus (the largest Dask worker has 2)"
+    assert not capacity.can_ever_fit(task(cpus=4))
+    assert capacity.missing_resources(task(cpus=4)) == "4 cpus (the largest Dask worker has 2)"
     assert [capacity.fits(task(str(n)), NOW) and reserve(capacity, task(str(n))) for n in range(5)] == [
         *(["a"], ["b"], ["a"], ["b"]),
         False,
@@ -45,14 +45,14 @@ def test_processors_of_two_workers_do_not_add_up_for_one_task() -> None:
 def test_a_task_needs_everything_on_one_worker() -> None:
     capacity = cluster(cpus=Slots(8, GIB), memory=Slots(1, 64 * GIB))
 
-    assert not capacity.can_ever(task(cpus=4, memory=8 * GIB))
-    assert "single Dask worker" in capacity.lacking(task(cpus=4, memory=8 * GIB))
+    assert not capacity.can_ever_fit(task(cpus=4, memory=8 * GIB))
+    assert "single Dask worker" in capacity.missing_resources(task(cpus=4, memory=8 * GIB))
 
 
 def test_without_a_worker_a_task_waits_and_nobody_says_that_it_can_never_run() -> None:
     capacity = cluster()
 
-    assert capacity.can_ever(task(cpus=64))
+    assert capacity.can_ever_fit(task(cpus=64))
     assert not capacity.fits(task(), NOW)
     assert reserve(capacity, task()) == [""]
     capacity.add("late", Slots(2, GIB), "there")

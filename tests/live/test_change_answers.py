@@ -41,16 +41,16 @@ def test_a_dry_run_of_a_verb_writes_nothing_whoever_asks(live_file: Live, verb: 
     assert answers[0] == answers[1] and answers[0].dry_run
 
 
-def test_who_drives_runs_is_not_told_what_follows_from_a_change_and_everybody_else_is(live_file: Live) -> None:
+def test_who_drives_runs_sees_what_follows_and_the_answer_says_it_to_everybody_else(live_file: Live) -> None:
     driving, other = both(live_file)
     runs = [live_file.run(GATE).run_id for _ in range(2)]
 
     plain = driving.approve(runs[0], "gate", is_approved=True, reason="fine")
-    told = other.approve(runs[1], "gate", is_approved=True, reason="fine")
+    answered = other.approve(runs[1], "gate", is_approved=True, reason="fine")
 
     assert (plain.dry_run, plain.status, plain.follows, plain.starts) == (False, "running", [], [])
-    assert (told.dry_run, told.status, told.starts) == (False, "running", ["deploy: attempt 1"])
-    assert told.follows
+    assert (answered.dry_run, answered.status, answered.starts) == (False, "running", ["deploy: attempt 1"])
+    assert answered.follows
 
 
 def test_a_decision_about_a_parked_step_is_answered_in_the_same_way(live_file: Live) -> None:

@@ -68,14 +68,14 @@ def test_tasks_fit_until_something_is_used_up_and_one_that_never_fits_can_never_
 ) -> None:
     found = pool(gpus=2, labels=("big",), more_labels=lambda: ("late",))
 
-    assert found.can_ever(task(**asked)) == (count > 0)
+    assert found.can_ever_fit(task(**asked)) == (count > 0)
     assert filled(found, lambda: task(**asked)) == count
 
 
 def test_a_worker_that_is_full_offers_nothing_and_one_without_a_limit_of_memory_takes_what_asks_for_none() -> None:
     found = pool(4.0, 0)
 
-    assert found.can_ever(task())
+    assert found.can_ever_fit(task())
     assert filled(found, task) == 4
     assert (found.offer("h").cpus, found.offer("h").tasks_max) == (0.0, 0)
 
@@ -111,15 +111,15 @@ def test_what_ends_makes_room_for_another() -> None:
     ],
 )
 def test_what_is_lacking_is_said_with_the_option_that_helps(asked: dict[str, Any], words: str) -> None:
-    assert pool(4.0, GIB, 1, ("big",)).lacking(task(**asked)) == words
+    assert pool(4.0, GIB, 1, ("big",)).missing_resources(task(**asked)) == words
 
 
 def test_without_a_gpu_there_is_none() -> None:
-    assert pool().lacking(task(gpus=1)) == "1 gpu (there is none; --gpus 1 allows it)"
+    assert pool().missing_resources(task(gpus=1)) == "1 gpu (there is none; --gpus 1 allows it)"
 
 
 def test_what_asks_for_no_memory_lacks_none_where_there_is_none() -> None:
-    assert pool(4.0, 0).lacking(task()) == ""
+    assert pool(4.0, 0).missing_resources(task()) == ""
 
 
 # -- tasks that wait -------------------------------------------------------------------------------------------------
@@ -212,17 +212,21 @@ def test_a_task_of_several_nodes_needs_an_idle_worker_and_offers_say_so() -> Non
     alone.reserve(wide)
     assert not alone.fits(task())
     found.release(wide)
-    assert (found.offer("h").tasks_max, found.can_ever(task(nodes=4)), found.can_ever(task())) == (4, False, False)
+    assert (found.offer("h").tasks_max, found.can_ever_fit(task(nodes=4)), found.can_ever_fit(task())) == (
+        4,
+        False,
+        False,
+    )
 
 
 def test_a_worker_of_several_nodes_takes_a_task_for_them_only_while_nothing_else_runs() -> None:
     found = pool(4.0, nodes=3)
     small, wide = task(), task(nodes=2)
 
-    assert found.can_ever(wide) and found.fits(wide)
+    assert found.can_ever_fit(wide) and found.fits(wide)
     assert not found.fits(task(nodes=4))
     found.reserve(small)
-    assert (found.can_ever(wide), found.fits(wide), found.fits(task())) == (True, False, True)
+    assert (found.can_ever_fit(wide), found.fits(wide), found.fits(task())) == (True, False, True)
     found.release(small)
     assert found.fits(wide)
 

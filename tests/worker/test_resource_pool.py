@@ -335,14 +335,14 @@ def test_a_task_of_several_nodes_waits_until_the_worker_is_idle_and_then_has_it_
 def test_more_nodes_than_the_allocation_has_can_never_be_taken():
     pool = ResourcePool(4.0, GIB, 0, (), nodes=2)
 
-    assert pool.can_ever(shaped(nodes=2)) and not pool.can_ever(shaped(nodes=3))
-    assert pool.lacking(shaped(nodes=3)) == "3 nodes (there are 2; a Slurm job with --nodes 3 has them)"
+    assert pool.can_ever_fit(shaped(nodes=2)) and not pool.can_ever_fit(shaped(nodes=3))
+    assert pool.missing_resources(shaped(nodes=3)) == "3 nodes (there are 2; a Slurm job with --nodes 3 has them)"
 
 
 def test_a_worker_for_several_nodes_leaves_small_tasks_to_others():
     pool = ResourcePool(4.0, GIB, 0, (), nodes=2, nodes_min=2)
 
-    assert not pool.can_ever(shaped()) and not pool.fits(shaped())
+    assert not pool.can_ever_fit(shaped()) and not pool.fits(shaped())
     assert (pool.fits(shaped(nodes=2)), pool.offer("h").nodes_min) == (True, 2)
 
 

@@ -87,11 +87,11 @@ class ClusterCapacity:
 
     # -- what fits
 
-    def can_ever(self, task: Task) -> bool:
+    def can_ever_fit(self, task: Task) -> bool:
         """Whether one Dask worker is large enough. While there is none, nobody knows."""
-        return not self._members or any(member.pool.can_ever(task) for member in self._members.values())
+        return not self._members or any(member.pool.can_ever_fit(task) for member in self._members.values())
 
-    def lacking(self, task: Task) -> str:
+    def missing_resources(self, task: Task) -> str:
         """What the task needs and no Dask worker has, in words."""
         pools = [member.pool for member in self._members.values()]
         if not pools:
@@ -168,7 +168,7 @@ class ClusterCapacity:
     def _place(self, task: Task, now: datetime) -> str:
         address = self._find(task, now)
         if address is None:
-            large = [one for one, member in self._members.items() if member.pool.can_ever(task)]
+            large = [one for one, member in self._members.items() if member.pool.can_ever_fit(task)]
             address = min(large, key=lambda one: self._order(one, task), default="")
         self._place_of[_key(task)] = address
         member = self._members.get(address)

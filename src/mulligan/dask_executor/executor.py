@@ -128,10 +128,10 @@ class DaskExecutor:
         return False
 
     def can_ever_fit(self, task: Task) -> bool:
-        return self._capacity.can_ever(task)
+        return self._capacity.can_ever_fit(task)
 
     def missing_resources(self, task: Task) -> str:
-        return self._capacity.lacking(task)
+        return self._capacity.missing_resources(task)
 
     def host_of(self, task: Task) -> str:
         return self._capacity.host_of(task) or self.host

@@ -268,7 +268,7 @@ class Service:
         """What comes before a run."""
         from mulligan.service.runs.changes.starting import Starts
 
-        return Starts(self.reader, lambda: self.changes)
+        return Starts(self.reader)
 
     @cached_property
     def driving(self) -> Driving:

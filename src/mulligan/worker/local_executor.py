@@ -229,10 +229,10 @@ class LocalExecutor:
         return is_well and self._leases_ahead and self._limits.admits(task) and self._prefetch.has_room(task)
 
     def can_ever_fit(self, task: Task) -> bool:
-        return self._resources.can_ever(task)
+        return self._resources.can_ever_fit(task)
 
     def missing_resources(self, task: Task) -> str:
-        return self._resources.lacking(task)
+        return self._resources.missing_resources(task)
 
     def host_of(self, task: Task) -> str:
         return self.host

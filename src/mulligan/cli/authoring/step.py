@@ -30,6 +30,7 @@ from mulligan.service.authoring.handler_trial import (
     isolate_handler,
     isolate_item_handler,
     parse_failure,
+    run_handler,
 )
 from mulligan.service.authoring.step_trial import isolate_step, read_fakes_given, step_results, with_fakes
 from mulligan.service.driving.driver import machine
@@ -137,7 +138,7 @@ def _run_handler(
     trial: HandlerTrial, prepared: Prepared, error: Any, kept: Sequence[Any], home: str | None, *, as_json: bool
 ) -> int:
     with service_kept_or_not(home) as service:
-        tried = service.starts.run_handler(trial, prepared, error, kept)
+        tried = run_handler(service.changes, trial, prepared, error, kept)
         if as_json:
             show_json(to_json(tried))
         else:

@@ -40,7 +40,7 @@ def start(
     key = check_key(key) if key else ""
     try:
         if is_detached:
-            found = service.starts.start_detached(prepared, key=key, wait=wait)
+            found = service.changes.start_detached(prepared, key=key, wait=wait)
             return show_detached(found, as_json=as_json, home=home)
         return drive_run(
             service,

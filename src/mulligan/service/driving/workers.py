@@ -91,15 +91,15 @@ def worker_lines(store: Store, is_alive: Callable[[WorkerRecord], bool], now: da
     runs = {name: (count, run_id) for name, count, run_id in store.lists.holders()}
 
     def line(worker: WorkerRecord) -> WorkerLine:
-        lives, own = is_alive(worker), tasks[worker.name]
+        is_up, own = is_alive(worker), tasks[worker.name]
         count, first = runs.get(worker.name, (0, None))
         return WorkerLine(
             name=worker.name,
             host=worker.host,
             pid=worker.pid,
-            is_alive=lives,
+            is_alive=is_up,
             started_at=worker.started_at,
-            last_contact=now if lives and not store.is_shared else worker.beat_at,
+            last_contact=now if is_up and not store.is_shared else worker.beat_at,
             capacity=Resources(worker.cpus, worker.memory, worker.gpus),
             labels=list(worker.labels),
             in_use=Resources(

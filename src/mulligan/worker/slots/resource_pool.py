@@ -78,7 +78,7 @@ class ResourcePool:
         """Its labels: those that it was given, and those that were added since."""
         return self._labels + self._more_labels()
 
-    def can_ever(self, task: Task) -> bool:
+    def can_ever_fit(self, task: Task) -> bool:
         return (
             task.cpus <= self.cpus + _EPSILON
             and (task.memory or 0) <= self.memory
@@ -89,7 +89,7 @@ class ResourcePool:
             )
         )
 
-    def lacking(self, task: Task) -> str:
+    def missing_resources(self, task: Task) -> str:
         """Describe what it needs and is missing, and the option that replaces what there is.
 
         For example `64 cpus (there are 2; --parallel 64 allows it), 1 gpu (there is none; --gpus 1 allows it)`.

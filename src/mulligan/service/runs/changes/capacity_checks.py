@@ -20,11 +20,11 @@ _HINT = "set the right numbers with the options, or let the step ask for less"
 
 
 class Place(Protocol):
-    """Where tasks run: the resources of one worker."""
+    """Where tasks run: an executor, or the resources of one worker."""
 
-    def can_ever(self, task: Task) -> bool: ...
+    def can_ever_fit(self, task: Task) -> bool: ...
 
-    def lacking(self, task: Task) -> str: ...
+    def missing_resources(self, task: Task) -> str: ...
 
 
 class TooLarge(msgspec.Struct, frozen=True):
@@ -43,9 +43,9 @@ def too_large(workflow: Workflow, places: list[Place], where: str = THIS_MACHINE
     for step in workflow.steps:
         for command in all_commands((step,)):
             task = _task(step, command)
-            if task is None or any(place.can_ever(task) for place in places):
+            if task is None or any(place.can_ever_fit(task) for place in places):
                 continue
-            found.setdefault((step.sweep or step.name, places[0].lacking(task)), []).append(step)
+            found.setdefault((step.sweep or step.name, places[0].missing_resources(task)), []).append(step)
             if (command is step or command in step.do) and step.name not in targets and not _is_answered(step):
                 certain.add(step.name)
     return [

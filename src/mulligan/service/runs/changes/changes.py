@@ -1,6 +1,6 @@
 """Starting runs and changing them: every verb once, each with `dry_run`.
 
-A change is a report in the inbox of the run. Who does not drive runs himself is told what follows from it: that is
+A change is a report in the inbox of the run. To who does not drive runs himself the answer says what follows: that is
 decided by the core too, on a copy of the state, before the report is sent.
 """
 
@@ -16,11 +16,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
 
-from mulligan.core.deciding.admit import rerun_hint
 from mulligan.core.deciding.rounds.fork import Fork, kept_data, kept_sessions, plan_fork
-from mulligan.core.deciding.rounds.kept_approvals import changed_inputs
 from mulligan.core.deciding.workers.resource_usage import peak_memory_by_step
-from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import reports as r
 from mulligan.core.model.agents.guard_rails import refuse_beyond, refuse_keeping
 from mulligan.core.model.event_types import Kept
@@ -35,8 +32,6 @@ from mulligan.errors import (
     KeyUsed,
     MulliganError,
     Refused,
-    RunDriven,
-    RunFinished,
     RunNotFinished,
     StepNotParked,
     StepNotWaitingForApproval,
@@ -44,13 +39,12 @@ from mulligan.errors import (
     UnknownStep,
     error_by_code,
 )
-from mulligan.language import check_inputs, check_recorded_inputs, refuse_references
+from mulligan.language import check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
 from mulligan.language.readers.workspace_steps import keep_workspace
 from mulligan.language.text.suggestions import did_you_mean
-from mulligan.ports import Executor, NewRun, RunRecord, TokenLimits, WorkerRecord
+from mulligan.ports import NewRun, TokenLimits
 from mulligan.service.driving.driver import Driver
-from mulligan.service.driving.locks import Locks
 from mulligan.service.runs.changes.answers import (
     ChangeResult,
     Given,
@@ -61,7 +55,6 @@ from mulligan.service.runs.changes.capacity_checks import refuse_too_large, refu
 from mulligan.service.runs.changes.child_retries import refuse_retry_of_child, request_from_top
 from mulligan.service.runs.changes.corrections import CorrectedWorkflow, describe_revision, digest_of, plan_next_round
 from mulligan.service.runs.changes.preflight import (
-    VERSION_LABEL,
     refuse_missing_files,
     refuse_missing_secrets,
     stale_of_round,
@@ -76,13 +69,21 @@ from mulligan.service.runs.changes.round_plans import (
     in_tree,
     round_plan,
 )
-from mulligan.service.runs.changes.run_inbox import ask, refuse_unknown_holder
-from mulligan.service.runs.changes.run_worktrees import pin_origin, refuse_missing_worktree, refuse_shared_worktree
-from mulligan.service.runs.changes.start_keys import is_notified_as, refuse_other_request
+from mulligan.service.runs.changes.run_inbox import ask, refuse_child, refuse_to_take_up
+from mulligan.service.runs.changes.run_worktrees import (
+    pin_origin,
+    refuse_callers_worktree,
+    refuse_missing_worktree,
+    refuse_moving_worktree,
+    refuse_shared_worktree,
+    running_commands,
+)
+from mulligan.service.runs.changes.start_keys import is_of_older_version, refuse_other_request
 from mulligan.service.runs.stored.run_reader import RunReader
 
 if TYPE_CHECKING:
     from mulligan.service.decisions.decisions import DecidedStep, Decision, DecisionsResult, Verdict
+    from mulligan.service.runs.changes.starting import DetachedRun
     from mulligan.service.server.tokens.decision_ledger import DecisionLedger
 
 # Of an identifier that no other run has, in any store.
@@ -99,14 +100,6 @@ class DecisionOptions(TypedDict, total=False):
     budgets: dict[str, Budget]
     attempt: int | None
     confidence: float | None
-
-
-class _ExecutorPlace:
-    """What an executor can ever run."""
-
-    def __init__(self, executor: Executor) -> None:
-        self.can_ever = executor.can_ever_fit
-        self.lacking = executor.missing_resources
 
 
 class Changes:
@@ -131,7 +124,7 @@ class Changes:
         self._ledger = ledger
         # The notice rules of a new run besides its own.
         self._more_rules = more_rules
-        # Whether the caller drives the runs that he changes, and so sees what follows. Others are told by the answer,
+        # Whether the caller drives the runs that he changes, and so sees what follows. The answer says it to others,
         # and a process in the background drives the run, unless workers take it.
         self._drives = drives
         # On a server its workers take every run.
@@ -154,6 +147,14 @@ class Changes:
         self.keep_driven(found.run_id)
         return found
 
+    def start_detached(self, prepared: Prepared, *, key: str = "", wait: str = "") -> DetachedRun:
+        """Start a run that a process in the background drives, see `detach`. Raises `KeyUsed` as `create` does."""
+        from mulligan.service.runs.changes.starting import detach, refuse_unstartable
+
+        if not self.reader.home.is_remote:
+            refuse_unstartable(self.reader, prepared)
+        return detach(self.reader, self.create(prepared, key=key)[0], wait=wait)
+
     def _start(self, prepared: Prepared, key: str, newest: Given | None) -> StartedRun:
         workflow, version = prepared.workflow.name, prepared.version
         if not key:
@@ -163,33 +164,15 @@ class Changes:
         try:
             run_id, is_new = self.start_once(prepared, f"request: {key}", key)
         except KeyMismatch as other:
-            if newest is None or not self._is_of_older_version(other.run_id, prepared, newest):
+            if newest is None or not is_of_older_version(
+                self.reader, other.run_id, prepared, newest, self._more_rules()
+            ):
                 raise
             run_id, is_new = other.run_id, False
         if is_new:
             return StartedRun(run_id, workflow, version, "running", True)
         record = self.reader.record(run_id)
         return StartedRun(run_id, workflow, record.version, shown_status(record.status), False)
-
-    def _is_of_older_version(self, run_id: int, prepared: Prepared, given: Given) -> bool:
-        """Whether a run is what the same request gave when another version was the newest."""
-        workflow, had = self.reader.first_workflow(run_id), self.reader.start_of(run_id)
-        if had is None or workflow.name != prepared.workflow.name:
-            return False
-        # Those of either version, in place of which others may have been given.
-        of_versions = {
-            *workflow.labels.items(),
-            *prepared.labels.items(),
-            (VERSION_LABEL, had.labels.get(VERSION_LABEL)),
-        }
-        has_labels = all(had.labels.get(name) == value for name, value in given.labels.items())
-        others = (one for one in had.labels.items() if one[0] not in given.labels)
-        try:
-            inputs = check_inputs(workflow, dict(given.inputs))
-        except InputInvalid:
-            return False
-        is_same = not changed_inputs(had.inputs, inputs) and has_labels and all(one in of_versions for one in others)
-        return is_same and is_notified_as(had.notify, prepared.notify, self._more_rules())
 
     def create(
         self,
@@ -213,7 +196,7 @@ class Changes:
                 refuse_without_dask(prepared.workflow)
             driver.engine.workflows.note_definition(prepared.workflow)
             if driver.executor is not None:
-                refuse_too_large(prepared.workflow, _ExecutorPlace(driver.executor), cluster)
+                refuse_too_large(prepared.workflow, driver.executor, cluster)
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, kept=tuple(kept))
         prepared = self._with_more_rules(prepared)
         new = [self._new(prepared, request) for _ in range(times)]
@@ -326,7 +309,7 @@ class Changes:
         """
         record = self.reader.record(run_id)
         if not step:
-            self._refuse_child(record, "pause")
+            refuse_child(record, "pause")
             if record.status == "paused":
                 hint = f"to continue it: mulligan resume {run_id}"
                 raise Refused(f"run {run_id} is already paused", hint=hint)
@@ -335,7 +318,7 @@ class Changes:
             found = self._change(run_id, report, dry_run=dry_run, is_continued=False)
         if not self._drives or dry_run:
             return found
-        running = self._running_attempts(run_id, step) if step else self._running_commands(run_id)
+        running = self._running_attempts(run_id, step) if step else running_commands(self.reader, run_id)
         return msgspec.structs.replace(found, still_running=running)
 
     def resume(
@@ -351,7 +334,7 @@ class Changes:
             with self._unknown_step(run_id, step):
                 return self._change(run_id, report, dry_run=dry_run)
         if self._drives:
-            self._refuse_to_take_up(record)
+            refuse_to_take_up(self.reader, record)
         is_paused = record.status not in ("new", "running")
         is_left = not is_paused and record.parent_run_id is None and self.reader.driver_of(record) is None
         if is_left and not steps and (self._drives or not self._has_workers):
@@ -361,13 +344,14 @@ class Changes:
             follows = [] if self._drives else ["a process in the background continues it: no other drives it"]
             return ChangeResult(run_id, dry_run, "running", follows, [], [], [])
         if not self._drives:
-            self._refuse_child(record, "resume")
+            refuse_child(record, "resume")
             if not is_paused and not steps:
                 is_driven = self.reader.driver_of(record) is not None
-                hint = (
-                    "a process drives it" if is_driven else "the next worker that is free continues it: mulligan worker"
+                hint = "the next worker that is free continues it: mulligan worker"
+                raise Refused(
+                    f"run {run_id} is not paused, so there is nothing to resume",
+                    hint="a process drives it" if is_driven else hint,
                 )
-                raise Refused(f"run {run_id} is not paused, so there is nothing to resume", hint=hint)
         return self._change(run_id, report, dry_run=dry_run)
 
     def newest_idle_run(self) -> int:
@@ -385,36 +369,6 @@ class Changes:
         asking = {waiting.run_id for waiting in self.reader.store.waiting_places()}
         return next((found for found in idle if found not in asking), idle[0])
 
-    def _refuse_child(self, record: RunRecord, verb: str) -> None:
-        """Refuse a child run: the step that called it controls it."""
-        if record.parent_run_id is not None:
-            raise Refused(
-                f"run {record.run_id} is a child of run {record.parent_run_id}",
-                hint=f"{verb} that one: mulligan {verb} {record.root_run_id}",
-            )
-
-    def _refuse_to_take_up(self, record: RunRecord) -> None:
-        if record.status in RUN_ENDED:
-            raise RunFinished(
-                f"run {record.run_id} {record.status}, so there is nothing to resume",
-                hint=rerun_hint(record.run_id, record.status),
-            )
-        self._refuse_child(record, "resume")
-        refuse_unknown_holder(self.reader, record.run_id)
-        driver = self.reader.driver_of(record)
-        if driver is not None and record.status != "paused":
-            raise RunDriven(
-                f"run {record.run_id} is driven by process {driver.pid} on {driver.host}",
-                hint=self._where_it_goes_on(record.run_id, driver),
-            )
-
-    def _where_it_goes_on(self, run_id: int, driver: WorkerRecord) -> str:
-        """A hint about a run that another process drives. In a copy of its home a cancel would reach no process."""
-        original = Locks(self.reader.home, is_shared=self.reader.store.is_shared).original_home(driver)
-        if original:
-            return f"this folder is a copy; the run continues in '{original}': use --home with that one, or wait"
-        return f"it continues there; to stop it: mulligan cancel {run_id}"
-
     @contextmanager
     def _unknown_step(self, run_id: int, step: str) -> Iterator[None]:
         """Add to the core's refusal of a step the name that was probably meant."""
@@ -431,14 +385,6 @@ class Changes:
         state = self.reader.lazy_state(run_id)
         held = [state.places[name] for name in state.run.paused_steps if step in (name, state.step(name).sweep)]
         return [place.key for place in held if place.is_active and place.status != "ready"]
-
-    def _running_commands(self, run_id: int) -> list[str]:
-        """The commands of the run, and of the runs that it called, that are running."""
-        places = self.reader.state(run_id).places.values()
-        running = (place for place in places if place.status == "running" and not place.child)
-        own = [place.key for place in running if not is_engine_action(place.spec)]
-        children = (child for child in self.reader.store.children(run_id) if child.status not in RUN_ENDED)
-        return [*own, *(key for child in children for key in self._running_commands(child.run_id))]
 
     # -- retry and fork ----------------------------------------------------------------------------------------------
 
@@ -627,7 +573,7 @@ class Changes:
             )
         if not old.places:
             raise RunNotFinished(f"run {run_id} has not started yet, so it has no results to keep")
-        self.refuse_callers_worktree(run_id, old)
+        refuse_callers_worktree(self.reader, run_id, old)
         chosen = keep_workspace(workflow, old.workflow) if workflow else old.workflow
         kept_inputs = {name: value for name, value in old.run.inputs.items() if name in chosen.inputs}
         # An input of a child run may be an artifact.
@@ -641,37 +587,10 @@ class Changes:
             stale = stale_results(self.reader.home, old, old.graph.nodes)
             planned = plan_fork(old, Graph(chosen), from_step, stale, inputs=inputs, keep_completed=keep_completed)
         if planned.worktree is not None:
-            self.refuse_moving_worktree(run_id)
+            refuse_moving_worktree(self.reader, run_id)
             refuse_missing_worktree(old)
         refuse_shared_worktree(run_id, ((one.step, one.output) for one in planned.kept))
         return old, prepared, planned
-
-    def refuse_moving_worktree(self, run_id: int) -> None:
-        """Refuse to fork a run while commands may change the files that its fork would copy; also of a child run.
-
-        A child run works in the worktree of the run that called it, which only a fork of that one copies.
-        """
-        record = self.reader.record(run_id)
-        is_driven = record.status not in RUN_ENDED and self.reader.driver_of(record) is not None
-        if is_driven and (record.status != "paused" or self._running_commands(run_id)):
-            wait = f"wait until its commands have ended: mulligan show {run_id}"
-            raise Refused(
-                f"run {run_id} is {record.status} and works in its worktree, which a fork copies",
-                hint=wait if record.status == "paused" else f"pause it first: mulligan pause {run_id}; then {wait}",
-            )
-
-    def refuse_callers_worktree(self, run_id: int, old: State) -> None:
-        """Refuse to fork a child run that works in the worktree of its caller: two runs would work in one."""
-        record = self.reader.record(run_id)
-        if record.parent_run_id is None:
-            return
-        caller = self.reader.state(record.parent_run_id)
-        if caller.run.workspace and Path(old.run.cwd).is_relative_to(caller.run.workspace):
-            raise Refused(
-                f"run {run_id} works in the worktree of run {record.parent_run_id}, which called it",
-                hint=f"fork that one: mulligan fork {record.parent_run_id} --from STEP",
-            )
-        self.refuse_callers_worktree(record.parent_run_id, old)
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,12 @@ from mulligan.service.runs.changes.foresight import LINES_MAX, startable_attempt
 from mulligan.service.runs.changes.preflight import refuse_missing_files, stale_results
 from mulligan.service.runs.changes.prepared_runs import Prepared
 from mulligan.service.runs.changes.round_plans import ForkResult
-from mulligan.service.runs.changes.run_worktrees import refuse_missing_worktree, refuse_shared_worktree
+from mulligan.service.runs.changes.run_worktrees import (
+    refuse_callers_worktree,
+    refuse_missing_worktree,
+    refuse_moving_worktree,
+    refuse_shared_worktree,
+)
 from mulligan.service.runs.stored.past_states import PastStates
 
 # A decision in place of the one that was taken.
@@ -183,12 +188,12 @@ class EventForks:
                 f"run {run_id} had ended at event {point}: no decision can be changed there",
                 hint=f"choose an earlier event, or run it again from a step: mulligan fork {run_id} --from STEP",
             )
-        self._changes.refuse_callers_worktree(run_id, old)
+        refuse_callers_worktree(self._reader, run_id, old)
         if old.run.stop is not None:
             hint = "choose an event before it was stopped"
             raise Refused(f"run {run_id} was being stopped at event {point}", hint=hint)
         if worktree_origin(old) is not None:
-            self._changes.refuse_moving_worktree(run_id)
+            refuse_moving_worktree(self._reader, run_id)
             refuse_missing_worktree(old)
         else:
             refuse_shared_worktree(run_id, ((place.key, place.output) for place in old.steps()))

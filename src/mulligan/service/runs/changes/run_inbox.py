@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 
+from mulligan.core.deciding.admit import rerun_hint
 from mulligan.core.deciding.report_checks import check_report
 from mulligan.core.model import reports as r
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.engine.driven_runs import RunAbandoned
-from mulligan.errors import CodecError, InputInvalid, StoreUnavailable
-from mulligan.ports import Answer, WorkerRecord
+from mulligan.errors import CodecError, InputInvalid, Refused, RunDriven, RunFinished, StoreUnavailable
+from mulligan.ports import Answer, RunRecord, WorkerRecord
 from mulligan.service.driving.local_worker import open_driver
+from mulligan.service.driving.locks import Locks
 from mulligan.service.runs.stored.run_reader import RunReader
 
 # How long to wait for an answer of the process that drives the run, and how often to look for it.
@@ -73,6 +75,40 @@ def _wait_for_answer(reader: RunReader, run_id: int, message_id: int) -> Answer:
             )
     assert answer is not None
     return answer
+
+
+def refuse_child(record: RunRecord, verb: str) -> None:
+    """Refuse a child run: the step that called it controls it."""
+    if record.parent_run_id is not None:
+        raise Refused(
+            f"run {record.run_id} is a child of run {record.parent_run_id}",
+            hint=f"{verb} that one: mulligan {verb} {record.root_run_id}",
+        )
+
+
+def refuse_to_take_up(reader: RunReader, record: RunRecord) -> None:
+    """Refuse to continue a run that has ended, that another run controls, or that a process drives."""
+    if record.status in RUN_ENDED:
+        raise RunFinished(
+            f"run {record.run_id} {record.status}, so there is nothing to resume",
+            hint=rerun_hint(record.run_id, record.status),
+        )
+    refuse_child(record, "resume")
+    refuse_unknown_holder(reader, record.run_id)
+    driver = reader.driver_of(record)
+    if driver is not None and record.status != "paused":
+        raise RunDriven(
+            f"run {record.run_id} is driven by process {driver.pid} on {driver.host}",
+            hint=_where_it_goes_on(reader, record.run_id, driver),
+        )
+
+
+def _where_it_goes_on(reader: RunReader, run_id: int, driver: WorkerRecord) -> str:
+    """A hint about a run that another process drives. In a copy of its home a cancel would reach no process."""
+    original = Locks(reader.home, is_shared=reader.store.is_shared).original_home(driver)
+    if original:
+        return f"this folder is a copy; the run continues in '{original}': use --home with that one, or wait"
+    return f"it continues there; to stop it: mulligan cancel {run_id}"
 
 
 def refuse_unknown_holder(reader: RunReader, run_id: int) -> None:

@@ -11,11 +11,14 @@ from typing import Any
 import msgspec
 
 from mulligan import StepError
+from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model.event_types import WorktreeOrigin
 from mulligan.core.state.state import State
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.workspace import workspace_view
 from mulligan.errors import Refused
 from mulligan.service.home import this_host
+from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.worker.folders import make_private, write_private_file
 
 # Below the folder of worktrees: the runs that are being removed, so that a removal that was killed is continued.
@@ -97,6 +100,44 @@ def pin_origin(origin: WorktreeOrigin | None, uid: str) -> WorktreeOrigin | None
     except OSError:
         # Of another user: the worker, which made the worktree, can read it.
         return origin
+
+
+def running_commands(reader: RunReader, run_id: int) -> list[str]:
+    """The commands of the run, and of the runs that it called, that are running."""
+    places = reader.state(run_id).places.values()
+    running = (place for place in places if place.status == "running" and not place.child)
+    own = [place.key for place in running if not is_engine_action(place.spec)]
+    children = (child for child in reader.store.children(run_id) if child.status not in RUN_ENDED)
+    return [*own, *(key for child in children for key in running_commands(reader, child.run_id))]
+
+
+def refuse_moving_worktree(reader: RunReader, run_id: int) -> None:
+    """Refuse to fork a run while commands may change the files that its fork would copy; also of a child run.
+
+    A child run works in the worktree of the run that called it, which only a fork of that one copies.
+    """
+    record = reader.record(run_id)
+    is_driven = record.status not in RUN_ENDED and reader.driver_of(record) is not None
+    if is_driven and (record.status != "paused" or running_commands(reader, run_id)):
+        wait = f"wait until its commands have ended: mulligan show {run_id}"
+        raise Refused(
+            f"run {run_id} is {record.status} and works in its worktree, which a fork copies",
+            hint=wait if record.status == "paused" else f"pause it first: mulligan pause {run_id}; then {wait}",
+        )
+
+
+def refuse_callers_worktree(reader: RunReader, run_id: int, old: State) -> None:
+    """Refuse to fork a child run that works in the worktree of its caller: two runs would work in one."""
+    record = reader.record(run_id)
+    if record.parent_run_id is None:
+        return
+    caller = reader.state(record.parent_run_id)
+    if caller.run.workspace and Path(old.run.cwd).is_relative_to(caller.run.workspace):
+        raise Refused(
+            f"run {run_id} works in the worktree of run {record.parent_run_id}, which called it",
+            hint=f"fork that one: mulligan fork {record.parent_run_id} --from STEP",
+        )
+    refuse_callers_worktree(reader, record.parent_run_id, old)
 
 
 # -- removed runs ------------------------------------------------------------------------------------------------------

@@ -6,7 +6,9 @@ from collections.abc import Collection
 
 from mulligan.core.deciding.rounds.kept_approvals import changed_inputs
 from mulligan.core.model.workflow import NoticeRule
-from mulligan.errors import KeyMismatch
+from mulligan.errors import InputInvalid, KeyMismatch
+from mulligan.language import check_inputs
+from mulligan.service.runs.changes.answers import Given
 from mulligan.service.runs.changes.preflight import VERSION_LABEL
 from mulligan.service.runs.changes.prepared_runs import Prepared
 from mulligan.service.runs.stored.run_reader import RunReader
@@ -58,3 +60,26 @@ def is_notified_as(
     `more_rules` count for every run.
     """
     return set(wanted) <= set(had) <= {*wanted, *more_rules}
+
+
+def is_of_older_version(
+    reader: RunReader, run_id: int, prepared: Prepared, given: Given, more_rules: Collection[NoticeRule]
+) -> bool:
+    """Whether a run is what the same request gave when another version was the newest."""
+    workflow, had = reader.first_workflow(run_id), reader.start_of(run_id)
+    if had is None or workflow.name != prepared.workflow.name:
+        return False
+    # Those of either version, in place of which others may have been given.
+    of_versions = {
+        *workflow.labels.items(),
+        *prepared.labels.items(),
+        (VERSION_LABEL, had.labels.get(VERSION_LABEL)),
+    }
+    has_labels = all(had.labels.get(name) == value for name, value in given.labels.items())
+    others = (one for one in had.labels.items() if one[0] not in given.labels)
+    try:
+        inputs = check_inputs(workflow, dict(given.inputs))
+    except InputInvalid:
+        return False
+    is_same = not changed_inputs(had.inputs, inputs) and has_labels and all(one in of_versions for one in others)
+    return is_same and is_notified_as(had.notify, prepared.notify, more_rules)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ from mulligan.service.runs.changes.capacity_checks import (
     refuse_without_dask,
     with_profiles,
 )
-from mulligan.service.runs.changes.changes import Changes
 from mulligan.service.runs.changes.preflight import refuse_missing_secrets
 from mulligan.service.runs.changes.prepared_runs import Prepared
 from mulligan.service.runs.changes.start_keys import refuse_other_request
@@ -34,9 +33,6 @@ from mulligan.worker.folders import make_private, open_regular_file
 from mulligan.worker.supervisor.processes import is_running
 
 if TYPE_CHECKING:
-    from mulligan.core.model.event_types import Kept
-    from mulligan.core.model.failure import Failure
-    from mulligan.service.authoring.handler_trial import HandlerResult, HandlerTrial
     from mulligan.service.runs.changes.preview import Preview
 
 KEY_CHARS_MAX = 200
@@ -224,9 +220,8 @@ def _last_lines(log: str) -> Iterator[str]:
 class Starts:
     """An area of `Service`: checks, a preview, starting without staying."""
 
-    def __init__(self, reader: RunReader, changes: Callable[[], Changes]) -> None:
+    def __init__(self, reader: RunReader) -> None:
         self._reader = reader
-        self._changes = changes
 
     def capacity_of(self, run_id: int, given: HostCapacity | None = None) -> Capacity:
         """The capacity of this machine for a run: as given, otherwise as the run was started with."""
@@ -244,12 +239,6 @@ class Starts:
         from mulligan.service.decisions import agent_permissions
 
         return agent_permissions.first_run_note(self._reader, workflow)
-
-    def start_detached(self, prepared: Prepared, *, key: str = "", wait: str = "") -> DetachedRun:
-        """Start a run that a process in the background drives, see `detach`. Raises `KeyUsed` as `Changes.create`."""
-        if not self._reader.home.is_remote:
-            refuse_unstartable(self._reader, prepared)
-        return detach(self._reader, self._changes().create(prepared, key=key)[0], wait=wait)
 
     def detach(self, run_id: int, *, asked: HostCapacity | None = None, wait: str = "") -> DetachedRun:
         """See that a process drives the run: a worker that is up, or a new process in the background.
@@ -271,18 +260,6 @@ class Starts:
         from mulligan.service.runs.changes import preview
 
         return preview.preview(self._reader, workflow, inputs, cwd, capacity)
-
-    def run_handler(
-        self,
-        trial: HandlerTrial,
-        prepared: Prepared,
-        failure: Failure,
-        kept: Sequence[Kept] = (),
-    ) -> HandlerResult:
-        """Run an isolated handler as if its step had just failed."""
-        from mulligan.service.authoring import handler_trial
-
-        return handler_trial.run_handler(self._changes(), trial, prepared, failure, kept)
 
     def changed_file(self, run_id: int) -> str:
         """The workflow file of a run, if it has changed since the run was started; otherwise ""."""
