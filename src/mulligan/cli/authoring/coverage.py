@@ -14,7 +14,7 @@ from mulligan.cli.output.terminal import UsageRefused, complain, show, show_byte
 from mulligan.cli.words.format_options import MapPatterns, MaxIterations
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import AsJson, Catalogue, System, TrustTemplates
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.format_options import read_format_options
 from mulligan.service.authoring.named_files import write_file
@@ -28,27 +28,19 @@ BELOW = 1
 
 
 def coverage(
-    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file, of ours or of another system.")],
-    step: Annotated[str | None, Option("--step", metavar="STEP", help="Only this step.")] = None,
+    file: Annotated[Path, Argument("FILE", "A workflow file, of ours or of another system.")],
+    step: Annotated[str | None, Option("STEP", "Only this step.")] = None,
     failure: Annotated[
-        str | None,
-        Option("--failure", metavar="FAILURE", help="Only this failure; with --step: show what happens, line by line."),
+        str | None, Option("FAILURE", "Only this failure; with --step: show what happens, line by line.")
     ] = None,
-    times: Annotated[
-        str | None,
-        Option("--times", metavar="TIMES", help="How often it happens in that story: once, twice or always."),
-    ] = None,
+    times: Annotated[str | None, Option("TIMES", "How often it happens in that story: once, twice or always.")] = None,
     percent_min: Annotated[
-        int | None, Option("--min", metavar="PERCENT", help="Exit with 1 if less is dealt with or accepted; for CI.")
+        int | None, Option("PERCENT", "Exit with 1 if less is dealt with or accepted; for CI.", "--min")
     ] = None,
-    shows_all: Annotated[
-        bool, Option("--all", help="Show every step, failure and finding of a large workflow.")
-    ] = False,
-    html: Annotated[
-        str | None, Option("--html", metavar="FILE", help="Write it as one HTML page with all stories; '-' is stdout.")
-    ] = None,
-    seed: Annotated[int, Option("--seed", metavar="N", help="Which pairs are played if there are too many.")] = 0,
-    pairs: Annotated[bool, Option("--pairs/--no-pairs", help="Play pairs of failures too (default), or not.")] = True,
+    shows_all: Annotated[bool, Flag("Show every step, failure and finding of a large workflow.", "--all")] = False,
+    html: Annotated[str | None, Option("FILE", "Write it as one HTML page with all stories; '-' is stdout.")] = None,
+    seed: Annotated[int, Option("N", "Which pairs are played if there are too many.")] = 0,
+    pairs: Annotated[bool, Flag("Play pairs of failures too (default), or not.", "--pairs/--no-pairs")] = True,
     inputs: Inputs = None,
     inputs_file: InputsFile = None,
     system: System = None,

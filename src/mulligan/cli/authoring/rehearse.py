@@ -29,7 +29,7 @@ from mulligan.service.runs.changes.area import Starts
 
 
 def rehearse(
-    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file.")],
+    file: Annotated[Path, Argument("FILE", "A workflow file.")],
     fake: Fake = None,
     fakes: Fakes = None,
     inputs: Inputs = None,

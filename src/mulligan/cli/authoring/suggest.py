@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from mulligan.cli.output.tables import length
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.authoring.suggest import (
     DraftedChanges,
     LookedAt,
@@ -29,17 +29,13 @@ NOTHING_WRITTEN = 1
 
 def suggest(
     workflow: Annotated[
-        str | None, Argument(metavar="WORKFLOW", help="A workflow file, or the name of a workflow (default: all).")
+        str | None, Argument("WORKFLOW", "A workflow file, or the name of a workflow (default: all).")
     ] = None,
-    since: Annotated[
-        str | None, Option("--since", metavar="TIME", help="Only runs started since then: 12h, 30d, 2026-11-01.")
-    ] = None,
-    step: Annotated[str, Option("--step", metavar="STEP", help="Only this step.")] = "",
-    write: Annotated[bool, Option("--write", help="Write the proposals into the workflow file.")] = False,
-    draft: Annotated[bool, Option("--draft", help="Write them into a draft of the published workflow.")] = False,
-    pick: Annotated[
-        list[str] | None, Option("--pick", metavar="ID", help="Only the proposal with this id; may be repeated.")
-    ] = None,
+    since: Annotated[str | None, Option("TIME", "Only runs started since then: 12h, 30d, 2026-11-01.")] = None,
+    step: Annotated[str, Option("STEP", "Only this step.")] = "",
+    write: Annotated[bool, Flag("Write the proposals into the workflow file.")] = False,
+    draft: Annotated[bool, Flag("Write them into a draft of the published workflow.")] = False,
+    pick: Annotated[list[str] | None, Option("ID", "Only the proposal with this id; may be repeated.")] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from mulligan.cli.output.terminal import complain, show, show_json, show_warnings
 from mulligan.cli.words.options import Catalogue, System, TrustTemplates, coverage_hint
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag
 from mulligan.formats import OURS, title_of
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.workflow_files import Validation
@@ -16,11 +16,11 @@ from mulligan.service.rendering.json_output import to_json
 
 
 def validate(
-    files: Annotated[list[Path], Argument(metavar="FILE...", help="Workflow files.")],
+    files: Annotated[list[Path], Argument("FILE...", "Workflow files.")],
     system: System = None,
     trust_templates: TrustTemplates = False,
     catalogue: Catalogue = None,
-    as_json: Annotated[bool, Option("--json", help="Print one JSON object, or an array for several files.")] = False,
+    as_json: Annotated[bool, Flag("Print one JSON object, or an array for several files.", "--json")] = False,
 ) -> int:
     """Check workflow files, and show what is wrong and where.
 

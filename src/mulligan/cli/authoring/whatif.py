@@ -25,21 +25,12 @@ LISTED_MAX = 30
 
 
 def whatif(
-    file: Annotated[Path, Argument(metavar="FILE", help="The changed workflow file.")],
-    since: Annotated[
-        str | None,
-        Option("--since", metavar="TIME", help="Only runs started within this time: 12h, 30d (default: all)."),
-    ] = None,
-    step: Annotated[
-        str, Option("--step", metavar="STEP", help="Only runs in which an attempt of this step failed.")
-    ] = "",
-    runs: Annotated[
-        list[str] | None, Option("--run", metavar="RUN", help="Only this run. May be given several times.")
-    ] = None,
-    name: Annotated[
-        str, Option("--name", metavar="NAME", help="The workflow whose runs to take (default: the name in the file).")
-    ] = "",
-    seed: Annotated[int, Option("--seed", metavar="N", help="Draw other estimates (default: 0).")] = 0,
+    file: Annotated[Path, Argument("FILE", "The changed workflow file.")],
+    since: Annotated[str | None, Option("TIME", "Only runs started within this time: 12h, 30d (default: all).")] = None,
+    step: Annotated[str, Option("STEP", "Only runs in which an attempt of this step failed.")] = "",
+    runs: Annotated[list[str] | None, Option("RUN", "Only this run. May be given several times.", "--run")] = None,
+    name: Annotated[str, Option("NAME", "The workflow whose runs to take (default: the name in the file).")] = "",
+    seed: Annotated[int, Option("N", "Draw other estimates (default: 0).")] = 0,
     system: System = None,
     trust_templates: TrustTemplates = False,
     catalogue: Catalogue = None,

@@ -19,7 +19,7 @@ HEADS = ("BREAKER", "STATUS", "FAILURES", "RUNNING", "WAITING", "")
 
 def show_breakers(
     name: Annotated[
-        str | None, Option("--reset", metavar="NAME", help="Close this breaker, so that waiting tasks continue.")
+        str | None, Option("NAME", "Close this breaker, so that waiting tasks continue.", "--reset")
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,

@@ -20,10 +20,10 @@ LIMIT = 50
 
 
 def notices(
-    word: Annotated[str, Argument(metavar="list|send|test", help="What to do (default: list).")] = "list",
-    target: Annotated[str | None, Argument(metavar="TARGET", help="With test: where to send a message.")] = None,
-    run: Annotated[int | None, Option("--run", metavar="RUN", help="Only notices about this run.")] = None,
-    limit: Annotated[int, Option("--limit", metavar="N", help="How many to list at most.")] = LIMIT,
+    word: Annotated[str, Argument("list|send|test", "What to do (default: list).")] = "list",
+    target: Annotated[str | None, Argument("TARGET", "With test: where to send a message.")] = None,
+    run: Annotated[int | None, Option("RUN", "Only notices about this run.")] = None,
+    limit: Annotated[int, Option("N", "How many to list at most.")] = LIMIT,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:

@@ -9,7 +9,7 @@ from typing import Annotated
 from mulligan.cli.output.tables import show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.words.options import AsJson, By, HomeFolder, service_at
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.ports.server_records import AuditRecord
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.rendering.formatting import pluralize
@@ -26,48 +26,33 @@ _USAGE = {
 
 
 def token(
-    word: Annotated[str, Argument(metavar="create|list|revoke", help="What to do.")],
+    word: Annotated[str, Argument("create|list|revoke", "What to do.")],
     name: Annotated[
-        str | None, Argument(metavar="USER|ID", help="For 'create': in whose name; for 'revoke': the id of a token.")
+        str | None, Argument("USER|ID", "For 'create': in whose name; for 'revoke': the id of a token.")
     ] = None,
     scopes: Annotated[
         list[str] | None,
         Option(
-            "--scope",
-            metavar="SCOPE",
-            help="What it allows: read, run, decide, propose, write, admin or worker; may be repeated.",
+            "SCOPE", "What it allows: read, run, decide, propose, write, admin or worker; may be repeated.", "--scope"
         ),
     ] = None,
-    expires: Annotated[
-        str | None, Option("--expires", metavar="DURATION", help="How long it is valid, like 30d (default: for ever).")
-    ] = None,
-    project: Annotated[
-        str | None, Option("--project", metavar="NAME", help="The project that it sees (default: the first one).")
-    ] = None,
-    is_for_all: Annotated[bool, Option("--all-projects", help="It sees all projects of the store.")] = False,
+    expires: Annotated[str | None, Option("DURATION", "How long it is valid, like 30d (default: for ever).")] = None,
+    project: Annotated[str | None, Option("NAME", "The project that it sees (default: the first one).")] = None,
+    is_for_all: Annotated[bool, Flag("It sees all projects of the store.", "--all-projects")] = False,
     workflows: Annotated[
         list[str] | None,
-        Option("--workflow", metavar="NAME", help="A workflow whose runs it may start and change; may be repeated."),
+        Option("NAME", "A workflow whose runs it may start and change; may be repeated.", "--workflow"),
     ] = None,
     decisions: Annotated[
-        int | None, Option("--decisions-per-hour", metavar="N", help="How often it may decide for a person.")
+        int | None, Option("N", "How often it may decide for a person.", "--decisions-per-hour")
     ] = None,
-    agent: Annotated[
-        str, Option("--agent", metavar="NAME", help="Instead of USER: it is for an agent, recorded as agent:NAME.")
-    ] = "",
+    agent: Annotated[str, Option("NAME", "Instead of USER: it is for an agent, recorded as agent:NAME.")] = "",
     may: Annotated[
         str,
-        Option(
-            "--may",
-            metavar="VERDICTS",
-            help="What it may decide: retry, fail, approve, refuse (default: all; for an agent retry,fail).",
-        ),
+        Option("VERDICTS", "What it may decide: retry, fail, approve, refuse (default: all; for an agent retry,fail)."),
     ] = "",
-    min_confidence: Annotated[
-        str,
-        Option("--min-confidence", metavar="N", help="How sure its decisions about failures have to be, like 0.8."),
-    ] = "",
-    note: Annotated[str, Option("--note", metavar="TEXT", help="What it is for.")] = "",
+    min_confidence: Annotated[str, Option("N", "How sure its decisions about failures have to be, like 0.8.")] = "",
+    note: Annotated[str, Option("TEXT", "What it is for.")] = "",
     by: By = "",
     home: HomeFolder = None,
     as_json: AsJson = False,

@@ -15,7 +15,7 @@ from mulligan.cli.reading.show import step_rows
 from mulligan.cli.running.continue_run import Continuation, Detach, Follow, read_continuation, start_and_continue
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import AsJson, By, HomeFolder, Reason, RunName, pairs, service_at, where
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.history.views import Wait
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.values import parse_time
@@ -37,39 +37,22 @@ VALUE_CHARS_MAX = 80
 
 def replay(
     run: RunName,
-    other: Annotated[int | None, Argument(metavar="B", help="With --diff: the other event.")] = None,
-    at: Annotated[int | None, Option("--at", metavar="SEQ", help="Show the run as it was after this event.")] = None,
-    until: Annotated[
-        str | None,
-        Option("--until", metavar="TIME", help="The last event at or before then: 2h, 2026-11-01T08:00."),
-    ] = None,
-    step: Annotated[str, Option("--step", metavar="STEP", help="Show the events of this step, and its states.")] = "",
-    diff: Annotated[
-        int | None, Option("--diff", metavar="A", help="Show what changed from event A to event B: --diff 12 40.")
-    ] = None,
-    verify: Annotated[bool, Option("--verify", help="Compare the replayed log with the store.")] = False,
-    forks: Annotated[
-        bool,
-        Option("--fork-here", help="Start a new run that continues from there."),
-    ] = False,
-    classify: Annotated[
-        str,
-        Option("--classify", metavar="STEP=VERDICT", help="With --fork-here: decide about a parked step."),
-    ] = "",
-    approve: Annotated[
-        str, Option("--approve", metavar="STEP", help="With --fork-here: say yes to the approval of this step.")
-    ] = "",
-    refuse: Annotated[
-        str, Option("--refuse", metavar="STEP", help="With --fork-here: say no to the approval of this step.")
-    ] = "",
+    other: Annotated[int | None, Argument("B", "With --diff: the other event.")] = None,
+    at: Annotated[int | None, Option("SEQ", "Show the run as it was after this event.")] = None,
+    until: Annotated[str | None, Option("TIME", "The last event at or before then: 2h, 2026-11-01T08:00.")] = None,
+    step: Annotated[str, Option("STEP", "Show the events of this step, and its states.")] = "",
+    diff: Annotated[int | None, Option("A", "Show what changed from event A to event B: --diff 12 40.")] = None,
+    verify: Annotated[bool, Flag("Compare the replayed log with the store.")] = False,
+    forks: Annotated[bool, Flag("Start a new run that continues from there.", "--fork-here")] = False,
+    classify: Annotated[str, Option("STEP=VERDICT", "With --fork-here: decide about a parked step.")] = "",
+    approve: Annotated[str, Option("STEP", "With --fork-here: say yes to the approval of this step.")] = "",
+    refuse: Annotated[str, Option("STEP", "With --fork-here: say no to the approval of this step.")] = "",
     inputs: Inputs = None,
     inputs_file: InputsFile = None,
-    file: Annotated[
-        Path | None, Option("--file", metavar="FILE", help="With --fork-here: a corrected workflow file.")
-    ] = None,
+    file: Annotated[Path | None, Option("FILE", "With --fork-here: a corrected workflow file.")] = None,
     reason: Reason = "",
     dry_run: Annotated[
-        bool, Option("--dry-run", help="With --fork-here: show what the new run would keep and do. Starts nothing.")
+        bool, Flag("With --fork-here: show what the new run would keep and do. Starts nothing.")
     ] = False,
     follows: Follow = None,
     detach: Detach = False,

@@ -17,9 +17,7 @@ def report(
     run: NewestRun = LATEST,
     out: Annotated[
         str | None,
-        Option(
-            "--out", "-o", metavar="FILE", help="The file to write; '-' is stdout (default: mulligan-report-RUN.html)."
-        ),
+        Option("FILE", "The file to write; '-' is stdout (default: mulligan-report-RUN.html).", "--out", "-o"),
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,

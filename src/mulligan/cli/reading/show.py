@@ -15,7 +15,7 @@ from mulligan.cli.output.tables import age, cut, length, show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_written
 from mulligan.cli.reading.list_command import driven
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.core.state.state import StepPause
 from mulligan.service.rendering.descriptions import (
     describe_artifact,
@@ -58,20 +58,15 @@ _HEADS = ("STEP", "STATUS", "TRIES", "TIME", "CPU", "MEMORY", "")
 
 def show_run(
     run: NewestRun = LATEST,
-    step: Annotated[
-        str | None, Argument(metavar="STEP", help="A step with its attempts, or a matrix with all its steps.")
-    ] = None,
-    attempts: Annotated[bool, Option("--attempts", help="Show every attempt at steps, handlers and scripts.")] = False,
+    step: Annotated[str | None, Argument("STEP", "A step with its attempts, or a matrix with all its steps.")] = None,
+    attempts: Annotated[bool, Flag("Show every attempt at steps, handlers and scripts.")] = False,
     brief: Annotated[
-        bool,
-        Option("--brief", help="List only steps that need attention, and count the others: so is a large run shown."),
+        bool, Flag("List only steps that need attention, and count the others: so is a large run shown.")
     ] = False,
     whole: Annotated[
-        bool, Option("--all", help="Show all steps of a large run, with what they cost: it takes a while.")
+        bool, Flag("Show all steps of a large run, with what they cost: it takes a while.", "--all")
     ] = False,
-    output: Annotated[
-        str, Option("--output", metavar="STEP", help="Print the whole output of this step, or of an item (STEP[3]).")
-    ] = "",
+    output: Annotated[str, Option("STEP", "Print the whole output of this step, or of an item (STEP[3]).")] = "",
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:

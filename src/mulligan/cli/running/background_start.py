@@ -20,7 +20,7 @@ from mulligan.service.runs.changes.run_control import Prepared
 from mulligan.service.runs.changes.starting import ExistingRun, check_key
 from mulligan.service.service import Service
 
-Key = Annotated[str, Option("--key", metavar="KEY", help="Start the run only once: the same key gives the same run.")]
+Key = Annotated[str, Option("KEY", "Start the run only once: the same key gives the same run.")]
 WAITING = 4
 
 

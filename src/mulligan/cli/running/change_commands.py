@@ -38,7 +38,7 @@ from mulligan.cli.words.options import (
     service_at,
     where,
 )
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.core.deciding.rounds.child_rounds import PlannedChild
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.model.workflow import Workflow
@@ -51,29 +51,21 @@ from mulligan.service.runs.changes.corrections import CorrectedWorkflow
 from mulligan.service.runs.changes.round_plans import ForkPlan, RoundPlan
 from mulligan.service.service import Service
 
-FromStep = Annotated[
-    str, Option("--from", metavar="STEP", help="The first step to run again; the steps after it run too.")
-]
+FromStep = Annotated[str, Option("STEP", "The first step to run again; the steps after it run too.", "--from")]
 RetryFrom = Annotated[
-    str,
-    Option("--from", metavar="STEP", help="Run this step again too, even if it completed, and the steps after it."),
+    str, Option("STEP", "Run this step again too, even if it completed, and the steps after it.", "--from")
 ]
-CorrectedFile = Annotated[Path | None, Option("--file", metavar="FILE", help="A corrected workflow file.")]
-DryRun = Annotated[bool, Option("--dry-run", help="Show what would be done, and change nothing.")]
-Adjusting = Annotated[
-    bool, Option("--adjust", help="Give steps that ran out of memory 1.5 times as much, and of time twice as much.")
-]
-KeepCompleted = Annotated[
-    bool,
-    Option("--keep-completed", help="Keep results of completed steps, even if a step that they depend on runs again."),
-]
+CorrectedFile = Annotated[Path | None, Option("FILE", "A corrected workflow file.")]
+DryRun = Annotated[bool, Flag("Show what would be done, and change nothing.")]
+Adjusting = Annotated[bool, Flag("Give steps that ran out of memory 1.5 times as much, and of time twice as much.")]
+KeepCompleted = Annotated[bool, Flag("Keep results of completed steps, even if a step that they depend on runs again.")]
 # How many names and maps one sentence lists; --json has them all.
 _NAMES_MAX, _MAPS_MAX = 10, 3
 
 
 def cancel(
     run: RunName,
-    now: Annotated[bool, Option("--now", help="Skip cleanup and undo; run only `end`.")] = False,
+    now: Annotated[bool, Flag("Skip cleanup and undo; run only `end`.")] = False,
     reason: Reason = "",
     follows: Follow = None,
     detach: Detach = False,
@@ -93,7 +85,7 @@ def cancel(
 
 def remove(
     run: RunName,
-    is_dry: Annotated[bool, Option("--dry-run", help="Show what would be removed, and remove nothing.")] = False,
+    is_dry: Annotated[bool, Flag("Show what would be removed, and remove nothing.", "--dry-run")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -115,7 +107,7 @@ def remove(
 def pause(
     run: RunName,
     step: Annotated[
-        str | None, Argument(metavar="STEP", help="A step, or a matrix with all its steps (default: the whole run).")
+        str | None, Argument("STEP", "A step, or a matrix with all its steps (default: the whole run).")
     ] = None,
     reason: Reason = "",
     by: By = "",
@@ -159,11 +151,10 @@ def retry(
     budget: Budgets = None,
     keep_completed: KeepCompleted = False,
     force: Annotated[
-        bool,
-        Option("--force", help="Run steps again whose undo has failed; accept a file whose workflow has another name."),
+        bool, Flag("Run steps again whose undo has failed; accept a file whose workflow has another name.")
     ] = False,
     from_start: Annotated[
-        bool, Option("--from-start", help="Start child runs that did not complete anew, instead of continuing them.")
+        bool, Flag("Start child runs that did not complete anew, instead of continuing them.")
     ] = False,
     reason: Reason = "",
     system: System = None,

@@ -16,7 +16,7 @@ from typing import Annotated, NamedTuple
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.running.drive_run import WAIT_SECONDS, drive_run
 from mulligan.cli.words.options import where
-from mulligan.cli.words.parameters import Option
+from mulligan.cli.words.parameters import Flag
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.service.driving.driver import Driver
@@ -28,14 +28,12 @@ CANCELLED = 3
 
 Follow = Annotated[
     bool | None,
-    Option(
+    Flag(
+        "Drive the run here, or only record the change (default: drive it if nothing else does).",
         "--follow/--no-follow",
-        help="Drive the run here, or only record the change (default: drive it if nothing else does).",
     ),
 ]
-Detach = Annotated[
-    bool, Option("--detach", "-d", help="Run it in the background, print the number of the run, and return.")
-]
+Detach = Annotated[bool, Flag("Run it in the background, print the number of the run, and return.", "--detach", "-d")]
 
 
 class Continuation(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from mulligan.cli.output.tables import show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, service_at
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.rendering.formatting import format_input
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.area import Runs
@@ -21,15 +21,13 @@ _WORDS = ("get", "set", "list")
 
 
 def data(
-    word: Annotated[str, Argument(metavar="get|set|list", help="What to do.")],
-    name: Annotated[str | None, Argument(metavar="NAME", help="The name of the value.")] = None,
+    word: Annotated[str, Argument("get|set|list", "What to do.")],
+    name: Annotated[str | None, Argument("NAME", "The name of the value.")] = None,
     value: Annotated[
-        str | None, Argument(metavar="VALUE", help="JSON; anything that is not JSON is a text. '-' reads stdin.")
+        str | None, Argument("VALUE", "JSON; anything that is not JSON is a text. '-' reads stdin.")
     ] = None,
-    is_text: Annotated[bool, Option("--text", help="The value is a text, even if it looks like JSON.")] = False,
-    run: Annotated[
-        str | None, Option("--run", metavar="RUN", help="The run to read (default: that of this step, or 'latest').")
-    ] = None,
+    is_text: Annotated[bool, Flag("The value is a text, even if it looks like JSON.", "--text")] = False,
+    run: Annotated[str | None, Option("RUN", "The run to read (default: that of this step, or 'latest').")] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:

@@ -23,7 +23,7 @@ from mulligan.cli.words.options import (
     where,
     with_home,
 )
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.authoring.named_files import read_file
 from mulligan.service.decisions.decisions import (
     Decision,
@@ -155,22 +155,16 @@ def _default(one: PendingEntry) -> str:
 
 
 def classify(
-    run: Annotated[str | None, Argument(metavar="RUN", help="The number of a run (see `mulligan pending`).")] = None,
-    step: Annotated[str, Argument(metavar="STEP", help="The name of a step.")] = "",
-    verdict: Annotated[str, Argument(metavar="retry|fail", help="Run the step again, or let it fail.")] = "",
+    run: Annotated[str | None, Argument("RUN", "The number of a run (see `mulligan pending`).")] = None,
+    step: Annotated[str, Argument("STEP", "The name of a step.")] = "",
+    verdict: Annotated[str, Argument("retry|fail", "Run the step again, or let it fail.")] = "",
     reason: Reason = "",
-    memory: Annotated[
-        str, Option("--memory", metavar="SIZE", help="The memory of the next attempt, such as 4GiB.")
-    ] = "",
-    timeout: Annotated[
-        str, Option("--timeout", metavar="TIME", help="The timeout of the next attempt, such as 30m.")
-    ] = "",
+    memory: Annotated[str, Option("SIZE", "The memory of the next attempt, such as 4GiB.")] = "",
+    timeout: Annotated[str, Option("TIME", "The timeout of the next attempt, such as 30m.")] = "",
     budget: Budgets = None,
-    attempt: Annotated[
-        int | None, Option("--attempt", metavar="N", help="Refuse if another attempt than this one is parked.")
-    ] = None,
-    file: Annotated[str, Option("--file", metavar="FILE", help="A JSON array of decisions; - is stdin.")] = "",
-    dry_run: Annotated[bool, Option("--dry-run", help="Show what would follow, and change nothing.")] = False,
+    attempt: Annotated[int | None, Option("N", "Refuse if another attempt than this one is parked.")] = None,
+    file: Annotated[str, Option("FILE", "A JSON array of decisions; - is stdin.")] = "",
+    dry_run: Annotated[bool, Flag("Show what would follow, and change nothing.")] = False,
     by: By = "",
     follows: Follow = None,
     detach: Detach = False,
@@ -289,7 +283,7 @@ def _result_json(result: DecisionResult, home: str | None) -> dict[str, Any]:
 def approve(
     run: RunName,
     step: StepName,
-    no: Annotated[bool, Option("--no", help="Refuse: the step fails with APPROVAL_REFUSED.")] = False,
+    no: Annotated[bool, Flag("Refuse: the step fails with APPROVAL_REFUSED.")] = False,
     reason: Reason = "",
     by: By = "",
     follows: Follow = None,

@@ -11,7 +11,7 @@ from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.running.change_commands import Adjusting, DryRun, KeepCompleted, RetryOptions, run_retry
 from mulligan.cli.running.continue_run import Detach, Follow, read_continuation
 from mulligan.cli.words.options import AsJson, HomeFolder, Reason, RunName, StepName, service_at, where
-from mulligan.cli.words.parameters import Option
+from mulligan.cli.words.parameters import Flag, Option
 from mulligan.service.rendering.descriptions import summarize_failure
 from mulligan.service.rendering.formatting import find_differences, shared_beginning, value_text, values_text
 from mulligan.service.rendering.json_output import to_json
@@ -34,17 +34,12 @@ _HELP = {
 def list_items(
     run: RunName,
     step: StepName,
-    failed: Annotated[bool, Option("--failed", help="Only failed items.")] = False,
-    item: Annotated[
-        list[str] | None,
-        Option("--item", metavar="I", help="All attempts at this item, by index or name (repeatable)."),
-    ] = None,
-    after: Annotated[int | None, Option("--after", metavar="I", help="The page after this item.")] = None,
-    limit: Annotated[
-        int | None, Option("--limit", "-n", metavar="N", help="How many items to show at most (default: 200).")
-    ] = None,
-    whole: Annotated[bool, Option("--all", help="Show all items, however many there are.")] = False,
-    retry: Annotated[bool, Option("--retry", help="Run the failed items again, or those given by --item.")] = False,
+    failed: Annotated[bool, Flag("Only failed items.")] = False,
+    item: Annotated[list[str] | None, Option("I", "All attempts at this item, by index or name (repeatable).")] = None,
+    after: Annotated[int | None, Option("I", "The page after this item.")] = None,
+    limit: Annotated[int | None, Option("N", "How many items to show at most (default: 200).", "--limit", "-n")] = None,
+    whole: Annotated[bool, Flag("Show all items, however many there are.", "--all")] = False,
+    retry: Annotated[bool, Flag("Run the failed items again, or those given by --item.")] = False,
     adjust: Adjusting = False,
     keep_completed: KeepCompleted = False,
     reason: Reason = "",

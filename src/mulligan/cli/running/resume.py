@@ -23,12 +23,10 @@ from mulligan.service.authoring.values import parse_duration
 
 def resume(
     run: Annotated[
-        str | None, Argument(metavar="RUN", help="The number of a run (default: the newest that nothing is running).")
+        str | None, Argument("RUN", "The number of a run (default: the newest that nothing is running).")
     ] = None,
-    step: Annotated[str | None, Argument(metavar="STEP", help="A paused step, or a matrix with paused steps.")] = None,
-    steps: Annotated[
-        int | None, Option("--steps", metavar="N", help="Run N steps, then pause the run (default: run all of them).")
-    ] = None,
+    step: Annotated[str | None, Argument("STEP", "A paused step, or a matrix with paused steps.")] = None,
+    steps: Annotated[int | None, Option("N", "Run N steps, then pause the run (default: run all of them).")] = None,
     reason: Reason = "",
     by: By = "",
     home: HomeFolder = None,

@@ -23,7 +23,7 @@ from mulligan.cli.words.options import (
     read_notify,
     service_at,
 )
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.errors import MulliganError
 from mulligan.language.readers.workspace_steps import with_default_workspace
@@ -33,21 +33,19 @@ from mulligan.service.authoring.values import parse_duration
 from mulligan.service.driving.driver import capacity_for
 from mulligan.service.runs.changes.area import Starts
 
-Wait = Annotated[
-    str, Option("--wait", metavar="TIME", help="How long to wait for a timer if everything else waits for a person.")
-]
+Wait = Annotated[str, Option("TIME", "How long to wait for a timer if everything else waits for a person.")]
 
 # How many steps that ask for more than there is are named before the run.
 NOTES_MAX = 5
 
-ChangedOnly = Annotated[bool, Option("--changed", help="Run only changed steps; take other results from earlier runs.")]
+ChangedOnly = Annotated[bool, Flag("Run only changed steps; take other results from earlier runs.", "--changed")]
 Forced = Annotated[
-    list[str] | None, Option("--force", metavar="STEP", help="A step to run even if it has not changed (repeatable).")
+    list[str] | None, Option("STEP", "A step to run even if it has not changed (repeatable).", "--force")
 ]
 
 
 def run(
-    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file, or NAME@3 for a published workflow.")],
+    file: Annotated[Path, Argument("FILE", "A workflow file, or NAME@3 for a published workflow.")],
     inputs: Inputs = None,
     inputs_file: InputsFile = None,
     home: HomeFolder = None,
@@ -63,27 +61,16 @@ def run(
     catalogue: Catalogue = None,
     patterns: MapPatterns = None,
     iterations: MaxIterations = None,
-    worktree: Annotated[
-        bool, Option("--worktree", help="Run the steps in a Git worktree on a branch, not in this checkout.")
-    ] = False,
+    worktree: Annotated[bool, Flag("Run the steps in a Git worktree on a branch, not in this checkout.")] = False,
     key: Key = "",
     detach: Detach = False,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Show what would run, in order, and what is missing; start nothing.")
-    ] = False,
+    dry_run: Annotated[bool, Flag("Show what would run, in order, and what is missing; start nothing.")] = False,
     label: Annotated[
-        list[str] | None,
-        Option(
-            "--label", metavar="KEY=VALUE", help="A label, to find the run with `mulligan list --label` (repeatable)."
-        ),
+        list[str] | None, Option("KEY=VALUE", "A label, to find the run with `mulligan list --label` (repeatable).")
     ] = None,
     notify: Annotated[
         list[str] | None,
-        Option(
-            "--notify",
-            metavar="TARGET[=EVENT,…]",
-            help="Notify a target of server.toml when the run ends or needs a person (repeatable).",
-        ),
+        Option("TARGET[=EVENT,…]", "Notify a target of server.toml when the run ends or needs a person (repeatable)."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
