@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 from mulligan.analysis.coverage.figures import count_figures
 from mulligan.analysis.coverage.results import Times
 from mulligan.cli.output.tables import columns
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_bytes, show_json, wants_colour
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_bytes, show_result, wants_colour
 from mulligan.cli.words.format_options import MapPatterns, MaxIterations
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import AsJson, Catalogue, System, TrustTemplates
@@ -19,7 +19,6 @@ from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.format_options import read_format_options
 from mulligan.service.authoring.named_files import write_file
 from mulligan.service.rendering.console.coverage_text import case_story_lines, coverage_lines
-from mulligan.service.rendering.json_output import to_json
 
 TIMES: tuple[Times, ...] = ("once", "twice", "always")
 # The width of what is written to a file or a pipe.
@@ -77,7 +76,7 @@ def coverage(
         found = Workflows.coverage(file, step=step or "", failure=failure or "", seed=seed, pairs=pairs, **how)
     figures = count_figures(found)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
     elif html != "-":
         is_coloured = wants_colour(sys.stdout, os.environ)
         lines = coverage_lines(
@@ -113,7 +112,7 @@ def _check(step: str | None, failure: str | None, times: str | None, percent_min
 def _show_story(file: Path, step: str, failure: str, times: str, how: dict[str, Any], *, as_json: bool) -> None:
     found = Workflows.coverage_story(file, step, failure, cast(Times, times), **how)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     is_coloured = wants_colour(sys.stdout, os.environ)
     show("\n".join(case_story_lines(found.case, found.kind, found.story, is_coloured=is_coloured)))

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mulligan.cli.output.tables import show_table
-from mulligan.cli.output.terminal import complain, show_json
+from mulligan.cli.output.terminal import complain, show_result
 from mulligan.cli.words.options import service_at
 from mulligan.core.model.workflow import Workflow
 from mulligan.service.driving.driver import Capacity
 from mulligan.service.rendering.formatting import format_duration, format_input, format_size, pluralize, quote_names
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.preview import Preview, StepPreview
 
 REFUSED = 2
@@ -25,7 +24,7 @@ def show_preview(
     with service_at(home) as service:
         found = service.starts.preview(workflow, dict(given), Path.cwd(), capacity)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
     else:
         _show(found)
     return REFUSED if found.problems else 0

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.output.terminal import UsageRefused, complain, show_bytes, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show_bytes, show_result
 from mulligan.cli.words.options import Catalogue, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.core.model.workflow import Workflow
@@ -15,7 +15,6 @@ from mulligan.errors import MulliganError
 from mulligan.formats import FORMATS, OURS, is_system
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.named_files import write_file
-from mulligan.service.rendering.json_output import to_json
 
 PICTURES = ("mermaid", "svg", "png")
 # Mermaid's default for `maxEdges`, which a diagram cannot change.
@@ -63,7 +62,7 @@ def graph(
     picture, system = _split_formats(forms or [])
     workflow, statuses, name = _load(file, system, catalogue, run, home)
     if as_json:
-        show_json(to_json(Workflows.picture(workflow, statuses, is_expanded=expand)))
+        show_result(Workflows.picture(workflow, statuses, is_expanded=expand))
         return
     form = _format(picture, out)
     if form == "png" and out is None and sys.stdout.isatty():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from mulligan.cli.output.terminal import UsageRefused, complain, show_json, show_written
+from mulligan.cli.output.terminal import UsageRefused, complain, show_json, show_result, show_written
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import (
     AsJson,
@@ -30,7 +30,6 @@ from mulligan.service.driving.outcome import exit_code
 from mulligan.service.logs.logs import UnknownAttempt
 from mulligan.service.rendering.descriptions import summarize_failure
 from mulligan.service.rendering.formatting import quote_names
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.area import Starts
 from mulligan.service.runs.changes.run_control import Prepared
 from mulligan.service.runs.stored.run_reader import AttemptLog
@@ -129,7 +128,7 @@ def _run_handler(
     with service_kept_or_not(home) as service:
         tried = service.starts.run_handler(trial, prepared, error, kept)
         if as_json:
-            show_json(to_json(tried))
+            show_result(tried)
         else:
             _show_each(tried.logs)
         complain(describe_result(trial, tried))

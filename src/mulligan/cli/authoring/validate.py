@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.output.terminal import complain, show, show_json, show_warnings
+from mulligan.cli.output.terminal import complain, show, show_result, show_warnings
 from mulligan.cli.words.options import Catalogue, System, TrustTemplates, coverage_hint
 from mulligan.cli.words.parameters import Argument, Flag
 from mulligan.formats import OURS, title_of
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.workflow_files import Validation
 from mulligan.service.rendering.formatting import pluralize
-from mulligan.service.rendering.json_output import to_json
 
 
 def validate(
@@ -31,7 +30,7 @@ def validate(
         Workflows.validate(path, named=system, trust_templates=trust_templates, catalogue=catalogue) for path in files
     ]
     if as_json:
-        show_json(to_json(found[0] if len(found) == 1 else found))
+        show_result(found[0] if len(found) == 1 else found)
     else:
         for one in found:
             _show(one)

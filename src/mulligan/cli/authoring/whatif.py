@@ -9,14 +9,13 @@ from typing import Annotated
 
 from mulligan.analysis.whatif.results import RunWhatIf, WhatIf
 from mulligan.cli.output.tables import show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_warnings
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result, show_warnings
 from mulligan.cli.words.options import AsJson, Catalogue, HomeFolder, System, TrustTemplates, service_at
 from mulligan.cli.words.parameters import Argument, Option
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.authoring.whatif import WhatIfSelection
 from mulligan.service.authoring.whatif_text import describe_assumptions, describe_end, describe_estimate, whatif_summary
-from mulligan.service.rendering.json_output import to_json
 
 HEADS = ("RUN", "CREATED", "THEN", "WOULD BE", "BY", "STEP", "WHY")
 # There was nothing to decide again.
@@ -60,7 +59,7 @@ def whatif(
         )
         found = service.workflows.whatif(examined.workflow, selection)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
     elif not found.runs:
         complain(_nothing(found, since))
     else:

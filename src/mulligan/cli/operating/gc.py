@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from mulligan.cli.output.tables import show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show_result
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at, where
 from mulligan.cli.words.parameters import Flag, Option
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.host.gc import Garbage, GarbageReport, RunRetention
 from mulligan.service.rendering.formatting import format_size, pluralize
-from mulligan.service.rendering.json_output import to_json
 
 # How many of each kind are listed.
 SHOWN_MAX = 20
@@ -40,7 +39,7 @@ def gc(
         unused = None if environments is None else _age(environments)
         found = service.machine.collect_garbage(retention, unused_seconds=unused, is_dry=is_dry)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     show_table(("REMOVED" if not is_dry else "WOULD BE REMOVED", "SIZE"), [*_rows(found)])
     complain(_summary(found))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import shlex
 from typing import Annotated
 
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result
 from mulligan.cli.words.options import AsJson
 from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.host.private_postgres import PostgresStatus, postgres_status, start_postgres, stop_postgres
 from mulligan.service.rendering.formatting import format_size, pluralize
-from mulligan.service.rendering.json_output import to_json
 
 _WORDS = ("start", "stop", "status")
 _LOOPBACK = "127.0.0.1"
@@ -51,7 +50,7 @@ def postgres(
     else:
         found = postgres_status(data)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
     elif word == "start":
         _show_start(found)
     elif word == "stop":

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.output.tables import age, cut, show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_bytes, show_json, show_warnings
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_bytes, show_json, show_result, show_warnings
 from mulligan.cli.words.options import AsJson, By, HomeFolder, System, pairs, service_at, where
 from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.authoring.named_files import read_file
@@ -50,7 +50,7 @@ def publish(
             dry_run=is_dry,
         )
     if as_json:
-        show_json(to_json(done))
+        show_result(done)
         return
     show_warnings(done.warnings)
     one = done.workflow
@@ -85,7 +85,7 @@ def list_workflows(
         if reference is not None:
             found = service.catalogue.workflow(*reference)
             if as_json:
-                show_json(to_json(found))
+                show_result(found)
             else:
                 show_bytes((found.text or "").encode("utf-8", "surrogatepass"))
             return

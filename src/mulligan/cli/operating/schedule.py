@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from mulligan.cli.output.tables import cut, length, show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_result
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import AsJson, By, HomeFolder, Reason, pairs, service_at, where
 from mulligan.cli.words.parameters import Argument, Flag, Option
@@ -169,7 +169,7 @@ def _when(one: ScheduleView) -> str:
 
 def _show(one: ScheduleView, home: str | None, *, as_json: bool) -> None:
     if as_json:
-        show_json(to_json(one))
+        show_result(one)
         return
     show(f"schedule '{one.name}'{' (not written: a dry run)' if one.dry_run else ''}")
     for title, text in _lines(one, home):
@@ -221,7 +221,7 @@ def _backfill(service: Service, name: str, begin: str | None, end: str | None, *
     until = parse_time(end, now) if end is not None else now
     found = service.schedules.backfill(name, parse_time(begin, now), until, dry_run=is_dry)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     show(_backfill_text(found))
     for number, instant in enumerate(found.instants if is_dry else ()):

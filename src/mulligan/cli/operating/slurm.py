@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.output.tables import length, show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.core.effects.run_lists import QueuedShape
@@ -17,7 +17,6 @@ from mulligan.service.host.slurm.draining import Drained
 from mulligan.service.host.slurm.overview import PilotLine, SlurmStatus
 from mulligan.service.host.slurm.profiles import Profiles
 from mulligan.service.rendering.formatting import format_size, pluralize
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.service import Service
 
 _WORDS = ("submit", "auto", "status", "drain")
@@ -103,7 +102,7 @@ def _submit(
     found = service.machine.slurm_submit(count, profile, profiles, tasks=tasks)
     _note_local(service)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     show(f"submitted {pluralize(count, 'pilot')} with profile '{profile}': Slurm job {found.job_id}")
     complain(f"  output: {found.output}")
@@ -144,7 +143,7 @@ def _say_with_time(text: str) -> None:
 
 def _show_drained(found: Drained, *, as_json: bool) -> None:
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     if not (found.cancelled or found.asked or found.interrupted):
         show("there is no pilot to drain")
@@ -164,7 +163,7 @@ def _ids(found: Sequence[str]) -> str:
 
 def _show_status(found: SlurmStatus, *, as_json: bool) -> None:
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     if not found.pilots:
         complain("there is no pilot of this store; to submit some: mulligan slurm submit N")

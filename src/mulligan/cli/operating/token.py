@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from mulligan.cli.output.tables import show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result
 from mulligan.cli.words.options import AsJson, By, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.ports.server_records import AuditRecord
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.rendering.formatting import pluralize
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.server.tokens.tokens import NewToken, TokenForm, TokenView, read_limits
 from mulligan.service.service import Service
 
@@ -77,12 +76,12 @@ def token(
     with service_at(home, by=by) as service:
         if word == "list":
             found = service.tokens.list_tokens()
-            show_json(to_json(found)) if as_json else _show_list(found.tokens)
+            show_result(found) if as_json else _show_list(found.tokens)
             return
         if word == "revoke" and name is not None:
             revoked = service.tokens.revoke(name)
             _note(service, "mulligan token revoke", revoked)
-            show_json(to_json(revoked)) if as_json else complain(f"token {revoked.id} of '{revoked.user}' is revoked")
+            show_result(revoked) if as_json else complain(f"token {revoked.id} of '{revoked.user}' is revoked")
             return
         limits = read_limits(may, decisions, min_confidence)
         form = TokenForm(
@@ -100,7 +99,7 @@ def token(
         )
         made = service.tokens.create(form)
         _note(service, "mulligan token create", made.token)
-    show_json(to_json(made)) if as_json else _show_new(made)
+    show_result(made) if as_json else _show_new(made)
 
 
 def _note(service: Service, action: str, one: TokenView) -> None:

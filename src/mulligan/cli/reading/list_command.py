@@ -10,12 +10,11 @@ from typing import Annotated
 
 from mulligan.cli.output.full_screen import Screen
 from mulligan.cli.output.tables import age, columns, cut, length, table_lines
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result
 from mulligan.cli.words.options import AsJson, HomeFolder, pairs, service_at, where
 from mulligan.cli.words.parameters import Flag, Option
 from mulligan.errors import InputInvalid
 from mulligan.service.authoring.values import parse_time
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.views.run_list import (
     STATUSES,
     FailedStep,
@@ -99,7 +98,7 @@ def list_runs(
             return
         found = service.runs.page(query)
         if as_json:
-            show_json(to_json(found.runs))
+            show_result(found.runs)
             return
         for line in table_lines(HEADS, _rows(found, where(home))):
             show(line)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from mulligan.cli.output.tables import cut, show_table, tinted
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, visible, wants_colour
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result, visible, wants_colour
 from mulligan.cli.reading.show import step_rows
 from mulligan.cli.running.continue_run import Continuation, Detach, Follow, read_continuation, start_and_continue
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
@@ -21,7 +21,6 @@ from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.values import parse_time
 from mulligan.service.rendering.descriptions import describe_value, summarize_failure
 from mulligan.service.rendering.formatting import pluralize, single_line
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.rendering.page.styles import format_elapsed
 from mulligan.service.rendering.story_text import when_default_applies
 from mulligan.service.runs.changes.fork_at import EventFork
@@ -83,18 +82,18 @@ def replay(
         if diff is not None:
             assert other is not None
             changed = service.past.compare(run_id, diff, other)
-            show_json(to_json(changed)) if as_json else _show_difference(changed)
+            show_result(changed) if as_json else _show_difference(changed)
             return 0
         seq = at if until is None else service.past.last_before(run_id, parse_time(until, datetime.now(UTC)))
         if step:
             points = service.past.points(run_id, step, seq)
-            show_json(to_json(points)) if as_json else _show_points(points, where(home))
+            show_result(points) if as_json else _show_points(points, where(home))
             return 0
         assert seq is not None
         if forks:
             return _fork(service, run_id, seq, change, continuation, dry_run=dry_run, as_json=as_json, home=home)
         moment = service.past.moment(run_id, seq, is_whole=as_json or service.past.is_small(run_id))
-        show_json(to_json(moment)) if as_json else _show_moment(moment, where(home))
+        show_result(moment) if as_json else _show_moment(moment, where(home))
         return 0
 
 
@@ -117,7 +116,7 @@ def _check_usage(
 def _verify(service: Service, run_id: int, *, as_json: bool) -> int:
     found = service.runs.replay(run_id)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
     elif found.differing:
         why = "the store was changed by hand, or this is a bug in Mulligan"
         complain(f"run {run_id} differs from its log in {', '.join(found.differing)}: {why}")
@@ -197,7 +196,7 @@ def _fork(
             return started.fork_run_id
 
     if dry_run:
-        show_json(to_json(shown)) if as_json else show(said)
+        show_result(shown) if as_json else show(said)
         return 0
     return start_and_continue(
         service,

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from mulligan.cli.output.attempts import show_attempts
 from mulligan.cli.output.groups import counts_text, listed_steps, more_text, title, unlisted_text
 from mulligan.cli.output.tables import age, cut, length, show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_written
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_result, show_written
 from mulligan.cli.reading.list_command import driven
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
 from mulligan.cli.words.parameters import Argument, Flag, Option
@@ -92,7 +92,7 @@ def show_run(
             _show_step(shown_step, names, where(home), as_json=as_json)
             return
         if as_json:
-            show_json(to_json(part(service.runs.overview(run_id, with_attempts=True), WHOLE_RUN)))
+            show_result(part(service.runs.overview(run_id, with_attempts=True), WHOLE_RUN))
             return
         brief = not whole and (brief or service.runs.is_large(run_id))
         found = service.runs.brief_overview(run_id) if brief else service.runs.overview(run_id)
@@ -151,7 +151,7 @@ def _show_output(given: Any, *, as_json: bool) -> None:
 def _show_step(found: StepView | MatrixView, names: dict[str, str], place: str, *, as_json: bool) -> None:
     """One step with its attempts; or all steps of a matrix, failed and running ones first."""
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     run_id, name = found.run_id, found.name
     if isinstance(found, MatrixView):

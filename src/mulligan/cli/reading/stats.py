@@ -6,11 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from mulligan.cli.output.tables import cut, length, show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.authoring.values import parse_duration
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.statistics.stats import AgentStats, RungStats, describe_rung
 
 HEADS = ("WORKFLOW", "STEP", "TRIED", "WORKED", "SHARE", "EACH", "RUNG")
@@ -44,7 +43,7 @@ def show_stats(
         found = [] if agents else service.runs.stats(run_id, workflow=workflow, since=begun)
         asked = [] if as_json and not agents else service.runs.agent_stats(run_id, workflow=workflow, since=begun)
     if as_json:
-        show_json(to_json(asked if agents else found))
+        show_result(asked if agents else found)
         return
     if not (asked if agents else found):
         complain(_nothing(DECIDED_NOTHING if agents else TRIED_NOTHING, run_id, workflow=workflow, since=since))

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 from mulligan.cli.output.corrections import show_correction
 from mulligan.cli.output.tables import show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show_json, show_result
 from mulligan.cli.running.continue_run import (
     Continuation,
     Detach,
@@ -45,7 +45,6 @@ from mulligan.core.model.workflow import Workflow
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.values import read_budgets
 from mulligan.service.rendering.formatting import group_title, pluralize
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.rendering.next_commands import command_for_request
 from mulligan.service.runs.changes.corrections import CorrectedWorkflow
 from mulligan.service.runs.changes.round_plans import ForkPlan, RoundPlan
@@ -97,7 +96,7 @@ def remove(
         run_id = service.runs.find(run)
         found = service.starts.remove_run(run_id, is_dry=is_dry)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     others = f" and {pluralize(len(found.run_ids) - 1, 'run')} that it called" if len(found.run_ids) > 1 else ""
     damage = f"; it was damaged: {found.damage}" if found.damage else ""
@@ -304,7 +303,7 @@ def _show_stale_files(planned: RoundPlan | ForkPlan) -> None:
 def _show_round_plan(planned: RoundPlan, matrices: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
     """Show what a round would run, why, and what it would keep."""
     if as_json:
-        show_json(to_json(planned))
+        show_result(planned)
         return
     show_correction(planned)
     complain(f"{_opening(planned, 'would begin')}: {_sizes(planned)}")
@@ -472,7 +471,7 @@ def _corrected(
 
 def _show_fork_plan(planned: ForkPlan, matrices: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
     if as_json:
-        show_json(to_json(planned))
+        show_result(planned)
         return
     complain(f"a fork of run {planned.run_id} from '{planned.from_step}' would run:")
     why = {step: "; ".join(_why(planned, step)) for step in _effects_first(planned)}

@@ -13,14 +13,13 @@ import shlex
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_result
 from mulligan.cli.running.drive_run import WAIT_SECONDS, drive_run
 from mulligan.cli.words.options import where
 from mulligan.cli.words.parameters import Flag
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.service.driving.driver import Driver
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.starting import DetachedRun
 from mulligan.service.service import Service
 
@@ -198,7 +197,7 @@ def show_detached(found: DetachedRun, *, as_json: bool, home: str | None, prints
     run_id, here = found.run_id, where(home)
     if as_json:
         if prints:
-            show_json(to_json(found))
+            show_result(found)
         return 0
     if found.status == "running":
         driver = f": process {found.pid} on {found.host} drives it" if found.host else ""

@@ -8,11 +8,10 @@ import sys
 from typing import Annotated, Any
 
 from mulligan.cli.output.tables import show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_result
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.rendering.formatting import format_input
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.area import Runs
 from mulligan.service.runs.stored.run_data import DataEntry
 
@@ -94,7 +93,7 @@ def _show(values: dict[str, Any], name: str | None, *, as_json: bool) -> None:
 
 def _list(found: list[DataEntry], *, as_json: bool) -> None:
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
     elif not found:
         complain("the run has no data")
     else:

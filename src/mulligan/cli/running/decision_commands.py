@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from mulligan.cli.output.tables import age, length
-from mulligan.cli.output.terminal import INTERRUPTED, UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import INTERRUPTED, UsageRefused, complain, show, show_json, show_result
 from mulligan.cli.running.continue_run import Continuation, Detach, Follow, continue_run, read_continuation
 from mulligan.cli.running.drive_run import worst_code
 from mulligan.cli.words.options import (
@@ -68,7 +68,7 @@ def list_pending(home: HomeFolder = None, as_json: AsJson = False) -> None:
     for one in found:
         one.commands = [f"{command}{where(home)}" for command in commands_for_pending(one)]
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     if not found:
         # Warn a person who looks in the wrong folder.
@@ -202,7 +202,7 @@ def _recorded(one: Decision) -> str:
 
 def _show_preview(preview: DecisionPreview, *, as_json: bool) -> None:
     if as_json:
-        show_json(to_json(preview))
+        show_result(preview)
         return
     one, follows = preview.decision, preview.follows
     show(f"run {one.run_id}: if '{one.step}' {'ran again' if one.verdict == 'retry' else 'failed'}")
@@ -253,7 +253,7 @@ def _classify_many(
 
 def _show_previews(previews: list[DecisionPreview], *, as_json: bool) -> None:
     if as_json:
-        show_json(to_json(previews))
+        show_result(previews)
         return
     for one in previews:
         _show_preview(one, as_json=False)

@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 from mulligan.cli.output.attempts import show_attempts
 from mulligan.cli.output.tables import cut, show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result
 from mulligan.cli.running.change_commands import Adjusting, DryRun, KeepCompleted, RetryOptions, run_retry
 from mulligan.cli.running.continue_run import Detach, Follow, read_continuation
 from mulligan.cli.words.options import AsJson, HomeFolder, Reason, RunName, StepName, service_at, where
 from mulligan.cli.words.parameters import Flag, Option
 from mulligan.service.rendering.descriptions import summarize_failure
 from mulligan.service.rendering.formatting import find_differences, shared_beginning, value_text, values_text
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.views.items import Item, SomeItems
 from mulligan.service.service import Service
 
@@ -80,7 +79,7 @@ def list_items(
             start = -1 if after is None else after
             page = service.runs.some_items(run_id, step, is_failed=failed, after=start, limit=limit or most)
             if as_json:
-                show_json(to_json(page.items))
+                show_result(page.items)
             else:
                 _show_page(page, run_id, step, is_failed=failed, home=where(home))
         return 0
@@ -160,7 +159,7 @@ def _end(item: Item) -> str:
 def _show_some(service: Service, run_id: int, step: str, indexes: Sequence[int], as_json: bool) -> None:
     found = service.runs.item_histories(run_id, step, indexes)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     for one in found:
         end = f", {_end(one)}" if _end(one) else ""

@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, get_args
 
 from mulligan.cli.output.tables import length
-from mulligan.cli.output.terminal import INTERRUPTED, UsageRefused, complain, show_json
+from mulligan.cli.output.terminal import INTERRUPTED, UsageRefused, complain, show_result
 from mulligan.cli.reading.list_command import answering_command, first_failure
 from mulligan.cli.running.drive_run import worst_code
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, service_at, where
 from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.driving.waiting import Until, WaitEvent
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.views.run_list import RunLine
 from mulligan.service.service import Service
 
@@ -47,7 +46,7 @@ def wait(
             complain("interrupted; the runs continue")
             code = INTERRUPTED
         if as_json:
-            show_json(to_json(service.runs.summarize(run_ids)))
+            show_result(service.runs.summarize(run_ids))
     return code
 
 
