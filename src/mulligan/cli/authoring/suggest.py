@@ -6,18 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from mulligan.cli.output.tables import length
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Flag, Option
-from mulligan.service.authoring.suggest import (
-    DraftedChanges,
-    LookedAt,
-    SuggestedChange,
-    Suggestions,
-    WhatIfFigures,
-    WrittenChanges,
-)
+from mulligan.service.authoring.suggest import DraftedChanges, LookedAt, SuggestedChange, Suggestions, WrittenChanges
+from mulligan.service.authoring.suggest_words import describe_saving, describe_what_if
 from mulligan.service.authoring.values import parse_time
 from mulligan.service.rendering.formatting import pluralize, single_line
 from mulligan.service.rendering.json_output import to_json
@@ -121,10 +114,10 @@ def _show_proposal(one: SuggestedChange, *, with_workflow: bool) -> None:
     show(f"{one.id}  {_TITLES[one.kind]}, step '{one.step}'{of}")
     show(f"  {single_line(one.evidence)}")
     show(f"  proposal: {single_line(one.proposal)}")
-    if saved := _saved(one):
+    if saved := describe_saving(one.saving):
         show(f"  would have saved: {saved}")
     if one.what_if is not None:
-        show(f"  what if: {_what_if(one.what_if)}")
+        show(f"  what if: {describe_what_if(one.what_if)}")
     if one.yaml:
         show("")
         for line in one.yaml.splitlines():
@@ -140,25 +133,6 @@ _TITLES = {
     "useless_remediation": "a remediation that never worked",
     "breaker": "a circuit breaker",
 }
-
-
-def _saved(one: SuggestedChange) -> str:
-    saving = one.saving
-    parts = [pluralize(saving.decisions, "decision")] if saving.decisions else []
-    parts += [pluralize(saving.failed_runs, "failed round")] if saving.failed_runs else []
-    parts += [f"{length(saving.seconds)} of time"] if saving.seconds >= 60 else []
-    return ", ".join(parts)
-
-
-def _what_if(one: WhatIfFigures) -> str:
-    now, before = one.completed_now, one.completed_before
-    as_before = "as before" if now == before else f"instead of {before:,}"
-    words = [f"{now:,} of {pluralize(one.runs, 'run')} would have completed, {as_before}"]
-    words += [f"{pluralize(one.decisions_saved, 'decision')} fewer"] if one.decisions_saved else []
-    words += [f"{pluralize(one.decisions_added, 'decision')} more"] if one.decisions_added else []
-    if one.attempts:
-        words.append(f"{pluralize(abs(one.attempts), 'attempt')} {'more' if one.attempts > 0 else 'fewer'}")
-    return "; ".join([*words, f"{one.facts:,} by facts alone"])
 
 
 def _looked_at(one: LookedAt) -> str:

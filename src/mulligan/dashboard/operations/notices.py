@@ -7,11 +7,23 @@ from typing import Annotated
 import msgspec
 
 from mulligan.api.http.routing import Answer, Call, Query
-from mulligan.dashboard.components.parts import chips, link_with, moment, run_link
-from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel, table
+from mulligan.dashboard.components.parts import chips
+from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel
 from mulligan.ports.server_records import NoticeStatus
 from mulligan.service.rendering.formatting import pluralize
-from mulligan.service.rendering.page.markup import Html, element
+from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.rendering.page.parts import (
+    Column,
+    Row,
+    button_link,
+    link_with,
+    moment,
+    note,
+    row,
+    run_link,
+    status,
+    table,
+)
 from mulligan.service.server.notices.notices import Hooks, NoticeLine
 
 _LIMIT = 100
@@ -30,46 +42,33 @@ class NoticesQuery(Query, frozen=True):
 def show_notices(call: Call) -> Answer:
     asked: NoticesQuery = call.query
     found = call.service.notices.page(status=asked.status, run_id=asked.run, before=asked.before, limit=_LIMIT)
-    choices = chips(
-        "Status",
-        [
-            (text, link_with("/notices", status=name, run=asked.run), name == (asked.status or ""))
-            for name, text in (("", "all"), ("waiting", "waiting"), ("sent", "sent"), ("given_up", "given up"))
-        ],
-    )
+    names = (("", "all"), ("waiting", "waiting"), ("sent", "sent"), ("given_up", "given up"))
+    choices = [
+        (text, link_with("/notices", status=name, run=asked.run), name == (asked.status or "")) for name, text in names
+    ]
     words = "A workflow says with 'notify:' whom to notify; the rules below are for all workflows."
     older = link_with("/notices", status=asked.status, run=asked.run, before=found.next)
-    head = ("When", "Status", "About", "To", "What happened")
+    head = (Column("When", "time"), "Status", "About", Column("To", "nowrap"), "What happened")
     rows = [_row(one) for one in found.notices]
     return page(
         call,
         "Notices",
         heading("Notices"),
-        choices,
-        table(head, rows, label="Notices", keyed=True)
-        if rows
-        else empty("No notices.", element("p", words, class_="note")),
-        element("div", element("a", "Older", href=older, class_="button"), class_="actions pages")
-        if found.next
-        else "",
+        chips("Status", choices),
+        table(head, rows, label="Notices", keyed=True) if rows else empty("No notices.", note(words)),
+        element("div", button_link("Older", older), class_="actions pages") if found.next else "",
         _rules(call, call.service.notices.hooks()),
         section="notices",
         live="runs",
         modules=("notices.js",),
-        styles=("operations.css",),
     )
 
 
-def _row(one: NoticeLine) -> Html:
-    return element(
-        "tr",
-        element("td", moment(one.created_at, "time"), class_="time"),
-        element("td", element("span", one.status.replace("_", " "), class_=f"status {_TONES[one.status]} nowrap")),
-        element("td", one.title, " ", run_link(one.run_id) if one.run_id else ""),
-        element("td", one.target, class_="nowrap"),
-        element("td", *_happened(one)),
-        id=f"notice-{one.id}",
-    )
+def _row(one: NoticeLine) -> Row:
+    state = status(one.status, one.status.replace("_", " "), tone=f"{_TONES[one.status]} nowrap")
+    about = join_html([one.title, " ", run_link(one.run_id) if one.run_id else ""])
+    happened = join_html(_happened(one))
+    return row(moment(one.created_at, "time"), state, about, one.target, happened, id=f"notice-{one.id}")
 
 
 def _happened(one: NoticeLine) -> list[object]:
@@ -87,24 +86,20 @@ def _rules(call: Call, found: Hooks) -> Html:
     edit = ""
     if may(call, "admin"):
         rules = msgspec.json.encode(found.rules).decode()
-        edit = element(
-            "button", "Edit", type="button", id="edit-rules", data_rules=rules, data_revision=str(found.revision)
-        )
+        about = {"id": "edit-rules", "data_rules": rules, "data_revision": str(found.revision)}
+        edit = element("button", "Edit", type="button", **about)
     title = "Rules for all workflows"
     if not found.rules:
         return panel(title, element("p", "None: each workflow has its own.", class_="muted"), name="rules", beside=edit)
     rows = [
-        element(
-            "tr",
-            element("td", ", ".join(_WORDS.get(kind, kind) for kind in one.on)),
-            element("td", ", ".join(one.to)),
-            element("td", f"late after {one.late_after}" if one.late_after else ""),
+        row(
+            ", ".join(_WORDS.get(kind, kind) for kind in one.on),
+            ", ".join(one.to),
+            f"late after {one.late_after}" if one.late_after else "",
         )
         for one in found.rules
     ]
-    by = (
-        element("p", f"Set by {found.updated_by} ", moment(found.updated_at), class_="note") if found.updated_at else ""
-    )
+    by = note(f"Set by {found.updated_by} ", moment(found.updated_at)) if found.updated_at else ""
     return panel(title, table(("When a run", "Notify", ""), rows, label="Rules"), by, name="rules", beside=edit)
 
 

@@ -70,9 +70,9 @@ def _of(palette: Palette) -> str:
     return plain + "".join(tones)
 
 
-def time_element(at: datetime) -> Html:
+def time_element(at: datetime, **attributes: str) -> Html:
     """A time as an element that programs can read too."""
-    return element("time", format_time(at), datetime=at.isoformat())
+    return element("time", format_time(at), datetime=at.isoformat(), **attributes)
 
 
 def format_elapsed(seconds: float) -> str:
