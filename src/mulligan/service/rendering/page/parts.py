@@ -58,6 +58,11 @@ def moment(at: datetime, show: str = "ago") -> Html:
     return element("time", f"{at:%Y-%m-%d %H:%M} UTC", datetime=at.isoformat(), data_show=show)
 
 
+def badge(text: str, tone: str, **attributes: Any) -> Html:
+    """How what the page is about stands, beside its title."""
+    return element("span", text, class_=f"badge {tone}", **attributes)
+
+
 def status(name: str, label: object = "", *, tone: str = "", **attributes: Any) -> Html:
     """The status of a run or a step, in its colour, or in that of `tone`."""
     return element("span", label or status_label(name), class_=f"status {tone or status_tone(name)}", **attributes)
@@ -86,6 +91,11 @@ def details(title: object, *inside: object, kind: str = "inner", **attributes: A
     return element("details", element("summary", title), *inside, class_=kind or None, **attributes)
 
 
+def section(title: str, name: str, *inside: object) -> Html:
+    """A part of a report, with its title."""
+    return element("section", element("h2", title, id=name), *inside)
+
+
 def paged(*links: object, kind: str = "pages") -> Html:
     """Links to other pages of a list; nothing without any."""
     return element("nav", *links, class_=kind, aria_label="Pages") if any(links) else Html("")
@@ -102,6 +112,14 @@ def pairs(entries: Iterable[tuple[object, object]], kind: str = "facts") -> Html
 def bullets(lines: Iterable[object], kind: str = "", **attributes: Any) -> Html:
     """A list of lines."""
     return element("ul", *(element("li", line) for line in lines), class_=kind or None, **attributes)
+
+
+def tiles(entries: Iterable[tuple[str, object, str]], kind: str = "tiles") -> Html:
+    """Figures with their names, each in a tone."""
+    rows = (
+        element("div", element("dt", name), element("dd", value, class_=tone or None)) for name, value, tone in entries
+    )
+    return element("dl", *rows, class_=kind)
 
 
 def legend(entries: Iterable[tuple[str, object]], **attributes: Any) -> Html:
