@@ -13,6 +13,7 @@ from mulligan.cli.output.tables import cut, show_table, tinted
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result, visible, wants_colour
 from mulligan.cli.reading.show import step_rows
 from mulligan.cli.running.continue_run import Continuation, Detach, Follow, read_continuation, start_and_continue
+from mulligan.cli.running.drive_run import CommandContext
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import AsJson, By, HomeFolder, Reason, RunName, pairs, service_at, where
 from mulligan.cli.words.parameters import Argument, Flag, Option
@@ -91,7 +92,7 @@ def replay(
             return 0
         assert seq is not None
         if forks:
-            return _fork(service, run_id, seq, change, continuation, dry_run=dry_run, as_json=as_json, home=home)
+            return _fork(CommandContext(service, home, as_json), run_id, seq, change, continuation, dry_run=dry_run)
         moment = service.past.moment(run_id, seq, is_whole=as_json or service.past.is_small(run_id))
         show_result(moment) if as_json else _show_moment(moment, where(home))
         return 0
@@ -161,17 +162,9 @@ def _check_fork(change: Change, *, forks: bool, is_point: bool, has_inputs: bool
 
 
 def _fork(
-    service: Service,
-    run_id: int,
-    seq: int,
-    change: Change,
-    continuation: Continuation,
-    *,
-    dry_run: bool,
-    as_json: bool,
-    home: str | None,
+    context: CommandContext, run_id: int, seq: int, change: Change, continuation: Continuation, *, dry_run: bool
 ) -> int:
-    given = dict(change.inputs)
+    service, given = context.service, dict(change.inputs)
     if change.file is not None:
         workflow = Workflows.load_workflow(change.file, **service.starts.reading_of(run_id))
         planned = service.event_forks.plan_with_file(run_id, seq, given, workflow)
@@ -196,17 +189,13 @@ def _fork(
             return started.fork_run_id
 
     if dry_run:
-        show_result(shown) if as_json else show(said)
+        show_result(shown) if context.as_json else show(said)
         return 0
-    return start_and_continue(
-        service,
-        begin,
-        continuation,
-        like_run=run_id,
-        describe=lambda new: complain(said if new is None else f"{said}\nit is run {new}"),
-        as_json=as_json,
-        home=home,
-    )
+
+    def describe(new: int | None) -> None:
+        complain(said if new is None else f"{said}\nit is run {new}")
+
+    return start_and_continue(context, begin, continuation, like_run=run_id, describe=describe)
 
 
 def _decision(service: Service, change: Change) -> Any:

@@ -21,6 +21,7 @@ from mulligan.cli.running.continue_run import (
     read_continuation,
     start_and_continue,
 )
+from mulligan.cli.running.drive_run import CommandContext
 from mulligan.cli.words.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import (
@@ -48,7 +49,6 @@ from mulligan.service.rendering.formatting import group_title, pluralize
 from mulligan.service.rendering.next_commands import command_for_request
 from mulligan.service.runs.changes.corrections import CorrectedWorkflow
 from mulligan.service.runs.changes.round_plans import ForkPlan, RoundPlan
-from mulligan.service.service import Service
 
 FromStep = Annotated[str, Option("STEP", "The first step to run again; the steps after it run too.", "--from")]
 RetryFrom = Annotated[
@@ -79,7 +79,7 @@ def cancel(
     with service_at(home) as service:
         run_id = service.runs.find(run)
         service.control.cancel(run_id, now=now, reason=reason)
-        return finish_run(service, run_id, chosen, as_json=as_json, home=home)
+        return finish_run(CommandContext(service, home, as_json), run_id, chosen)
 
 
 def remove(
@@ -119,25 +119,17 @@ def pause(
     """
     with service_at(home, by) as service:
         run_id = service.runs.find(run)
-        if step is not None:
-            _pause_step(service, run_id, step, reason, as_json=as_json, home=home)
-            return
-        running = service.control.pause(run_id, reason)
+        if step is None:
+            count = service.control.pause(run_id, reason)
+            verb = "runs" if count == 1 else "run"
+            still = f"; {pluralize(count, 'command')} still {verb} and may end" if count else ""
+            what, typed = f"run {run_id}", command_for_request(run_id, "pause")
+        else:
+            still = "; its running attempts may end" if service.control.pause_step(run_id, step, reason) else ""
+            what, typed = f"step '{step}' of run {run_id}", command_for_request(run_id, "step_pause", step)
         if as_json:
             show_json(service.runs.show(run_id))
-    still = (
-        f"; {pluralize(running, 'command')} still {'runs' if running == 1 else 'run'} and may end" if running else ""
-    )
-    complain(f"run {run_id} is paused{still}; to continue it: mulligan resume {run_id}{where(home)}")
-
-
-def _pause_step(service: Service, run_id: int, step: str, reason: str, *, as_json: bool, home: str | None) -> None:
-    running = service.control.pause_step(run_id, step, reason)
-    if as_json:
-        show_json(service.runs.show(run_id))
-    still = "; its running attempts may end" if running else ""
-    typed = command_for_request(run_id, "step_pause", step) + where(home)
-    complain(f"step '{step}' of run {run_id} is paused{still}; to continue it: {typed}")
+    complain(f"{what} is paused{still}; to continue it: {typed}{where(home)}")
 
 
 def retry(
@@ -209,7 +201,7 @@ def retry(
             from_start=from_start,
             force=force,
         )
-        return run_retry(service, chosen, reason, continuation, dry_run=dry_run, home=home, as_json=as_json)
+        return run_retry(CommandContext(service, home, as_json), chosen, reason, continuation, dry_run=dry_run)
 
 
 def _correction(
@@ -248,27 +240,21 @@ class RetryOptions(NamedTuple):
 
 
 def run_retry(
-    service: Service,
-    chosen: RetryOptions,
-    reason: str,
-    continuation: Continuation,
-    *,
-    dry_run: bool,
-    home: str | None,
-    as_json: bool,
+    context: CommandContext, chosen: RetryOptions, reason: str, continuation: Continuation, *, dry_run: bool
 ) -> int:
     """Open another round and continue the run; with `dry_run` only show the plan."""
+    service = context.service
     if chosen.corrected is None:
-        mention_changed_file(service, chosen.run_id, home, is_retry=chosen.items is None)
+        mention_changed_file(context, chosen.run_id, is_retry=chosen.items is None)
     if dry_run:
         planned = service.control.plan_retry(chosen.run_id, **chosen.arguments)
-        _show_round_plan(planned, service.runs.matrices(chosen.run_id), as_json=as_json)
+        _show_round_plan(planned, service.runs.matrices(chosen.run_id), as_json=context.as_json)
         return 0
     if chosen.corrected is not None:
         # Show what the file changes before anything is done.
         show_correction(service.control.plan_retry(chosen.run_id, **chosen.arguments))
     _show_round(service.control.retry(chosen.run_id, reason=reason, **chosen.arguments), adjust=chosen.adjust)
-    return continue_run(service, chosen.run_id, continuation, as_json=as_json, home=home, asked=chosen.capacity)
+    return continue_run(context, chosen.run_id, continuation, asked=chosen.capacity)
 
 
 def _show_failed_undos(planned: RoundPlan | ForkPlan) -> None:
@@ -410,6 +396,7 @@ def fork(
     """
     continuation = read_continuation(follows, detach)
     with service_at(home) as service:
+        context = CommandContext(service, home, as_json)
         run_id = service.runs.find(run)
         given = given_inputs(inputs, inputs_file)
         workflow = _corrected(
@@ -421,7 +408,7 @@ def fork(
             reading=service.starts.reading_of(run_id),
         )
         if workflow is None:
-            mention_changed_file(service, run_id, home)
+            mention_changed_file(context, run_id)
         # Planned before anything is created, so that a refused fork leaves nothing behind.
         planned = service.control.plan_fork(run_id, from_step, given, workflow, keep_completed=keep_completed)
         if dry_run:
@@ -437,9 +424,7 @@ def fork(
         begin = partial(
             service.control.fork, run_id, from_step, given, workflow, file=named, keep_completed=keep_completed
         )
-        return start_and_continue(
-            service, begin, continuation, like_run=run_id, describe=describe, as_json=as_json, home=home
-        )
+        return start_and_continue(context, begin, continuation, like_run=run_id, describe=describe)
 
 
 def _corrected(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from mulligan.cli.output.tables import age, length
 from mulligan.cli.output.terminal import INTERRUPTED, UsageRefused, complain, show, show_json, show_result
 from mulligan.cli.running.continue_run import Continuation, Detach, Follow, continue_run, read_continuation
-from mulligan.cli.running.drive_run import worst_code
+from mulligan.cli.running.drive_run import CommandContext, worst_code
 from mulligan.cli.words.options import (
     AsJson,
     Budgets,
@@ -193,7 +193,7 @@ def classify(
         more: Any = {name: getattr(one, name) for name in ("memory", "timeout", "budgets", "attempt")}
         service.control.classify(one.run_id, one.step, one.verdict, one.reason, **more)
         complain(_recorded(one))
-        return continue_run(service, one.run_id, chosen, as_json=as_json, home=home)
+        return continue_run(CommandContext(service, home, as_json), one.run_id, chosen)
 
 
 def _recorded(one: Decision) -> str:
@@ -245,7 +245,7 @@ def _classify_many(
         codes = {int(refused > 0)}
         for run_id in _roots(service, done):
             if INTERRUPTED not in codes:
-                codes.add(continue_run(service, run_id, chosen, as_json=as_json, home=home, prints=False))
+                codes.add(continue_run(CommandContext(service, home, as_json, prints=False), run_id, chosen))
         if as_json:
             show_json([_result_json(one, home) for one in done])
         return worst_code(codes)
@@ -302,4 +302,4 @@ def approve(
         service.control.approve(run_id, place, not no, reason)
         name = service.runs.name_places(run_id, [place])[place]
         complain(f"run {run_id}: '{name}' is {'refused' if no else 'approved'}")
-        return continue_run(service, run_id, chosen, as_json=as_json, home=home)
+        return continue_run(CommandContext(service, home, as_json), run_id, chosen)

@@ -10,6 +10,7 @@ from mulligan.cli.output.tables import cut, show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result
 from mulligan.cli.running.change_commands import Adjusting, DryRun, KeepCompleted, RetryOptions, run_retry
 from mulligan.cli.running.continue_run import Detach, Follow, read_continuation
+from mulligan.cli.running.drive_run import CommandContext
 from mulligan.cli.words.options import AsJson, HomeFolder, Reason, RunName, StepName, service_at, where
 from mulligan.cli.words.parameters import Flag, Option
 from mulligan.service.rendering.descriptions import summarize_failure
@@ -70,7 +71,7 @@ def list_items(
             service.runs.refuse_matrix(run_id, step)
             chosen = RetryOptions(run_id, step, indexes, adjust, keep_completed=keep_completed)
             continuation = read_continuation(follows, detach)
-            return run_retry(service, chosen, reason, continuation, dry_run=dry_run, home=home, as_json=as_json)
+            return run_retry(CommandContext(service, home, as_json), chosen, reason, continuation, dry_run=dry_run)
         if item:
             _show_some(service, run_id, step, indexes, as_json)
         else:

@@ -13,7 +13,7 @@ from mulligan.cli.running.continue_run import (
     mention_changed_file,
     show_detached,
 )
-from mulligan.cli.running.drive_run import drive_run
+from mulligan.cli.running.drive_run import CommandContext, drive_run
 from mulligan.cli.running.run import Wait
 from mulligan.cli.words.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
 from mulligan.cli.words.options import AsJson, By, HomeFolder, Reason, service_at
@@ -50,29 +50,24 @@ def resume(
     wait_seconds = parse_duration(wait)
     asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
     with service_at(home, by) as service:
+        context = CommandContext(service, home, as_json)
         if run is not None and step is not None:
             run_id = service.runs.find(run)
             service.control.resume_step(run_id, step, reason)
             complain(f"step '{step}' of run {run_id} continues")
             chosen = Continuation(None if detach or service.runs.is_driven(run_id) else True, detach)
-            return continue_run(service, run_id, chosen, as_json=as_json, home=home, asked=asked)
+            return continue_run(context, run_id, chosen, asked=asked)
         run_id = service.control.resumable(None if run is None else service.runs.find(run))
-        mention_changed_file(service, run_id, home)
+        mention_changed_file(context, run_id)
         if steps is not None or service.runs.record(run_id).status == "paused":
             service.control.lift_pause(run_id, reason, steps=steps or 0)
             if service.runs.is_driven(run_id):
                 complain(f"run {run_id} continues in the process that drives it")
                 return 0
         if detach:
-            return show_detached(detach_run(service, run_id, asked, wait), as_json=as_json, home=home)
-        return drive_run(
-            service,
-            lambda driver: run_id,
-            capacity=service.starts.capacity_of(run_id, asked),
-            wait_seconds=wait_seconds,
-            as_json=as_json,
-            home=home,
-        )
+            return show_detached(context, detach_run(service, run_id, asked, wait))
+        capacity = service.starts.capacity_of(run_id, asked)
+        return drive_run(context, lambda _: run_id, capacity=capacity, wait_seconds=wait_seconds)
 
 
 def _check_steps(steps: int | None, step: str | None) -> None:

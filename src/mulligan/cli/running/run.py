@@ -9,6 +9,7 @@ from typing import Annotated
 from mulligan.cli.output.terminal import UsageRefused, complain, show_warnings
 from mulligan.cli.running.background_start import Key, start, start_published
 from mulligan.cli.running.continue_run import Detach
+from mulligan.cli.running.drive_run import CommandContext
 from mulligan.cli.words.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
 from mulligan.cli.words.format_options import MapPatterns, MaxIterations
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
@@ -162,15 +163,13 @@ def run(
         if permissions := service.starts.permission_note(workflow):
             complain(f"note: {permissions}")
         return start(
-            service,
+            CommandContext(service, home, as_json),
             prepared,
             key=key,
             is_detached=detach,
             asked=asked,
             wait=wait,
             wait_seconds=wait_seconds,
-            as_json=as_json,
-            home=home,
         )
 
 
