@@ -12,22 +12,8 @@ from mulligan.dashboard.runs.runs import runs_path
 from mulligan.service.driving.workers import WorkerLine
 from mulligan.service.host.breakers import Breaker
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import (
-    Column,
-    Row,
-    button_link,
-    details,
-    gauge,
-    legend,
-    link,
-    note,
-    path_to,
-    row,
-    status,
-    step_link,
-    table,
-)
 from mulligan.service.rendering.page.styles import time_element
 from mulligan.service.runs.statistics.recent_runs import Day, Failing, FailingGroup, WaitingRuns, WorkflowDays
 from mulligan.service.runs.views.run_list import RunLine
@@ -95,9 +81,9 @@ def _headline(failing: Failing, waiting: WaitingRuns, breakers: list[Breaker], *
 
 
 def _welcome() -> Html:
-    button = button_link("Publish a workflow and start it", "/workflows", "primary")
+    button = ui.button_link("Publish a workflow and start it", "/workflows", "primary")
     command = element("code", "mulligan run FILE")
-    return empty("No run in the last 14 days.", element("p", button), note("or in a terminal: ", command))
+    return empty("No run in the last 14 days.", element("p", button), ui.note("or in a terminal: ", command))
 
 
 # -- what fails ------------------------------------------------------------------------------------------------------
@@ -117,10 +103,10 @@ def _failing(call: Call, failing: Failing) -> Html:
     if over:
         words = "failure" if len(over) == 1 else "failures"
         title = f"{len(over):,} {'older ' if recent else ''}{words} of workflows that have completed since"
-        parts.append(details(title, _failing_table(over, "Completed since"), kind="over-now", id="over"))
+        parts.append(ui.details(title, _failing_table(over, "Completed since"), kind="over-now", id="over"))
     if failing.is_cut:
         more = element("a", "all failed runs", href=runs_path(status="failed"))
-        parts.append(note("The newest are shown; see ", more, "."))
+        parts.append(ui.note("The newest are shown; see ", more, "."))
     all_failed = element("a", "All failed runs", href=runs_path(status="failed", since="14d"))
     return panel("Failing now" if now else "Failures", *parts, name="failing", beside=all_failed)
 
@@ -139,20 +125,20 @@ def _recent(call: Call, groups: list[FailingGroup]) -> list[object]:
     words = "Later runs have completed. What these had to do may still be missing: open one to retry it."
     title = "Failed in the last 3 days"
     head = element("div", element("h3", title), button, class_="panel-head")
-    return [element("div", head, note(words), _failing_table(groups, title), class_="recent", id="recent")]
+    return [element("div", head, ui.note(words), _failing_table(groups, title), class_="recent", id="recent")]
 
 
 def _failing_table(groups: list[FailingGroup], label: str) -> Html:
     kinds = ("workflow", "nowrap", "what", "runs", "newest")
-    head = map(Column, ("Workflow", "Failure", "What happened", "Runs", "Newest"), kinds)
-    return table(head, map(_failing_row, groups), label=label, keyed=True)
+    head = map(ui.Column, ("Workflow", "Failure", "What happened", "Runs", "Newest"), kinds)
+    return ui.table(head, map(_failing_row, groups), label=label, keyed=True)
 
 
-def _failing_row(group: FailingGroup) -> Row:
+def _failing_row(group: FailingGroup) -> ui.Row:
     run, failure = group.run, group.run.failure
     what: object = run.reason
     if failure is not None:
-        what = join_html([step_link(run.run_id, failure.step), ": ", failure.text])
+        what = join_html([ui.step_link(run.run_id, failure.step), ": ", failure.text])
     # Of what has completed since, those count that nobody may have seen.
     is_recent = group.completed is not None and group.recent_count > 0
     count = group.recent_count if is_recent else group.count
@@ -160,13 +146,13 @@ def _failing_row(group: FailingGroup) -> Row:
     runs = runs_path(workflow=group.workflow, failure=group.code, status="failed", since=span)
     since = ""
     if group.completed is not None:
-        done = link(f"run {group.completed.run_id}", "runs", group.completed.run_id)
+        done = ui.link(f"run {group.completed.run_id}", "runs", group.completed.run_id)
         since = element("small", "completed since: ", done, " ", time_element(group.completed.updated_at))
     elif group.count > 1:
         since = element("small", "since ", time_element(group.first_at))
-    return row(
-        link(group.workflow, "runs", run.run_id),
-        status("failed", group.code or "failed"),
+    return ui.row(
+        ui.link(group.workflow, "runs", run.run_id),
+        ui.status("failed", group.code or "failed"),
         what,
         element("a", f"{count:,}", href=runs, aria_label=pluralize(count, "failed run")),
         join_html([time_element(run.updated_at), element("small", f" run {run.run_id}"), since]),
@@ -185,16 +171,16 @@ def _waiting(waiting: WaitingRuns) -> Html | str:
     return panel(
         "Waiting for a person",
         element("ul", *lines, class_="plain-list", data_rows=True),
-        note(f"and {pluralize(more, 'run')} more") if more > 0 else "",
+        ui.note(f"and {pluralize(more, 'run')} more") if more > 0 else "",
         name="waiting",
-        beside=button_link("Open the inbox", "/inbox", "primary"),
+        beside=ui.button_link("Open the inbox", "/inbox", "primary"),
     )
 
 
 def _waiting_line(run: RunLine) -> Iterator[object]:
     asked = [one for one in run.waiting_for if one.kind in ("triage", "approval", "step_pause", "pause")]
     first = asked[0] if asked else None
-    path = path_to("runs", run.run_id)
+    path = ui.path_to("runs", run.run_id)
     if first and first.kind in ("triage", "approval"):
         path = path_to_entry(first.run_id, first.place.partition(".")[0])
     yield element("span", element("a", run.workflow, href=path, class_="strong"), element("small", f" {run.run_id}"))
@@ -210,9 +196,9 @@ def _breakers(breakers: list[Breaker]) -> Html | str:
         held = f"{pluralize(one.waiting, 'task')} {'waits' if one.waiting == 1 else 'wait'}"
         again = element("small", "tries again ", time_element(one.retry_at)) if one.retry_at else ""
         why = f"{one.status.replace('_', ' ')} after {pluralize(one.failures, 'failure')}; {held}"
-        name = status("failed", one.name, tone="bad strong")
+        name = ui.status("failed", one.name, tone="bad strong")
         lines.append(element("li", name, element("span", why, class_="words"), again, id=f"breaker-{one.name}"))
-    recovery = link("Recovery", "recovery")
+    recovery = ui.link("Recovery", "recovery")
     return panel("Circuit breakers open", element("ul", *lines, class_="plain-list"), name="breakers", beside=recovery)
 
 
@@ -220,20 +206,20 @@ def _breakers(breakers: list[Breaker]) -> Html | str:
 
 
 def _workers(workers: list[WorkerLine]) -> Html:
-    all_workers = link("All workers", "workers")
+    all_workers = ui.link("All workers", "workers")
     if not workers:
         words = ("No worker is here, so nothing runs. Start one: ", element("code", "mulligan worker"))
         return panel("Workers", element("p", *words, class_="problem"), name="workers", beside=all_workers)
     shown = sorted(workers, key=lambda one: (one.is_alive, -one.in_use.cpus, one.name))[:WORKERS_MAX]
     lines = [_worker_line(one) for one in shown]
     if len(workers) > len(shown):
-        lines.append(element("li", link(f"and {len(workers) - len(shown)} more", "workers")))
+        lines.append(element("li", ui.link(f"and {len(workers) - len(shown)} more", "workers")))
     return panel("Workers", element("ul", *lines, class_="plain-list loads"), name="workers", beside=all_workers)
 
 
 def _worker_line(worker: WorkerLine) -> Html:
     used, all_ = worker.in_use.cpus, worker.capacity.cpus
-    bar = gauge(used / all_ if all_ else 0.0, "now" if worker.is_alive else "bad", width=100, height=6)
+    bar = ui.gauge(used / all_ if all_ else 0.0, "now" if worker.is_alive else "bad", width=100, height=6)
     said = f"{used:g} of {all_:g} cpus" if worker.is_alive else "does not answer"
     return element(
         "li",
@@ -246,7 +232,7 @@ def _worker_line(worker: WorkerLine) -> Html:
 
 
 def _schedules(schedules: list[ScheduleView]) -> Html:
-    all_schedules = link("All schedules", "schedules")
+    all_schedules = ui.link("All schedules", "schedules")
     paused = [one for one in schedules if one.is_paused]
     due = sorted((one for one in schedules if one.next), key=lambda one: one.next[0])[:SCHEDULES_MAX]
     if not schedules:
@@ -255,7 +241,7 @@ def _schedules(schedules: list[ScheduleView]) -> Html:
     lines = [
         element(
             "li",
-            link(one.name, "schedules", one.name, class_="strong"),
+            ui.link(one.name, "schedules", one.name, class_="strong"),
             element("span", one.workflow, class_="words muted") if one.workflow != one.name else element("span"),
             element("span", time_element(one.next[0]), class_="took"),
             element("small", f"failed {one.failures} times in a row", class_="problem") if one.failures > 1 else "",
@@ -264,7 +250,7 @@ def _schedules(schedules: list[ScheduleView]) -> Html:
         for one in due
     ]
     if paused:
-        names = join_html([link(one.name, "schedules", one.name) for one in paused[:5]], ", ")
+        names = join_html([ui.link(one.name, "schedules", one.name) for one in paused[:5]], ", ")
         lines.append(element("li", element("span", "paused: ", names, class_="status ask"), id="paused-schedules"))
     return panel("Due next", element("ul", *lines, class_="plain-list due"), name="due", beside=all_schedules)
 
@@ -287,10 +273,10 @@ def _history(history: list[WorkflowDays]) -> Html:
     more = len(history) - len(shown)
     return panel(
         "Last 14 days",
-        legend((tone, title) for name, (title, tone) in OUTCOMES.items() if name in used),
+        ui.legend((tone, title) for name, (title, tone) in OUTCOMES.items() if name in used),
         axis,
         *(_strip(one) for one in shown),
-        note("and ", link(f"{more:,} more", "workflows")) if more > 0 else "",
+        ui.note("and ", ui.link(f"{more:,} more", "workflows")) if more > 0 else "",
         name="days",
     )
 
@@ -314,7 +300,7 @@ def _strip(one: WorkflowDays) -> Html:
     about = {"preserveAspectRatio": "none", "role": "group", "aria_label": f"{one.workflow}, by day"}
     return element(
         "div",
-        link(one.workflow, "workflows", one.workflow, class_="name"),
+        ui.link(one.workflow, "workflows", one.workflow, class_="name"),
         element("svg", *bars, class_="days", viewBox=f"0 0 {width} {BAR_HEIGHT}", **about),
         element("span", *words, class_="took"),
         class_="strip",

@@ -22,23 +22,9 @@ from mulligan.service.decisions.pending import PendingEntry, describe_earlier_ru
 from mulligan.service.rendering.descriptions import message_lines, summarize_failure
 from mulligan.service.rendering.formatting import NOT_APPLIED, PARKED_FOR, describe_suggested_limits, pluralize
 from mulligan.service.rendering.json_output import to_json
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.failures import rungs_list
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import (
-    Column,
-    bullets,
-    button_link,
-    link,
-    link_with,
-    muted,
-    note,
-    path_to,
-    row,
-    status,
-    step_link,
-    table,
-    text_block,
-)
 from mulligan.service.rendering.page.styles import time_element
 
 # How many entries a page has.
@@ -67,7 +53,7 @@ def show_inbox(call: Call) -> Answer:
     content: object
     if not found.entries and shown is None:
         words = "Steps that no rule helped, approvals and pauses come here."
-        content = empty("Nothing waits for a person.", note(words))
+        content = empty("Nothing waits for a person.", ui.note(words))
     else:
         parts = (_list(call, groups, shown, asked.cursor), _pane(call, found.entries, shown))
         content = element("div", *parts, class_="inbox")
@@ -170,7 +156,7 @@ def _row(entry: PendingEntry, shown: _Shown | None, cursor: str, *, decides: boo
     link = element(
         "a",
         entry.name or entry.step or f"run {entry.run_id}",
-        href=link_with("/inbox", run=key.run_id, step=key.step, cursor=cursor),
+        href=ui.link_with("/inbox", run=key.run_id, step=key.step, cursor=cursor),
         aria_current="true" if key == shown else None,
     )
     box = ""
@@ -181,7 +167,7 @@ def _row(entry: PendingEntry, shown: _Shown | None, cursor: str, *, decides: boo
         "li",
         link,
         box,
-        muted(f"run {entry.run_id}" if entry.step else "whole run"),
+        ui.muted(f"run {entry.run_id}" if entry.step else "whole run"),
         element("span", time_element(entry.since) if entry.since else "", class_="time"),
         id=quote(f"entry-{entry.run_id}-{entry.step or ''}", safe=""),
         data_run=entry.run_id,
@@ -196,7 +182,7 @@ def _row(entry: PendingEntry, shown: _Shown | None, cursor: str, *, decides: boo
 def _more(after: tuple[int, str] | None, total: int, shown: int) -> Html:
     if after is None:
         return Html("")
-    following = button_link("Next", link_with("/inbox", cursor=encode_cursor(after)))
+    following = ui.button_link("Next", ui.link_with("/inbox", cursor=encode_cursor(after)))
     return element("p", f"{shown:,} of {total:,} are listed, the oldest runs first. ", following, class_="note more")
 
 
@@ -244,10 +230,10 @@ def _details(call: Call, entries: Sequence[PendingEntry], shown: _Shown) -> Iter
 
 def _head(call: Call, entry: PendingEntry) -> Html:
     """What waits, since when, what happens without a decision, and the buttons."""
-    workflow = link(entry.workflow, "workflows", entry.workflow or "")
-    where: list[object] = [link(f"run {entry.run_id}", "runs", entry.run_id), " of ", workflow]
+    workflow = ui.link(entry.workflow, "workflows", entry.workflow or "")
+    where: list[object] = [ui.link(f"run {entry.run_id}", "runs", entry.run_id), " of ", workflow]
     if entry.parent_run_id:
-        where += [", a child of ", link(f"run {entry.parent_run_id}", "runs", entry.parent_run_id)]
+        where += [", a child of ", ui.link(f"run {entry.parent_run_id}", "runs", entry.parent_run_id)]
     since: list[object] = []
     if entry.since:
         since = [f", {_SINCE[entry.kind]} ", time_element(entry.since)]
@@ -255,7 +241,7 @@ def _head(call: Call, entry: PendingEntry) -> Html:
         since.append(f", after attempt {entry.attempt}")
     if entry.due:
         since += ["; without a decision: ", element("b", entry.default or "fail"), " ", time_element(entry.due)]
-    step = step_link(entry.run_id, entry.step or "", entry.name)
+    step = ui.step_link(entry.run_id, entry.step or "", entry.name)
     title = element("div", element("h2", step), element("p", *where, *since, class_="muted"))
     buttons = "" if entry.error else _buttons(call, entry)
     about = {"data_kind": entry.kind, "data_attempt": entry.attempt, "data_step": entry.step, "data_name": entry.name}
@@ -286,13 +272,13 @@ def _failure(entry: PendingEntry, log: LogTail | None) -> Iterator[object]:
     failure = entry.failure
     if failure is None:
         return
-    yield element("p", status("failed", summarize_failure(failure)), class_="failure")
+    yield element("p", ui.status("failed", summarize_failure(failure)), class_="failure")
     message = message_lines(failure)
     if log is None and len(message) > 1:
-        yield text_block("\n".join(message[-40:]), aria_label="the message of the failure")
+        yield ui.text_block("\n".join(message[-40:]), aria_label="the message of the failure")
     if log is not None:
         before = "the end of " if log.is_cut else ""
-        href = f"{link_with(path_to('runs', entry.run_id, 'steps', entry.step), attempt=entry.attempt or 1)}#logs"
+        href = f"{ui.link_with(ui.path_to('runs', entry.run_id, 'steps', entry.step), attempt=entry.attempt or 1)}#logs"
         caption = element("figcaption", before, log.stream, ", ", element("a", "whole log", href=href))
         about = {"tabindex": "0", "role": "region", "aria_label": log.stream}
         yield element("figure", caption, element("div", element("pre", log.text), class_="log", **about))
@@ -316,11 +302,11 @@ def _agents_part(call: Call, entry: PendingEntry) -> Iterator[object]:
         "div",
         element("p", element("b", _VERDICTS[found.verdict]), asks, sure, " ", accept),
         element("p", element("q", found.reason)),
-        note(f"Not applied: {why}{detail}."),
+        ui.note(f"Not applied: {why}{detail}."),
         class_="suggestion",
     )
     if found.rule:
-        yield element("figure", element("figcaption", "a rule that it proposes"), text_block(found.rule))
+        yield element("figure", element("figcaption", "a rule that it proposes"), ui.text_block(found.rule))
 
 
 def _accept(entry: PendingEntry, found: Suggestion) -> Html:
@@ -346,8 +332,8 @@ def _tried(entry: PendingEntry) -> Iterator[object]:
     handler = ("tried", entry.handler) if entry.handler else ("absent", "the step has no handler")
     yield rungs_list((("Retry", *rules), ("Handle", *handler), ("Triage", "waits", "waits for a decision")))
     if entry.rules:
-        heads = (Column("rule", "dim"), "looks for", "why it granted no retry")
-        yield table(heads, (row(one.rule, one.looks_for, one.reason) for one in entry.rules), label="Rules")
+        heads = (ui.Column("rule", "dim"), "looks for", "why it granted no retry")
+        yield ui.table(heads, (ui.row(one.rule, one.looks_for, one.reason) for one in entry.rules), label="Rules")
     yield from _handler_output(entry.handler_output)
 
 
@@ -365,14 +351,14 @@ def _handler_output(output: Any) -> Iterator[object]:
         else msgspec.json.format(msgspec.json.encode(to_json(output)), indent=2).decode()
     )
     cut = text if len(text) <= _OUTPUT_MAX else f"{text[:_OUTPUT_MAX]} …"
-    yield element("figure", element("figcaption", f"what its handler returned{sure}"), text_block(cut))
+    yield element("figure", element("figcaption", f"what its handler returned{sure}"), ui.text_block(cut))
 
 
 def _earlier(entry: PendingEntry, decisions: Sequence[EarlierDecision]) -> Iterator[object]:
     """What was decided about the same error, and how it ended."""
     yield element("h3", "Decided earlier about the same error")
     if not decisions and not entry.earlier:
-        yield note("Nobody has decided about this error before.")
+        yield ui.note("Nobody has decided about this error before.")
         return
     for about, title in (("same_step", ""), ("same_error", "In other steps")):
         some = [one for one in decisions if one.about == about]
@@ -384,20 +370,20 @@ def _earlier(entry: PendingEntry, decisions: Sequence[EarlierDecision]) -> Itera
         yield element("h4", "This step in earlier runs")
         # `run 7: …` with a link.
         lines = ((one.run_id, describe_earlier_run(one).partition(": ")[2]) for one in entry.earlier)
-        runs = (join_html([link(f"run {run_id}", "runs", run_id), f": {text}"]) for run_id, text in lines)
-        yield bullets(runs, "past")
+        runs = (join_html([ui.link(f"run {run_id}", "runs", run_id), f": {text}"]) for run_id, text in lines)
+        yield ui.bullets(runs, "past")
 
 
 def _decision(one: EarlierDecision, *, with_step: bool) -> Html:
     tone = {True: "good", False: "bad", None: "idle"}[one.worked]
-    where = step_link(one.run_id, one.step, f"run {one.run_id}")
+    where = ui.step_link(one.run_id, one.step, f"run {one.run_id}")
     who = "nobody in time" if one.is_default else one.by or "somebody"
     place = f", {one.step} of {one.workflow}" if with_step else ""
     return element(
         "li",
         element("p", element("b", one.verdict), " by ", who, ", ", time_element(one.at), " (", where, place, ")"),
         "" if one.is_default or not one.reason else element("q", one.reason),
-        element("p", status("", one.ended, tone=tone)),
+        element("p", ui.status("", one.ended, tone=tone)),
     )
 
 
@@ -418,7 +404,7 @@ def _paused_words(entry: PendingEntry) -> str:
 
 
 def _paused_run(call: Call, run_id: int, entry: PendingEntry | None) -> Iterator[object]:
-    title = element("h2", link(f"Run {run_id}", "runs", run_id))
+    title = element("h2", ui.link(f"Run {run_id}", "runs", run_id))
     if entry is None:
         yield element("header", element("div", title), class_="detail-head")
         yield element("p", "This run is not paused any more.", class_="sentence")
@@ -436,8 +422,8 @@ _VERDICTS = {"retry": "retry", "fail": "let it fail", "approve": "approved", "re
 
 def _answered(details: PendingDetails) -> Iterator[object]:
     """For whoever looks at something that somebody else has answered meanwhile."""
-    step = step_link(details.run_id, details.step, details.name)
-    run = link(f"run {details.run_id}", "runs", details.run_id)
+    step = ui.step_link(details.run_id, details.step, details.name)
+    run = ui.link(f"run {details.run_id}", "runs", details.run_id)
     head = element("div", element("h2", step), element("p", run, class_="muted"))
     yield element("header", head, class_="detail-head")
     answer: GivenAnswer | None = details.answer

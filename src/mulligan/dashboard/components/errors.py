@@ -10,8 +10,8 @@ from mulligan.dashboard.components.parts import removal_button
 from mulligan.dashboard.components.shell import bare_page, may, page
 from mulligan.errors import RunDamaged, UnknownRun
 from mulligan.ports.server_records import TokenRecord
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import button_link, note
 
 _UNAUTHORISED, _NOT_FOUND = 401, 404
 # By the first part of an address: the list that it belongs to.
@@ -38,9 +38,9 @@ def render_error(problem: ProblemDetails, path: str, token: TokenRecord | None =
     parts = [element("h1", _title(problem)), element("p", problem.detail, class_="sentence")]
     # Where there is a link to what a command would list, the command is not named.
     if problem.hint and not (back and "mulligan " in problem.hint):
-        parts.append(note(problem.hint))
-    again = button_link("Try again", path) if problem.status >= 500 else ""
-    actions = element("p", join_html([back, again, button_link("Home", "/")], " "), class_="actions")
+        parts.append(ui.note(problem.hint))
+    again = ui.button_link("Try again", path) if problem.status >= 500 else ""
+    actions = element("p", join_html([back, again, ui.button_link("Home", "/")], " "), class_="actions")
     if token is None:
         return bare_page(_title(problem), *parts, actions)
     title, *rest = parts
@@ -65,8 +65,8 @@ def _way_back(problem: ProblemDetails, path: str) -> Html:
     if problem.status != _NOT_FOUND or area not in _LISTS:
         return Html("")
     if area == "runs" and problem.code != UnknownRun.code and rest and rest[0].isdecimal():
-        return button_link(f"Run {rest[0]}", f"/runs/{rest[0]}", "primary")
-    return button_link(*_LISTS[area], "primary")
+        return ui.button_link(f"Run {rest[0]}", f"/runs/{rest[0]}", "primary")
+    return ui.button_link(*_LISTS[area], "primary")
 
 
 def _title(problem: ProblemDetails) -> str:
@@ -91,5 +91,5 @@ def _login_page() -> Answer:
         element("h1", "Log in"),
         element("p", "This page is for people with a token of this server.", class_="sentence"),
         form,
-        note(how, element("code", "mulligan token create")),
+        ui.note(how, element("code", "mulligan token create")),
     )

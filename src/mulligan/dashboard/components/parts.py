@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import status
 from mulligan.service.runs.views.run_list import RunLine
 from mulligan.service.runs.views.run_reasons import waits_only_for_a_person
 from mulligan.service.server.catalogue.text_diff import DiffLine
@@ -16,12 +16,12 @@ from mulligan.service.server.catalogue.text_diff import DiffLine
 def run_status(run: RunLine) -> Html:
     """How a run stands, in its colour: what it waits for if only a person can move it, and whether it is degraded."""
     if run.damage:
-        return status("failed", "damaged", title=run.damage)
+        return ui.status("failed", "damaged", title=run.damage)
     if asked := waits_only_for_a_person(run):
-        return status("paused", asked)
+        return ui.status("paused", asked)
     if run.degraded and run.status == "completed":
-        return status("completed", "degraded", tone="try")
-    return status(run.status)
+        return ui.status("completed", "degraded", tone="try")
+    return ui.status(run.status)
 
 
 def action_button(

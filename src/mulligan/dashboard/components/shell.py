@@ -11,8 +11,8 @@ from mulligan.dashboard.assets import POLICY, modules_behind, url_of, url_of_sty
 from mulligan.dashboard.components.parts import search_box
 from mulligan.errors import LanguageError
 from mulligan.ports.server_records import TokenRecord
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import link_with, text_block
 
 HTML = "text/html; charset=utf-8"
 
@@ -118,7 +118,7 @@ def page_route(
 
 def path_to_entry(run_id: int, step: str = "") -> str:
     """The inbox with the entry of a step, or of a run that is paused, shown in full."""
-    return link_with("/inbox", run=run_id, step=step)
+    return ui.link_with("/inbox", run=run_id, step=step)
 
 
 def may(call: Reader, scope: RouteScope) -> bool:
@@ -142,7 +142,7 @@ def panel(title: object, *content: object, name: str = "", beside: object = "", 
 def problems_panel(title: str, refused: LanguageError) -> Html:
     """What is wrong with the text of a workflow, in place of what would be shown of it."""
     lines = join_html((one.render() for one in refused.problems[:20]), "\n")
-    return panel(title, text_block(lines), tone="bad")
+    return panel(title, ui.text_block(lines), tone="bad")
 
 
 # How much of one text of a step or a person a page shows.

@@ -8,8 +8,8 @@ from typing import Any
 
 from mulligan.dashboard.components.value_tree import value_tree
 from mulligan.service.rendering.descriptions import describe_artifact
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import Column, cell, left_out, note, row, table, text_block
 
 # How much is shown: rows and columns of a table, characters of a cell and of a text.
 ROWS_MAX, COLUMNS_MAX, CELL_CHARS_MAX, LONG_TEXT_CHARS_MAX = 200, 16, 120, 20_000
@@ -17,10 +17,10 @@ ROWS_MAX, COLUMNS_MAX, CELL_CHARS_MAX, LONG_TEXT_CHARS_MAX = 200, 16, 120, 20_00
 
 def value_view(value: Any, *, name: str, raw: str) -> Html:
     """A value with a link to all of it. `name`: a word for ids, different for each value of a page."""
-    whole = note(element("a", "JSON", href=raw, download=f"{name}.json"))
+    whole = ui.note(element("a", "JSON", href=raw, download=f"{name}.json"))
     if isinstance(value, str):
-        shown = text_block(value[:LONG_TEXT_CHARS_MAX] or " ")
-        return join_html([shown, left_out(len(value) - LONG_TEXT_CHARS_MAX, "more characters"), whole])
+        shown = ui.text_block(value[:LONG_TEXT_CHARS_MAX] or " ")
+        return join_html([shown, ui.left_out(len(value) - LONG_TEXT_CHARS_MAX, "more characters"), whole])
     if isinstance(value, dict | list) and value and not describe_artifact(value):
         tree = value_tree(value, name=name)
         if not isinstance(value, list) or not _is_table(value):
@@ -54,13 +54,15 @@ def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:
 def _rows(value: list[dict[str, Any]], name: str) -> Html:
     shown = value[:ROWS_MAX]
     columns = _columns(shown)[:COLUMNS_MAX]
-    rows = (row(f"{number:,}", *(_cell(one.get(column, "")) for column in columns)) for number, one in enumerate(shown))
-    listed = table((Column("", "n dim"), *columns), rows, label=name)
-    return join_html([listed, left_out(len(value) - len(shown), "more rows")])
+    rows = (
+        ui.row(f"{number:,}", *(_cell(one.get(column, "")) for column in columns)) for number, one in enumerate(shown)
+    )
+    listed = ui.table((ui.Column("", "n dim"), *columns), rows, label=name)
+    return join_html([listed, ui.left_out(len(value) - len(shown), "more rows")])
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, bool | int | float):
-        return cell(json.dumps(value), kind="n")
+        return ui.cell(json.dumps(value), kind="n")
     text = value if isinstance(value, str) else describe_artifact(value) or json.dumps(value, ensure_ascii=False)
     return text if len(text) <= CELL_CHARS_MAX else text[: CELL_CHARS_MAX - 1] + "…"

@@ -12,8 +12,8 @@ from mulligan.api.routes import ROUTES as API
 from mulligan.dashboard.components.parts import search_box
 from mulligan.dashboard.components.shell import empty, heading, page, page_route
 from mulligan.ports.server_records import AuditRecord
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import Column, Row, button_link, link, link_with, moment, row, status, table
 from mulligan.service.server.tokens.decision_ledger import TOOL_DECISIONS
 
 _LIMIT = 100
@@ -38,20 +38,28 @@ def show_audit(call: Call) -> Answer:
     )
     is_filtered = bool(asked.who or asked.action)
     words = "Nobody has changed anything that fits." if is_filtered else "Nobody has changed anything yet."
-    head = (Column("When", "time"), "Who", "What", Column("About", "mono"), "Result", "Why", Column("From", "muted"))
+    head = (
+        ui.Column("When", "time"),
+        "Who",
+        "What",
+        ui.Column("About", "mono"),
+        "Result",
+        "Why",
+        ui.Column("From", "muted"),
+    )
     rows = [_row(one, asked) for one in found.audit]
-    newest = link_with("/audit", who=asked.who, action=asked.action)
-    older = link_with("/audit", who=asked.who, action=asked.action, before=found.next)
+    newest = ui.link_with("/audit", who=asked.who, action=asked.action)
+    older = ui.link_with("/audit", who=asked.who, action=asked.action, before=found.next)
     pages = (
-        button_link("Newest", newest) if asked.before else "",
-        button_link("Older", older, rel="next") if found.next else "",
+        ui.button_link("Newest", newest) if asked.before else "",
+        ui.button_link("Older", older, rel="next") if found.next else "",
     )
     return page(
         call,
         "Audit",
         heading("Audit"),
         _filters(asked),
-        table(head, rows, label="Audit", keyed=True) if rows else empty(words),
+        ui.table(head, rows, label="Audit", keyed=True) if rows else empty(words),
         element("div", *pages, class_="actions pages"),
         section="audit",
     )
@@ -67,21 +75,21 @@ def _filters(asked: AuditQuery) -> Html:
         search_box("who", asked.who, "who", "Who"),
         element("select", *options, name="action", aria_label="What was changed"),
         element("button", "Filter", type="submit"),
-        button_link("Clear", "/audit", "quiet") if asked.who or asked.action else "",
+        ui.button_link("Clear", "/audit", "quiet") if asked.who or asked.action else "",
     )
     return element("form", *fields, class_="filters", action="/audit", method="get")
 
 
-def _row(one: AuditRecord, asked: AuditQuery) -> Row:
-    who = element("a", one.who, href=link_with("/audit", who=one.who, action=asked.action)) if one.who else "nobody"
+def _row(one: AuditRecord, asked: AuditQuery) -> ui.Row:
+    who = element("a", one.who, href=ui.link_with("/audit", who=one.who, action=asked.action)) if one.who else "nobody"
     project = [" ", element("small", one.project)] if one.project else []
-    href = link_with("/audit", who=asked.who, action=one.action)
+    href = ui.link_with("/audit", who=asked.who, action=one.action)
     action = element("a", _what(one.action), href=href, title=_SUMMARIES.get(one.action))
-    result = status("completed", "accepted")
+    result = ui.status("completed", "accepted")
     if one.status >= _REFUSED:
-        result = status("failed", f"refused ({one.status})", tone="bad nowrap")
-    about = (moment(one.at, "time"), join_html([who, *project]), action, _target(one.target))
-    return row(*about, result, one.why, one.source, id=f"audit-{one.id}")
+        result = ui.status("failed", f"refused ({one.status})", tone="bad nowrap")
+    about = (ui.moment(one.at, "time"), join_html([who, *project]), action, _target(one.target))
+    return ui.row(*about, result, one.why, one.source, id=f"audit-{one.id}")
 
 
 def _what(action: str) -> str:
@@ -93,7 +101,7 @@ def _what(action: str) -> str:
 def _target(path: str) -> Html | str:
     found = _RUN.match(path)
     shown = path.removeprefix(PREFIX)
-    return link(shown, "runs", found[1] or found[2]) if found else shown
+    return ui.link(shown, "runs", found[1] or found[2]) if found else shown
 
 
 ROUTES = (page_route("/audit", show_audit, "Who changed what.", query=AuditQuery, scope="admin"),)

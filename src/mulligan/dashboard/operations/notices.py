@@ -11,19 +11,8 @@ from mulligan.dashboard.components.parts import chips
 from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel
 from mulligan.ports.server_records import NoticeStatus
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import (
-    Column,
-    Row,
-    button_link,
-    link_with,
-    moment,
-    note,
-    row,
-    run_link,
-    status,
-    table,
-)
 from mulligan.service.server.notices.notices import Hooks, NoticeLine
 
 _LIMIT = 100
@@ -44,19 +33,20 @@ def show_notices(call: Call) -> Answer:
     found = call.service.notices.page(status=asked.status, run_id=asked.run, before=asked.before, limit=_LIMIT)
     names = (("", "all"), ("waiting", "waiting"), ("sent", "sent"), ("given_up", "given up"))
     choices = [
-        (text, link_with("/notices", status=name, run=asked.run), name == (asked.status or "")) for name, text in names
+        (text, ui.link_with("/notices", status=name, run=asked.run), name == (asked.status or ""))
+        for name, text in names
     ]
     words = "A workflow says with 'notify:' whom to notify; the rules below are for all workflows."
-    older = link_with("/notices", status=asked.status, run=asked.run, before=found.next)
-    head = (Column("When", "time"), "Status", "About", Column("To", "nowrap"), "What happened")
+    older = ui.link_with("/notices", status=asked.status, run=asked.run, before=found.next)
+    head = (ui.Column("When", "time"), "Status", "About", ui.Column("To", "nowrap"), "What happened")
     rows = [_row(one) for one in found.notices]
     return page(
         call,
         "Notices",
         heading("Notices"),
         chips("Status", choices),
-        table(head, rows, label="Notices", keyed=True) if rows else empty("No notices.", note(words)),
-        element("div", button_link("Older", older), class_="actions pages") if found.next else "",
+        ui.table(head, rows, label="Notices", keyed=True) if rows else empty("No notices.", ui.note(words)),
+        element("div", ui.button_link("Older", older), class_="actions pages") if found.next else "",
         _rules(call, call.service.notices.hooks()),
         section="notices",
         live="runs",
@@ -64,16 +54,16 @@ def show_notices(call: Call) -> Answer:
     )
 
 
-def _row(one: NoticeLine) -> Row:
-    state = status(one.status, one.status.replace("_", " "), tone=f"{_TONES[one.status]} nowrap")
-    about = join_html([one.title, " ", run_link(one.run_id) if one.run_id else ""])
+def _row(one: NoticeLine) -> ui.Row:
+    state = ui.status(one.status, one.status.replace("_", " "), tone=f"{_TONES[one.status]} nowrap")
+    about = join_html([one.title, " ", ui.run_link(one.run_id) if one.run_id else ""])
     happened = join_html(_happened(one))
-    return row(moment(one.created_at, "time"), state, about, one.target, happened, id=f"notice-{one.id}")
+    return ui.row(ui.moment(one.created_at, "time"), state, about, one.target, happened, id=f"notice-{one.id}")
 
 
 def _happened(one: NoticeLine) -> list[object]:
     tries = pluralize(one.attempts, "attempt") if one.attempts else ""
-    when: list[object] = [moment(one.due_at)] if one.due_at else []
+    when: list[object] = [ui.moment(one.due_at)] if one.due_at else []
     if one.status == "sent":
         return ["sent ", *when]
     if one.status == "given_up":
@@ -92,15 +82,15 @@ def _rules(call: Call, found: Hooks) -> Html:
     if not found.rules:
         return panel(title, element("p", "None: each workflow has its own.", class_="muted"), name="rules", beside=edit)
     rows = [
-        row(
+        ui.row(
             ", ".join(_WORDS.get(kind, kind) for kind in one.on),
             ", ".join(one.to),
             f"late after {one.late_after}" if one.late_after else "",
         )
         for one in found.rules
     ]
-    by = note(f"Set by {found.updated_by} ", moment(found.updated_at)) if found.updated_at else ""
-    return panel(title, table(("When a run", "Notify", ""), rows, label="Rules"), by, name="rules", beside=edit)
+    by = ui.note(f"Set by {found.updated_by} ", ui.moment(found.updated_at)) if found.updated_at else ""
+    return panel(title, ui.table(("When a run", "Notify", ""), rows, label="Rules"), by, name="rules", beside=edit)
 
 
 ROUTES = (page_route("/notices", show_notices, "What was sent, what waits and why.", query=NoticesQuery),)

@@ -13,23 +13,8 @@ from mulligan.dashboard.components.parts import action_button, chips
 from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel
 from mulligan.service.host.breakers import Breaker
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import (
-    Row,
-    button_link,
-    figure,
-    gauge,
-    left_out,
-    legend,
-    link,
-    link_with,
-    moment,
-    note,
-    path_to,
-    row,
-    status,
-    table,
-)
 from mulligan.service.rendering.page.styles import format_elapsed
 from mulligan.service.runs.statistics.stats import RungStats, describe_rung
 from mulligan.service.runs.statistics.trends import CodeStats, RecoveryTrend, monday
@@ -66,11 +51,11 @@ def show_recovery(call: Call) -> Answer:
     parts = (_codes(trend.codes, asked), _table(trend, asked), _agents(trend))
     chart = _chart(trend, now, asked.weeks)
     works = panel("Which recovery works", _choose(asked, trend), chart, *parts, name="works")
-    suggested = link_with("/recovery/suggestions", workflow=asked.workflow)
+    suggested = ui.link_with("/recovery/suggestions", workflow=asked.workflow)
     return page(
         call,
         "Recovery",
-        heading("Recovery", button_link("Suggested rules", suggested)),
+        heading("Recovery", ui.button_link("Suggested rules", suggested)),
         # Breakers that hold something back come first, and otherwise last.
         *((breakers, works) if any(one.status != "closed" for one in found) else (works, breakers)),
         section="recovery",
@@ -87,9 +72,9 @@ def _breakers(call: Call, found: list[Breaker]) -> Html:
         words = "A breaker stops tasks from calling a service that keeps failing. It appears when a task first asks it."
         return panel("Circuit breakers", element("p", words, class_="muted"), name="breakers")
     rows = [
-        row(
+        ui.row(
             element("strong", one.name),
-            status(one.status, tone={"open": "bad", "half_open": "try"}.get(one.status, "good")),
+            ui.status(one.status, tone={"open": "bad", "half_open": "try"}.get(one.status, "good")),
             join_html(_why(one)),
             pluralize(one.running, "task") if one.running else "-",
             pluralize(one.waiting, "task") if one.waiting else "-",
@@ -98,9 +83,9 @@ def _breakers(call: Call, found: list[Breaker]) -> Html:
         )
         for one in ordered
     ]
-    head = ("Breaker", "State", "Why, and who lifts it", figure("Running"), figure("Waiting"), figure(""))
+    head = ("Breaker", "State", "Why, and who lifts it", ui.figure("Running"), ui.figure("Waiting"), ui.figure(""))
     tone = "bad" if any(one.status == "open" for one in found) else ""
-    return panel("Circuit breakers", table(head, rows, label="Circuit breakers"), name="breakers", tone=tone)
+    return panel("Circuit breakers", ui.table(head, rows, label="Circuit breakers"), name="breakers", tone=tone)
 
 
 def _why(one: Breaker) -> list[object]:
@@ -112,14 +97,19 @@ def _why(one: Breaker) -> list[object]:
         return [f"{failed}; one task tries now whether the service works again. If it succeeds, the breaker closes."]
     if one.retry_at is None:
         return [failed, "; it stays open until somebody resets it"]
-    return [failed, "; by itself one task tries again ", moment(one.retry_at), ", or reset it when the service is back"]
+    return [
+        failed,
+        "; by itself one task tries again ",
+        ui.moment(one.retry_at),
+        ", or reset it when the service is back",
+    ]
 
 
 def _reset(call: Call, one: Breaker) -> Html | str:
     if one.status == "closed" or not may(call, "run"):
         return ""
     waiting = f"{pluralize(one.waiting, 'task')} will go on at once." if one.waiting else "No task waits for it."
-    path, title = f"breakers/{path_to(one.name)[1:]}:reset", f"Close the breaker {one.name}"
+    path, title = f"breakers/{ui.path_to(one.name)[1:]}:reset", f"Close the breaker {one.name}"
     text = f"Do this when the service works again. {waiting}"
     how = {"text": text, "reason": "optional", "done": f"{one.name} is closed"}
     return action_button("Reset", path, title, confirm="Close the breaker", **how)
@@ -130,15 +120,15 @@ def _reset(call: Call, one: Breaker) -> Html | str:
 
 def _choose(asked: RecoveryQuery, trend: RecoveryTrend) -> Html:
     periods = [
-        (text, link_with("/recovery", weeks=weeks, workflow=asked.workflow), weeks == asked.weeks)
+        (text, ui.link_with("/recovery", weeks=weeks, workflow=asked.workflow), weeks == asked.weeks)
         for weeks, text in _PERIODS
     ]
     if asked.workflow:
-        names = [(asked.workflow, link_with("/recovery", weeks=asked.weeks, workflow=asked.workflow), True)]
-        names.append(("all workflows", link_with("/recovery", weeks=asked.weeks), False))
+        names = [(asked.workflow, ui.link_with("/recovery", weeks=asked.weeks, workflow=asked.workflow), True)]
+        names.append(("all workflows", ui.link_with("/recovery", weeks=asked.weeks), False))
     else:
         used = dict.fromkeys(line.workflow for line in trend.stats)
-        names = [(name, link_with("/recovery", weeks=asked.weeks, workflow=name), False) for name in [*used][:12]]
+        names = [(name, ui.link_with("/recovery", weeks=asked.weeks, workflow=name), False) for name in [*used][:12]]
     return element("div", chips("Time", periods), chips("Workflow", names) if names else "", class_="choices")
 
 
@@ -155,12 +145,12 @@ def _chart(trend: RecoveryTrend, now: datetime, weeks: int) -> Html:
     ends = element(
         "div",
         element("span", class_="name"),
-        element("span", moment(mondays[0], "day"), element("span", "this week"), class_="ends"),
+        element("span", ui.moment(mondays[0], "day"), element("span", "this week"), class_="ends"),
         element("span", class_="took"),
         class_="lane head",
     )
-    colours = legend((("good", "worked"), ("bad", "tried in vain")))
-    cut = note(f"Of the newest {trend.runs:,} runs; older ones are not counted.") if trend.is_cut else ""
+    colours = ui.legend((("good", "worked"), ("bad", "tried in vain")))
+    cut = ui.note(f"Of the newest {trend.runs:,} runs; older ones are not counted.") if trend.is_cut else ""
     return element("div", colours, *lanes, ends, cut, class_="weeks plot")
 
 
@@ -203,7 +193,7 @@ def _codes(codes: list[CodeStats], asked: RecoveryQuery) -> Html | str:
     if not codes:
         return ""
     rows = [
-        row(
+        ui.row(
             element("code", one.code),
             _runs_with(one, asked),
             *(f"{count:,}" for count in (one.failed, one.recovered, one.handled)),
@@ -214,25 +204,27 @@ def _codes(codes: list[CodeStats], asked: RecoveryQuery) -> Html | str:
         for one in codes[:_ROWS_MAX]
     ]
     titles = ("Runs", "Failed after retries", "Recovered by a handler", "Handled otherwise", "Unhandled")
-    head = ("Failure code", *map(figure, titles), "")
-    return join_html([element("h3", "By failure code"), table(head, rows, label="Failures by code", keyed=True)])
+    head = ("Failure code", *map(ui.figure, titles), "")
+    return join_html([element("h3", "By failure code"), ui.table(head, rows, label="Failures by code", keyed=True)])
 
 
 def _runs_with(one: CodeStats, asked: RecoveryQuery) -> Html:
     """A link to the runs that failed with it, if there are some."""
     if not one.unhandled:
         return element("span", f"{one.runs:,}")
-    return element("a", f"{one.runs:,}", href=link_with("/runs", failure=one.code, workflow=asked.workflow))
+    return element("a", f"{one.runs:,}", href=ui.link_with("/runs", failure=one.code, workflow=asked.workflow))
 
 
 def _table(trend: RecoveryTrend, asked: RecoveryQuery) -> Html | str:
     if not trend.stats:
         return ""
     rows = [_line(one, asked) for one in trend.stats[:_ROWS_MAX]]
-    figures = (figure("Runs"), figure("Tried"), figure("Worked"), "", figure("Takes"))
+    figures = (ui.figure("Runs"), ui.figure("Tried"), ui.figure("Worked"), "", ui.figure("Takes"))
     head = ("Workflow", "Step", "What was tried", *figures)
-    more = left_out(len(trend.stats) - _ROWS_MAX, "more; choose a workflow")
-    return join_html([element("h3", "By step"), table(head, rows, label="What was tried, by step", keyed=True), more])
+    more = ui.left_out(len(trend.stats) - _ROWS_MAX, "more; choose a workflow")
+    return join_html(
+        [element("h3", "By step"), ui.table(head, rows, label="What was tried, by step", keyed=True), more]
+    )
 
 
 def _agents(trend: RecoveryTrend) -> Html | str:
@@ -241,8 +233,8 @@ def _agents(trend: RecoveryTrend) -> Html | str:
         return ""
     figures = ("Decided", "Right", "Failed again", "Overruled", "Suggested", "Followed", "No answer")
     rows = [
-        row(
-            link(one.workflow, "workflows", one.workflow),
+        ui.row(
+            ui.link(one.workflow, "workflows", one.workflow),
             one.agent,
             *(f"{count:,}" for count in (one.decisions, one.right, one.failed_again, one.overruled)),
             *(f"{count:,}" for count in (one.suggestions, one.followed, one.unanswered)),
@@ -250,17 +242,17 @@ def _agents(trend: RecoveryTrend) -> Html | str:
         )
         for one in trend.agents[:_ROWS_MAX]
     ]
-    head = ("Workflow", "Agent", *map(figure, figures), "")
-    return join_html([element("h3", "Agents"), table(head, rows, label="How often agents were right", keyed=True)])
+    head = ("Workflow", "Agent", *map(ui.figure, figures), "")
+    return join_html([element("h3", "Agents"), ui.table(head, rows, label="How often agents were right", keyed=True)])
 
 
-def _line(one: RungStats, asked: RecoveryQuery) -> Row:
-    rarely = status("failed", "rarely works") if one.tried >= _TRIES_MIN and one.share < _RARELY else ""
-    return row(
-        link(one.workflow, "workflows", one.workflow),
+def _line(one: RungStats, asked: RecoveryQuery) -> ui.Row:
+    rarely = ui.status("failed", "rarely works") if one.tried >= _TRIES_MIN and one.share < _RARELY else ""
+    return ui.row(
+        ui.link(one.workflow, "workflows", one.workflow),
         one.step,
         join_html([describe_rung(one), " ", rarely]),
-        element("a", f"{one.runs:,}", href=link_with("/runs", workflow=one.workflow)),
+        element("a", f"{one.runs:,}", href=ui.link_with("/runs", workflow=one.workflow)),
         f"{one.tried:,}",
         f"{one.worked:,}",
         _share(one.share),
@@ -270,7 +262,7 @@ def _line(one: RungStats, asked: RecoveryQuery) -> Row:
 
 def _share(share: float) -> Html:
     """How much of it worked, as a bar with its figure."""
-    return element("span", gauge(share, "good"), f" {share:.0%}", class_="nowrap")
+    return element("span", ui.gauge(share, "good"), f" {share:.0%}", class_="nowrap")
 
 
 ROUTES = (

@@ -15,28 +15,8 @@ from mulligan.dashboard.components.shell import empty, heading, may, page, page_
 from mulligan.dashboard.workflows.input_fields import input_fields
 from mulligan.errors import MulliganError
 from mulligan.service.rendering.formatting import format_input, pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import (
-    Column,
-    Row,
-    bullets,
-    button_link,
-    details,
-    figure,
-    left_out,
-    legend,
-    link,
-    link_with,
-    moment,
-    muted,
-    note,
-    pairs,
-    path_to,
-    row,
-    run_link,
-    status,
-    table,
-)
 from mulligan.service.rendering.page.styles import status_label, status_tone
 from mulligan.service.runs.views.run_list import RunLine
 from mulligan.service.server.schedules.past_instants import PastInstant
@@ -68,31 +48,31 @@ _GLYPHS = {"good": "✓", "bad": "✕", "now": "…", "ask": "?", "try": "!", "i
 
 def show_schedules(call: Call) -> Answer:
     found = sorted(call.service.schedules.all(), key=lambda one: (not one.is_paused, one.name))
-    new = button_link("New schedule", "/schedules/new", "primary") if may(call, "write") else ""
+    new = ui.button_link("New schedule", "/schedules/new", "primary") if may(call, "write") else ""
     if not found:
         nothing = empty(
-            "No schedules yet.", note("A schedule starts a published workflow on time, once for each instant.")
+            "No schedules yet.", ui.note("A schedule starts a published workflow on time, once for each instant.")
         )
         return page(call, "Schedules", heading("Schedules", new), nothing, section=_SECTION)
     ids = {one.last.run_id for one in found if one.last is not None}
     statuses = {record.run_id: record.status for record in call.service.runs.records(ids)} if ids else {}
     rows = [_row(call, one, statuses, with_strip=number < _STRIPS_MAX) for number, one in enumerate(found)]
-    head = ("Schedule", "When", "Next", "Last", "Last instants", figure(""))
-    listed = table(head, rows, label="Schedules", keyed=True)
+    head = ("Schedule", "When", "Next", "Last", "Last instants", ui.figure(""))
+    listed = ui.table(head, rows, label="Schedules", keyed=True)
     return page(call, "Schedules", heading("Schedules", new), listed, section=_SECTION, live="runs")
 
 
-def _row(call: Call, one: ScheduleView, statuses: dict[int, str], *, with_strip: bool) -> Row:
-    name = link(one.name, "schedules", one.name, class_="strong")
-    starts = element("small", "starts ", link(one.workflow, "workflows", one.workflow))
+def _row(call: Call, one: ScheduleView, statuses: dict[int, str], *, with_strip: bool) -> ui.Row:
+    name = ui.link(one.name, "schedules", one.name, class_="strong")
+    starts = element("small", "starts ", ui.link(one.workflow, "workflows", one.workflow))
     when = [describe_timing(one.cron, one.every), element("br"), element("small", one.timezone or "")]
-    last = muted("never")
+    last = ui.muted("never")
     if one.last is not None:
         known = statuses.get(one.last.run_id, "")
-        last = join_html([run_link(one.last.run_id), status(known) if known else ""], " ")
+        last = join_html([ui.run_link(one.last.run_id), ui.status(known) if known else ""], " ")
     past = call.service.schedules.past(one.name, limit=_STRIP).instants if with_strip else ()
     squares = [_square(each, glyph=False) for each in reversed(past)]
-    return row(
+    return ui.row(
         join_html([name, element("br"), starts]),
         join_html(when),
         _next(one),
@@ -106,8 +86,8 @@ def _row(call: Call, one: ScheduleView, statuses: dict[int, str], *, with_strip:
 def _next(one: ScheduleView) -> Html:
     if one.pause is not None:
         who = "by itself" if one.pause.is_automatic else f"by {one.pause.by}"
-        return status("paused", f"paused {who}", title=one.pause.reason or None)
-    parts = [moment(one.next[0])] if one.next else [muted("never")]
+        return ui.status("paused", f"paused {who}", title=one.pause.reason or None)
+    parts = [ui.moment(one.next[0])] if one.next else [ui.muted("never")]
     if one.waiting:
         parts.append(element("small", f" {pluralize(one.waiting, 'start')} waiting"))
     return join_html(parts)
@@ -128,7 +108,7 @@ def show_schedule(call: Call) -> Answer:
         heading(
             join_html([one.name, element("span", "paused", class_="badge ask") if one.is_paused else ""]),
             *_actions(call, one),
-            over=link("Schedules", "schedules"),
+            over=ui.link("Schedules", "schedules"),
         ),
         element("p", *_sentence(one), class_="sentence lead"),
         _paused(call, one),
@@ -153,11 +133,11 @@ def show_schedule(call: Call) -> Answer:
 
 def _sentence(one: ScheduleView) -> list[object]:
     version = f" version {one.version}" if one.version else ""
-    words: list[object] = ["Starts ", link(one.workflow, "workflows", one.workflow), version, " "]
+    words: list[object] = ["Starts ", ui.link(one.workflow, "workflows", one.workflow), version, " "]
     words.append(describe_timing(one.cron, one.every))
     words.append(f", {one.timezone}." if one.timezone else ".")
     if one.active:
-        words += [" Now: ", join_html([run_link(each.run_id) for each in one.active[:3]], ", "), "."]
+        words += [" Now: ", join_html([ui.run_link(each.run_id) for each in one.active[:3]], ", "), "."]
     if one.waiting:
         words.append(f" {pluralize(one.waiting, 'start')} waiting.")
     return words
@@ -168,7 +148,12 @@ def _paused(call: Call, one: ScheduleView) -> Html | str:
         return ""
     who = "It paused itself" if one.pause.is_automatic else f"Paused by {one.pause.by}"
     why = f": {one.pause.reason}" if one.pause.reason else ""
-    words = [element("strong", f"{who}{why}"), " ", moment(one.pause.at), ". Nothing is started until it is resumed."]
+    words = [
+        element("strong", f"{who}{why}"),
+        " ",
+        ui.moment(one.pause.at),
+        ". Nothing is started until it is resumed.",
+    ]
     return element("section", element("p", *words), class_="panel ask", aria_label="Paused")
 
 
@@ -192,7 +177,7 @@ def _actions(call: Call, one: ScheduleView) -> list[Html | str]:
         }
         found.append(element("button", "Backfill…", type="button", data_backfill=json.dumps(action)))
     if may(call, "write") and not one.is_from_file:
-        found.append(button_link("Edit", path_to("schedules", one.name, "edit")))
+        found.append(ui.button_link("Edit", ui.path_to("schedules", one.name, "edit")))
         more = {"text": "Nothing is started by it any more. Its runs stay.", "next": "/schedules"}
         done, confirm = f"{one.name} is removed", "Remove the schedule"
         found.append(removal_button("Remove", path, f"Remove {one.name}?", done=done, confirm=confirm, **more))
@@ -213,23 +198,23 @@ def _pause_button(call: Call, one: ScheduleView, *, small: bool = False) -> Html
 
 
 def _segment(name: str) -> str:
-    return path_to(name)[1:]
+    return ui.path_to(name)[1:]
 
 
 def _coming(one: ScheduleView, zone: ZoneInfo) -> Html:
-    given = (Column("Inputs", "given"),) if one.next_inputs else ()
-    heads = (one.timezone or "UTC", "Your time", Column("", "muted"), *given)
+    given = (ui.Column("Inputs", "given"),) if one.next_inputs else ()
+    heads = (one.timezone or "UTC", "Your time", ui.Column("", "muted"), *given)
     soon = datetime.now(UTC) + timedelta(days=7)
     rows = [
-        row(
+        ui.row(
             f"{at.astimezone(zone):%A %-d %B, %H:%M}",
-            moment(at, "time"),
-            moment(at) if at < soon else "",
+            ui.moment(at, "time"),
+            ui.moment(at) if at < soon else "",
             *([shortened(_input_texts(one.next_inputs[number]), 120)] if given else []),
         )
         for number, at in enumerate(one.next)
     ]
-    return table(heads, rows, label="The next instants")
+    return ui.table(heads, rows, label="The next instants")
 
 
 def _input_texts(inputs: dict[str, Any]) -> str:
@@ -241,22 +226,22 @@ def _settings(one: ScheduleView) -> Html:
     found.append(("While a run of it goes on", _OVERLAPS.get(one.overlap, one.overlap)))
     found.append(("For what was missed", _CATCH_UPS.get(one.catch_up, f"start {one.catch_up}")))
     if one.anchor is not None:
-        found.append(("Counted from", moment(one.anchor, "time")))
+        found.append(("Counted from", ui.moment(one.anchor, "time")))
     if one.pause_after:
         found.append(("Pauses itself", f"after {pluralize(one.pause_after, 'failed run')} in a row"))
     if one.failures:
-        found.append(("Failed in a row", status("failed", one.failures)))
+        found.append(("Failed in a row", ui.status("failed", one.failures)))
     if one.inputs:
         found.append(("Inputs", _input_texts(one.inputs)))
     if one.labels:
         found.append(("Labels", ", ".join(f"{name}={value}" for name, value in one.labels.items())))
     if one.is_from_file:
-        words = ["the text of ", link(one.workflow, "workflows", one.workflow), ": publish it to change this"]
+        words = ["the text of ", ui.link(one.workflow, "workflows", one.workflow), ": publish it to change this"]
         found.append(("Belongs to", join_html(words)))
     by = f" by {one.updated_by}" if one.updated_by else ""
-    found.append(("Changed", join_html([moment(one.updated_at), by])))
-    found.append(("Runs", element("a", "its runs", href=link_with("/runs", label=f"schedule={one.name}"))))
-    return pairs(found)
+    found.append(("Changed", join_html([ui.moment(one.updated_at), by])))
+    found.append(("Runs", element("a", "its runs", href=ui.link_with("/runs", label=f"schedule={one.name}"))))
+    return ui.pairs(found)
 
 
 # -- the past --------------------------------------------------------------------------------------------------------
@@ -281,9 +266,9 @@ def _calendar(past: Sequence[PastInstant], zone: ZoneInfo, now: datetime) -> Htm
         label = element("time", date, data_plain=True) if squares else element("span", date)
         kind = "outside" if outside else "today" if day == today else None
         days.append(element("li", label, element("span", *squares, class_="instants"), class_=kind))
-    names = bullets(("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"), "weekdays", aria_hidden="true")
+    names = ui.bullets(("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"), "weekdays", aria_hidden="true")
     grid = element("ol", *days, class_="calendar few" if is_few else "calendar")
-    return element("div", legend(_LEGEND), names, grid, class_="calendar-box")
+    return element("div", ui.legend(_LEGEND), names, grid, class_="calendar-box")
 
 
 _LEGEND = (
@@ -306,7 +291,7 @@ def _square(one: PastInstant, zone: ZoneInfo | None = None, *, glyph: bool) -> H
     kind = f"instant {tone} {'hollow' if one.run_id is None else ''}".strip()
     sign = _GLYPHS[tone] if glyph else ""
     if one.run_id is not None:
-        return link(sign, "runs", one.run_id, class_=kind, title=words, aria_label=words)
+        return ui.link(sign, "runs", one.run_id, class_=kind, title=words, aria_label=words)
     return element("span", sign, class_=kind, title=words, role="img", aria_label=words)
 
 
@@ -320,15 +305,15 @@ def _trouble(call: Call, past: Sequence[PastInstant], zone: ZoneInfo) -> Html | 
     shown = found[:_TROUBLE_MAX]
     lines = {line.run_id: line for line in call.service.runs.summarize(one.run_id for one in shown if one.run_id)}
     rows = [
-        row(
+        ui.row(
             f"{one.instant.astimezone(zone):%a %-d %b %H:%M}",
-            status(one.status) if one.run_id else status("", one.outcome, tone=_TONES[one.outcome]),
+            ui.status(one.status) if one.run_id else ui.status("", one.outcome, tone=_TONES[one.outcome]),
             join_html(_reason(one, lines)),
         )
         for one in shown
     ]
-    listed = table((Column("Instant", "nowrap"), "Outcome", "Why"), rows, label="What did not work", keyed=True)
-    return panel("What did not work", listed, left_out(len(found) - len(shown), "earlier"), name="trouble")
+    listed = ui.table((ui.Column("Instant", "nowrap"), "Outcome", "Why"), rows, label="What did not work", keyed=True)
+    return panel("What did not work", listed, ui.left_out(len(found) - len(shown), "earlier"), name="trouble")
 
 
 def _reason(one: PastInstant, lines: dict[int, RunLine]) -> list[object]:
@@ -336,7 +321,7 @@ def _reason(one: PastInstant, lines: dict[int, RunLine]) -> list[object]:
         return [one.reason]
     line = lines[one.run_id]
     failure = f" {line.failure.step}: {line.failure.text}" if line.failure else f" {line.reason}"
-    return [run_link(one.run_id), failure]
+    return [ui.run_link(one.run_id), failure]
 
 
 # -- the form --------------------------------------------------------------------------------------------------------
@@ -358,7 +343,7 @@ def edit_schedule(call: Call) -> Answer:
 
 def _form_page(call: Call, one: ScheduleView | None, workflow: str) -> Answer:
     title = f"Edit {one.name}" if one else "New schedule"
-    over = [link("Schedules", "schedules"), *([" / ", link(one.name, "schedules", one.name)] if one else [])]
+    over = [ui.link("Schedules", "schedules"), *([" / ", ui.link(one.name, "schedules", one.name)] if one else [])]
     todo = element("p", "Fill in the form.", class_="muted")
     coming = element("div", todo, id="preview", data_keep=True, aria_live="polite")
     preview = panel("It would start at", coming, name="coming")
@@ -409,12 +394,12 @@ def _form(call: Call, one: ScheduleView | None, workflow: str) -> Html:
         _field("Every", "every", every, hint="30s, 15m, 6h", when="every", placeholder="6h", class_="mono"),
         _field("Counted from", "anchor", anchor, hint=counted, when="every", placeholder="2026-01-01T00:00:00Z"),
         _inputs(call, one, workflow),
-        details("More: overlaps, what was missed, version", *more, open=is_unusual),
+        ui.details("More: overlaps, what was missed, version", *more, open=is_unusual),
         element("p", id="form-problem", class_="problem", role="alert", data_keep=True),
         element(
             "div",
             element("button", "Save" if one else "Make the schedule", type="submit", class_="primary"),
-            button_link("Back", path_to("schedules", one.name) if one else "/schedules", "quiet"),
+            ui.button_link("Back", ui.path_to("schedules", one.name) if one else "/schedules", "quiet"),
             class_="buttons",
         ),
     ]
@@ -435,7 +420,7 @@ def _inputs(call: Call, one: ScheduleView | None, workflow: str) -> Html:
     if declared:
         date, before = (element("code", f"${{schedule.{field}}}") for field in ("date", "previous_date"))
         words = (date, " is the date of each start, ", before, " that of the start before it.")
-        fields = join_html([fields, note(*words)])
+        fields = join_html([fields, ui.note(*words)])
     title = element("legend", "Inputs of each run")
     return element("fieldset", title, fields, id="schedule-inputs", class_="inputs", data_given=json.dumps(given))
 

@@ -10,20 +10,8 @@ from mulligan.core.model.scopes import MEANINGS
 from mulligan.dashboard.components.parts import removal_button
 from mulligan.dashboard.components.shell import empty, heading, page, page_route
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import (
-    Column,
-    Row,
-    details,
-    figure,
-    moment,
-    muted,
-    note,
-    path_to,
-    row,
-    status,
-    table,
-)
 from mulligan.service.server.tokens.tokens import TokenView
 
 _SHOWN_MAX = 200
@@ -52,23 +40,23 @@ def show_tokens(call: Call) -> Answer:
 def _folded(title: str, found: list[TokenView], *, can_revoke: bool) -> Html | str:
     if not found:
         return ""
-    more = note(f"the newest {_SHOWN_MAX}") if len(found) > _SHOWN_MAX else ""
+    more = ui.note(f"the newest {_SHOWN_MAX}") if len(found) > _SHOWN_MAX else ""
     shown = _table(found[:_SHOWN_MAX], title, can_revoke=can_revoke)
-    return details(title, shown, more, kind="folded", id=f"folded-{can_revoke}")
+    return ui.details(title, shown, more, kind="folded", id=f"folded-{can_revoke}")
 
 
 def _table(found: list[TokenView], label: str, *, can_revoke: bool) -> Html:
-    head = ("For", Column("May", "scopes"), "Limits", "Made", "Ends", "Id", figure(""))
-    return table(head, (_row(one, can_revoke=can_revoke) for one in found), label=label, keyed=can_revoke)
+    head = ("For", ui.Column("May", "scopes"), "Limits", "Made", "Ends", "Id", ui.figure(""))
+    return ui.table(head, (_row(one, can_revoke=can_revoke) for one in found), label=label, keyed=can_revoke)
 
 
-def _row(one: TokenView, *, can_revoke: bool) -> Row:
+def _row(one: TokenView, *, can_revoke: bool) -> ui.Row:
     about = [element("br"), element("small", one.note)] if one.note else []
-    return row(
+    return ui.row(
         join_html([element("strong", one.user), *about]),
         join_html(element("span", scope, class_="chip") for scope in one.scopes),
         _limits(one),
-        join_html([moment(one.created_at), f" by {one.created_by}" if one.created_by else ""]),
+        join_html([ui.moment(one.created_at), f" by {one.created_by}" if one.created_by else ""]),
         _expiry(one),
         element("code", one.id if len(one.id) <= 20 else f"{one.id[:20]}…"),
         _revoke(one) if can_revoke else "",
@@ -90,19 +78,19 @@ def _limits(one: TokenView) -> Html:
         found.append(f"may decide {', '.join(one.verdicts)}")
     if one.min_confidence is not None:
         found.append(f"at least {one.min_confidence:.0%} sure")
-    return join_html(["; ".join(found) or muted("none")])
+    return join_html(["; ".join(found) or ui.muted("none")])
 
 
 def _expiry(one: TokenView) -> Html:
     if one.revoked_at is not None:
-        return join_html([status("failed", "revoked"), " ", moment(one.revoked_at)])
+        return join_html([ui.status("failed", "revoked"), " ", ui.moment(one.revoked_at)])
     if one.expires_at is None:
-        return muted("never")
-    return join_html([*([] if one.is_valid else [status("", "expired"), " "]), moment(one.expires_at)])
+        return ui.muted("never")
+    return join_html([*([] if one.is_valid else [ui.status("", "expired"), " "]), ui.moment(one.expires_at)])
 
 
 def _revoke(one: TokenView) -> Html:
-    path, title = f"tokens/{path_to(one.id)[1:]}", f"Revoke the token of {one.user}?"
+    path, title = f"tokens/{ui.path_to(one.id)[1:]}", f"Revoke the token of {one.user}?"
     text = "It lets nobody in from now on, nor do the browsers that logged in with it."
     return removal_button("Revoke", path, title, text=text, done=f"the token of {one.user} is revoked", kind="quiet")
 

@@ -13,19 +13,8 @@ from mulligan.dashboard.components.shell import empty, heading, page, page_route
 from mulligan.errors import InputInvalid
 from mulligan.service.rendering.descriptions import describe_spending
 from mulligan.service.rendering.formatting import format_duration, format_size, pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import (
-    figure,
-    gauge,
-    link,
-    link_with,
-    muted,
-    note,
-    row,
-    run_link,
-    status,
-    table,
-)
 from mulligan.service.runs.statistics.trends import Spending
 from mulligan.service.runs.statistics.usage import StepUsage
 
@@ -56,7 +45,7 @@ def show_usage(call: Call) -> Answer:
 
 def _overview(call: Call, asked: UsageQuery) -> Answer:
     names = call.service.trends.workflows()
-    choices = [(name, link_with("/usage", workflow=name), False) for name in names[:60]]
+    choices = [(name, ui.link_with("/usage", workflow=name), False) for name in names[:60]]
     return page(
         call,
         "Usage",
@@ -73,15 +62,17 @@ def _advice(call: Call, names: list[str]) -> Html:
     rows = []
     for name in names[:_OVERVIEW_MAX]:
         found = call.service.trends.usage(name, runs=_OVERVIEW_RUNS, events_max=_OVERVIEW_EVENTS)
-        workflow = element("a", name, href=link_with("/usage", workflow=name))
+        workflow = element("a", name, href=ui.link_with("/usage", workflow=name))
         rows += [
-            row(workflow, element("strong", one.step), _why(one), _better(one)) for one in found.usage if one.proposals
+            ui.row(workflow, element("strong", one.step), _why(one), _better(one))
+            for one in found.usage
+            if one.proposals
         ]
     if not rows:
         return empty("Nothing to change: what was measured fits what was asked for." if names else "No runs yet.")
     seen = f"Of the newest runs of {pluralize(min(len(names), _OVERVIEW_MAX), 'workflow')}."
     head = ("Workflow", "Step", "Why", "Better in the file")
-    return join_html([table(head, rows, label="Steps to change", keyed=True), note(seen)])
+    return join_html([ui.table(head, rows, label="Steps to change", keyed=True), ui.note(seen)])
 
 
 # -- of a run, of a workflow -----------------------------------------------------------------------------------------
@@ -89,7 +80,7 @@ def _advice(call: Call, names: list[str]) -> Html:
 
 def _of_run(call: Call, run_id: int) -> Answer:
     found = call.service.runs.usage(run_id)
-    over = join_html([link("Usage", "usage"), " / ", run_link(run_id)])
+    over = join_html([ui.link("Usage", "usage"), " / ", ui.run_link(run_id)])
     return page(
         call,
         f"Usage of run {run_id}",
@@ -104,14 +95,16 @@ def _of_workflow(call: Call, workflow: str) -> Answer:
     found = call.service.trends.usage(workflow)
     notes = []
     if found.run_ids:
-        runs = join_html([element("a", one, href=link_with("/usage", run=one)) for one in found.run_ids], ", ")
+        runs = join_html([element("a", one, href=ui.link_with("/usage", run=one)) for one in found.run_ids], ", ")
         notes = ["The newest ", pluralize(len(found.run_ids), "run"), " together: ", runs, "."]
     if found.left_out:
         notes.append(f" {pluralize(found.left_out, 'large run')} left out: look at them one by one.")
     return page(
         call,
         f"Usage of {workflow}",
-        heading(join_html(["What ", link(workflow, "workflows", workflow), " uses"]), over=link("Usage", "usage")),
+        heading(
+            join_html(["What ", ui.link(workflow, "workflows", workflow), " uses"]), over=ui.link("Usage", "usage")
+        ),
         element("p", *notes, class_="sentence lead") if notes else "",
         _steps(found.usage),
         section="usage",
@@ -122,18 +115,18 @@ def _steps(found: list[StepUsage]) -> Html:
     if not found:
         return empty("Nothing was measured: no step has ended yet.")
     rows = [
-        row(
+        ui.row(
             join_html([element("strong", one.step), _parts(one)]),
             _memory(one),
             _cpus(one),
             _time(one),
-            _why(one) if one.proposals else muted("fits"),
+            _why(one) if one.proposals else ui.muted("fits"),
             _better(one),
         )
         for one in found
     ]
     head = ("Step", "Memory", "CPUs", "Longest", "What to change", "Better in the file")
-    return table(head, rows, label="Asked for and used, by step", keyed=True)
+    return ui.table(head, rows, label="Asked for and used, by step", keyed=True)
 
 
 def _parts(one: StepUsage) -> Html:
@@ -172,10 +165,10 @@ def _compare(used: float | None, asked: float | None, used_text: str, asked_text
     if used and asked:
         share = used / asked
         tone = "bad" if share > 1 or trouble else "try" if share > 0.9 else "good" if share >= 0.5 else "idle"
-        parts += [gauge(share, tone, width=_WIDTH), element("br")]
+        parts += [ui.gauge(share, tone, width=_WIDTH), element("br")]
     parts.append(element("small", words, class_="nowrap"))
     if trouble:
-        parts += [element("br"), status("failed", trouble)]
+        parts += [element("br"), ui.status("failed", trouble)]
     return join_html(parts)
 
 
@@ -187,7 +180,7 @@ def _why(one: StepUsage) -> Html:
     return join_html(
         element(
             "div",
-            status("", f"{each.what}: {_WORDS.get(each.why, each.why)}", tone=_TONES.get(each.why, "idle")),
+            ui.status("", f"{each.what}: {_WORDS.get(each.why, each.why)}", tone=_TONES.get(each.why, "idle")),
             element("small", f" {each.text}"),
         )
         for each in one.proposals
@@ -206,22 +199,22 @@ def _better(one: StepUsage) -> Html:
 
 
 def _cost(found: Spending, asked: UsageQuery) -> Html:
-    days = chips("Time", [(text, link_with("/usage", days=number), number == asked.days) for number, text in _DAYS])
+    days = chips("Time", [(text, ui.link_with("/usage", days=number), number == asked.days) for number, text in _DAYS])
     if not found.workflows:
         return panel("What agents cost", days, empty("No agent has spent anything in this time."), name="cost")
     rows = [
-        row(
-            link(one.workflow, "workflows", one.workflow),
+        ui.row(
+            ui.link(one.workflow, "workflows", one.workflow),
             f"{one.runs:,}",
             describe_spending(one.spent),
-            join_html([run_link(one.largest_run_id), " ", element("small", describe_spending(one.largest))]),
+            join_html([ui.run_link(one.largest_run_id), " ", element("small", describe_spending(one.largest))]),
         )
         for one in found.workflows
     ]
     total = element("p", "Together: ", element("strong", describe_spending(found.total)), class_="sentence")
-    cut = note(f"Of the newest {found.runs:,} runs.") if found.is_cut else ""
-    head = ("Workflow", figure("Runs"), "Spent", "Most in one run")
-    return panel("What agents cost", days, total, table(head, rows, label="What agents cost"), cut, name="cost")
+    cut = ui.note(f"Of the newest {found.runs:,} runs.") if found.is_cut else ""
+    head = ("Workflow", ui.figure("Runs"), "Spent", "Most in one run")
+    return panel("What agents cost", days, total, ui.table(head, rows, label="What agents cost"), cut, name="cost")
 
 
 ROUTES = (

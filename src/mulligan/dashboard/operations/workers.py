@@ -9,37 +9,22 @@ from mulligan.dashboard.components.shell import HTML, empty, heading, may, page,
 from mulligan.service.driving.workers import WorkerLine, WorkerTask
 from mulligan.service.host.doctor import Check, Diagnosis
 from mulligan.service.rendering.formatting import format_size, pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import (
-    Row,
-    button_link,
-    figure,
-    gauge,
-    left_out,
-    link,
-    moment,
-    muted,
-    note,
-    row,
-    run_link,
-    status,
-    step_link,
-    table,
-)
 from mulligan.service.rendering.page.styles import format_elapsed
 
 _SECTION = "workers"
 _TASKS_MAX = 50
 _WIDTH = 120
-_TASK_HEAD = ("Run", "Step", *(figure(one) for one in ("Attempt", "CPUs", "Memory", "For")))
+_TASK_HEAD = ("Run", "Step", *(ui.figure(one) for one in ("Attempt", "CPUs", "Memory", "For")))
 
 
 def show_workers(call: Call) -> Answer:
     found = call.service.machine.list_workers()
     working = sorted((one for one in found if one.runs_tasks), key=lambda one: (one.is_alive, one.name))
     others = [one for one in found if not one.runs_tasks]
-    doctor = button_link("Examine the server", "/workers/doctor") if _may_examine(call) else ""
-    hint = note("Start one on any machine that reaches the store: ", element("code", "mulligan worker"))
+    doctor = ui.button_link("Examine the server", "/workers/doctor") if _may_examine(call) else ""
+    hint = ui.note("Start one on any machine that reaches the store: ", element("code", "mulligan worker"))
     return page(
         call,
         "Workers",
@@ -69,7 +54,7 @@ def _sentence(working: list[WorkerLine]) -> str:
 
 def _worker(one: WorkerLine) -> Html:
     name, tone = ("working", "now") if one.tasks else ("free", "good")
-    state = status(name, tone=tone) if one.is_alive else status("silent", tone="bad")
+    state = ui.status(name, tone=tone) if one.is_alive else ui.status("silent", tone="bad")
     beside = join_html([state, " ", _seen(one)])
     loads = [_load("cpus", one.in_use.cpus, one.capacity.cpus, f"{one.in_use.cpus:g} of {one.capacity.cpus:g}")]
     if one.capacity.memory:
@@ -86,8 +71,8 @@ def _worker(one: WorkerLine) -> Html:
         facts.append(f"drives {pluralize(one.runs, 'run')}")
     return element(
         "section",
-        element("div", element("h2", one.name), muted(beside), class_="panel-head"),
-        note(", ".join(facts)),
+        element("div", element("h2", one.name), ui.muted(beside), class_="panel-head"),
+        ui.note(", ".join(facts)),
         element("dl", *loads, class_="loads"),
         _tasks(one.tasks),
         class_=f"panel{'' if one.is_alive else ' bad'}",
@@ -97,13 +82,13 @@ def _worker(one: WorkerLine) -> Html:
 
 
 def _seen(one: WorkerLine) -> Html:
-    seen = ["heartbeat ", moment(one.last_contact)] if one.last_contact else []
-    since = [", started ", moment(one.started_at)] if one.started_at else []
+    seen = ["heartbeat ", ui.moment(one.last_contact)] if one.last_contact else []
+    since = [", started ", ui.moment(one.started_at)] if one.started_at else []
     return join_html([*seen, *since])
 
 
 def _load(what: str, used: float, most: float, words: str) -> Html:
-    bar = gauge(used / most if most else 0.0, "now", width=_WIDTH)
+    bar = ui.gauge(used / most if most else 0.0, "now", width=_WIDTH)
     return element("div", element("dt", what), element("dd", bar, " ", words))
 
 
@@ -111,9 +96,9 @@ def _tasks(tasks: list[WorkerTask]) -> Html | str:
     if not tasks:
         return ""
     rows = [
-        row(
-            join_html([link(one.workflow, "workflows", one.workflow), " ", run_link(one.run_id)]),
-            step_link(one.run_id, one.step, one.name),
+        ui.row(
+            join_html([ui.link(one.workflow, "workflows", one.workflow), " ", ui.run_link(one.run_id)]),
+            ui.step_link(one.run_id, one.step, one.name),
             one.attempt,
             f"{one.cpus:g}",
             format_size(one.memory) if one.memory else "-",
@@ -121,14 +106,14 @@ def _tasks(tasks: list[WorkerTask]) -> Html | str:
         )
         for one in tasks[:_TASKS_MAX]
     ]
-    return join_html([table(_TASK_HEAD, rows, label="What it runs now"), left_out(len(tasks) - _TASKS_MAX)])
+    return join_html([ui.table(_TASK_HEAD, rows, label="What it runs now"), ui.left_out(len(tasks) - _TASKS_MAX)])
 
 
 def _others(others: list[WorkerLine]) -> Html | str:
     if not others:
         return ""
-    rows = (row(one.name, one.host, "alive" if one.is_alive else "silent", _seen(one)) for one in others)
-    listed = table(("Name", "Host", "State", "Seen"), rows, label="Other processes")
+    rows = (ui.row(one.name, one.host, "alive" if one.is_alive else "silent", _seen(one)) for one in others)
+    listed = ui.table(("Name", "Host", "State", "Seen"), rows, label="Other processes")
     return panel("Processes that run no tasks", listed, name="others")
 
 
@@ -138,7 +123,7 @@ def _others(others: list[WorkerLine]) -> Html | str:
 def show_doctor(call: Call) -> Answer:
     if not _may_examine(call):
         words = "A token of one project may not examine the server. Ask who runs it."
-        top = heading("Doctor", over=link("Workers", "workers"))
+        top = heading("Doctor", over=ui.link("Workers", "workers"))
         return replace(page(call, "Doctor", top, empty(words), section=_SECTION), status=403)
     found: Diagnosis = call.service.machine.examine_machine()
     ordered = sorted(found.checks, key=lambda one: ("problem", "warning", "ok").index(one.health))
@@ -153,18 +138,20 @@ def show_doctor(call: Call) -> Answer:
         "Doctor",
         heading(
             join_html(["Doctor", element("span", words, class_=f"badge {tone}")]),
-            button_link("Examine again", "/workers/doctor"),
-            over=link("Workers", "workers"),
+            ui.button_link("Examine again", "/workers/doctor"),
+            over=ui.link("Workers", "workers"),
         ),
         element("p", "The machine of the server, and its store, checked just now.", class_="sentence lead"),
-        table(("Check", "Result", "What was found, and what to do"), [_check(one) for one in ordered], label="Checks"),
+        ui.table(
+            ("Check", "Result", "What was found, and what to do"), [_check(one) for one in ordered], label="Checks"
+        ),
         section=_SECTION,
     )
 
 
-def _check(one: Check) -> Row:
-    state = status(one.health, tone={"problem": "bad", "warning": "try"}.get(one.health, "good"))
-    return row(element("strong", one.name), state, join_html([one.found, note(one.advice) if one.advice else ""]))
+def _check(one: Check) -> ui.Row:
+    state = ui.status(one.health, tone={"problem": "bad", "warning": "try"}.get(one.health, "good"))
+    return ui.row(element("strong", one.name), state, join_html([one.found, ui.note(one.advice) if one.advice else ""]))
 
 
 ROUTES = (

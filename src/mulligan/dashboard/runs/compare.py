@@ -9,21 +9,8 @@ from mulligan.dashboard.components.parts import diff, hidden_fields
 from mulligan.dashboard.components.shell import empty, heading, page, page_route, panel
 from mulligan.dashboard.components.value_tree import value_tree
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import (
-    Column,
-    Row,
-    button_link,
-    figure,
-    link,
-    muted,
-    name_cell,
-    note,
-    row,
-    status,
-    step_link,
-    table,
-)
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, time_element
 from mulligan.service.runs.views.run_comparison import ComparedRun, ComparedStep, RunComparison, ValuePair
 from mulligan.service.runs.views.run_list import RunQuery
@@ -57,10 +44,10 @@ def show_comparison(call: Call) -> Answer:
         return _choose(call, asked.a)
     found = call.service.views.compare(asked.a, asked.b)
     title = f"Run {asked.a} and run {asked.b}"
-    swap = button_link("Swap", f"/compare?a={asked.b}&b={asked.a}")
-    other = button_link("Another run", f"/compare?a={asked.a}")
+    swap = ui.button_link("Swap", f"/compare?a={asked.b}&b={asked.a}")
+    other = ui.button_link("Another run", f"/compare?a={asked.a}")
     content = [
-        heading(title, swap, other, over=link("Runs", "runs")),
+        heading(title, swap, other, over=ui.link("Runs", "runs")),
         _summary(found),
         _steps(found, shows_all=asked.all),
         _inputs(found, shows_all=asked.all),
@@ -77,9 +64,9 @@ def _choose(call: Call, a: int) -> Answer:
     found = call.service.runs.page(RunQuery(workflows=(record.workflow,), limit=OFFERED + 1))
     others = [one for one in found.runs if one.run_id != a][:OFFERED]
     rows = [
-        row(
-            name_cell(element("a", f"Run {one.run_id}", href=f"/compare?a={a}&b={one.run_id}")),
-            status(one.status),
+        ui.row(
+            ui.name_cell(element("a", f"Run {one.run_id}", href=f"/compare?a={a}&b={one.run_id}")),
+            ui.status(one.status),
             one.failure.text if one.failure else one.reason,
             time_element(one.created_at),
             format_elapsed(one.seconds),
@@ -94,14 +81,14 @@ def _choose(call: Call, a: int) -> Answer:
         element("button", "Compare", type="submit", class_="primary"),
     )
     form = element("form", *fields, method="get", action="/compare", class_="filters")
-    titles = ("Run", "Status", Column("Why", "muted"), Column("Started", "time"), figure("Took"))
+    titles = ("Run", "Status", ui.Column("Why", "muted"), ui.Column("Started", "time"), ui.figure("Took"))
     shown: Html = empty("There is no other run of this workflow.")
     if rows:
-        shown = table(titles, rows, label=f"Other runs of {record.workflow}", keyed=True)
+        shown = ui.table(titles, rows, label=f"Other runs of {record.workflow}", keyed=True)
     return page(
         call,
         f"Compare run {a}",
-        heading(f"Compare run {a} with", over=link(record.workflow, "runs", a)),
+        heading(f"Compare run {a} with", over=ui.link(record.workflow, "runs", a)),
         form,
         shown,
         section="runs",
@@ -126,24 +113,24 @@ def _summary(found: RunComparison) -> Html:
 
 
 def _run(run: ComparedRun) -> Html:
-    name = link(f"Run {run.run_id}", "runs", run.run_id)
+    name = ui.link(f"Run {run.run_id}", "runs", run.run_id)
     which = f"version {run.published}" if run.published else f"definition {run.version[:8]}"
-    words = muted(f"{run.workflow}, {which}, {pluralize(run.step_count, 'step')}")
-    return element("p", element("strong", name), status(run.status), words)
+    words = ui.muted(f"{run.workflow}, {which}, {pluralize(run.step_count, 'step')}")
+    return element("p", element("strong", name), ui.status(run.status), words)
 
 
 def _steps(found: RunComparison, *, shows_all: bool) -> Html:
     chosen = [one for one in found.steps if shows_all or one.differences or one.is_changed]
     rows = [_step_row(found, one) for one in chosen]
-    time, differs = Column("Time", "nowrap"), Column("Differs in", "muted")
+    time, differs = ui.Column("Time", "nowrap"), ui.Column("Differs in", "muted")
     titles = ("Step", f"Run {found.a.run_id}", f"Run {found.b.run_id}", time, differs)
-    body = table(titles, rows, label="Steps", keyed=True) if rows else empty("No step went differently.")
+    body = ui.table(titles, rows, label="Steps", keyed=True) if rows else empty("No step went differently.")
     parts: list[object] = [body]
     if found.step_total > len(found.steps) and shows_all:
-        parts.append(note(f"the first {len(found.steps):,} of {found.step_total:,} steps"))
+        parts.append(ui.note(f"the first {len(found.steps):,} of {found.step_total:,} steps"))
     if found.unmeasured:
         runs = " and ".join(f"run {one}" for one in found.unmeasured)
-        parts.append(note(f"Durations are left out: the log of {runs} is too long to add them up."))
+        parts.append(ui.note(f"Durations are left out: the log of {runs} is too long to add them up."))
     toggle = element(
         "a",
         "Show only what differs" if shows_all else "Show everything",
@@ -152,18 +139,18 @@ def _steps(found: RunComparison, *, shows_all: bool) -> Html:
     return panel("Steps", *parts, name="steps", beside=toggle)
 
 
-def _step_row(found: RunComparison, one: ComparedStep) -> Row:
+def _step_row(found: RunComparison, one: ComparedStep) -> ui.Row:
     words = [_WORDS[name] for name in one.differences] + (["definition"] if one.is_changed else [])
     outcomes = (join_html(_outcome(run.run_id, line)) for run, line in ((found.a, one.a), (found.b, one.b)))
     times = _times(one.seconds_a, one.seconds_b)
-    return row(name_cell(one.name), *outcomes, times, ", ".join(words), id=f"step-{one.name}")
+    return ui.row(ui.name_cell(one.name), *outcomes, times, ", ".join(words), id=f"step-{one.name}")
 
 
 def _outcome(run_id: int, line: StepLine | None) -> Iterator[Html]:
     if line is None:
-        yield muted("not there")
+        yield ui.muted("not there")
         return
-    yield status(line.status, step_link(run_id, line.name, status_label(line.status)))
+    yield ui.status(line.status, ui.step_link(run_id, line.name, status_label(line.status)))
     if line.attempts > 1:
         yield element("small", f" {line.attempts} attempts")
     if line.failure:
@@ -187,14 +174,14 @@ def _inputs(found: RunComparison, *, shows_all: bool) -> Html:
     chosen = [one for one in found.inputs if shows_all or one.differs]
     rows = [_input_row(one) for one in chosen]
     titles = ("Input", f"Run {found.a.run_id}", f"Run {found.b.run_id}")
-    body = table(titles, rows, label="Inputs") if rows else empty("All inputs are the same.")
+    body = ui.table(titles, rows, label="Inputs") if rows else empty("All inputs are the same.")
     return panel("Inputs", body, name="inputs")
 
 
-def _input_row(one: ValuePair) -> Row:
+def _input_row(one: ValuePair) -> ui.Row:
     given = ((one.a, one.in_a), (one.b, one.in_b))
-    values = (value_tree(value) if is_there else muted("not given") for value, is_there in given)
-    return row(name_cell(one.name), *values, class_="differs" if one.differs else None)
+    values = (value_tree(value) if is_there else ui.muted("not given") for value, is_there in given)
+    return ui.row(ui.name_cell(one.name), *values, class_="differs" if one.differs else None)
 
 
 def _text(found: RunComparison) -> Html:
@@ -205,7 +192,7 @@ def _text(found: RunComparison) -> Html:
         if found.text_kind == "published"
         else "as it was read; comments and layout of the file are not known"
     )
-    more = note("There is more; only the beginning is shown.") if found.has_more_text else ""
+    more = ui.note("There is more; only the beginning is shown.") if found.has_more_text else ""
     same = element("p", "The texts differ in nothing that is read.", class_="muted")
     shown = diff(found.text, "Difference of the definitions") if found.text else same
     return panel("Definition", shown, more, name="definition", beside=element("small", compared))

@@ -16,8 +16,8 @@ from mulligan.dashboard.runs.run_overview import render_overview
 from mulligan.dashboard.runs.run_replay import render_replay
 from mulligan.dashboard.runs.run_tab import RunOnPage, RunPageQuery, Tab, TabName
 from mulligan.errors import NotFound
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import link, muted
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone, time_element
 from mulligan.service.runs.views.run_reasons import waits_only_for_a_person
 
@@ -76,21 +76,21 @@ def _facts(run: RunOnPage) -> Html:
     shown += [(name, value) for name, value in line.labels.items() if name != "version" and (name, value) not in shown]
     given = [element("span", f"{name}={value}", class_="chip", title=value) for name, value in shown[:_FACTS_MAX]]
     more = element("small", f"+{len(shown) - _FACTS_MAX}") if len(shown) > _FACTS_MAX else ""
-    words = muted("started ", time_element(line.created_at), f", {took}")
+    words = ui.muted("started ", time_element(line.created_at), f", {took}")
     return element("p", words, *given, more, class_="run-facts", id="run-facts")
 
 
 def _places(run: RunOnPage) -> Iterator[object]:
     """Where the run belongs: its workflow, the run that called it, its round."""
     head = run.head
-    yield link("Runs", "runs")
+    yield ui.link("Runs", "runs")
     if head.parent_run_id:
-        yield link(f"called by run {head.parent_run_id}", "runs", head.parent_run_id)
+        yield ui.link(f"called by run {head.parent_run_id}", "runs", head.parent_run_id)
     yield f"run {run.run_id}" + (f", round {head.round}" if head.round > 1 else "")
     if _is_published(run):
-        yield link("workflow", "workflows", head.workflow)
+        yield ui.link("workflow", "workflows", head.workflow)
         if may(run.call, "write"):
-            yield link("edit", "workflows", head.workflow, "edit")
+            yield ui.link("edit", "workflows", head.workflow, "edit")
     published = run.line.labels.get("version")
     digest = str(head.version)
     yield element("span", f"version {published or digest[:12]}", title=f"digest of the definition: {digest}")

@@ -6,8 +6,8 @@ from mulligan.dashboard.components.parts import step_search
 from mulligan.dashboard.components.shell import empty, shortened
 from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.errors import InputInvalid
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import button_link, link, paged, step_link, text_block
 from mulligan.service.rendering.page.styles import time_element
 from mulligan.service.runs.views.run_events import EventFeed, EventLine
 
@@ -80,14 +80,14 @@ def _filters(run: RunOnPage) -> Html:
 def _line(run: RunOnPage, one: EventLine) -> Html:
     place: object = ""
     if one.step:
-        place = step_link(run.run_id, one.step, one.shown_place, class_="feed-place")
+        place = ui.step_link(run.run_id, one.step, one.shown_place, class_="feed-place")
     parts: list[object] = [element("span", shortened(one.text), class_="feed-text")]
     if one.child_run_id:
-        parts.append(link(f"run {one.child_run_id}", "runs", one.child_run_id))
+        parts.append(ui.link(f"run {one.child_run_id}", "runs", one.child_run_id))
     if one.tail:
-        parts.append(text_block("\n".join(one.tail), class_="tail"))
+        parts.append(ui.text_block("\n".join(one.tail), class_="tail"))
     head = element("summary", one.type, class_="mono", title=f"event {one.seq} as it is stored")
-    raw = element("details", head, text_block(shortened(one.json, JSON_MAX)), class_="raw")
+    raw = element("details", head, ui.text_block(shortened(one.json, JSON_MAX)), class_="raw")
     return element(
         "li",
         # To the second: many events happen within one minute.
@@ -102,7 +102,7 @@ def _line(run: RunOnPage, one: EventLine) -> Html:
 
 def _pages(run: RunOnPage, found: EventFeed) -> Html:
     here = {"tab": "events", "type": run.query.type, "step": run.query.step}
-    return paged(
-        button_link("Newest", run.path(**here)) if run.query.cursor else "",
-        "" if found.before is None else button_link("Older", run.path(**here, cursor=found.before), rel="next"),
+    return ui.paged(
+        ui.button_link("Newest", run.path(**here)) if run.query.cursor else "",
+        "" if found.before is None else ui.button_link("Older", run.path(**here, cursor=found.before), rel="next"),
     )

@@ -8,8 +8,8 @@ from mulligan.dashboard.components.parts import step_search
 from mulligan.dashboard.runs.run_actions import step_buttons
 from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.service.rendering.drawing.picture import Node
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import muted, pairs, path_to, status, step_link
 from mulligan.service.runs.views.run_graph import RunGraph
 
 # A graph with more steps has no button that draws each of them.
@@ -25,7 +25,7 @@ def render_graph(run: RunOnPage) -> Tab:
             return run.path(tab="grid", text=node.name.rstrip("…"))
         if is_around and node.title != run.query.step:
             return run.path(tab="graph", step=node.title)
-        return path_to("runs", run.run_id, "steps", node.title)
+        return ui.path_to("runs", run.run_id, "steps", node.title)
 
     found = run.call.service.views.graph(run.run_id, href, step=run.query.step, is_expanded=run.query.expand)
     figure = element(
@@ -39,9 +39,9 @@ def render_graph(run: RunOnPage) -> Tab:
 
 def _whole(run: RunOnPage, found: RunGraph) -> Html:
     words = f"{found.step_count:,} step{'' if found.step_count == 1 else 's'}"
-    parts = [muted(words)]
+    parts = [ui.muted(words)]
     if found.kind == "stacked":
-        parts.append(muted("similar steps are one card"))
+        parts.append(ui.muted("similar steps are one card"))
         if found.step_count <= _EXPANDED_MAX:
             parts.append(element("a", "Draw each step", href=run.path(tab="graph", expand="true")))
     elif run.query.expand:
@@ -55,24 +55,24 @@ def _step_search(run: RunOnPage) -> Html:
 
 
 def _around(run: RunOnPage, found: RunGraph) -> Html:
-    name = step_link(run.run_id, found.step, element("strong", found.step))
+    name = ui.step_link(run.run_id, found.step, element("strong", found.step))
     whole = element("a", "Whole graph", href=run.path(tab="graph")) if run.query.step else ""
-    count = muted(f"of {found.step_count:,} steps")
-    top = element("div", _step_search(run), name, status(found.status), count, whole, class_="filters")
+    count = ui.muted(f"of {found.step_count:,} steps")
+    top = element("div", _step_search(run), name, ui.status(found.status), count, whole, class_="filters")
     around = (
         ("Before it", _neighbours(run, found.before.names, found.before.count)),
         ("After it", _neighbours(run, found.after.names, found.after.count)),
     )
     buttons = step_buttons(run, found.step, found.status, is_paused=found.is_paused)
     actions = element("div", buttons, class_="actions step-actions") if buttons else ""
-    return element("div", top, actions, pairs(around, "neighbours"))
+    return element("div", top, actions, ui.pairs(around, "neighbours"))
 
 
 def _neighbours(run: RunOnPage, names: tuple[str, ...], count: int) -> Html:
     links = [element("a", name, href=run.path(tab="graph", step=name)) for name in names]
     if count > len(names):
-        links.append(muted(f"and {count - len(names):,} more"))
-    return join_html(links, " ") if links else muted("nothing")
+        links.append(ui.muted(f"and {count - len(names):,} more"))
+    return join_html(links, " ") if links else ui.muted("nothing")
 
 
 def _legend_lines(found: RunGraph) -> Iterator[Html]:

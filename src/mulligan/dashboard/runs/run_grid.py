@@ -8,20 +8,8 @@ from mulligan.dashboard.runs.run_actions import step_buttons
 from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.errors import InputInvalid
 from mulligan.service.rendering.descriptions import summarize_failure
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import (
-    Column,
-    Row,
-    button_link,
-    figure,
-    link,
-    muted,
-    name_cell,
-    paged,
-    row,
-    status,
-    table,
-)
 from mulligan.service.rendering.page.styles import OUTCOMES, format_elapsed, status_label
 from mulligan.service.runs.stored.attempts import AttemptRecord
 from mulligan.service.runs.views.report.attempts import part_of
@@ -49,9 +37,9 @@ def render_grid(run: RunOnPage) -> Tab:
     found = run.call.service.views.grid(run.run_id, query)
     if found.rows:
         rounds = [f"Round {number}" if found.rounds > 1 else "Attempts" for number in range(1, found.rounds + 1)]
-        heads = ("Step", "Status", *(Column(one, "cells") for one in rounds), figure(""))
+        heads = ("Step", "Status", *(ui.Column(one, "cells") for one in rounds), ui.figure(""))
         rows = (_row(run, one, found.rounds) for one in found.rows)
-        body = table(heads, rows, label="Steps by rounds and attempts", keyed=True)
+        body = ui.table(heads, rows, label="Steps by rounds and attempts", keyed=True)
     else:
         body = empty("Every step has completed or was skipped." if found.hidden else "No step has this in its name.")
     content = element("section", _filters(run, found), _reading(found), body, _pages(run, found), class_="grid-tab")
@@ -98,9 +86,9 @@ def _filters(run: RunOnPage, found: GridPage) -> Html:
     return element("div", form, hide, element("span", words, class_="muted", id="grid-count"), class_="filters")
 
 
-def _row(run: RunOnPage, found: GridRow, rounds: int) -> Row:
+def _row(run: RunOnPage, found: GridRow, rounds: int) -> ui.Row:
     step = found.step
-    state = [status(step.status, "paused" if step.paused else "")]
+    state = [ui.status(step.status, "paused" if step.paused else "")]
     if step.failure and step.status in ("failed", "pending_failed", "backing_off", "handling"):
         state.append(element("p", step.failure, class_="grid-failure", title=step.failure))
     elif step.recovered_by:
@@ -111,8 +99,8 @@ def _row(run: RunOnPage, found: GridRow, rounds: int) -> Row:
     if found.is_folded or (step.items and not found.attempts):
         cells[-1] = _items(step.items or {})
     buttons = step_buttons(run, step.name, step.status, is_paused=step.paused, is_short=True)
-    name = name_cell(link(step.name, "runs", run.run_id, "steps", step.name, data_open=True))
-    return row(name, join_html(state), *cells, buttons, id=f"row-{step.name}")
+    name = ui.name_cell(ui.link(step.name, "runs", run.run_id, "steps", step.name, data_open=True))
+    return ui.row(name, join_html(state), *cells, buttons, id=f"row-{step.name}")
 
 
 def _cell(run: RunOnPage, found: GridRow, number: int) -> Html:
@@ -137,8 +125,8 @@ def _mark(run: RunOnPage, found: GridRow, one: AttemptRecord) -> Html:
     if child:
         said += f", by run {child}"
     about = {"class_": f"{kind} {OUTCOMES[one.status]}", "title": said, "aria_label": said}
-    mark = link(text, "runs", run.run_id, "steps", found.step.name, **about)
-    return join_html([mark, link(f"run {child}", "runs", child, class_="called") if child else ""])
+    mark = ui.link(text, "runs", run.run_id, "steps", found.step.name, **about)
+    return join_html([mark, ui.link(f"run {child}", "runs", child, class_="called") if child else ""])
 
 
 def _items(counts: dict[str, int]) -> Html:
@@ -151,8 +139,8 @@ def _pages(run: RunOnPage, found: GridPage) -> Html:
     if found.total <= len(found.rows):
         return Html("")
     end = found.start + len(found.rows)
-    return paged(
-        button_link("Before", _address(run, start=max(0, found.start - ROWS))) if found.start else "",
-        muted(f"{found.start + 1:,} to {end:,} of {found.total:,}"),
-        button_link("Next", _address(run, start=end), rel="next") if end < found.total else "",
+    return ui.paged(
+        ui.button_link("Before", _address(run, start=max(0, found.start - ROWS))) if found.start else "",
+        ui.muted(f"{found.start + 1:,} to {end:,} of {found.total:,}"),
+        ui.button_link("Next", _address(run, start=end), rel="next") if end < found.total else "",
     )

@@ -11,9 +11,9 @@ from mulligan.dashboard.components.shell import may, panel, path_to_entry, short
 from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.failures import codes_list, render_visit
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import button_link, details, note, path_to, step_link
 from mulligan.service.rendering.page.styles import status_label, status_tone
 from mulligan.service.runs.views.run_reasons import FailureOverview, RunReason, explain_line, explain_run
 
@@ -56,12 +56,12 @@ def render_overview(run: RunOnPage) -> Tab:
 
 def _render_reason(run: RunOnPage, reason: RunReason) -> Html:
     """What is wrong, why, what was tried, what can be done; in this order."""
-    step = step_link(reason.run_id or run.run_id, reason.step, "Open the step", class_="button")
+    step = ui.step_link(reason.run_id or run.run_id, reason.step, "Open the step", class_="button")
     buttons = [*_buttons(run, reason), step if reason.step else ""]
     parts = [element("h2", reason.title, id="why")]
     parts += [element("p", shortened(reason.why), class_="what")] if reason.why else []
-    parts += [note(element("b", "Tried "), reason.tried)] if reason.tried else []
-    parts += [note(reason.more)] if reason.more else []
+    parts += [ui.note(element("b", "Tried "), reason.tried)] if reason.tried else []
+    parts += [ui.note(reason.more)] if reason.more else []
     return element(
         "section",
         element("div", *parts),
@@ -77,9 +77,9 @@ def _buttons(run: RunOnPage, reason: RunReason) -> Iterator[Html]:
     run_id, is_called = run.run_id, bool(run.head.parent_run_id)
     entry = path_to_entry(reason.run_id or run_id, reason.step)
     if reason.action in ("decide", "approve") and may(run.call, "decide"):
-        yield button_link("Decide" if reason.action == "decide" else "Answer", entry, "primary")
+        yield ui.button_link("Decide" if reason.action == "decide" else "Answer", entry, "primary")
     elif reason.action == "workers":
-        yield button_link("Workers", "/workers", "primary")
+        yield ui.button_link("Workers", "/workers", "primary")
     elif reason.action == "resume" and may(run.call, "run") and not is_called:
         yield _button("Resume", f"runs/{run_id}:resume", f"Resume run {run_id}", "the run goes on")
     elif reason.action == "resume_step" and may(run.call, "run"):
@@ -127,17 +127,17 @@ def _failures(run: RunOnPage, failures: FailureOverview) -> Html:
         render_visit(
             visit,
             is_open=number < OPEN_MAX and visit.outcome in (FailureOutcome.UNHANDLED, FailureOutcome.IN_PROGRESS),
-            href=path_to("runs", run.run_id, "steps", visit.step),
+            href=ui.path_to("runs", run.run_id, "steps", visit.step),
             name=f"visit-{visit.step}-{visit.visit}",
         )
         for number, visit in enumerate(failures.visits)
     ]
     parts: list[object] = [_codes(failures), *shown[:LISTED_MAX]]
     if rest := shown[LISTED_MAX:]:
-        parts.append(details(f"{len(rest):,} more", *rest, id="more-failures"))
+        parts.append(ui.details(f"{len(rest):,} more", *rest, id="more-failures"))
     if failures.total > len(shown):
         grid = element("a", "the grid has all of them", href=run.path(tab="grid"))
-        parts.append(note(f"Of {failures.total:,} failures {len(shown):,} are listed; ", grid, "."))
+        parts.append(ui.note(f"Of {failures.total:,} failures {len(shown):,} are listed; ", grid, "."))
     counted = ((failures.unhandled, "unhandled"), (failures.parked, "waiting for a decision"))
     words = ", ".join(f"{count:,} {what}" for count, what in counted if count) or "all handled, or being handled"
     beside = element("span", f"{pluralize(failures.total, 'failure')}, {words}", class_="note")

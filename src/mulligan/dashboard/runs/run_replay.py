@@ -14,8 +14,8 @@ from mulligan.dashboard.components.shell import may, panel
 from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.service.rendering.drawing.picture import Node
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import link_with, muted, note, path_to, status
 from mulligan.service.rendering.page.styles import OUTCOMES, format_elapsed, status_tone, time_element
 from mulligan.service.runs.views.run_details import FailureHandlers
 from mulligan.service.runs.views.run_events import EventLine
@@ -36,13 +36,13 @@ def render_replay(run: RunOnPage) -> Tab:
     past = run.call.service.past
     last = run.call.service.runs.record(run.run_id).seq
     if not last:
-        return Tab(note("The run has not started yet, so there is nothing to replay."), live=f"run:{run.run_id}")
+        return Tab(ui.note("The run has not started yet, so there is nothing to replay."), live=f"run:{run.run_id}")
     seq = run.query.at or last
 
     def href(node: Node) -> str:
         if node.members:
             return run.path(tab="grid", text=node.name.rstrip("…"))
-        return path_to("runs", run.run_id, "steps", node.title)
+        return ui.path_to("runs", run.run_id, "steps", node.title)
 
     found = past.picture(run.run_id, seq, href, step=run.query.step)
     moment = found.moment
@@ -63,7 +63,7 @@ def render_replay(run: RunOnPage) -> Tab:
 
 
 def _link(run_id: int, seq: int, **more: str) -> str:
-    return link_with(path_to("runs", run_id), tab="replay", at=seq, **more)
+    return ui.link_with(ui.path_to("runs", run_id), tab="replay", at=seq, **more)
 
 
 # -- where we are ----------------------------------------------------------------------------------------------------
@@ -110,9 +110,9 @@ def _sentence(moment: RunMoment) -> Html:
     return element(
         "p",
         element("span", f"Event {moment.seq:,} of {moment.last_seq:,}", class_="replay-number"),
-        status(moment.run.status),
+        ui.status(moment.run.status),
         element("span", place, event.text, class_=f"replay-text {event.tone}"),
-        muted(time_element(moment.at), f", {format_elapsed(passed)} after the start"),
+        ui.muted(time_element(moment.at), f", {format_elapsed(passed)} after the start"),
         element("a", "link", href=_link(moment.run_id, moment.seq), title="An address of this point to share"),
         id="replay-sentence",
         class_="replay-sentence",
@@ -134,7 +134,7 @@ def _graph(found: MomentPicture) -> Html:
 def _timeline(found: MomentPicture) -> Html:
     line = found.timeline
     if not line.rows:
-        return panel("Timeline", note("Nothing had run yet."), name="replay-timeline")
+        return panel("Timeline", ui.note("Nothing had run yet."), name="replay-timeline")
     height = len(line.rows) * _ROW + 4
     rows = join_html(_row(line, number) for number in range(len(line.rows)))
     mark = element("line", x1=_WIDTH - 1, x2=_WIDTH - 1, y1=0, y2=height, class_="replay-now")
@@ -185,7 +185,7 @@ def _steps(run: RunOnPage, moment: RunMoment) -> Html:
     rows = [
         element(
             "li",
-            status(step.status),
+            ui.status(step.status),
             element("a", name, href=_link(run.run_id, moment.seq, step=name)),
             element("small", f"attempt {step.attempts}") if step.attempts > 1 else "",
             class_="now" if name == moment.event.step else None,
@@ -194,14 +194,14 @@ def _steps(run: RunOnPage, moment: RunMoment) -> Html:
     ]
     total = len(steps) if moment.is_whole else moment.run.step_count
     what = "those that ran or had failed" if not moment.is_whole else "the first ones"
-    cut = note(f"Of {total:,} steps {len(rows):,} are listed: {what}.") if total > len(rows) else ""
+    cut = ui.note(f"Of {total:,} steps {len(rows):,} are listed: {what}.") if total > len(rows) else ""
     return panel("Steps", element("ul", *rows, class_="replay-steps"), cut, name="replay-steps")
 
 
 def _ladder(found: MomentPicture) -> Html:
     ladder = found.ladder
     if ladder is None:
-        return panel("Ladder", note("This event is about the run, not about a step."), name="replay-ladder")
+        return panel("Ladder", ui.note("This event is about the run, not about a step."), name="replay-ladder")
     at = _AT_RUNG.get(ladder.status, "")
     rungs = [
         element(
@@ -214,7 +214,7 @@ def _ladder(found: MomentPicture) -> Html:
         for name, words in _rungs(ladder)
     ]
     attempt = f" attempt {ladder.attempts}" if ladder.attempts else ""
-    beside = element("span", status(ladder.status), attempt, class_="note")
+    beside = element("span", ui.status(ladder.status), attempt, class_="note")
     listed = element("ol", *rungs, class_="replay-ladder")
     return panel(f"Ladder of '{ladder.step}'", listed, name="replay-ladder", beside=beside)
 
@@ -240,14 +240,14 @@ def _waits(moment: RunMoment) -> Html:
     rows = [element("li", element("b", place, " ") if place else "", text) for place, text in lines[:LINES_MAX]]
     if len(lines) > LINES_MAX:
         rows.append(element("li", f"and {len(lines) - LINES_MAX:,} more", class_="muted"))
-    inside = element("ul", *rows, class_="replay-list") if rows else note("Nothing.")
+    inside = element("ul", *rows, class_="replay-list") if rows else ui.note("Nothing.")
     return panel("What the run waited for", inside, name="replay-waits")
 
 
 def _next(turn: TurnEvents | None) -> Html:
     title = "What came next, and why"
     if turn is None:
-        return panel(title, note("This is the last event so far."), name="replay-next")
+        return panel(title, ui.note("This is the last event so far."), name="replay-next")
     rows = [_event(one) for one in turn.events[:LINES_MAX]]
     if len(turn.events) > LINES_MAX:
         rows.append(element("li", f"and {len(turn.events) - LINES_MAX:,} more events", class_="muted"))

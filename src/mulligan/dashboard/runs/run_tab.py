@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Literal
 
 from mulligan.api.http.routing import Call, Query
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html
-from mulligan.service.rendering.page.parts import link_with, path_to
 from mulligan.service.runs.views.run_list import RunLine
 from mulligan.service.runs.views.run_view import RunView
 
@@ -67,7 +67,7 @@ class RunOnPage:
 
     def path(self, **query: object) -> str:
         """The address of the page, with those parameters that are not empty."""
-        return link_with(path_to("runs", self.run_id), **query)
+        return ui.link_with(ui.path_to("runs", self.run_id), **query)
 
 
 @dataclass(frozen=True)

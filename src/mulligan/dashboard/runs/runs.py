@@ -14,19 +14,8 @@ from mulligan.api.http.routing import Answer, Call
 from mulligan.dashboard.components.parts import hidden_fields, run_status, tabs
 from mulligan.dashboard.components.shell import empty, heading, may, page, page_route
 from mulligan.service.authoring.values import parse_time
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import (
-    Column,
-    Row,
-    button_link,
-    link,
-    link_with,
-    paged,
-    row,
-    status,
-    step_link,
-    table,
-)
 from mulligan.service.rendering.page.styles import format_elapsed, time_element
 from mulligan.service.runs.changes.preflight import SERVER_LABELS
 from mulligan.service.runs.views.run_list import RunLine, RunPage, RunQuery, parse_statuses
@@ -55,7 +44,7 @@ class RunsPageQuery(RunFilters, frozen=True):
 
 def runs_path(**filters: object) -> str:
     """The address of the list with these filters: `runs_path(workflow="nightly", status="failed")`."""
-    return link_with("/runs", **filters)
+    return ui.link_with("/runs", **filters)
 
 
 def show_runs(call: Call) -> Answer:
@@ -73,9 +62,9 @@ def show_runs(call: Call) -> Answer:
         _statuses(call, asked, query, found),
         _toolbar() if can_change else "",
         _table(found.runs, asked, can_change=can_change) if found.runs else _nothing(asked),
-        paged(
-            button_link("Newest", _path(asked)) if asked.before is not None else "",
-            button_link("Older", _path(asked, before=found.next), rel="next") if found.next is not None else "",
+        ui.paged(
+            ui.button_link("Newest", _path(asked)) if asked.before is not None else "",
+            ui.button_link("Older", _path(asked, before=found.next), rel="next") if found.next is not None else "",
             kind="pager actions",
         ),
         section="runs",
@@ -202,7 +191,7 @@ def _statuses(call: Call, asked: RunsPageQuery, query: RunQuery, found: RunPage)
     for name in STATUSES:
         count = counts.get(name, 0)
         text = f"{count:,}{'+' if count >= COUNTED_MAX and not _is_plain(asked) else ''}"
-        title = _counted(status(name, tone="" if count else "idle"), text)
+        title = _counted(ui.status(name, tone="" if count else "idle"), text)
         entries.append((title, _path(asked, status=name), chosen == {name}))
     return tabs("Status", entries)
 
@@ -249,18 +238,18 @@ def _toolbar() -> Html:
 def _table(runs: list[RunLine], asked: RunsPageQuery, *, can_change: bool) -> Html:
     everything = element("input", type="checkbox", id="select-all", aria_label="Select all runs of this page")
     titles = ("Run", "Status", "What happens", "Labels", "Created", "Took")
-    head = [*map(Column, titles, ("run", "nowrap", "what", "labels", "created", "n"))]
-    select = [Column(everything, "check")] if can_change else []
-    return table([*select, *head], (_row(run, asked, can_change) for run in runs), label="Runs", keyed=True)
+    head = [*map(ui.Column, titles, ("run", "nowrap", "what", "labels", "created", "n"))]
+    select = [ui.Column(everything, "check")] if can_change else []
+    return ui.table([*select, *head], (_row(run, asked, can_change) for run in runs), label="Runs", keyed=True)
 
 
-def _row(run: RunLine, asked: RunsPageQuery, can_change: bool) -> Row:
+def _row(run: RunLine, asked: RunsPageQuery, can_change: bool) -> ui.Row:
     about = {"aria_label": f"Select run {run.run_id}", "data_workflow": run.workflow, "data_status": run.status}
     box = element("input", type="checkbox", class_="select", value=run.run_id, **about)
-    name = link(run.workflow, "runs", run.run_id, class_="run-link")
+    name = ui.link(run.workflow, "runs", run.run_id, class_="run-link")
     rounds = element("small", f" round {run.round}") if run.round > 1 else ""
     starter = element("small", f" {run.started_by}") if run.started_by else ""
-    return row(
+    return ui.row(
         *([box] if can_change else []),
         join_html([name, element("small", f" {run.run_id}"), rounds]),
         run_status(run),
@@ -277,7 +266,7 @@ def _what(run: RunLine) -> Html | str:
     if run.damage:
         return element("span", run.damage, class_="words")
     if run.failure is not None and run.status in ("failed", "running", "paused") and not run.waiting_for:
-        step = step_link(run.run_id, run.failure.step)
+        step = ui.step_link(run.run_id, run.failure.step)
         more = f" and {run.failure.count - 1:,} more" if run.failure.count > 1 else ""
         return join_html([step, ": ", element("span", run.failure.text, class_="words"), element("small", more)])
     if run.waiting_for:
@@ -300,8 +289,8 @@ def _labels(run: RunLine, asked: RunsPageQuery) -> Html:
 
 def _nothing(asked: RunsPageQuery) -> Html:
     if asked != RunsPageQuery():
-        return empty("No run matches.", element("p", link("Show all runs", "runs")))
-    return empty("There is no run yet.", element("p", link("Publish a workflow and start it", "workflows")))
+        return empty("No run matches.", element("p", ui.link("Show all runs", "runs")))
+    return empty("There is no run yet.", element("p", ui.link("Publish a workflow and start it", "workflows")))
 
 
 ROUTES = (page_route("/runs", show_runs, "The list of runs.", query=RunsPageQuery),)

@@ -13,22 +13,8 @@ from mulligan.dashboard.runs.step_attempts import attempts_table
 from mulligan.dashboard.runs.step_headline import headline, step_actions
 from mulligan.dashboard.runs.step_ladder import ladder, ladder_title, plan
 from mulligan.service.rendering.formatting import format_size, pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import (
-    Column,
-    cell,
-    details,
-    figure,
-    left_out,
-    link,
-    muted,
-    note,
-    path_to,
-    row,
-    step_link,
-    table,
-    text_block,
-)
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone
 from mulligan.service.runs.stored.attempts import Cost
 from mulligan.service.runs.views.step_history import StepHistory
@@ -93,11 +79,11 @@ def _matrix(found: StepHistory) -> str:
 
 
 def _head(call: Call, found: StepHistory) -> Html:
-    above = [link(f"Run {found.run_id}", "runs", found.run_id), " ", found.workflow]
+    above = [ui.link(f"Run {found.run_id}", "runs", found.run_id), " ", found.workflow]
     if matrix := _matrix(found):
-        above += [" · ", step_link(found.run_id, matrix)]
+        above += [" · ", ui.step_link(found.run_id, matrix)]
     if found.item is not None:
-        above += [" · ", step_link(found.run_id, found.step)]
+        above += [" · ", ui.step_link(found.run_id, found.step)]
     badge = element("span", status_label(found.status), class_=f"badge {status_tone(found.status)}")
     name = join_html([_title(found), badge])
     return heading(name, *_neighbours(found), *step_actions(call, found), over=join_html(above))
@@ -113,7 +99,7 @@ def _neighbours(found: StepHistory) -> list[Html]:
             which = "previous" if rel == "prev" else "next"
             label = f"The {which} failed {what}: {name} (key {key})"
             sides = [sign, " ", "failed"] if rel == "prev" else ["failed", " ", sign]
-            href = path_to("runs", found.run_id, *parts)
+            href = ui.path_to("runs", found.run_id, *parts)
             links.append(element("a", *sides, href=href, rel=rel, class_="button quiet", aria_label=label, title=label))
     return links
 
@@ -125,7 +111,7 @@ def _tried(found: StepHistory) -> Html:
     if not found.ladders:
         if found.handlers is None or found.kind == "item":
             return Html("")
-        inside = details("What would deal with a failure", plan(found.handlers), kind="")
+        inside = ui.details("What would deal with a failure", plan(found.handlers), kind="")
         return element("section", inside, class_="folded", id="tried")
     last, *earlier = found.ladders
     # The headline has said what failed, unless it is mended.
@@ -142,7 +128,7 @@ def _tried(found: StepHistory) -> Html:
             )
             for one in earlier
         )
-        more = left_out(found.ladders_count - len(found.ladders))
+        more = ui.left_out(found.ladders_count - len(found.ladders))
         parts.append(element("div", element("h3", "Earlier"), folds, more, class_="earlier"))
     return panel("What was tried", *parts, name="tried", beside=beside)
 
@@ -159,7 +145,7 @@ def _usage(usage: Cost | None) -> Html | str:
         return ""
     figures = (format_elapsed(usage.wall_seconds), format_elapsed(usage.cpu_seconds))
     text = f"{figures[0]} in all, CPU {figures[1]}, at most {format_size(usage.peak_memory)}"
-    return muted(text)
+    return ui.muted(text)
 
 
 # -- logs ------------------------------------------------------------------------------------------------------------
@@ -176,7 +162,7 @@ def _logs(found: StepHistory) -> Html:
     if not logs:
         return Html("")
     data = element("div", id="log-attempts", hidden=True, data_attempts=json.dumps(logs), data_unit=found.unit)
-    without = element("noscript", note("The log is shown by a script; the interface has it too."))
+    without = element("noscript", ui.note("The log is shown by a script; the interface has it too."))
     return panel("Log", data, element("div", without, id="log-view", data_keep=True), name="log")
 
 
@@ -185,8 +171,8 @@ def _logs(found: StepHistory) -> Html:
 
 def _output(found: StepHistory) -> Html:
     parts = []
-    raw = path_to("api", "v1", "runs", found.run_id, "outputs", found.unit)
-    here = path_to("api", "v1", "runs", found.run_id, "steps", found.step)
+    raw = ui.path_to("api", "v1", "runs", found.run_id, "outputs", found.unit)
+    here = ui.path_to("api", "v1", "runs", found.run_id, "steps", found.step)
     if found.of_item:
         path = f"{here}/items/{found.item}"
         parts.append(panel("Item", value_view(found.of_item.item, name="item", raw=path), name="item"))
@@ -196,7 +182,7 @@ def _output(found: StepHistory) -> Html:
     if output is not None:
         parts.append(panel("Output", value_view(output, name="output", raw=raw), name="output"))
     elif found.ladders and (refused := found.ladders[0].visit.refused):
-        parts.append(panel("The output that 'validate' rejected", text_block(refused), name="output"))
+        parts.append(panel("The output that 'validate' rejected", ui.text_block(refused), name="output"))
     return join_html(parts)
 
 
@@ -218,15 +204,15 @@ def _files(call: Call, found: StepHistory) -> Html:
         return Html("")
     names = call.service.runs.name_places(found.run_id, [one.place for one in found.files])
     rows = [
-        row(
-            link(one.name, "api", "v1", "runs", found.run_id, "artifacts", one.sha256),
+        ui.row(
+            ui.link(one.name, "api", "v1", "runs", found.run_id, "artifacts", one.sha256),
             format_size(one.size),
             f"{names[one.place]}, attempt {one.attempt}",
         )
         for one in found.files
     ]
-    head = ("file", figure("size"), Column("kept by", "dim"))
-    return panel("Files", table(head, rows, label="Files"), name="files")
+    head = ("file", ui.figure("size"), ui.Column("kept by", "dim"))
+    return panel("Files", ui.table(head, rows, label="Files"), name="files")
 
 
 def _tool_calls(found: StepHistory) -> Html:
@@ -235,21 +221,21 @@ def _tool_calls(found: StepHistory) -> Html:
     if not calls:
         return Html("")
     rows = [
-        row(
+        ui.row(
             element("code", call["tool"]),
             element("code", call["arguments"]),
-            cell(call["error"], kind="bad") if call["error"] else element("code", call["output"]),
+            ui.cell(call["error"], kind="bad") if call["error"] else element("code", call["output"]),
         )
         for call in calls
     ]
-    return panel("Tool calls", table(("Tool", "Arguments", "Answer"), rows, label="Tool calls"), name="tools")
+    return panel("Tool calls", ui.table(("Tool", "Arguments", "Answer"), rows, label="Tool calls"), name="tools")
 
 
 def _children(found: StepHistory) -> Html:
     children = found.view.children if found.view else []
     if not children:
         return Html("")
-    links = join_html((link(f"run {one}", "runs", one) for one in children[:100]), ", ")
+    links = join_html((ui.link(f"run {one}", "runs", one) for one in children[:100]), ", ")
     more = f" and {len(children) - 100:,} more" if len(children) > 100 else ""
     return panel("Called runs", element("p", links, more), name="called")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mulligan.service.rendering.formatting import format_duration, format_size
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import Column, Row, cell, figure, gauge, note, row, status, table
 from mulligan.service.rendering.page.styles import OUTCOMES, format_elapsed, time_element
 from mulligan.service.runs.views.step_history import AttemptLine
 
@@ -20,29 +20,29 @@ _BAR_WIDTH, _BAR_HEIGHT = 72, 6
 def attempts_table(attempts: list[AttemptLine], unit: str, count: int) -> Html:
     """One row for each attempt; between two of them a line that says why there is another, and what is different."""
     rows = (row for one in attempts for row in _rows(one, unit))
-    cut = note(f"The last {len(attempts)} of {count:,} attempts.") if count > len(attempts) else ""
-    return join_html([cut, element("div", table(_COLUMNS, rows, label="Attempts", keyed=True), class_="attempts")])
+    cut = ui.note(f"The last {len(attempts)} of {count:,} attempts.") if count > len(attempts) else ""
+    return join_html([cut, element("div", ui.table(_COLUMNS, rows, label="Attempts", keyed=True), class_="attempts")])
 
 
 _COLUMNS = (
     "attempt",
     "outcome",
-    Column("exit", "nowrap"),
-    Column("started", "nowrap"),
-    figure("took"),
-    figure("CPU"),
-    Column("memory used of asked", "nowrap"),
-    Column("CPUs, timeout", "nowrap dim"),
-    Column("ran on", "dim"),
+    ui.Column("exit", "nowrap"),
+    ui.Column("started", "nowrap"),
+    ui.figure("took"),
+    ui.figure("CPU"),
+    ui.Column("memory used of asked", "nowrap"),
+    ui.Column("CPUs, timeout", "nowrap dim"),
+    ui.Column("ran on", "dim"),
 )
 
 
-def _rows(one: AttemptLine, unit: str) -> Iterator[Row]:
+def _rows(one: AttemptLine, unit: str) -> Iterator[ui.Row]:
     key = f"attempt-{one.place}-{one.attempt}"
     if one.because:
-        said = cell(element("span", "↳ ", one.because), colspan=len(_COLUMNS))
-        yield row(said, class_="because adjusted" if one.is_adjusted else "because", id=f"{key}-because")
-    yield row(
+        said = ui.cell(element("span", "↳ ", one.because), colspan=len(_COLUMNS))
+        yield ui.row(said, class_="because adjusted" if one.is_adjusted else "because", id=f"{key}-because")
+    yield ui.row(
         _name(one, unit),
         _outcome(one),
         _exit(one),
@@ -72,7 +72,7 @@ def _name(one: AttemptLine, unit: str) -> Html:
 
 def _outcome(one: AttemptLine) -> Html:
     detail = one.what or one.progress
-    state = status(one.outcome, one.outcome, tone=OUTCOMES[one.outcome])
+    state = ui.status(one.outcome, one.outcome, tone=OUTCOMES[one.outcome])
     return join_html([state, element("div", detail, class_="what") if detail else ""])
 
 
@@ -98,7 +98,7 @@ def _memory(one: AttemptLine) -> Html | str:
         return used
     share = min(1.0, (one.peak_memory or 0) / one.memory) if one.memory else 0.0
     tone = "bad" if share > 0.95 else "try" if share > 0.8 else "good"
-    bar = gauge(share, tone, width=_BAR_WIDTH, height=_BAR_HEIGHT)
+    bar = ui.gauge(share, tone, width=_BAR_WIDTH, height=_BAR_HEIGHT)
     return join_html([bar, f" {used} of {format_size(one.memory)}"])
 
 

@@ -10,8 +10,8 @@ from mulligan.dashboard.components.shell import may, path_to_entry, shortened
 from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.service.rendering.descriptions import failure_tail, summarize_failure
 from mulligan.service.rendering.formatting import pluralize, up_to_date_since
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element
-from mulligan.service.rendering.page.parts import button_link, path_to, text_block
 from mulligan.service.rendering.page.styles import status_label, status_tone
 from mulligan.service.runs.views.run_view import FailureView
 from mulligan.service.runs.views.step_history import StepHistory
@@ -75,7 +75,7 @@ def _counted(found: StepHistory) -> str:
 
 def _tail(failure: FailureView) -> list[Html]:
     lines = failure_tail(failure)[-TAIL_LINES_MAX:]
-    return [text_block("\n".join(lines), class_="tail", aria_label="The last lines")] if lines else []
+    return [ui.text_block("\n".join(lines), class_="tail", aria_label="The last lines")] if lines else []
 
 
 def _because(found: StepHistory) -> list[str]:
@@ -105,7 +105,7 @@ def step_actions(call: Call, found: StepHistory) -> list[Html]:
     if found.kind == "item":
         return _item_actions(call, found)
     if found.status == "pending_failed" and may(call, "decide"):
-        buttons.append(button_link("Decide", path_to_entry(found.run_id, found.step)))
+        buttons.append(ui.button_link("Decide", path_to_entry(found.run_id, found.step)))
         buttons.insert(0, _retry_step(found))
     elif "approval" in kinds and may(call, "decide"):
         buttons += [_approve(found, is_approved=True), _approve(found, is_approved=False)]
@@ -117,7 +117,7 @@ def step_actions(call: Call, found: StepHistory) -> list[Html]:
 
 
 def _step_path(found: StepHistory) -> str:
-    return path_to("runs", found.run_id, "steps", found.step)[1:]
+    return ui.path_to("runs", found.run_id, "steps", found.step)[1:]
 
 
 def _retry_step(found: StepHistory) -> Html:

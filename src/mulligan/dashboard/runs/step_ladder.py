@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import OUTCOME_LOOKS, RUNG_NAMES, bullets, text_block
 from mulligan.service.rendering.page.styles import time_element
 from mulligan.service.runs.views.report.visits import Rung
 from mulligan.service.runs.views.run_details import FailureHandlers
@@ -29,7 +29,7 @@ def ladder(found: VisitLadder, handlers: FailureHandlers | None) -> Html:
         inside = _details(rung.name, found, handlers, is_reached=rung.outcome != "unasked")
         said = [element("p", rung.said)] if rung.said not in _NO_NEWS else []
         kind = f"{rung.outcome} {_tone(rung, visit.outcome)}"
-        rows.append(_rung(RUNG_NAMES[rung.name], _outcome(rung, visit.outcome), [*said, *inside], kind))
+        rows.append(_rung(ui.RUNG_NAMES[rung.name], _outcome(rung, visit.outcome), [*said, *inside], kind))
     return element("ol", *rows, class_="ladder")
 
 
@@ -58,7 +58,7 @@ def _outcome(rung: Rung, outcome: FailureOutcome) -> str:
 
 def _tone(rung: Rung, outcome: FailureOutcome) -> str:
     if rung.outcome == "dealt":
-        return OUTCOME_LOOKS[outcome][0]
+        return ui.OUTCOME_LOOKS[outcome][0]
     return "try" if rung.outcome == "tried" else "idle"
 
 
@@ -72,9 +72,9 @@ def _details(name: str, found: VisitLadder, handlers: FailureHandlers | None, *,
     if name == "triage" and handlers.triage:
         return [element("p", line, class_="dim") for line in _triage_lines(handlers)]
     if name == "route" and found.edges:
-        return [bullets(found.edges, "plain")]
+        return [ui.bullets(found.edges, "plain")]
     if name == "route" and handlers.edges and not is_reached:
-        return [bullets(_edges(handlers), "plain")]
+        return [ui.bullets(_edges(handlers), "plain")]
     return []
 
 
@@ -98,7 +98,7 @@ _RULE_TONES = {"used": "good", "spent": "try", "passed": "idle"}
 def _handler(handlers: FailureHandlers) -> Html:
     found = handlers.on_failure
     assert found is not None
-    commands = (text_block(one) for one in found.commands if one)
+    commands = (ui.text_block(one) for one in found.commands if one)
     return join_html([element("p", f"strategy {found.strategy}", class_="dim"), *commands])
 
 
@@ -117,7 +117,7 @@ def ladder_title(found: VisitLadder, *, has_failure: bool = True) -> Html:
     words = [f"round {visit.round}"] if visit.round > 1 else []
     words += [f"visit {visit.visit}"] if visit.visit > 1 else []
     words += [f"failed {visit.failures} times"] if visit.failures > 1 else []
-    tone, glyph = OUTCOME_LOOKS[visit.outcome]
+    tone, glyph = ui.OUTCOME_LOOKS[visit.outcome]
     return join_html(
         [
             element("span", glyph, class_=f"glyph {tone}", aria_hidden="true"),
@@ -140,7 +140,9 @@ def plan(handlers: FailureHandlers) -> Html:
         ("Converge", ["the run goes on, since it may fail" if handlers.continue_on_error else "the run fails"]),
     ]
     rows = (
-        _rung(name, "", [bullets(lines, "plain")], "idle planned") if lines else _rung(name, "none", [], "idle absent")
+        _rung(name, "", [ui.bullets(lines, "plain")], "idle planned")
+        if lines
+        else _rung(name, "none", [], "idle absent")
         for name, lines in parts
     )
     return element("ol", *rows, class_="ladder")

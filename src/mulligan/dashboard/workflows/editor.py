@@ -10,8 +10,8 @@ from mulligan.api.http.routing import Answer, Call, Query
 from mulligan.dashboard.assets import url_of
 from mulligan.dashboard.components.shell import heading, may, page, page_route
 from mulligan.errors import NotFound
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import link
 
 
 class EditorQuery(Query, frozen=True):
@@ -25,7 +25,7 @@ def show_editor(call: Call) -> Answer:
     has_draft = _has_draft(call, name)
     if not has_draft or call.query.version is not None:
         call.service.catalogue.workflow(name, call.query.version)
-    over = join_html([link("Workflows", "workflows"), " · ", link(name, "workflows", name)])
+    over = join_html([ui.link("Workflows", "workflows"), " · ", ui.link(name, "workflows", name)])
     return _editor(call, f"Edit {name}", heading(name, *_buttons(call), over=over), name, has_draft=has_draft)
 
 
@@ -33,7 +33,7 @@ def show_new(call: Call) -> Answer:
     words = {"placeholder": "name of the workflow", "aria_label": "Name of the workflow"}
     about = {"autocomplete": "off", "spellcheck": "false", "maxlength": 100, "autofocus": True}
     box = element("input", id="workflow-name", **words, **about)
-    return _editor(call, "New workflow", heading(box, *_buttons(call), over=link("Workflows", "workflows")), "")
+    return _editor(call, "New workflow", heading(box, *_buttons(call), over=ui.link("Workflows", "workflows")), "")
 
 
 def _has_draft(call: Call, name: str) -> bool:

@@ -13,8 +13,8 @@ from mulligan.service.authoring.suggest import LookedAt, SuggestedChange, Sugges
 from mulligan.service.authoring.suggest_words import describe_saving, describe_what_if
 from mulligan.service.authoring.values import parse_time
 from mulligan.service.rendering.formatting import pluralize, single_line
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import link, link_with, note, pairs, path_to, run_link, text_block
 
 # What stands before and behind the name of the step.
 _TITLES = {
@@ -46,7 +46,7 @@ def show_suggestions(call: Call) -> Answer:
     return page(
         call,
         "Suggested rules",
-        heading("Suggested rules", over=link("Recovery", "recovery")),
+        heading("Suggested rules", over=ui.link("Recovery", "recovery")),
         element("p", lead, class_="lead"),
         _choose(call, asked),
         *_proposals(call, found, asked),
@@ -65,7 +65,7 @@ def _find(call: Call, asked: SuggestionsQuery) -> Suggestions | None:
 
 def _choose(call: Call, asked: SuggestionsQuery) -> Html:
     def to(workflow: str, since: str) -> str:
-        return link_with("/recovery/suggestions", workflow=workflow, since="" if since == "30d" else since)
+        return ui.link_with("/recovery/suggestions", workflow=workflow, since="" if since == "30d" else since)
 
     periods = chips("Time", [(text, to(asked.workflow, since), since == asked.since) for since, text in _PERIODS])
     if asked.workflow:
@@ -83,7 +83,7 @@ def _proposals(call: Call, found: Suggestions | None, asked: SuggestionsQuery) -
     if not shown:
         shown = [empty("Nothing to propose.", element("p", _looked_at(found.looked_at)))]
     else:
-        shown.append(note(_looked_at(found.looked_at)))
+        shown.append(ui.note(_looked_at(found.looked_at)))
     return [*shown, *_nearly(found)]
 
 
@@ -97,15 +97,15 @@ def _is_published(call: Call, name: str) -> bool:
 
 def _proposal(call: Call, one: SuggestedChange, is_published: bool, asked: SuggestionsQuery) -> Html:
     before, behind = _TITLES[one.kind]
-    href = path_to("workflows", one.workflow) if is_published else link_with("/runs", workflow=one.workflow)
+    href = ui.path_to("workflows", one.workflow) if is_published else ui.link_with("/runs", workflow=one.workflow)
     workflow = element("a", one.workflow, href=href)
-    written = text_block(one.yaml, class_="source", aria_label="As it is written") if one.yaml else ""
+    written = ui.text_block(one.yaml, class_="source", aria_label="As it is written") if one.yaml else ""
     return panel(
         join_html([before, element("code", one.step), behind, ", in ", workflow]),
         element("p", _sentence(one.evidence), class_="sentence"),
         element("p", element("strong", "Proposal: "), _text(one.proposal), class_="sentence"),
         written,
-        pairs(_facts(one)),
+        ui.pairs(_facts(one)),
         _action(call, one, is_published, asked),
         name=f"proposal-{one.id}",
     )
@@ -127,7 +127,7 @@ def _facts(one: SuggestedChange) -> list[tuple[str, object]]:
     if one.what_if is not None:
         found.append(("What if", describe_what_if(one.what_if)))
     if one.counted.run_ids:
-        links = join_html([run_link(run_id) for run_id in one.counted.run_ids], ", ")
+        links = join_html([ui.run_link(run_id) for run_id in one.counted.run_ids], ", ")
         more = one.counted.runs - len(one.counted.run_ids)
         found.append(("Seen in", join_html([links, f" and {more:,} more" if more > 0 else ""])))
     return found
@@ -143,7 +143,7 @@ def _action(call: Call, one: SuggestedChange, is_published: bool, asked: Suggest
         return ""
     button = action_button(
         "Make a draft",
-        f"workflows/{path_to(one.workflow)[1:]}:suggest",
+        f"workflows/{ui.path_to(one.workflow)[1:]}:suggest",
         f"Put this into a draft of {one.workflow}",
         text="The draft opens in the editor. Nothing runs it until it is published.",
         body={"ids": [one.id], **({} if asked.since == "all" else {"since": asked.since})},

@@ -10,8 +10,8 @@ from mulligan.dashboard.components.shell import empty, heading, page, page_route
 from mulligan.errors import LanguageError
 from mulligan.service.authoring.whatif import WhatIfSelection
 from mulligan.service.authoring.whatif_text import describe_assumptions, describe_end, describe_estimate, whatif_summary
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import Row, bullets, link, row, table
 from mulligan.service.rendering.page.styles import time_element
 
 # What one page looks at.
@@ -32,7 +32,7 @@ def show_whatif(call: Call) -> Answer:
         content = _answer(call.service.workflows.whatif_of_text(draft.text, selection, file=draft.file))
     except LanguageError as refused:
         content = problems_panel("The draft cannot be read", refused)
-    over = join_html([link("Workflows", "workflows"), " · ", link(name, "workflows", name)])
+    over = join_html([ui.link("Workflows", "workflows"), " · ", ui.link(name, "workflows", name)])
     return page(call, f"What if: {name}", heading("What if", over=over), content, section="workflows")
 
 
@@ -45,18 +45,18 @@ def _answer(found: WhatIf) -> Html:
     parts = [join_html(element("p", line, class_="sentence") for line in lines)]
     if found.changed:
         head = ("Run", "Started", "Then", "Would be", "By", "Step", "Why")
-        parts.append(table(head, map(_row, found.changed), label="Runs that would go another way"))
+        parts.append(ui.table(head, map(_row, found.changed), label="Runs that would go another way"))
     lists = {
         "Assumed: a recorded outcome, although": describe_assumptions(found),
         "Estimates": [describe_estimate(one) for one in found.estimates],
         "Cannot be said": [f"run {one.run_id} ({one.was}): {one.reason}" for one in found.undecided],
     }
-    return join_html([*parts, *(panel(title, bullets(lines)) for title, lines in lists.items() if lines)])
+    return join_html([*parts, *(panel(title, ui.bullets(lines)) for title, lines in lists.items() if lines)])
 
 
-def _row(run: RunWhatIf) -> Row:
-    return row(
-        link(f"#{run.run_id}", "runs", run.run_id),
+def _row(run: RunWhatIf) -> ui.Row:
+    return ui.row(
+        ui.link(f"#{run.run_id}", "runs", run.run_id),
         time_element(run.created_at),
         describe_end(run.was, is_degraded=run.was_degraded),
         describe_end(run.would_be, is_degraded=run.would_be_degraded),

@@ -15,6 +15,7 @@ from mulligan.dashboard.components.parts import chips
 from mulligan.dashboard.components.shell import empty, page, page_route, panel, problems_panel
 from mulligan.dashboard.workflows.workflows import workflow_heading, workflow_tabs
 from mulligan.errors import InputInvalid, LanguageError, NotFound
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.coverage import (
     render_figures,
     render_findings,
@@ -24,7 +25,6 @@ from mulligan.service.rendering.page.coverage import (
     render_story,
 )
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import bullets, link_with, note, path_to
 from mulligan.service.server.catalogue.catalogue import PublishedWorkflow
 
 # So many rows are shown, those in which the most is wrong.
@@ -79,7 +79,7 @@ def _content(call: Call, found: PublishedWorkflow) -> Html:
 
 
 def _address(call: Call, found: PublishedWorkflow, **more: Any) -> str:
-    return link_with(path_to("workflows", found.name, "coverage"), version=call.query.version, **more)
+    return ui.link_with(ui.path_to("workflows", found.name, "coverage"), version=call.query.version, **more)
 
 
 def _table(call: Call, found: PublishedWorkflow, whole: CoverageTable) -> Html:
@@ -95,7 +95,7 @@ def _table(call: Call, found: PublishedWorkflow, whole: CoverageTable) -> Html:
         "What happens when a step fails",
         render_legend(table),
         render_heat_map(table, link, chosen=chosen),
-        note(more) if left else "",
+        ui.note(more) if left else "",
         name="table",
     )
 
@@ -119,7 +119,7 @@ def _story(call: Call, found: PublishedWorkflow) -> Html | str:
     ]
     parts = (
         chips("How often it happens", times),
-        note(f"Named by {shown.kind.named_by}.") if shown.kind.named_by else "",
+        ui.note(f"Named by {shown.kind.named_by}.") if shown.kind.named_by else "",
         render_story(shown.case, shown.story),
     )
     title = describe_failure_of(shown.case.step, shown.kind, shown.case.times)
@@ -130,13 +130,13 @@ def _place(found: PublishedWorkflow, one: Finding) -> Html | str:
     """The line of a finding, in the editor."""
     if not one.line:
         return ""
-    href = f"{path_to('workflows', found.name, 'edit')}?version={found.version}#line-{one.line}"
+    href = f"{ui.path_to('workflows', found.name, 'edit')}?version={found.version}#line-{one.line}"
     return element("a", f"line {one.line}", href=href)
 
 
 def _played(coverage: Coverage) -> Html:
     words = element("p", f"{played_text(coverage)}. A cell is the worst of its cases.")
-    unknown = bullets(coverage.unknown[:100]) if coverage.unknown else ""
+    unknown = ui.bullets(coverage.unknown[:100]) if coverage.unknown else ""
     return panel("How this was played", words, unknown, name="played")
 
 

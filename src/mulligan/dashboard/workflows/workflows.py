@@ -12,22 +12,8 @@ from mulligan.dashboard.components.parts import diff, hidden_fields, run_status,
 from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel, problems_panel
 from mulligan.dashboard.workflows.input_fields import input_fields
 from mulligan.errors import LanguageError, NotFound
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import (
-    Column,
-    Row,
-    button_link,
-    figure,
-    link,
-    link_with,
-    muted,
-    note,
-    pairs,
-    path_to,
-    row,
-    table,
-    text_block,
-)
 from mulligan.service.rendering.page.styles import format_elapsed, time_element
 from mulligan.service.runs.views.run_list import RunLine, RunQuery
 from mulligan.service.server.catalogue.catalogue import Draft, PublishedWorkflow
@@ -63,30 +49,30 @@ class WorkflowQuery(Query, frozen=True):
 
 def show_workflows(call: Call) -> Answer:
     found = list_workflow_lines(call.service, after=call.query.after)
-    new = button_link("New workflow", "/workflows/new", "primary") if may(call, "write") else ""
+    new = ui.button_link("New workflow", "/workflows/new", "primary") if may(call, "write") else ""
     if not found.lines:
         command = element("code", "mulligan publish FILE")
         how = element("p", "Write one here, or publish a file from a terminal: ", command)
         body = empty("No workflow is published.", how)
     else:
-        head = ("Workflow", "Last run", "", "Next start", "Version", "Published", figure(""))
+        head = ("Workflow", "Last run", "", "Next start", "Version", "Published", ui.figure(""))
         rows = [_line(call, one) for one in found.lines]
-        body = element("div", table(head, rows, label="Workflows", keyed=True), id="workflows")
+        body = element("div", ui.table(head, rows, label="Workflows", keyed=True), id="workflows")
     more = ""
     if found.next:
-        more = element("p", button_link("More", link_with("/workflows", after=found.next)))
+        more = element("p", ui.button_link("More", ui.link_with("/workflows", after=found.next)))
     return page(call, "Workflows", heading("Workflows", new), body, more, section="workflows", live="runs")
 
 
-def _line(call: Call, one: WorkflowLine) -> Row:
-    here = path_to("workflows", one.name)
+def _line(call: Call, one: WorkflowLine) -> ui.Row:
+    here = ui.path_to("workflows", one.name)
     buttons = []
     if one.published and may(call, "run"):
-        buttons.append(button_link("Run", f"{here}?tab=run", aria_label=f"Run {one.name}"))
+        buttons.append(ui.button_link("Run", f"{here}?tab=run", aria_label=f"Run {one.name}"))
     if may(call, "write"):
-        buttons.append(button_link("Edit", f"{here}/edit", aria_label=f"Edit {one.name}"))
-    return row(
-        join_html([link(one.name, "workflows", one.name, class_="strong"), _draft_badge(one.draft)]),
+        buttons.append(ui.button_link("Edit", f"{here}/edit", aria_label=f"Edit {one.name}"))
+    return ui.row(
+        join_html([ui.link(one.name, "workflows", one.name, class_="strong"), _draft_badge(one.draft)]),
         *_last_run(one.last_run),
         _next_start(one),
         *_published(one.published),
@@ -104,22 +90,22 @@ def _draft_badge(draft: Draft | None) -> Html | str:
 def _last_run(run: RunLine | None) -> tuple[object, object]:
     """How the last run ended, and which one it was."""
     if run is None:
-        return muted("never"), ""
-    why = muted(f" {run.failure.step}: {run.failure.code}") if run.failure else ""
-    number = link(f"#{run.run_id}", "runs", run.run_id)
+        return ui.muted("never"), ""
+    why = ui.muted(f" {run.failure.step}: {run.failure.code}") if run.failure else ""
+    number = ui.link(f"#{run.run_id}", "runs", run.run_id)
     return join_html([run_status(run), why]), join_html([number, " ", time_element(run.created_at)])
 
 
 def _next_start(one: WorkflowLine) -> Html | str:
     if one.next_at is None:
-        return muted("not scheduled")
-    return join_html([time_element(one.next_at), " ", link(one.next_schedule, "schedules", one.next_schedule)])
+        return ui.muted("not scheduled")
+    return join_html([time_element(one.next_at), " ", ui.link(one.next_schedule, "schedules", one.next_schedule)])
 
 
 def _published(one: PublishedWorkflow | None) -> tuple[object, object]:
     if one is None:
-        return "", muted("not published")
-    return one.version, join_html([time_element(one.published_at), muted(f" by {one.published_by}")])
+        return "", ui.muted("not published")
+    return one.version, join_html([time_element(one.published_at), ui.muted(f" by {one.published_by}")])
 
 
 # -- one workflow ----------------------------------------------------------------------------------------------------
@@ -162,33 +148,33 @@ def _find_draft(call: Call, name: str) -> Draft | None:
 def _show_draft_only(call: Call, draft: Draft) -> Answer:
     words = element("p", "It has a draft, which is not published. Nothing runs it yet.", class_="sentence")
     head = heading(draft.name, *_buttons(call, draft.name, draft, is_published=False), over="Workflow")
-    text = text_block(draft.text[:_TEXT_SHOWN], class_="source")
+    text = ui.text_block(draft.text[:_TEXT_SHOWN], class_="source")
     return page(call, draft.name, head, words, text, section="workflows")
 
 
 def _over(found: PublishedWorkflow, newest: PublishedWorkflow) -> Html:
-    parts: list[object] = [link("Workflows", "workflows"), f" · version {found.version}"]
+    parts: list[object] = [ui.link("Workflows", "workflows"), f" · version {found.version}"]
     if found.version != newest.version:
         parts.append(f", the newest is {newest.version}")
     return join_html(parts)
 
 
 def _buttons(call: Call, name: str, draft: Draft | None, *, is_published: bool = True) -> list[Html]:
-    here = path_to("workflows", name)
+    here = ui.path_to("workflows", name)
     buttons = []
     if is_published and may(call, "run"):
-        buttons.append(button_link("Run", f"{here}?tab=run", "primary"))
+        buttons.append(ui.button_link("Run", f"{here}?tab=run", "primary"))
     if may(call, "write"):
-        buttons.append(button_link("Edit the draft" if draft else "Edit", f"{here}/edit"))
+        buttons.append(ui.button_link("Edit the draft" if draft else "Edit", f"{here}/edit"))
     if draft is not None:
-        buttons.append(button_link("What if", f"{here}/whatif"))
+        buttons.append(ui.button_link("What if", f"{here}/whatif"))
     return buttons
 
 
 def _draft_note(call: Call, draft: Draft | None) -> Html | str:
     if draft is None:
         return ""
-    return note(f"A draft by {draft.updated_by} is not published yet, changed ", time_element(draft.updated_at))
+    return ui.note(f"A draft by {draft.updated_by} is not published yet, changed ", time_element(draft.updated_at))
 
 
 def workflow_heading(
@@ -205,9 +191,9 @@ def workflow_tabs(call: Call, found: PublishedWorkflow, newest: PublishedWorkflo
         del titles["run"]
     entries = []
     for tab, title in titles.items():
-        path = path_to("workflows", found.name) + ("/coverage" if tab == "coverage" else "")
+        path = ui.path_to("workflows", found.name) + ("/coverage" if tab == "coverage" else "")
         version = found.version if found.version != newest.version and tab != "versions" else None
-        href = link_with(path, tab="" if tab in ("overview", "coverage") else tab, version=version)
+        href = ui.link_with(path, tab="" if tab in ("overview", "coverage") else tab, version=version)
         entries.append((title, href, tab == current))
     return tabs("Parts of the workflow", entries)
 
@@ -250,9 +236,9 @@ def _facts(call: Call, found: PublishedWorkflow, workflow: Workflow | None) -> H
         facts.append(("Labels", join_html(element("span", f"{k}={v}", class_="chip") for k, v in found.labels.items())))
     schedules = [one for one in call.service.schedules.all() if one.workflow == found.name]
     if schedules:
-        links = (link(one.name, "schedules", one.name) for one in schedules)
+        links = (ui.link(one.name, "schedules", one.name) for one in schedules)
         facts.append(("Schedules", join_html(links, ", ")))
-    return pairs(facts)
+    return ui.pairs(facts)
 
 
 def _runs(call: Call, name: str) -> Html:
@@ -260,8 +246,8 @@ def _runs(call: Call, name: str) -> Html:
     if not runs:
         return panel("Runs", empty("It was never run."), name="runs")
     rows = [
-        row(
-            link(f"#{one.run_id}", "runs", one.run_id),
+        ui.row(
+            ui.link(f"#{one.run_id}", "runs", one.run_id),
             run_status(one),
             f"{one.failure.step}: {one.failure.code}" if one.failure else one.reason,
             one.labels.get("version", ""),
@@ -272,13 +258,13 @@ def _runs(call: Call, name: str) -> Html:
         )
         for one in runs
     ]
-    head = ("Run", "Status", Column("Why", "what"), "Version", "Started", "Took", "By")
-    every = element("a", "All runs", href=link_with("/runs", workflow=name))
-    return panel("Runs", table(head, rows, label="Runs", keyed=True), name="runs", beside=every)
+    head = ("Run", "Status", ui.Column("Why", "what"), "Version", "Started", "Took", "By")
+    every = element("a", "All runs", href=ui.link_with("/runs", workflow=name))
+    return panel("Runs", ui.table(head, rows, label="Runs", keyed=True), name="runs", beside=every)
 
 
 def _text(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow) -> Html:
-    return text_block((found.text or "")[:_TEXT_SHOWN], class_="source", aria_label="Text of the workflow")
+    return ui.text_block((found.text or "")[:_TEXT_SHOWN], class_="source", aria_label="Text of the workflow")
 
 
 # -- running it ------------------------------------------------------------------------------------------------------
@@ -320,24 +306,24 @@ def _versions(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow) -
     listed = call.service.catalogue.versions(found.name, before=call.query.before, limit=_VERSIONS_SHOWN)
     new = call.query.new or newest.version
     old = call.query.old or max(new - 1, 1)
-    here = path_to("workflows", found.name)
+    here = ui.path_to("workflows", found.name)
     rows = (_version_row(call, one, old, new) for one in listed.workflows)
-    head = ("From", "To", "Version", "Published", "By", Column("Note", "what"), figure(""))
+    head = ("From", "To", "Version", "Published", "By", ui.Column("Note", "what"), ui.figure(""))
     fields = (
         hidden_fields(tab="versions"),
-        table(head, rows, label="Versions"),
+        ui.table(head, rows, label="Versions"),
         element("p", element("button", "Compare", type="submit"), class_="buttons"),
     )
     form = element("form", *fields, action=here, method="get")
     more = ""
     if listed.next:
-        earlier = link_with(here, tab="versions", before=listed.next)
+        earlier = ui.link_with(here, tab="versions", before=listed.next)
         more = element("p", element("a", "Earlier versions", href=earlier))
     return join_html([panel("Versions", form, more, name="versions"), _comparison(call, found.name, old, new)])
 
 
-def _version_row(call: Call, one: PublishedWorkflow, old: int, new: int) -> Row:
-    here = path_to("workflows", one.name)
+def _version_row(call: Call, one: PublishedWorkflow, old: int, new: int) -> ui.Row:
+    here = ui.path_to("workflows", one.name)
 
     def choice(name: str, word: str, chosen: int) -> Html:
         about = {"checked": one.version == chosen, "aria_label": f"{word} version {one.version}"}
@@ -346,7 +332,7 @@ def _version_row(call: Call, one: PublishedWorkflow, old: int, new: int) -> Row:
     links = [element("a", "Text", href=f"{here}?tab=text&version={one.version}")]
     if may(call, "write"):
         links.append(element("a", "Edit from here", href=f"{here}/edit?version={one.version}"))
-    return row(
+    return ui.row(
         choice("old", "from", old),
         choice("new", "to", new),
         element("a", one.version, href=f"{here}?version={one.version}"),
@@ -368,7 +354,7 @@ def _comparison(call: Call, name: str, old: int, new: int) -> Html:
     if not lines:
         return panel(title, element("p", "The texts are the same.", class_="muted"), name="diff")
     added, removed = (sum(line.kind == kind for line in lines) for kind in ("added", "removed"))
-    counts = muted(f"{added} added, {removed} removed")
+    counts = ui.muted(f"{added} added, {removed} removed")
     return panel(title, diff(lines, title), name="diff", beside=counts)
 
 

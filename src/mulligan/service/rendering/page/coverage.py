@@ -30,8 +30,8 @@ from mulligan.analysis.coverage.words import (
 )
 from mulligan.core.model.text.formatting import format_duration, pluralize
 from mulligan.history.story import StoryLine
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import bullets, note, section, stacked_bar, tiles
 from mulligan.service.rendering.page.styles import whole_page
 
 # So many cells have their story in the page, those that are not dealt with first; so many rows, findings
@@ -68,7 +68,7 @@ def render_figures(figures: Figures) -> Html:
         limit = figures.agent_costs.limit
         shown.append(("limit for agents", "none" if limit is None else format_cost_limit(limit), ""))
     counts = [(f"{_TONES[VERDICT_TONES[one]]} of-{one}", number) for one, number in figures.verdicts.items()]
-    return join_html([tiles(shown, "tiles coverage-tiles"), stacked_bar(counts, describe_figures(figures))])
+    return join_html([ui.tiles(shown, "tiles coverage-tiles"), ui.stacked_bar(counts, describe_figures(figures))])
 
 
 def render_heat_map(table: CoverageTable, link: CellLink, *, chosen: tuple[str, str] | None = None) -> Html:
@@ -122,7 +122,7 @@ def render_findings(findings: Sequence[Finding], where: Callable[[Finding], obje
     """What the author would want to know. `where`: where it stands in the file, or a link to that."""
     left = [one for one in findings if not one.accepted]
     if not left:
-        return note("No findings besides the table.")
+        return ui.note("No findings besides the table.")
     items = [
         join_html(
             [
@@ -134,8 +134,8 @@ def render_findings(findings: Sequence[Finding], where: Callable[[Finding], obje
         for one in left[:FINDINGS_MAX]
     ]
     further = len(left) - len(items)
-    more = note(f"And {pluralize(further, 'further finding')}.") if further else ""
-    return join_html([bullets(items, "findings"), more])
+    more = ui.note(f"And {pluralize(further, 'further finding')}.") if further else ""
+    return join_html([ui.bullets(items, "findings"), more])
 
 
 def render_pairs(coverage: Coverage) -> Html:
@@ -147,7 +147,7 @@ def render_pairs(coverage: Coverage) -> Html:
     if len(coverage.pairs) > len(items):
         items.append(f"and {len(coverage.pairs) - len(items):,} more")
     title = f"{pluralize(len(coverage.pairs), 'pair')} of failures end worse than each of the two alone:"
-    return join_html([element("p", title), bullets(items)])
+    return join_html([element("p", title), ui.bullets(items)])
 
 
 def render_story(case: Case, story: Sequence[StoryLine]) -> Html:
@@ -223,10 +223,10 @@ def render_coverage_page(coverage: Coverage, story_of: StoryOfCase, *, file: str
         return f"{file}:{one.line}" if one.line else file
 
     sections = [
-        section("What happens when a step fails", "table", *_table_section(shown, table, link)),
-        section("Findings", "findings", render_findings(coverage.findings, place)),
-        section("Two failures in one run", "pairs", pairs) if (pairs := render_pairs(coverage)) else "",
-        section("How this was played", "played", *_played(coverage, table, len(chosen_cells), file)),
+        ui.section("What happens when a step fails", "table", *_table_section(shown, table, link)),
+        ui.section("Findings", "findings", render_findings(coverage.findings, place)),
+        ui.section("Two failures in one run", "pairs", pairs) if (pairs := render_pairs(coverage)) else "",
+        ui.section("How this was played", "played", *_played(coverage, table, len(chosen_cells), file)),
     ]
     top = element(
         "header",
@@ -266,14 +266,14 @@ def _panel(
         links.insert(-1, element("a", "Next", href=f"#story-{number + 1}"))
     also = ""
     if len(row.steps) > 1:
-        also = note(f"The same happens to {pluralize(len(row.steps) - 1, 'other step')}.")
+        also = ui.note(f"The same happens to {pluralize(len(row.steps) - 1, 'other step')}.")
     title = element("h3", describe_failure_of(step, kind, case.times), id=f"title-{number}")
     return element(
         "aside",
         element("nav", *links, aria_label="Stories"),
         title,
         also,
-        note(f"Accepted: {cell.accepted}") if cell.accepted else "",
+        ui.note(f"Accepted: {cell.accepted}") if cell.accepted else "",
         render_story(case, story_of(case)),
         _other_cases(cell, case),
         class_="case",
@@ -285,12 +285,12 @@ def _panel(
 
 def _table_section(shown: CoverageTable, table: CoverageTable, link: CellLink) -> Iterator[Html]:
     if not shown.rows:
-        yield note("There is no step that could fail.")
+        yield ui.note("There is no step that could fail.")
         return
     yield render_legend(shown)
     yield render_heat_map(shown, link)
     if left := len(table.rows) - len(shown.rows):
-        yield note(f"{left:,} rows are left out, those in which the least is wrong.")
+        yield ui.note(f"{left:,} rows are left out, those in which the least is wrong.")
 
 
 def _played(coverage: Coverage, table: CoverageTable, stories: int, file: str) -> Iterator[Html]:
@@ -306,4 +306,4 @@ def _played(coverage: Coverage, table: CoverageTable, stories: int, file: str) -
         )
     if coverage.unknown:
         yield element("p", "What could not be played:")
-        yield bullets(coverage.unknown[:100])
+        yield ui.bullets(coverage.unknown[:100])

@@ -10,8 +10,8 @@ from urllib.parse import quote
 from mulligan.core.deciding.classify import TOO_LARGE, TOO_LONG
 from mulligan.core.model.text.formatting import pluralize
 from mulligan.history.route_outcomes import FailureOutcome, format_times
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import OUTCOME_LOOKS, RUNG_NAMES, details, note, text_block
 from mulligan.service.runs.views.report import Report
 from mulligan.service.runs.views.report.build import FailureCode
 from mulligan.service.runs.views.report.visits import ItemFailures, Log, Rung, VisitFailure, VisitLine
@@ -29,7 +29,7 @@ def render_failures(report: Report, folder: str | None = None) -> Html:
     """Every failed visit by code: steps first, then the items of maps, by step. `folder`: the folder of the page."""
     head = element("h2", "Failures and how they were handled", id="failures")
     if not report.visits:
-        return element("section", head, note("Nothing failed."))
+        return element("section", head, ui.note("Nothing failed."))
     steps = [visit for visit in report.visits if not visit.is_item]
     items = [visit for visit in report.visits if visit.is_item]
     order = {one.code: number for number, one in enumerate(report.codes)}
@@ -71,7 +71,7 @@ def _tone(one: FailureCode) -> str:
 
 def _left_out(report: Report) -> Html:
     shown, count = len(report.visits), report.visits_count
-    return note(f"Of {count:,} failed visits, {shown:,} are shown.") if shown < count else Html("")
+    return ui.note(f"Of {count:,} failed visits, {shown:,} are shown.") if shown < count else Html("")
 
 
 def _groups(visits: list[VisitFailure], order: dict[str, int], folder: str | None) -> Iterator[Html]:
@@ -90,7 +90,7 @@ def _groups(visits: list[VisitFailure], order: dict[str, int], folder: str | Non
             folds.append(render_visit(visit, folder, is_open=is_open))
         yield join_html(folds[:GROUP_MAX])
         if rest := folds[GROUP_MAX:]:
-            yield details(f"{len(rest):,} more with {code}", *rest)
+            yield ui.details(f"{len(rest):,} more with {code}", *rest)
 
 
 def _by_code(visits: list[VisitFailure], order: dict[str, int]) -> list[tuple[str, list[VisitFailure]]]:
@@ -104,7 +104,7 @@ def render_visit(
     visit: VisitFailure, folder: str | None = None, *, is_open: bool = False, href: str = "", name: str = ""
 ) -> Html:
     """A failed visit with its ladder, its story and its logs. `href`: the page of its step; `name`: its id."""
-    tone, glyph = OUTCOME_LOOKS[visit.outcome]
+    tone, glyph = ui.OUTCOME_LOOKS[visit.outcome]
     occurrence = _occurrence(visit)
     head = element(
         "summary",
@@ -115,7 +115,7 @@ def render_visit(
         element("span", visit.answer, class_=f"answer {tone}"),
     )
     parts = [
-        rungs_list((RUNG_NAMES[rung.name], *_rung(rung, visit)) for rung in visit.rungs) if visit.rungs else "",
+        rungs_list((ui.RUNG_NAMES[rung.name], *_rung(rung, visit)) for rung in visit.rungs) if visit.rungs else "",
         _message(visit),
         _stream("the output that 'validate' rejected", visit.refused) if visit.refused else "",
         _story(visit) if visit.lines else Html(""),
@@ -151,7 +151,7 @@ def _message(visit: VisitFailure) -> Html:
     """The message of the failure, unless the summary line already shows all of it."""
     message = visit.message.strip()
     is_shown = not message or message in visit.what or message in (TOO_LONG, TOO_LARGE)
-    return Html("") if is_shown else text_block(message)
+    return Html("") if is_shown else ui.text_block(message)
 
 
 def _story(visit: VisitFailure) -> Html:
@@ -160,7 +160,7 @@ def _story(visit: VisitFailure) -> Html:
         more = element("tr", element("td"), element("td", f"… {visit.lines_left:,} more lines …"))
         lines.insert(len(lines) // 2, more)
     title = f"Story ({pluralize(len(visit.lines) + visit.lines_left, 'line')})"
-    return details(title, element("table", *lines, class_="story"))
+    return ui.details(title, element("table", *lines, class_="story"))
 
 
 def _line(line: VisitLine, unit: str) -> Html:
@@ -180,13 +180,13 @@ def _log(log: Log, folder: str | None) -> Html:
     title = f"Log of {log.name or log.place}, attempt {log.attempt}{' (the end of it)' if log.is_cut else ''}"
     if not (log.stdout or log.stderr):
         said = f"the log is on {log.ran_on}" if log.ran_on else "no log"
-        return note(f"{title}: {said}")
+        return ui.note(f"{title}: {said}")
     parts = [_stream(name, written) for name, written in (("stderr", log.stderr), ("stdout", log.stdout)) if written]
-    return details(title, *parts, render_log_links(log.files, folder))
+    return ui.details(title, *parts, render_log_links(log.files, folder))
 
 
 def _stream(name: str, written: str) -> Html:
-    return element("figure", element("figcaption", name), text_block(written.rstrip("\n")))
+    return element("figure", element("figcaption", name), ui.text_block(written.rstrip("\n")))
 
 
 def _items(report: Report, visits: list[VisitFailure], order: dict[str, int], folder: str | None) -> Iterator[Html]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from mulligan.core.model.text.formatting import pluralize
 from mulligan.history.matrices import count_statuses, group_counts, group_status, group_title
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import details, note
 from mulligan.service.rendering.page.styles import status_label, status_tone
 from mulligan.service.runs.views.report import Report
 from mulligan.service.runs.views.report.build import StepRow
@@ -46,7 +46,7 @@ def status_counts(steps: Sequence[StepRow]) -> str:
 def render_matrix(name: str, steps: Sequence[StepRow], rows: Callable[[Sequence[StepRow]], Html]) -> Html:
     """All steps of a matrix, collapsed: a square and a row for each."""
     title = f"{group_title(name, len(steps))}: {status_counts(steps)}"
-    return details(title, draw_mosaic(steps), rows(steps))
+    return ui.details(title, draw_mosaic(steps), rows(steps))
 
 
 def _together(steps: Sequence[StepRow]) -> StepRow:
@@ -75,6 +75,6 @@ def draw_mosaic(steps: Sequence[StepRow]) -> Html:
         for step in steps[:SQUARES_MAX]
     )
     left = len(steps) - SQUARES_MAX
-    more = note(f"and {pluralize(left, 'more step')}") if left > 0 else ""
+    more = ui.note(f"and {pluralize(left, 'more step')}") if left > 0 else ""
     label = f"{pluralize(min(len(steps), SQUARES_MAX), 'step')}, each a square in the colour of its status"
     return join_html([element("div", *squares, class_="mosaic", role="img", aria_label=label), more])

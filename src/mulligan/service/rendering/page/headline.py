@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from mulligan.core.model.text.formatting import format_size, pluralize
 from mulligan.history.phrases import describe_degraded
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import badge, bullets, note, section, stacked_bar, tiles
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone, time_element
 from mulligan.service.runs.views.report import Report
 from mulligan.service.runs.views.report.build import Round
@@ -36,7 +36,7 @@ def render_headline(report: Report) -> Html:
     return element(
         "header",
         element("p", f"Mulligan · run {report.run_id}{round_}", class_="over"),
-        element("h1", report.workflow, " ", badge(words, status_tone(report.status))),
+        element("h1", report.workflow, " ", ui.badge(words, status_tone(report.status))),
         element("p", report.description, class_="description") if report.description else "",
         element("p", join_html(_sentence(report)), class_="sentence"),
     )
@@ -76,12 +76,12 @@ def _round(one: Round) -> str:
 
 def render_summary(report: Report, home_option: str = "") -> Html:
     """Numbers, the steps by status, what `end` returned, what the run waits for, and the next commands."""
-    parts = [tiles(_tiles(report)), _status_bar(report)]
+    parts = [ui.tiles(_tiles(report)), _status_bar(report)]
     if report.end_said:
         parts.append(element("p", "end returned: ", element("q", report.end_said), class_="sentence"))
     parts += [_waits(report)] if report.waits else []
     parts += [_next(report, home_option)] if report.next_commands else []
-    return section("Summary", "summary", *parts)
+    return ui.section("Summary", "summary", *parts)
 
 
 def _next(report: Report, home_option: str) -> Html:
@@ -89,7 +89,7 @@ def _next(report: Report, home_option: str) -> Html:
         join_html([element("code", f"{one.text}{home_option}"), element("span", one.why) if one.why else ""])
         for one in report.next_commands
     )
-    return join_html([element("h3", "Next commands"), bullets(rows, "commands")])
+    return join_html([element("h3", "Next commands"), ui.bullets(rows, "commands")])
 
 
 def _tiles(report: Report) -> Iterator[tuple[str, str, str]]:
@@ -122,8 +122,8 @@ def _status_bar(report: Report) -> Html:
     if not found:
         return Html("")
     words = ", ".join(f"{count:,} {status_label(status)}" for status, count in found)
-    bar = stacked_bar([(status_tone(status), count) for status, count in found], f"steps by status: {words}")
-    return element("div", bar, note(words), class_="statuses")
+    bar = ui.stacked_bar([(status_tone(status), count) for status, count in found], f"steps by status: {words}")
+    return element("div", bar, ui.note(words), class_="statuses")
 
 
 def _waits(report: Report) -> Html:

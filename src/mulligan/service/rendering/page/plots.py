@@ -9,10 +9,10 @@ import msgspec
 
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.text.formatting import format_size
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.axis import Mark, draw_axis, grid_style
 from mulligan.service.rendering.page.groups import matrix_of
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import left_out
 from mulligan.service.runs.views.report import Report
 from mulligan.service.runs.views.report.attempts import Attempt
 
@@ -96,7 +96,7 @@ def _plot(
         return Html("")
     chosen = _select_steps(usages)
     scale = scaled(chosen)
-    more = left_out(len(usages) - len(chosen), "more steps, which used less")
+    more = ui.left_out(len(usages) - len(chosen), "more steps, which used less")
     rows = (_row(usage, scale, format_figure) for usage in chosen)
     return element("div", draw_axis(scale.marks), *rows, more, class_="timeline plot", style=grid_style(scale.marks))
 

@@ -7,21 +7,9 @@ from collections.abc import Mapping, Sequence
 from mulligan.core.model.text.formatting import format_size, pluralize
 from mulligan.history.matrices import values_text
 from mulligan.history.phrases import UNDO_FAILED, up_to_date_since
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.groups import group_by_matrix, render_matrix, status_counts, steps_by_matrix
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import (
-    Column,
-    Row,
-    details,
-    figure,
-    left_out,
-    note,
-    pairs,
-    row,
-    status,
-    table,
-    text_block,
-)
 from mulligan.service.rendering.page.styles import OUTCOMES, format_elapsed
 from mulligan.service.runs.views.report import Report
 from mulligan.service.runs.views.report.attempts import Attempt
@@ -32,25 +20,25 @@ OPEN_ROWS_MAX, ROWS_MAX = 25, 1_000
 
 
 def steps_table(report: Report) -> Html:
-    figures = map(figure, ("attempts", "time", "CPU time", "peak memory"))
-    heads = ["step", Column("action", "dim"), "status", *figures, Column("", "dim")]
+    figures = map(ui.figure, ("attempts", "time", "CPU time", "peak memory"))
+    heads = ["step", ui.Column("action", "dim"), "status", *figures, ui.Column("", "dim")]
 
     def rows(steps: Sequence[StepRow]) -> Html:
-        listed = table(heads, (_step(step, of_matrix) for step in steps[:ROWS_MAX]), label="Steps")
-        return join_html([listed, left_out(len(steps) - ROWS_MAX, "more steps")])
+        listed = ui.table(heads, (_step(step, of_matrix) for step in steps[:ROWS_MAX]), label="Steps")
+        return join_html([listed, ui.left_out(len(steps) - ROWS_MAX, "more steps")])
 
     lines, of_matrix = group_by_matrix(report.steps), steps_by_matrix(report.steps)
     title = pluralize(len(report.steps), "step") + " including end"
-    inside = rows(lines) if len(lines) <= OPEN_ROWS_MAX else details(title, rows(lines))
+    inside = rows(lines) if len(lines) <= OPEN_ROWS_MAX else ui.details(title, rows(lines))
     return join_html([inside, *(render_matrix(name, steps, rows) for name, steps in of_matrix.items())])
 
 
-def _step(step: StepRow, of_matrix: Mapping[str, Sequence[StepRow]]) -> Row:
+def _step(step: StepRow, of_matrix: Mapping[str, Sequence[StepRow]]) -> ui.Row:
     figures = [format_elapsed(step.wall_seconds), format_elapsed(step.cpu_seconds)] if step.peak_memory else ["", ""]
-    return row(
+    return ui.row(
         step.name,
         step.action,
-        status(step.status),
+        ui.status(step.status),
         f"{step.attempts:,}" if step.attempts else "",
         *figures,
         format_size(step.peak_memory) if step.peak_memory else "",
@@ -75,23 +63,23 @@ def _remarks(step: StepRow, of_matrix: Mapping[str, Sequence[StepRow]]) -> str:
 
 def attempts_table(report: Report) -> Html:
     """The attempts of the timeline as a table."""
-    figures = map(figure, ("started", "duration", "CPU time", "peak memory", "memory limit"))
+    figures = map(ui.figure, ("started", "duration", "CPU time", "peak memory", "memory limit"))
     found = [one for one in report.attempts if not one.is_map]
     rows = (_attempt(one, report) for one in found[:ROWS_MAX])
-    listed = table(("attempt", "result", *figures, Column("", "dim")), rows, label="Attempts")
-    more = left_out(len(found) - ROWS_MAX, "more attempts")
-    return details(f"As a table ({pluralize(len(found), 'attempt')})", listed, more)
+    listed = ui.table(("attempt", "result", *figures, ui.Column("", "dim")), rows, label="Attempts")
+    more = ui.left_out(len(found) - ROWS_MAX, "more attempts")
+    return ui.details(f"As a table ({pluralize(len(found), 'attempt')})", listed, more)
 
 
-def _attempt(one: Attempt, report: Report) -> Row:
+def _attempt(one: Attempt, report: Report) -> ui.Row:
     began = format_elapsed((one.started_at - report.started_at).total_seconds()) if one.started_at else ""
     took = format_elapsed((one.ended_at - one.started_at).total_seconds()) if one.ended_at and one.started_at else ""
     # The name of an item, if it is not in that of the place.
     item = "" if one.place in report.place_names else report.item_names.get(one.unit, "")
     named = element("small", f" {item}") if item else ""
-    return row(
+    return ui.row(
         join_html([f"{report.name_of(one.place)} #{one.attempt}", named]),
-        status(one.outcome, one.outcome, tone=OUTCOMES[one.outcome]),
+        ui.status(one.outcome, one.outcome, tone=OUTCOMES[one.outcome]),
         began,
         took,
         format_elapsed(one.cpu_seconds) if one.cpu_seconds is not None else "",
@@ -103,24 +91,31 @@ def _attempt(one: Attempt, report: Report) -> Row:
 
 def children_table(report: Report) -> Html:
     rows = (
-        row(
+        ui.row(
             child.run_id,
             child.workflow,
-            status(child.status),
+            ui.status(child.status),
             f"{report.name_of(child.place)}, attempt {child.attempt}"
             + (f" (round {child.round})" if child.round > 1 else ""),
         )
         for child in report.children
     )
-    listed = table((figure("run"), "workflow", "status", "called by"), rows, label="Child runs")
-    return join_html([listed, left_out(report.children_count - len(report.children), "more runs")])
+    listed = ui.table((ui.figure("run"), "workflow", "status", "called by"), rows, label="Child runs")
+    return join_html([listed, ui.left_out(report.children_count - len(report.children), "more runs")])
 
 
 def artifacts_table(report: Report) -> Html:
     """The files that steps kept."""
-    heads = ("file", "step", figure("attempt"), figure("size"), Column("SHA-256", "dim"), Column("where", "dim"))
+    heads = (
+        "file",
+        "step",
+        ui.figure("attempt"),
+        ui.figure("size"),
+        ui.Column("SHA-256", "dim"),
+        ui.Column("where", "dim"),
+    )
     rows = (
-        row(
+        ui.row(
             one.file,
             report.name_of(one.place),
             one.attempt,
@@ -130,17 +125,21 @@ def artifacts_table(report: Report) -> Html:
         )
         for one in report.artifacts
     )
-    listed = table(heads, rows, label="Artifacts")
-    return join_html([listed, left_out(report.artifacts_count - len(report.artifacts), "more artifacts")])
+    listed = ui.table(heads, rows, label="Artifacts")
+    return join_html([listed, ui.left_out(report.artifacts_count - len(report.artifacts), "more artifacts")])
 
 
 def render_values(title: str, found: Sequence[Value]) -> Html:
     """Inputs or outputs, each with its value, cut if it is long."""
-    values = ((one.name, text_block(one.text + (" …" if one.is_cut else ""))) for one in found)
-    return join_html([element("h3", title), pairs(values, "values") if found else note("none")])
+    values = ((one.name, ui.text_block(one.text + (" …" if one.is_cut else ""))) for one in found)
+    return join_html([element("h3", title), ui.pairs(values, "values") if found else ui.note("none")])
 
 
 def events_table(report: Report) -> Html:
-    rows = (row(one.seq, f"{one.at:%Y-%m-%d %H:%M:%S}", one.type, report.name_of(one.place)) for one in report.events)
+    rows = (
+        ui.row(one.seq, f"{one.at:%Y-%m-%d %H:%M:%S}", one.type, report.name_of(one.place)) for one in report.events
+    )
     title = f"The last {len(report.events):,} of {pluralize(report.events_count, 'event')}"
-    return details(title, table((figure("seq"), Column("time", "time"), "event", "where"), rows, label="Events"))
+    return ui.details(
+        title, ui.table((ui.figure("seq"), ui.Column("time", "time"), "event", "where"), rows, label="Events")
+    )

@@ -10,10 +10,10 @@ import msgspec
 
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.text.formatting import format_size, pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.axis import Timescale, draw_axis, grid_style
 from mulligan.service.rendering.page.groups import matrix_of
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.parts import note
 from mulligan.service.rendering.page.styles import OUTCOMES, format_elapsed
 from mulligan.service.rendering.page.tracks import Bar, WaitLine, draw_density, draw_track
 from mulligan.service.runs.views.report import Report
@@ -122,7 +122,7 @@ class _LaneWriter:
         bars = list(lane.all_bars())
         head = _line(lane, draw_density(bars, self._scale, _summary(lane)), name="summary")
         if len(bars) > self._bars_left:
-            return element("details", head, note("too many to list one by one"))
+            return element("details", head, ui.note("too many to list one by one"))
         return element("details", head, element("div", join_html(inside), class_="below"))
 
 
