@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -84,23 +85,19 @@ def _show(found: WhatIf, file: Path, since: str | None) -> None:
         show_table(HEADS, [_row(run) for run in found.changed])
         if found.changed_total > len(found.changed):
             show(f"and {found.changed_total - len(found.changed):,} more: --json lists the first of each kind")
-    if found.outcomes_assumed:
-        show("")
-        show("assumed: a recorded outcome, although")
-        for line in describe_assumptions(found):
-            show(f"  {line}")
-    if found.estimates:
-        show("")
-        show(f"estimates (another draw: --seed {found.seed + 1})")
-        for one in found.estimates:
-            show(f"  {describe_estimate(one)}")
-    if found.undecided:
-        show("")
-        show("cannot be said")
-        for undecided in found.undecided:
-            show(f"  run {undecided.run_id} ({undecided.was}): {undecided.reason}")
-        if found.undecided_total > len(found.undecided):
-            show(f"  and {found.undecided_total - len(found.undecided):,} more")
+    undecided = [f"run {one.run_id} ({one.was}): {one.reason}" for one in found.undecided]
+    if found.undecided and found.undecided_total > len(found.undecided):
+        undecided.append(f"and {found.undecided_total - len(found.undecided):,} more")
+    assumed = describe_assumptions(found) if found.outcomes_assumed else []
+    _show_list("assumed: a recorded outcome, although", assumed)
+    estimates = [describe_estimate(one) for one in found.estimates]
+    _show_list(f"estimates (another draw: --seed {found.seed + 1})", estimates)
+    _show_list("cannot be said", undecided)
+
+
+def _show_list(title: str, lines: Sequence[str]) -> None:
+    if lines:
+        show("\n".join(("", title, *(f"  {line}" for line in lines))))
 
 
 def _row(run: RunWhatIf) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
-from mulligan.cli.output.corrections import show_correction
+from mulligan.cli.output.corrections import list_names, show_correction
 from mulligan.cli.output.tables import show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show_json, show_result
 from mulligan.cli.running.continue_run import (
@@ -263,7 +263,7 @@ def _show_failed_undos(planned: RoundPlan | ForkPlan) -> None:
         again = frozenset(planned.steps)
         kept = [step for step in planned.undo_failed if step not in again]
         run = [step for step in planned.undo_failed if step in again]
-        words = [f"{_listed(names)} {what}" for names, what in ((run, "run again"), (kept, "kept")) if names]
+        words = [f"{list_names(names)} {what}" for names, what in ((run, "run again"), (kept, "kept")) if names]
         complain(f"undo failed, so what they did may still be in effect: {'; '.join(words)}")
 
 
@@ -296,7 +296,7 @@ def _show_round_plan(planned: RoundPlan, matrices: Mapping[str, Sequence[str]], 
     why = {step: "; ".join(_reasons(planned, step)) for step in _effects_first(planned)}
     show_table(("STEP", "WHY"), _grouped(why, matrices))
     if planned.kept:
-        complain(f"kept: {_listed([name for name, _ in _grouped(dict.fromkeys(planned.kept, ''), matrices)])}")
+        complain(f"kept: {list_names([name for name, _ in _grouped(dict.fromkeys(planned.kept, ''), matrices)])}")
     _show_children(planned)
     _show_failed_undos(planned)
 
@@ -364,12 +364,7 @@ def _why(planned: RoundPlan | ForkPlan, step: str) -> list[str]:
 
 
 def _only(indexes: Sequence[int]) -> str:
-    return f"only {'item' if len(indexes) == 1 else 'items'} {_listed([str(index) for index in indexes])}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMES_MAX])
-    return f"{shown} and {len(names) - _NAMES_MAX:,} more" if len(names) > _NAMES_MAX else shown
+    return f"only {'item' if len(indexes) == 1 else 'items'} {list_names([str(index) for index in indexes])}"
 
 
 def fork(
@@ -462,7 +457,7 @@ def _show_fork_plan(planned: ForkPlan, matrices: Mapping[str, Sequence[str]], *,
     why = {step: "; ".join(_why(planned, step)) for step in _effects_first(planned)}
     show_table(("STEP", "WHY"), _grouped(why, matrices))
     if planned.kept:
-        complain(f"kept: {_listed(planned.kept)}")
+        complain(f"kept: {list_names(planned.kept)}")
     _show_fork_changes(planned)
 
 
@@ -476,6 +471,6 @@ def _show_fork_changes(planned: ForkPlan) -> None:
     _show_stale_files(planned)
     _show_failed_undos(planned)
     if planned.changed:
-        complain(f"kept, although the file changed them: {_listed(planned.changed)}")
+        complain(f"kept, although the file changed them: {list_names(planned.changed)}")
     if planned.dropped:
-        complain(f"no longer in the file: {_listed(planned.dropped)}")
+        complain(f"no longer in the file: {list_names(planned.dropped)}")

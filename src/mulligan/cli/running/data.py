@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Annotated, Any
 
-from mulligan.cli.output.tables import show_table
+from mulligan.cli.output.tables import cut, show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_result
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Flag, Option
@@ -98,7 +98,12 @@ def _list(found: list[DataEntry], *, as_json: bool) -> None:
         complain("the run has no data")
     else:
         rows = [
-            (one.name, str(one.version).rjust(len("VERSION")), _setter(one), _shortened(format_input(one.value)))
+            (
+                one.name,
+                str(one.version).rjust(len("VERSION")),
+                _setter(one),
+                cut(format_input(one.value), VALUE_CHARS_MAX),
+            )
             for one in found
         ]
         show_table(("NAME", "VERSION", "SET BY", "VALUE"), rows)
@@ -106,8 +111,3 @@ def _list(found: list[DataEntry], *, as_json: bool) -> None:
 
 def _setter(one: DataEntry) -> str:
     return f"{one.step}, attempt {one.attempt}" if one.step else "the file"
-
-
-def _shortened(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= VALUE_CHARS_MAX else flat[: VALUE_CHARS_MAX - 1] + "…"
