@@ -14,18 +14,18 @@ from tests.support.commands import SRC, mulligan
 from mulligan.cli.output.terminal import UsageRefused
 from mulligan.cli.words.commands import COMMANDS, load
 from mulligan.cli.words.help import command_help
-from mulligan.cli.words.parameters import Argument, Option, parameters_of
+from mulligan.cli.words.parameters import Argument, Flag, Option, parameters_of
 from mulligan.cli.words.parser import parse
 
 
 def sample(
-    file: Annotated[Path, Argument(metavar="FILE", help="A file.")],
-    number: Annotated[int | None, Argument(metavar="N", help="A number.")] = None,
-    names: Annotated[list[str] | None, Option("--name", "-n", metavar="X", help="A name.")] = None,
-    input: Annotated[list[str] | None, Option("--input", "-i", metavar="KEY=VALUE", help="An input.")] = None,
-    size: Annotated[int, Option("--size", metavar="N", help="A size.", show_default=True)] = 1,
-    is_loud: Annotated[bool, Option("--loud", "-l", help="Be loud.")] = False,
-    is_kept: Annotated[bool, Option("--keep/--no-keep", help="Keep it.", show_default=True)] = True,
+    file: Annotated[Path, Argument("FILE", "A file.")],
+    number: Annotated[int | None, Argument("N", "A number.")] = None,
+    names: Annotated[list[str] | None, Option("X", "A name.", "--name", "-n")] = None,
+    input: Annotated[list[str] | None, Option("KEY=VALUE", "An input.", "--input", "-i")] = None,
+    size: Annotated[int, Option("N", "A size.", show_default=True)] = 1,
+    is_loud: Annotated[bool, Flag("Be loud.", "--loud", "-l")] = False,
+    is_kept: Annotated[bool, Flag("Keep it.", "--keep/--no-keep", show_default=True)] = True,
 ) -> None:
     """Try words on a command.
 

@@ -143,7 +143,7 @@ def serve() -> None:
 def load() -> None:
     """Import what command lines import."""
     for where, _ in COMMANDS.values():
-        import_module(where.partition(":")[0])
+        import_module(f"mulligan.cli.{where.partition(':')[0]}")
     for name in ("mulligan.cli.words.dispatch", *LATER):
         import_module(name)
     module_archive.ModuleArchive = _NoArchive  # type: ignore[misc, assignment]

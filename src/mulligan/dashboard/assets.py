@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 
 from mulligan.api.http.routing import Answer, Call, Route
 from mulligan.errors import UnknownPath
-from mulligan.service.rendering.page.styles import chart_styles, coverage_styles
+from mulligan.service.rendering.page.styles import chart_styles, read_styles
 
 _MEDIA = {
     "css": "text/css; charset=utf-8",
@@ -38,7 +38,7 @@ POLICY = (
 @cache
 def contents() -> dict[str, bytes]:
     """All files by name: `dashboard.css`, `vendor/codemirror.js`."""
-    found = {"charts.css": chart_styles().encode(), "coverage.css": coverage_styles().encode()}
+    found = {"charts.css": chart_styles().encode(), "coverage.css": read_styles("coverage.css").encode()}
     for name, file in _walk(files(__package__) / "assets", ""):
         found[name] = file.read_bytes()
     return found

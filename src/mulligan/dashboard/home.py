@@ -7,11 +7,12 @@ from datetime import UTC
 
 from mulligan.api.http.routing import Answer, Call
 from mulligan.dashboard.components.cookies import seen_cookie, seen_until, seen_value, zone_of
-from mulligan.dashboard.components.shell import empty, heading, page, page_route, panel, path_to, path_to_entry, table
+from mulligan.dashboard.components.shell import empty, heading, page, page_route, panel, path_to_entry
 from mulligan.dashboard.runs.runs import runs_path
 from mulligan.service.driving.workers import WorkerLine
 from mulligan.service.host.breakers import Breaker
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import time_element
 from mulligan.service.runs.statistics.recent_runs import Day, Failing, FailingGroup, WaitingRuns, WorkflowDays
@@ -80,11 +81,9 @@ def _headline(failing: Failing, waiting: WaitingRuns, breakers: list[Breaker], *
 
 
 def _welcome() -> Html:
-    link = element("a", "Publish a workflow and start it", href="/workflows", class_="button primary")
+    button = ui.button_link("Publish a workflow and start it", "/workflows", "primary")
     command = element("code", "mulligan run FILE")
-    return empty(
-        "No run in the last 14 days.", element("p", link), element("p", "or in a terminal: ", command, class_="note")
-    )
+    return empty("No run in the last 14 days.", element("p", button), ui.note("or in a terminal: ", command))
 
 
 # -- what fails ------------------------------------------------------------------------------------------------------
@@ -104,11 +103,10 @@ def _failing(call: Call, failing: Failing) -> Html:
     if over:
         words = "failure" if len(over) == 1 else "failures"
         title = f"{len(over):,} {'older ' if recent else ''}{words} of workflows that have completed since"
-        table_ = _failing_table(over, "Completed since")
-        parts.append(element("details", element("summary", title), table_, id="over", class_="over-now"))
+        parts.append(ui.details(title, _failing_table(over, "Completed since"), kind="over-now", id="over"))
     if failing.is_cut:
         more = element("a", "all failed runs", href=runs_path(status="failed"))
-        parts.append(element("p", "The newest are shown; see ", more, ".", class_="note"))
+        parts.append(ui.note("The newest are shown; see ", more, "."))
     all_failed = element("a", "All failed runs", href=runs_path(status="failed", since="14d"))
     return panel("Failing now" if now else "Failures", *parts, name="failing", beside=all_failed)
 
@@ -125,25 +123,22 @@ def _recent(call: Call, groups: list[FailingGroup]) -> list[object]:
         title="Fold them away in this browser, until something else fails",
     )
     words = "Later runs have completed. What these had to do may still be missing: open one to retry it."
-    head = element("div", element("h3", "Failed in the last 3 days"), button, class_="panel-head")
-    note = element("p", words, class_="note")
-    return [
-        element("div", head, note, _failing_table(groups, "Failed in the last 3 days"), class_="recent", id="recent")
-    ]
+    title = "Failed in the last 3 days"
+    head = element("div", element("h3", title), button, class_="panel-head")
+    return [element("div", head, ui.note(words), _failing_table(groups, title), class_="recent", id="recent")]
 
 
 def _failing_table(groups: list[FailingGroup], label: str) -> Html:
-    head = ("Workflow", "Failure", "What happened", "Runs", "Newest")
-    return table(head, [_failing_row(one) for one in groups], label=label, keyed=True)
+    kinds = ("workflow", "nowrap", "what", "runs", "newest")
+    head = map(ui.Column, ("Workflow", "Failure", "What happened", "Runs", "Newest"), kinds)
+    return ui.table(head, map(_failing_row, groups), label=label, keyed=True)
 
 
-def _failing_row(group: FailingGroup) -> Html:
+def _failing_row(group: FailingGroup) -> ui.Row:
     run, failure = group.run, group.run.failure
-    run_path = path_to("runs", run.run_id)
     what: object = run.reason
     if failure is not None:
-        step = element("a", failure.step, href=path_to("runs", run.run_id, "steps", failure.step))
-        what = join_html([step, ": ", failure.text])
+        what = join_html([ui.step_link(run.run_id, failure.step), ": ", failure.text])
     # Of what has completed since, those count that nobody may have seen.
     is_recent = group.completed is not None and group.recent_count > 0
     count = group.recent_count if is_recent else group.count
@@ -151,17 +146,16 @@ def _failing_row(group: FailingGroup) -> Html:
     runs = runs_path(workflow=group.workflow, failure=group.code, status="failed", since=span)
     since = ""
     if group.completed is not None:
-        done = element("a", f"run {group.completed.run_id}", href=path_to("runs", group.completed.run_id))
+        done = ui.link(f"run {group.completed.run_id}", "runs", group.completed.run_id)
         since = element("small", "completed since: ", done, " ", time_element(group.completed.updated_at))
     elif group.count > 1:
         since = element("small", "since ", time_element(group.first_at))
-    return element(
-        "tr",
-        element("td", element("a", group.workflow, href=run_path), class_="workflow"),
-        element("td", element("span", group.code or "failed", class_="status bad"), class_="nowrap"),
-        element("td", what, class_="what"),
-        element("td", element("a", f"{count:,}", href=runs, aria_label=pluralize(count, "failed run")), class_="runs"),
-        element("td", time_element(run.updated_at), element("small", f" run {run.run_id}"), since, class_="newest"),
+    return ui.row(
+        ui.link(group.workflow, "runs", run.run_id),
+        ui.status("failed", group.code or "failed"),
+        what,
+        element("a", f"{count:,}", href=runs, aria_label=pluralize(count, "failed run")),
+        join_html([time_element(run.updated_at), element("small", f" run {run.run_id}"), since]),
         id=f"failing-{group.workflow}-{group.code}",
     )
 
@@ -174,20 +168,19 @@ def _waiting(waiting: WaitingRuns) -> Html | str:
         return ""
     lines = [element("li", *_waiting_line(run), id=f"waiting-{run.run_id}") for run in waiting.runs]
     more = waiting.run_count - len(waiting.runs)
-    inbox = element("a", "Open the inbox", href="/inbox", class_="button primary")
     return panel(
         "Waiting for a person",
         element("ul", *lines, class_="plain-list", data_rows=True),
-        element("p", f"and {pluralize(more, 'run')} more", class_="note") if more > 0 else "",
+        ui.note(f"and {pluralize(more, 'run')} more") if more > 0 else "",
         name="waiting",
-        beside=inbox,
+        beside=ui.button_link("Open the inbox", "/inbox", "primary"),
     )
 
 
 def _waiting_line(run: RunLine) -> Iterator[object]:
     asked = [one for one in run.waiting_for if one.kind in ("triage", "approval", "step_pause", "pause")]
     first = asked[0] if asked else None
-    path = path_to("runs", run.run_id)
+    path = ui.path_to("runs", run.run_id)
     if first and first.kind in ("triage", "approval"):
         path = path_to_entry(first.run_id, first.place.partition(".")[0])
     yield element("span", element("a", run.workflow, href=path, class_="strong"), element("small", f" {run.run_id}"))
@@ -201,52 +194,32 @@ def _breakers(breakers: list[Breaker]) -> Html | str:
     lines = []
     for one in breakers:
         held = f"{pluralize(one.waiting, 'task')} {'waits' if one.waiting == 1 else 'wait'}"
-        again = join_html(["tries again ", time_element(one.retry_at)]) if one.retry_at else ""
-        lines.append(
-            element(
-                "li",
-                element("span", one.name, class_="status bad strong"),
-                element(
-                    "span",
-                    f"{one.status.replace('_', ' ')} after {pluralize(one.failures, 'failure')}; {held}",
-                    class_="words",
-                ),
-                element("small", again) if again else "",
-                id=f"breaker-{one.name}",
-            )
-        )
-    link = element("a", "Recovery", href="/recovery")
-    return panel("Circuit breakers open", element("ul", *lines, class_="plain-list"), name="breakers", beside=link)
+        again = element("small", "tries again ", time_element(one.retry_at)) if one.retry_at else ""
+        why = f"{one.status.replace('_', ' ')} after {pluralize(one.failures, 'failure')}; {held}"
+        name = ui.status("failed", one.name, tone="bad strong")
+        lines.append(element("li", name, element("span", why, class_="words"), again, id=f"breaker-{one.name}"))
+    recovery = ui.link("Recovery", "recovery")
+    return panel("Circuit breakers open", element("ul", *lines, class_="plain-list"), name="breakers", beside=recovery)
 
 
 # -- who works, and what is due --------------------------------------------------------------------------------------
 
 
 def _workers(workers: list[WorkerLine]) -> Html:
-    link = element("a", "All workers", href="/workers")
+    all_workers = ui.link("All workers", "workers")
     if not workers:
-        note = join_html(["No worker is here, so nothing runs. Start one: ", element("code", "mulligan worker")])
-        return panel("Workers", element("p", note, class_="problem"), name="workers", beside=link)
+        words = ("No worker is here, so nothing runs. Start one: ", element("code", "mulligan worker"))
+        return panel("Workers", element("p", *words, class_="problem"), name="workers", beside=all_workers)
     shown = sorted(workers, key=lambda one: (one.is_alive, -one.in_use.cpus, one.name))[:WORKERS_MAX]
     lines = [_worker_line(one) for one in shown]
     if len(workers) > len(shown):
-        lines.append(element("li", element("a", f"and {len(workers) - len(shown)} more", href="/workers")))
-    return panel("Workers", element("ul", *lines, class_="plain-list loads"), name="workers", beside=link)
+        lines.append(element("li", ui.link(f"and {len(workers) - len(shown)} more", "workers")))
+    return panel("Workers", element("ul", *lines, class_="plain-list loads"), name="workers", beside=all_workers)
 
 
 def _worker_line(worker: WorkerLine) -> Html:
     used, all_ = worker.in_use.cpus, worker.capacity.cpus
-    share = min(1.0, used / all_) if all_ else 0.0
-    tone = "now" if worker.is_alive else "bad"
-    bar = element(
-        "svg",
-        element("rect", class_="room", x=0, y=0, width=100, height=6),
-        element("rect", class_=tone, x=0, y=0, width=f"{100 * share:.1f}", height=6),
-        class_="load",
-        viewBox="0 0 100 6",
-        preserveAspectRatio="none",
-        aria_hidden="true",
-    )
+    bar = ui.gauge(used / all_ if all_ else 0.0, "now" if worker.is_alive else "bad", width=100, height=6)
     said = f"{used:g} of {all_:g} cpus" if worker.is_alive else "does not answer"
     return element(
         "li",
@@ -259,15 +232,16 @@ def _worker_line(worker: WorkerLine) -> Html:
 
 
 def _schedules(schedules: list[ScheduleView]) -> Html:
-    link = element("a", "All schedules", href="/schedules")
+    all_schedules = ui.link("All schedules", "schedules")
     paused = [one for one in schedules if one.is_paused]
     due = sorted((one for one in schedules if one.next), key=lambda one: one.next[0])[:SCHEDULES_MAX]
     if not schedules:
-        return panel("Due next", element("p", "There is no schedule.", class_="muted"), name="due", beside=link)
+        nothing = element("p", "There is no schedule.", class_="muted")
+        return panel("Due next", nothing, name="due", beside=all_schedules)
     lines = [
         element(
             "li",
-            element("a", one.name, href=path_to("schedules", one.name), class_="strong"),
+            ui.link(one.name, "schedules", one.name, class_="strong"),
             element("span", one.workflow, class_="words muted") if one.workflow != one.name else element("span"),
             element("span", time_element(one.next[0]), class_="took"),
             element("small", f"failed {one.failures} times in a row", class_="problem") if one.failures > 1 else "",
@@ -276,9 +250,9 @@ def _schedules(schedules: list[ScheduleView]) -> Html:
         for one in due
     ]
     if paused:
-        names = join_html([element("a", one.name, href=path_to("schedules", one.name)) for one in paused[:5]], ", ")
+        names = join_html([ui.link(one.name, "schedules", one.name) for one in paused[:5]], ", ")
         lines.append(element("li", element("span", "paused: ", names, class_="status ask"), id="paused-schedules"))
-    return panel("Due next", element("ul", *lines, class_="plain-list due"), name="due", beside=link)
+    return panel("Due next", element("ul", *lines, class_="plain-list due"), name="due", beside=all_schedules)
 
 
 # -- the last days ---------------------------------------------------------------------------------------------------
@@ -296,16 +270,13 @@ def _history(history: list[WorkflowDays]) -> Html:
         aria_hidden="true",
     )
     used = {name for one in shown for name in one.outcomes}
-    legend = [
-        element("li", element("i", class_=tone), title) for name, (title, tone) in OUTCOMES.items() if name in used
-    ]
     more = len(history) - len(shown)
     return panel(
         "Last 14 days",
-        element("ul", *legend, class_="legend"),
+        ui.legend((tone, title) for name, (title, tone) in OUTCOMES.items() if name in used),
         axis,
         *(_strip(one) for one in shown),
-        element("p", "and ", element("a", f"{more:,} more", href="/workflows"), class_="note") if more > 0 else "",
+        ui.note("and ", ui.link(f"{more:,} more", "workflows")) if more > 0 else "",
         name="days",
     )
 
@@ -326,18 +297,11 @@ def _strip(one: WorkflowDays) -> Html:
     if failed:
         path = runs_path(workflow=one.workflow, status="failed", since=since)
         words += [", ", element("a", f"{failed:,} failed", href=path, class_="failed")]
+    about = {"preserveAspectRatio": "none", "role": "group", "aria_label": f"{one.workflow}, by day"}
     return element(
         "div",
-        element("a", one.workflow, href=path_to("workflows", one.workflow), class_="name"),
-        element(
-            "svg",
-            *bars,
-            class_="days",
-            viewBox=f"0 0 {width} {BAR_HEIGHT}",
-            preserveAspectRatio="none",
-            role="group",
-            aria_label=f"{one.workflow}, by day",
-        ),
+        ui.link(one.workflow, "workflows", one.workflow, class_="name"),
+        element("svg", *bars, class_="days", viewBox=f"0 0 {width} {BAR_HEIGHT}", **about),
         element("span", *words, class_="took"),
         class_="strip",
         id=f"days-{one.workflow}",

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Any, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import msgspec
 
 from mulligan.api.http.paging import Count, decode_cursor, encode_cursor
 from mulligan.api.http.routing import Answer, Call, Query
 from mulligan.core.state.state import Suggestion
-from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, path_to, shortened
+from mulligan.dashboard.components.parts import action_button
+from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, shortened
 from mulligan.errors import UnknownRun, UnknownStep
 from mulligan.service.decisions.earlier_decisions import EarlierDecision
 from mulligan.service.decisions.inbox import GivenAnswer, LogTail, PendingDetails
@@ -20,6 +22,8 @@ from mulligan.service.decisions.pending import PendingEntry, describe_earlier_ru
 from mulligan.service.rendering.descriptions import message_lines, summarize_failure
 from mulligan.service.rendering.formatting import NOT_APPLIED, PARKED_FOR, describe_suggested_limits, pluralize
 from mulligan.service.rendering.json_output import to_json
+from mulligan.service.rendering.page import ui
+from mulligan.service.rendering.page.failures import rungs_list
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import time_element
 
@@ -44,20 +48,15 @@ def show_inbox(call: Call) -> Answer:
     asked: InboxQuery = call.query
     found = call.service.decisions.pending_page(after=decode_cursor(asked.cursor, tuple[Count, str]), limit=ENTRIES_MAX)
     groups = _grouped(found.entries)
-    shown = _Shown(asked.run, asked.step) if asked.run is not None else _first(groups)
+    first = _key(groups[0].entries[0]) if groups else None
+    shown = _Shown(asked.run, asked.step) if asked.run is not None else first
     content: object
     if not found.entries and shown is None:
-        content = empty(
-            "Nothing waits for a person.",
-            element("p", "Steps that no rule helped, approvals and pauses come here.", class_="note"),
-        )
+        words = "Steps that no rule helped, approvals and pauses come here."
+        content = empty("Nothing waits for a person.", ui.note(words))
     else:
-        content = element(
-            "div",
-            _list(call, groups, shown, asked.cursor),
-            _pane(call, found.entries, shown),
-            class_="inbox",
-        )
+        parts = (_list(call, groups, shown, asked.cursor), _pane(call, found.entries, shown))
+        content = element("div", *parts, class_="inbox")
     return page(
         call,
         f"Inbox ({found.total})" if found.total else "Inbox",
@@ -115,10 +114,6 @@ def _error(entry: PendingEntry) -> str:
     return str(failure["code"]) if failure["exit_code"] is None else f"{failure['code']} {failure['exit_code']}"
 
 
-def _first(groups: Sequence[_Group]) -> _Shown | None:
-    return _key(groups[0].entries[0]) if groups else None
-
-
 def _summary(entries: Sequence[PendingEntry], total: int) -> str:
     """`3 parked steps, 1 approval`."""
     if total > len(entries):
@@ -132,9 +127,8 @@ def _list(call: Call, groups: Sequence[_Group], shown: _Shown | None, cursor: st
     decides = may(call, "decide")
     sections = []
     for kind, some in groupby(groups, key=lambda one: one.kind):
-        of_kind = [*some]
         sections.append(element("h2", _KINDS[kind]))
-        sections += [_group(one, shown, cursor, decides=decides) for one in of_kind]
+        sections += [_group(one, shown, cursor, decides=decides) for one in some]
     return element("div", join_html(sections), class_="entries", id="entries", role="region", aria_label="Entries")
 
 
@@ -162,7 +156,7 @@ def _row(entry: PendingEntry, shown: _Shown | None, cursor: str, *, decides: boo
     link = element(
         "a",
         entry.name or entry.step or f"run {entry.run_id}",
-        href=_href(key, cursor),
+        href=ui.link_with("/inbox", run=key.run_id, step=key.step, cursor=cursor),
         aria_current="true" if key == shown else None,
     )
     box = ""
@@ -173,7 +167,7 @@ def _row(entry: PendingEntry, shown: _Shown | None, cursor: str, *, decides: boo
         "li",
         link,
         box,
-        element("span", f"run {entry.run_id}" if entry.step else "whole run", class_="muted"),
+        ui.muted(f"run {entry.run_id}" if entry.step else "whole run"),
         element("span", time_element(entry.since) if entry.since else "", class_="time"),
         id=quote(f"entry-{entry.run_id}-{entry.step or ''}", safe=""),
         data_run=entry.run_id,
@@ -185,16 +179,11 @@ def _row(entry: PendingEntry, shown: _Shown | None, cursor: str, *, decides: boo
     )
 
 
-def _href(key: _Shown, cursor: str = "") -> str:
-    asked = {"run": key.run_id, **({"step": key.step} if key.step else {}), **({"cursor": cursor} if cursor else {})}
-    return f"/inbox?{urlencode(asked)}"
-
-
 def _more(after: tuple[int, str] | None, total: int, shown: int) -> Html:
     if after is None:
         return Html("")
-    link = element("a", "Next", href=f"/inbox?{urlencode({'cursor': encode_cursor(after) or ''})}", class_="button")
-    return element("p", f"{shown:,} of {total:,} are listed, the oldest runs first. ", link, class_="note more")
+    following = ui.button_link("Next", ui.link_with("/inbox", cursor=encode_cursor(after)))
+    return element("p", f"{shown:,} of {total:,} are listed, the oldest runs first. ", following, class_="note more")
 
 
 # -- one entry -------------------------------------------------------------------------------------------------------
@@ -241,11 +230,10 @@ def _details(call: Call, entries: Sequence[PendingEntry], shown: _Shown) -> Iter
 
 def _head(call: Call, entry: PendingEntry) -> Html:
     """What waits, since when, what happens without a decision, and the buttons."""
-    run = element("a", f"run {entry.run_id}", href=path_to("runs", entry.run_id))
-    where: list[object] = [run, " of ", element("a", entry.workflow, href=path_to("workflows", entry.workflow or ""))]
+    workflow = ui.link(entry.workflow, "workflows", entry.workflow or "")
+    where: list[object] = [ui.link(f"run {entry.run_id}", "runs", entry.run_id), " of ", workflow]
     if entry.parent_run_id:
-        parent = element("a", f"run {entry.parent_run_id}", href=path_to("runs", entry.parent_run_id))
-        where += [", a child of ", parent]
+        where += [", a child of ", ui.link(f"run {entry.parent_run_id}", "runs", entry.parent_run_id)]
     since: list[object] = []
     if entry.since:
         since = [f", {_SINCE[entry.kind]} ", time_element(entry.since)]
@@ -253,8 +241,7 @@ def _head(call: Call, entry: PendingEntry) -> Html:
         since.append(f", after attempt {entry.attempt}")
     if entry.due:
         since += ["; without a decision: ", element("b", entry.default or "fail"), " ", time_element(entry.due)]
-    path = path_to("runs", entry.run_id, "steps", (entry.step or "").partition("[")[0])
-    step = element("a", entry.name or entry.step, href=path)
+    step = ui.step_link(entry.run_id, entry.step or "", entry.name)
     title = element("div", element("h2", step), element("p", *where, *since, class_="muted"))
     buttons = "" if entry.error else _buttons(call, entry)
     about = {"data_kind": entry.kind, "data_attempt": entry.attempt, "data_step": entry.step, "data_name": entry.name}
@@ -276,36 +263,25 @@ def _buttons(call: Call, entry: PendingEntry) -> Html:
 
 
 def _resume(call: Call, run_id: int, step: str) -> Html:
-    action = {
-        "path": f"runs/{run_id}:resume",
-        "title": f"Resume '{step}' of run {run_id}" if step else f"Resume run {run_id}",
-        "body": {"step": step} if step else {},
-        "reason": "optional",
-        "preview": True,
-        "label": "Resume",
-        "done": "resumed",
-    }
-    return element(
-        "button", "Resume", type="button", class_="primary", data_action=msgspec.json.encode(action).decode()
-    )
+    title = f"Resume '{step}' of run {run_id}" if step else f"Resume run {run_id}"
+    more: dict[str, Any] = {"body": {"step": step} if step else {}, "reason": "optional", "preview": True}
+    return action_button("Resume", f"runs/{run_id}:resume", title, done="resumed", kind="primary", **more)
 
 
 def _failure(entry: PendingEntry, log: LogTail | None) -> Iterator[object]:
     failure = entry.failure
     if failure is None:
         return
-    yield element("p", element("span", summarize_failure(failure), class_="status bad"), class_="failure")
+    yield element("p", ui.status("failed", summarize_failure(failure)), class_="failure")
     message = message_lines(failure)
     if log is None and len(message) > 1:
-        yield element("pre", "\n".join(message[-40:]), tabindex="0", aria_label="the message of the failure")
+        yield ui.text_block("\n".join(message[-40:]), aria_label="the message of the failure")
     if log is not None:
         before = "the end of " if log.is_cut else ""
-        href = f"{path_to('runs', entry.run_id, 'steps', entry.step)}?{urlencode({'attempt': entry.attempt or 1})}#logs"
+        href = f"{ui.link_with(ui.path_to('runs', entry.run_id, 'steps', entry.step), attempt=entry.attempt or 1)}#logs"
         caption = element("figcaption", before, log.stream, ", ", element("a", "whole log", href=href))
-        text = element(
-            "div", element("pre", log.text), class_="log", tabindex="0", role="region", aria_label=log.stream
-        )
-        yield element("figure", caption, text)
+        about = {"tabindex": "0", "role": "region", "aria_label": log.stream}
+        yield element("figure", caption, element("div", element("pre", log.text), class_="log", **about))
 
 
 def _agents_part(call: Call, entry: PendingEntry) -> Iterator[object]:
@@ -326,13 +302,11 @@ def _agents_part(call: Call, entry: PendingEntry) -> Iterator[object]:
         "div",
         element("p", element("b", _VERDICTS[found.verdict]), asks, sure, " ", accept),
         element("p", element("q", found.reason)),
-        element("p", f"Not applied: {why}{detail}.", class_="note"),
+        ui.note(f"Not applied: {why}{detail}."),
         class_="suggestion",
     )
     if found.rule:
-        yield element(
-            "figure", element("figcaption", "a rule that it proposes"), element("pre", found.rule, tabindex="0")
-        )
+        yield element("figure", element("figcaption", "a rule that it proposes"), ui.text_block(found.rule))
 
 
 def _accept(entry: PendingEntry, found: Suggestion) -> Html:
@@ -346,10 +320,8 @@ def _accept(entry: PendingEntry, found: Suggestion) -> Html:
         **({"memory": f"{found.memory}B"} if found.memory is not None else {}),
         **({"timeout": found.timeout} if found.timeout is not None else {}),
     }
-    data = msgspec.json.encode(decision).decode()
-    return element(
-        "button", "Accept the suggestion ", element("kbd", "y"), type="button", class_="primary", data_accept=data
-    )
+    text = ("Accept the suggestion ", element("kbd", "y"))
+    return element("button", *text, type="button", class_="primary", data_accept=json.dumps(decision))
 
 
 def _tried(entry: PendingEntry) -> Iterator[object]:
@@ -358,23 +330,10 @@ def _tried(entry: PendingEntry) -> Iterator[object]:
     why = PARKED_FOR.get(entry.parked_for or "", "no rule helped")
     rules = ("passed", why) if entry.rules else ("absent", "the step has no rules")
     handler = ("tried", entry.handler) if entry.handler else ("absent", "the step has no handler")
-    rungs = (("Retry", *rules), ("Handle", *handler), ("Triage", "waits", "waits for a decision"))
-    yield element(
-        "ol",
-        join_html(element("li", element("b", name), element("span", said), class_=kind) for name, kind, said in rungs),
-        class_="rungs",
-    )
+    yield rungs_list((("Retry", *rules), ("Handle", *handler), ("Triage", "waits", "waits for a decision")))
     if entry.rules:
-        rows = join_html(
-            element(
-                "tr", element("td", one.rule, class_="dim"), element("td", one.looks_for), element("td", one.reason)
-            )
-            for one in entry.rules
-        )
-        titles = join_html(element("th", one, scope="col") for one in ("rule", "looks for", "why it granted no retry"))
-        yield element(
-            "div", element("table", element("thead", element("tr", titles)), element("tbody", rows)), class_="scroll"
-        )
+        heads = (ui.Column("rule", "dim"), "looks for", "why it granted no retry")
+        yield ui.table(heads, (ui.row(one.rule, one.looks_for, one.reason) for one in entry.rules), label="Rules")
     yield from _handler_output(entry.handler_output)
 
 
@@ -392,46 +351,39 @@ def _handler_output(output: Any) -> Iterator[object]:
         else msgspec.json.format(msgspec.json.encode(to_json(output)), indent=2).decode()
     )
     cut = text if len(text) <= _OUTPUT_MAX else f"{text[:_OUTPUT_MAX]} …"
-    yield element(
-        "figure", element("figcaption", f"what its handler returned{sure}"), element("pre", cut, tabindex="0")
-    )
+    yield element("figure", element("figcaption", f"what its handler returned{sure}"), ui.text_block(cut))
 
 
 def _earlier(entry: PendingEntry, decisions: Sequence[EarlierDecision]) -> Iterator[object]:
     """What was decided about the same error, and how it ended."""
     yield element("h3", "Decided earlier about the same error")
     if not decisions and not entry.earlier:
-        yield element("p", "Nobody has decided about this error before.", class_="note")
+        yield ui.note("Nobody has decided about this error before.")
         return
     for about, title in (("same_step", ""), ("same_error", "In other steps")):
         some = [one for one in decisions if one.about == about]
         if some and title:
             yield element("h4", title)
         if some:
-            yield element(
-                "ul", join_html(_decision(one, with_step=about != "same_step") for one in some), class_="past"
-            )
+            yield element("ul", *(_decision(one, with_step=about != "same_step") for one in some), class_="past")
     if not any(one.about == "same_step" for one in decisions) and entry.earlier:
-        lines = join_html(element("li", _run_line(one.run_id, describe_earlier_run(one))) for one in entry.earlier)
-        yield join_html([element("h4", "This step in earlier runs"), element("ul", lines, class_="past")])
-
-
-def _run_line(run_id: int, text: str) -> Html:
-    """`run 7: …` with a link."""
-    _, _, rest = text.partition(": ")
-    return join_html([element("a", f"run {run_id}", href=path_to("runs", run_id)), f": {rest}"])
+        yield element("h4", "This step in earlier runs")
+        # `run 7: …` with a link.
+        lines = ((one.run_id, describe_earlier_run(one).partition(": ")[2]) for one in entry.earlier)
+        runs = (join_html([ui.link(f"run {run_id}", "runs", run_id), f": {text}"]) for run_id, text in lines)
+        yield ui.bullets(runs, "past")
 
 
 def _decision(one: EarlierDecision, *, with_step: bool) -> Html:
     tone = {True: "good", False: "bad", None: "idle"}[one.worked]
-    where = element("a", f"run {one.run_id}", href=path_to("runs", one.run_id, "steps", one.step))
+    where = ui.step_link(one.run_id, one.step, f"run {one.run_id}")
     who = "nobody in time" if one.is_default else one.by or "somebody"
     place = f", {one.step} of {one.workflow}" if with_step else ""
     return element(
         "li",
         element("p", element("b", one.verdict), " by ", who, ", ", time_element(one.at), " (", where, place, ")"),
         "" if one.is_default or not one.reason else element("q", one.reason),
-        element("p", element("span", one.ended, class_=f"status {tone}")),
+        element("p", ui.status("", one.ended, tone=tone)),
     )
 
 
@@ -439,9 +391,8 @@ def _where(entry: PendingEntry) -> Iterator[object]:
     if entry.workspace:
         worktree, branch = entry.workspace.get("worktree"), entry.workspace.get("branch")
         gone = " (which is gone)" if entry.workspace.get("worktree_exists") is False else ""
-        yield element(
-            "p", "Its work is in ", element("code", worktree), f"{gone} on branch ", element("code", branch), "."
-        )
+        where = ("Its work is in ", element("code", worktree), f"{gone} on branch ", element("code", branch), ".")
+        yield element("p", *where)
 
 
 # -- pauses, and what does not wait any more -------------------------------------------------------------------------
@@ -453,7 +404,7 @@ def _paused_words(entry: PendingEntry) -> str:
 
 
 def _paused_run(call: Call, run_id: int, entry: PendingEntry | None) -> Iterator[object]:
-    title = element("h2", element("a", f"Run {run_id}", href=path_to("runs", run_id)))
+    title = element("h2", ui.link(f"Run {run_id}", "runs", run_id))
     if entry is None:
         yield element("header", element("div", title), class_="detail-head")
         yield element("p", "This run is not paused any more.", class_="sentence")
@@ -471,10 +422,8 @@ _VERDICTS = {"retry": "retry", "fail": "let it fail", "approve": "approved", "re
 
 def _answered(details: PendingDetails) -> Iterator[object]:
     """For whoever looks at something that somebody else has answered meanwhile."""
-    step = element(
-        "a", details.name or details.step, href=path_to("runs", details.run_id, "steps", details.step.partition("[")[0])
-    )
-    run = element("a", f"run {details.run_id}", href=path_to("runs", details.run_id))
+    step = ui.step_link(details.run_id, details.step, details.name)
+    run = ui.link(f"run {details.run_id}", "runs", details.run_id)
     head = element("div", element("h2", step), element("p", run, class_="muted"))
     yield element("header", head, class_="detail-head")
     answer: GivenAnswer | None = details.answer

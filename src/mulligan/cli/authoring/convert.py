@@ -8,24 +8,20 @@ from typing import Annotated
 from mulligan import formats
 from mulligan.cli.output.terminal import UsageRefused, complain, show_bytes, show_json, show_warnings
 from mulligan.cli.words.options import Catalogue, System, TrustTemplates, coverage_hint
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.formats import OURS, Converted
 from mulligan.service.authoring.named_files import write_file
 from mulligan.service.rendering.json_output import to_json
 
 
 def convert(
-    file: Annotated[
-        Path, Argument(metavar="FILE", help="A file of Torc, Prodigy, NoETL or Alphred, or a Python file.")
-    ],
+    file: Annotated[Path, Argument("FILE", "A file of Torc, Prodigy, NoETL or Alphred, or a Python file.")],
     system: System = None,
     trust_templates: TrustTemplates = False,
     catalogue: Catalogue = None,
-    out: Annotated[
-        Path | None, Option("--out", "-o", metavar="OUT", help="Write to this file instead of stdout.")
-    ] = None,
-    force: Annotated[bool, Option("--force", help="Overwrite OUT if it exists.")] = False,
-    as_json: Annotated[bool, Option("--json", help="Print one JSON object with the text and the warnings.")] = False,
+    out: Annotated[Path | None, Option("OUT", "Write to this file instead of stdout.", "--out", "-o")] = None,
+    force: Annotated[bool, Flag("Overwrite OUT if it exists.")] = False,
+    as_json: Annotated[bool, Flag("Print one JSON object with the text and the warnings.", "--json")] = False,
 ) -> None:
     """Convert a workflow of another system, or a flow in Python, to a Mulligan file.
 

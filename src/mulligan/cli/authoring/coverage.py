@@ -10,16 +10,15 @@ from typing import Annotated, Any, cast
 from mulligan.analysis.coverage.figures import count_figures
 from mulligan.analysis.coverage.results import Times
 from mulligan.cli.output.tables import columns
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_bytes, show_json, wants_colour
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_bytes, show_result, wants_colour
 from mulligan.cli.words.format_options import MapPatterns, MaxIterations
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import AsJson, Catalogue, System, TrustTemplates
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.format_options import read_format_options
 from mulligan.service.authoring.named_files import write_file
 from mulligan.service.rendering.console.coverage_text import case_story_lines, coverage_lines
-from mulligan.service.rendering.json_output import to_json
 
 TIMES: tuple[Times, ...] = ("once", "twice", "always")
 # The width of what is written to a file or a pipe.
@@ -28,27 +27,19 @@ BELOW = 1
 
 
 def coverage(
-    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file, of ours or of another system.")],
-    step: Annotated[str | None, Option("--step", metavar="STEP", help="Only this step.")] = None,
+    file: Annotated[Path, Argument("FILE", "A workflow file, of ours or of another system.")],
+    step: Annotated[str | None, Option("STEP", "Only this step.")] = None,
     failure: Annotated[
-        str | None,
-        Option("--failure", metavar="FAILURE", help="Only this failure; with --step: show what happens, line by line."),
+        str | None, Option("FAILURE", "Only this failure; with --step: show what happens, line by line.")
     ] = None,
-    times: Annotated[
-        str | None,
-        Option("--times", metavar="TIMES", help="How often it happens in that story: once, twice or always."),
-    ] = None,
+    times: Annotated[str | None, Option("TIMES", "How often it happens in that story: once, twice or always.")] = None,
     percent_min: Annotated[
-        int | None, Option("--min", metavar="PERCENT", help="Exit with 1 if less is dealt with or accepted; for CI.")
+        int | None, Option("PERCENT", "Exit with 1 if less is dealt with or accepted; for CI.", "--min")
     ] = None,
-    shows_all: Annotated[
-        bool, Option("--all", help="Show every step, failure and finding of a large workflow.")
-    ] = False,
-    html: Annotated[
-        str | None, Option("--html", metavar="FILE", help="Write it as one HTML page with all stories; '-' is stdout.")
-    ] = None,
-    seed: Annotated[int, Option("--seed", metavar="N", help="Which pairs are played if there are too many.")] = 0,
-    pairs: Annotated[bool, Option("--pairs/--no-pairs", help="Play pairs of failures too (default), or not.")] = True,
+    shows_all: Annotated[bool, Flag("Show every step, failure and finding of a large workflow.", "--all")] = False,
+    html: Annotated[str | None, Option("FILE", "Write it as one HTML page with all stories; '-' is stdout.")] = None,
+    seed: Annotated[int, Option("N", "Which pairs are played if there are too many.")] = 0,
+    pairs: Annotated[bool, Flag("Play pairs of failures too (default), or not.", "--pairs/--no-pairs")] = True,
     inputs: Inputs = None,
     inputs_file: InputsFile = None,
     system: System = None,
@@ -85,7 +76,7 @@ def coverage(
         found = Workflows.play(file, **how).cover(step=step or "", failure=failure or "", seed=seed, pairs=pairs)
     figures = count_figures(found)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
     elif html != "-":
         is_coloured = wants_colour(sys.stdout, os.environ)
         lines = coverage_lines(
@@ -121,7 +112,7 @@ def _check(step: str | None, failure: str | None, times: str | None, percent_min
 def _show_story(file: Path, step: str, failure: str, times: str, how: dict[str, Any], *, as_json: bool) -> None:
     found = Workflows.play(file, **how).story_of_case(step, failure, cast(Times, times))
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     is_coloured = wants_colour(sys.stdout, os.environ)
     show("\n".join(case_story_lines(found.case, found.kind, found.story, is_coloured=is_coloured)))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from mulligan.cli.words.options import service_at
-from mulligan.cli.words.parameters import Option
+from mulligan.cli.words.parameters import Flag
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.driving.driver import machine
 from mulligan.service.driving.outcome import Outcome
@@ -36,7 +36,7 @@ _COUNTED = {
 
 
 def main(
-    keep: Annotated[bool, Option("--keep", help="Keep the run, to look around in it.")] = False,
+    keep: Annotated[bool, Flag("Keep the run, to look around in it.")] = False,
 ) -> int:
     """Watch a run fail on every rung of the ladder, and recover.
 

@@ -6,16 +6,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mulligan.cli.output.tables import show_table
-from mulligan.cli.output.terminal import complain, show_json
+from mulligan.cli.output.terminal import complain, show_result
 from mulligan.cli.words.options import service_at
 from mulligan.core.model.workflow import Workflow
 from mulligan.service.driving.driver import Capacity
-from mulligan.service.rendering.formatting import format_duration, format_input, format_size, pluralize, quote_names
-from mulligan.service.rendering.json_output import to_json
+from mulligan.service.rendering.formatting import (
+    format_duration,
+    format_input,
+    format_size,
+    group_title,
+    pluralize,
+    quote_names,
+)
 from mulligan.service.runs.changes.preview import Preview, StepPreview
 
 REFUSED = 2
-TIMES = "\u00d7"
 
 
 def show_preview(
@@ -25,7 +30,7 @@ def show_preview(
     with service_at(home) as service:
         found = service.starts.preview(workflow, dict(given), Path.cwd(), capacity)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
     else:
         _show(found)
     return REFUSED if found.problems else 0
@@ -41,11 +46,11 @@ def _show(found: Preview) -> None:
     rows = [
         (
             str(number),
-            _name(step),
+            group_title(step.step, step.count) if step.count > 1 else step.step,
             step.action,
             _asked(step),
             format_duration(step.timeout) if step.timeout else "",
-            _notes(step),
+            "; ".join(_notes(step)),
         )
         for number, wave in enumerate(found.waves, start=1)
         for step in wave
@@ -53,10 +58,6 @@ def _show(found: Preview) -> None:
     show_table(("WAVE", "STEP", "RUNS", "ASKS FOR", "TIMEOUT", "NOTE"), rows)
     for problem in found.problems:
         complain(f"problem: {problem.text}")
-
-
-def _name(step: StepPreview) -> str:
-    return f"{step.step} {TIMES} {step.count:,}" if step.count > 1 else step.step
 
 
 def _asked(step: StepPreview) -> str:
@@ -69,11 +70,7 @@ def _asked(step: StepPreview) -> str:
     return most + ", ".join(words)
 
 
-def _notes(step: StepPreview) -> str:
-    return "; ".join(_each_note(step))
-
-
-def _each_note(step: StepPreview) -> Iterator[str]:
+def _notes(step: StepPreview) -> Iterator[str]:
     if step.items is not None:
         yield f"{'at most ' if step.is_items_most else ''}{pluralize(step.items, 'item')}"
     elif step.action == "map":

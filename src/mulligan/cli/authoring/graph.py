@@ -7,16 +7,15 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.output.terminal import UsageRefused, complain, show_bytes, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show_bytes, show_result
 from mulligan.cli.words.options import Catalogue, HomeFolder, service_at
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import MulliganError
 from mulligan.formats import FORMATS, OURS, is_system
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.named_files import write_file
 from mulligan.service.rendering.drawing import choose_picture
-from mulligan.service.rendering.json_output import to_json
 
 PICTURES = ("mermaid", "svg", "png")
 # Mermaid's default for `maxEdges`, which a diagram cannot change.
@@ -42,28 +41,19 @@ class NoRenderer(MulliganError):
 
 
 def graph(
-    file: Annotated[Path | None, Argument(metavar="FILE", help="A workflow file (or use --run).")] = None,
+    file: Annotated[Path | None, Argument("FILE", "A workflow file (or use --run).")] = None,
     forms: Annotated[
         list[str] | None,
         Option(
-            "--format",
-            "-f",
-            metavar="WORD",
-            help="mermaid, svg or png (default: from the name OUT), or the system of the file.",
+            "WORD", "mermaid, svg or png (default: from the name OUT), or the system of the file.", "--format", "-f"
         ),
     ] = None,
-    out: Annotated[
-        Path | None, Option("--out", "-o", metavar="OUT", help="Write to this file instead of stdout.")
-    ] = None,
-    run: Annotated[
-        str | None, Option("--run", metavar="RUN", help="Draw a run, with the status of its steps, instead of a file.")
-    ] = None,
-    expand: Annotated[
-        bool, Option("--expand", help="Draw each step of a matrix, and each of many similar steps.")
-    ] = False,
+    out: Annotated[Path | None, Option("OUT", "Write to this file instead of stdout.", "--out", "-o")] = None,
+    run: Annotated[str | None, Option("RUN", "Draw a run, with the status of its steps, instead of a file.")] = None,
+    expand: Annotated[bool, Flag("Draw each step of a matrix, and each of many similar steps.")] = False,
     catalogue: Catalogue = None,
     home: HomeFolder = None,
-    as_json: Annotated[bool, Option("--json", help="Print the nodes and links as one JSON object.")] = False,
+    as_json: Annotated[bool, Flag("Print the nodes and links as one JSON object.", "--json")] = False,
 ) -> None:
     """Draw a workflow, or a run of it, as Mermaid, SVG or PNG.
 
@@ -73,7 +63,7 @@ def graph(
     picture, system = _split_formats(forms or [])
     workflow, statuses, name = _load(file, system, catalogue, run, home)
     if as_json:
-        show_json(to_json(choose_picture(workflow, statuses, is_expanded=expand)))
+        show_result(choose_picture(workflow, statuses, is_expanded=expand))
         return
     form = _format(picture, out)
     if form == "png" and out is None and sys.stdout.isatty():

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.output.terminal import complain, show_warnings
-from mulligan.cli.running.drive_run import drive_run
+from mulligan.cli.running.drive_run import CommandContext, drive_run
 from mulligan.cli.running.run import Wait
 from mulligan.cli.words.capacity import Parallel, asked_capacity
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
@@ -30,7 +30,7 @@ from mulligan.service.runs.changes.prepared_runs import prepare
 
 
 def rehearse(
-    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file.")],
+    file: Annotated[Path, Argument("FILE", "A workflow file.")],
     fake: Fake = None,
     fakes: Fakes = None,
     inputs: Inputs = None,
@@ -58,12 +58,10 @@ def rehearse(
     complain(f"faked: {quote_names(list(ends))}" if ends else "no step is faked: all steps run")
     with service_kept_or_not(home) as service:
         code = drive_run(
-            service,
+            CommandContext(service, home, as_json),
             lambda driver: service.changes.create(prepared, driver)[0],
             capacity=capacity_for(asked_capacity(parallel, None, None)),
             wait_seconds=wait_seconds,
-            as_json=as_json,
-            home=home,
             is_kept=home is not None,
         )
     complain(f"kept in '{home}'" if home is not None else "the run was removed; to keep it: --home DIR")

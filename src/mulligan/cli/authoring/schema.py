@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.output.terminal import complain, show
-from mulligan.cli.words.parameters import Option
+from mulligan.cli.words.parameters import Flag, Option
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.named_files import write_file
 
 
 def schema(
-    out: Annotated[
-        Path | None, Option("--out", "-o", metavar="FILE", help="Write to this file instead of stdout.")
-    ] = None,
-    as_json: Annotated[bool, Option("--json", help="No effect: the schema is JSON.")] = False,
+    out: Annotated[Path | None, Option("FILE", "Write to this file instead of stdout.", "--out", "-o")] = None,
+    as_json: Annotated[bool, Flag("No effect: the schema is JSON.", "--json")] = False,
 ) -> None:
     """Print the JSON Schema of workflow files, for editors.
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from mulligan.cli.output.terminal import UsageRefused, complain, show_json, show_written
+from mulligan.cli.output.terminal import UsageRefused, complain, show_json, show_result, show_written
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import (
     AsJson,
@@ -21,7 +21,7 @@ from mulligan.cli.words.options import (
     TrustTemplates,
     service_kept_or_not,
 )
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.core.model.workflow import Workflow
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.handler_trial import (
@@ -38,31 +38,26 @@ from mulligan.service.driving.outcome import exit_code
 from mulligan.service.logs.logs import UnknownAttempt
 from mulligan.service.rendering.descriptions import summarize_failure
 from mulligan.service.rendering.formatting import quote_names
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.prepared_runs import Prepared, prepare
 from mulligan.service.runs.stored.run_reader import AttemptLog
 from mulligan.service.service import Service
 
 
 def step(
-    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file.")],
+    file: Annotated[Path, Argument("FILE", "A workflow file.")],
     step: StepName,
     inputs: Inputs = None,
     inputs_file: InputsFile = None,
     results: Annotated[
         list[str] | None,
-        Option(
-            "--result", metavar="STEP=JSON", help="The result of another step, which this one reads (default: null)."
-        ),
+        Option("STEP=JSON", "The result of another step, which this one reads (default: null).", "--result"),
     ] = None,
     fake: Fake = None,
     fakes: Fakes = None,
-    handler: Annotated[bool, Option("--handler", help="Run its failure handler instead of the step.")] = False,
-    error: Annotated[str, Option("--error", metavar="JSON", help="How the step failed (default: exit code 1).")] = "",
-    item: Annotated[str, Option("--item", metavar="JSON", help="The item of a map step whose command failed.")] = "",
-    command: Annotated[
-        int | None, Option("--command", metavar="N", help="Which command failed (default: the first with a handler).")
-    ] = None,
+    handler: Annotated[bool, Flag("Run its failure handler instead of the step.")] = False,
+    error: Annotated[str, Option("JSON", "How the step failed (default: exit code 1).")] = "",
+    item: Annotated[str, Option("JSON", "The item of a map step whose command failed.")] = "",
+    command: Annotated[int | None, Option("N", "Which command failed (default: the first with a handler).")] = None,
     system: System = None,
     trust_templates: TrustTemplates = False,
     catalogue: Catalogue = None,
@@ -140,7 +135,7 @@ def _run_handler(
     with service_kept_or_not(home) as service:
         tried = run_handler(service.changes, trial, prepared, error, kept)
         if as_json:
-            show_json(to_json(tried))
+            show_result(tried)
         else:
             _show_each(tried.logs)
         complain(describe_result(trial, tried))

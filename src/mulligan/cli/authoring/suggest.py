@@ -6,20 +6,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from mulligan.cli.output.tables import length
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.authoring.suggest import (
     DraftedChanges,
     LookedAt,
     SuggestedChange,
     Suggestions,
-    WhatIfFigures,
     WrittenChanges,
     choose,
     write_into_file,
 )
+from mulligan.service.authoring.suggest_words import describe_saving, describe_what_if
 from mulligan.service.authoring.values import parse_time
 from mulligan.service.rendering.formatting import pluralize, single_line
 from mulligan.service.rendering.json_output import to_json
@@ -31,17 +30,13 @@ NOTHING_WRITTEN = 1
 
 def suggest(
     workflow: Annotated[
-        str | None, Argument(metavar="WORKFLOW", help="A workflow file, or the name of a workflow (default: all).")
+        str | None, Argument("WORKFLOW", "A workflow file, or the name of a workflow (default: all).")
     ] = None,
-    since: Annotated[
-        str | None, Option("--since", metavar="TIME", help="Only runs started since then: 12h, 30d, 2026-11-01.")
-    ] = None,
-    step: Annotated[str, Option("--step", metavar="STEP", help="Only this step.")] = "",
-    write: Annotated[bool, Option("--write", help="Write the proposals into the workflow file.")] = False,
-    draft: Annotated[bool, Option("--draft", help="Write them into a draft of the published workflow.")] = False,
-    pick: Annotated[
-        list[str] | None, Option("--pick", metavar="ID", help="Only the proposal with this id; may be repeated.")
-    ] = None,
+    since: Annotated[str | None, Option("TIME", "Only runs started since then: 12h, 30d, 2026-11-01.")] = None,
+    step: Annotated[str, Option("STEP", "Only this step.")] = "",
+    write: Annotated[bool, Flag("Write the proposals into the workflow file.")] = False,
+    draft: Annotated[bool, Flag("Write them into a draft of the published workflow.")] = False,
+    pick: Annotated[list[str] | None, Option("ID", "Only the proposal with this id; may be repeated.")] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
@@ -127,10 +122,10 @@ def _show_proposal(one: SuggestedChange, *, with_workflow: bool) -> None:
     show(f"{one.id}  {_TITLES[one.kind]}, step '{one.step}'{of}")
     show(f"  {single_line(one.evidence)}")
     show(f"  proposal: {single_line(one.proposal)}")
-    if saved := _saved(one):
+    if saved := describe_saving(one.saving):
         show(f"  would have saved: {saved}")
     if one.what_if is not None:
-        show(f"  what if: {_what_if(one.what_if)}")
+        show(f"  what if: {describe_what_if(one.what_if)}")
     if one.yaml:
         show("")
         for line in one.yaml.splitlines():
@@ -146,25 +141,6 @@ _TITLES = {
     "useless_remediation": "a remediation that never worked",
     "breaker": "a circuit breaker",
 }
-
-
-def _saved(one: SuggestedChange) -> str:
-    saving = one.saving
-    parts = [pluralize(saving.decisions, "decision")] if saving.decisions else []
-    parts += [pluralize(saving.failed_runs, "failed round")] if saving.failed_runs else []
-    parts += [f"{length(saving.seconds)} of time"] if saving.seconds >= 60 else []
-    return ", ".join(parts)
-
-
-def _what_if(one: WhatIfFigures) -> str:
-    now, before = one.completed_now, one.completed_before
-    as_before = "as before" if now == before else f"instead of {before:,}"
-    words = [f"{now:,} of {pluralize(one.runs, 'run')} would have completed, {as_before}"]
-    words += [f"{pluralize(one.decisions_saved, 'decision')} fewer"] if one.decisions_saved else []
-    words += [f"{pluralize(one.decisions_added, 'decision')} more"] if one.decisions_added else []
-    if one.attempts:
-        words.append(f"{pluralize(abs(one.attempts), 'attempt')} {'more' if one.attempts > 0 else 'fewer'}")
-    return "; ".join([*words, f"{one.facts:,} by facts alone"])
 
 
 def _looked_at(one: LookedAt) -> str:

@@ -5,22 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.output.terminal import complain, show, show_json, show_warnings
+from mulligan.cli.output.terminal import complain, show, show_result, show_warnings
 from mulligan.cli.words.options import Catalogue, System, TrustTemplates, coverage_hint
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag
 from mulligan.formats import OURS, title_of
 from mulligan.service.authoring import workflow_files
 from mulligan.service.authoring.workflow_files import Validation
 from mulligan.service.rendering.formatting import pluralize
-from mulligan.service.rendering.json_output import to_json
 
 
 def validate(
-    files: Annotated[list[Path], Argument(metavar="FILE...", help="Workflow files.")],
+    files: Annotated[list[Path], Argument("FILE...", "Workflow files.")],
     system: System = None,
     trust_templates: TrustTemplates = False,
     catalogue: Catalogue = None,
-    as_json: Annotated[bool, Option("--json", help="Print one JSON object, or an array for several files.")] = False,
+    as_json: Annotated[bool, Flag("Print one JSON object, or an array for several files.", "--json")] = False,
 ) -> int:
     """Check workflow files, and show what is wrong and where.
 
@@ -32,7 +31,7 @@ def validate(
         for path in files
     ]
     if as_json:
-        show_json(to_json(found[0] if len(found) == 1 else found))
+        show_result(found[0] if len(found) == 1 else found)
     else:
         for one in found:
             _show(one)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
 from mulligan.analysis.whatif.results import RunWhatIf, WhatIf
 from mulligan.cli.output.tables import show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_warnings
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result, show_warnings
 from mulligan.cli.words.options import AsJson, Catalogue, HomeFolder, System, TrustTemplates, service_at
 from mulligan.cli.words.parameters import Argument, Option
 from mulligan.formats import examine
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.authoring.whatif import WhatIfSelection
 from mulligan.service.authoring.whatif_text import describe_assumptions, describe_end, describe_estimate, whatif_summary
-from mulligan.service.rendering.json_output import to_json
 
 HEADS = ("RUN", "CREATED", "THEN", "WOULD BE", "BY", "STEP", "WHY")
 # There was nothing to decide again.
@@ -25,21 +25,12 @@ LISTED_MAX = 30
 
 
 def whatif(
-    file: Annotated[Path, Argument(metavar="FILE", help="The changed workflow file.")],
-    since: Annotated[
-        str | None,
-        Option("--since", metavar="TIME", help="Only runs started within this time: 12h, 30d (default: all)."),
-    ] = None,
-    step: Annotated[
-        str, Option("--step", metavar="STEP", help="Only runs in which an attempt of this step failed.")
-    ] = "",
-    runs: Annotated[
-        list[str] | None, Option("--run", metavar="RUN", help="Only this run. May be given several times.")
-    ] = None,
-    name: Annotated[
-        str, Option("--name", metavar="NAME", help="The workflow whose runs to take (default: the name in the file).")
-    ] = "",
-    seed: Annotated[int, Option("--seed", metavar="N", help="Draw other estimates (default: 0).")] = 0,
+    file: Annotated[Path, Argument("FILE", "The changed workflow file.")],
+    since: Annotated[str | None, Option("TIME", "Only runs started within this time: 12h, 30d (default: all).")] = None,
+    step: Annotated[str, Option("STEP", "Only runs in which an attempt of this step failed.")] = "",
+    runs: Annotated[list[str] | None, Option("RUN", "Only this run. May be given several times.", "--run")] = None,
+    name: Annotated[str, Option("NAME", "The workflow whose runs to take (default: the name in the file).")] = "",
+    seed: Annotated[int, Option("N", "Draw other estimates (default: 0).")] = 0,
     system: System = None,
     trust_templates: TrustTemplates = False,
     catalogue: Catalogue = None,
@@ -69,7 +60,7 @@ def whatif(
         )
         found = service.workflows.whatif(examined.workflow, selection)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
     elif not found.runs:
         complain(_nothing(found, since))
     else:
@@ -94,23 +85,19 @@ def _show(found: WhatIf, file: Path, since: str | None) -> None:
         show_table(HEADS, [_row(run) for run in found.changed])
         if found.changed_total > len(found.changed):
             show(f"and {found.changed_total - len(found.changed):,} more: --json lists the first of each kind")
-    if found.outcomes_assumed:
-        show("")
-        show("assumed: a recorded outcome, although")
-        for line in describe_assumptions(found):
-            show(f"  {line}")
-    if found.estimates:
-        show("")
-        show(f"estimates (another draw: --seed {found.seed + 1})")
-        for one in found.estimates:
-            show(f"  {describe_estimate(one)}")
-    if found.undecided:
-        show("")
-        show("cannot be said")
-        for undecided in found.undecided:
-            show(f"  run {undecided.run_id} ({undecided.was}): {undecided.reason}")
-        if found.undecided_total > len(found.undecided):
-            show(f"  and {found.undecided_total - len(found.undecided):,} more")
+    undecided = [f"run {one.run_id} ({one.was}): {one.reason}" for one in found.undecided]
+    if found.undecided and found.undecided_total > len(found.undecided):
+        undecided.append(f"and {found.undecided_total - len(found.undecided):,} more")
+    assumed = describe_assumptions(found) if found.outcomes_assumed else []
+    _show_list("assumed: a recorded outcome, although", assumed)
+    estimates = [describe_estimate(one) for one in found.estimates]
+    _show_list(f"estimates (another draw: --seed {found.seed + 1})", estimates)
+    _show_list("cannot be said", undecided)
+
+
+def _show_list(title: str, lines: Sequence[str]) -> None:
+    if lines:
+        show("\n".join(("", title, *(f"  {line}" for line in lines))))
 
 
 def _row(run: RunWhatIf) -> tuple[str, ...]:

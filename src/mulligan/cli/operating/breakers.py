@@ -6,12 +6,11 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from mulligan.cli.output.tables import length, show_table
-from mulligan.cli.output.terminal import complain, show_json
+from mulligan.cli.output.terminal import complain, show_result
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at
 from mulligan.cli.words.parameters import Option
 from mulligan.service.host.breakers import Breaker
 from mulligan.service.rendering.formatting import pluralize
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.service import Service
 
 HEADS = ("BREAKER", "STATUS", "FAILURES", "RUNNING", "WAITING", "")
@@ -19,7 +18,7 @@ HEADS = ("BREAKER", "STATUS", "FAILURES", "RUNNING", "WAITING", "")
 
 def show_breakers(
     name: Annotated[
-        str | None, Option("--reset", metavar="NAME", help="Close this breaker, so that waiting tasks continue.")
+        str | None, Option("NAME", "Close this breaker, so that waiting tasks continue.", "--reset")
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
@@ -33,7 +32,7 @@ def show_breakers(
             complain(_reset(service, name))
         found = service.machine.list_breakers()
     if as_json:
-        show_json(to_json([one for one in found if name in (None, one.name)]))
+        show_result([one for one in found if name in (None, one.name)])
     elif name is None:
         _show(found, datetime.now(UTC))
 

@@ -8,18 +8,16 @@ from typing import Annotated
 from mulligan.cli.operating.server import PORTS, refuse_remote, serve, with_options
 from mulligan.cli.output.terminal import UsageRefused
 from mulligan.cli.words.options import HomeFolder
-from mulligan.cli.words.parameters import Option
+from mulligan.cli.words.parameters import Flag, Option
 from mulligan.service.server.server_config import find_config
 from mulligan.service.service import open_service
 
 
 def dashboard(
     home: HomeFolder = None,
-    port: Annotated[
-        int, Option("--port", metavar="PORT", help="The port to listen on; 0: any free one (default: 0).")
-    ] = 0,
-    no_browser: Annotated[bool, Option("--no-browser", help="Only print the link.")] = False,
-    no_worker: Annotated[bool, Option("--no-worker", help="Run no worker beside it.")] = False,
+    port: Annotated[int, Option("PORT", "The port to listen on; 0: any free one (default: 0).")] = 0,
+    no_browser: Annotated[bool, Flag("Only print the link.")] = False,
+    no_worker: Annotated[bool, Flag("Run no worker beside it.")] = False,
 ) -> int:
     """Show the runs of a folder or a PostgreSQL store in a browser, until stopped.
 

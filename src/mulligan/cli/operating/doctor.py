@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from mulligan.cli.output.tables import show_table
-from mulligan.cli.output.terminal import complain, show_json
+from mulligan.cli.output.terminal import complain, show_result
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at, with_home
 from mulligan.service.host.doctor import Check
-from mulligan.service.rendering.json_output import to_json
 
 
 def doctor(home: HomeFolder = None, as_json: AsJson = False) -> int:
@@ -17,7 +16,7 @@ def doctor(home: HomeFolder = None, as_json: AsJson = False) -> int:
     with service_at(home) as service:
         found = service.machine.examine_machine()
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
     else:
         show_table(("", "", ""), [(check.health, check.name, check.found) for check in found.checks])
         for check in found.checks:

@@ -6,30 +6,24 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from mulligan.cli.output.tables import show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show_result
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at, where
-from mulligan.cli.words.parameters import Option
+from mulligan.cli.words.parameters import Flag, Option
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.host.gc import Garbage, GarbageReport, RunRetention
 from mulligan.service.rendering.formatting import format_size, pluralize
-from mulligan.service.rendering.json_output import to_json
 
 # How many of each kind are listed.
 SHOWN_MAX = 20
 
 
 def gc(
-    older_than: Annotated[
-        str | None, Option("--older-than", metavar="TIME", help="Also remove runs that ended so long ago, such as 30d.")
-    ] = None,
-    keep: Annotated[
-        int | None, Option("--keep", metavar="N", help="Also remove ended runs, except the N newest.")
-    ] = None,
+    older_than: Annotated[str | None, Option("TIME", "Also remove runs that ended so long ago, such as 30d.")] = None,
+    keep: Annotated[int | None, Option("N", "Also remove ended runs, except the N newest.")] = None,
     environments: Annotated[
-        str | None,
-        Option("--environments", metavar="TIME", help="Remove environments not used for so long (default 30d)."),
+        str | None, Option("TIME", "Remove environments not used for so long (default 30d).")
     ] = None,
-    is_dry: Annotated[bool, Option("--dry-run", help="Show what would be removed, and remove nothing.")] = False,
+    is_dry: Annotated[bool, Flag("Show what would be removed, and remove nothing.", "--dry-run")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -45,7 +39,7 @@ def gc(
         unused = None if environments is None else _age(environments)
         found = service.machine.collect_garbage(retention, unused_seconds=unused, is_dry=is_dry)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     show_table(("REMOVED" if not is_dry else "WOULD BE REMOVED", "SIZE"), [*_rows(found)])
     complain(_summary(found))

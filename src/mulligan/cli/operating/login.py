@@ -17,8 +17,7 @@ def login(
     url: Annotated[
         str,
         Argument(
-            metavar="URL",
-            help="The server, such as https://HOST:8642 (default: $MULLIGAN_SERVER); or the link that it printed.",
+            "URL", "The server, such as https://HOST:8642 (default: $MULLIGAN_SERVER); or the link that it printed."
         ),
     ] = "",
     as_json: AsJson = False,
@@ -41,7 +40,7 @@ def login(
 
 
 def logout(
-    url: Annotated[str, Argument(metavar="URL", help="The server (default: $MULLIGAN_SERVER, or the only one).")] = "",
+    url: Annotated[str, Argument("URL", "The server (default: $MULLIGAN_SERVER, or the only one).")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Forget the token of a server on this machine.

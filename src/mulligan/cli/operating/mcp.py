@@ -9,7 +9,7 @@ from typing import Annotated
 from mulligan.cli.output.terminal import UsageRefused, complain
 from mulligan.cli.words.extra_modules import load_for
 from mulligan.cli.words.options import By, HomeFolder, is_on_server
-from mulligan.cli.words.parameters import Option
+from mulligan.cli.words.parameters import Flag, Option
 from mulligan.errors import StoreUnavailable
 from mulligan.ports.server_records import TokenLimits
 from mulligan.service.server.tokens.tokens import read_limits
@@ -22,25 +22,14 @@ SCOPES = ("read", "run", "decide", "write")
 def mcp(
     home: HomeFolder = None,
     server: Annotated[
-        str | None,
-        Option("--server", metavar="URL", help="Work with the runs of this server (log in first: mulligan login URL)."),
+        str | None, Option("URL", "Work with the runs of this server (log in first: mulligan login URL).")
     ] = None,
-    agent: Annotated[
-        str, Option("--agent", metavar="NAME", help="Record what it does as agent:NAME (default: your own name).")
-    ] = "",
-    may: Annotated[
-        str,
-        Option("--may", metavar="VERDICTS", help="What it may decide: retry, fail, approve, refuse (default: all)."),
-    ] = "",
-    decisions: Annotated[
-        int | None, Option("--decisions-per-hour", metavar="N", help="How often it may decide.")
-    ] = None,
-    min_confidence: Annotated[
-        str,
-        Option("--min-confidence", metavar="N", help="How sure its decisions about failures have to be, like 0.8."),
-    ] = "",
+    agent: Annotated[str, Option("NAME", "Record what it does as agent:NAME (default: your own name).")] = "",
+    may: Annotated[str, Option("VERDICTS", "What it may decide: retry, fail, approve, refuse (default: all).")] = "",
+    decisions: Annotated[int | None, Option("N", "How often it may decide.", "--decisions-per-hour")] = None,
+    min_confidence: Annotated[str, Option("N", "How sure its decisions about failures have to be, like 0.8.")] = "",
     by: By = "",
-    read_only: Annotated[bool, Option("--read-only", help="Offer only tools that change nothing.")] = False,
+    read_only: Annotated[bool, Flag("Offer only tools that change nothing.")] = False,
 ) -> int:
     """Let an agent work with the runs of a store: the Model Context Protocol over stdin and stdout.
 

@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from mulligan.cli.output.tables import age, show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at, where
 from mulligan.cli.words.parameters import Argument, Option
 from mulligan.service.rendering.formatting import pluralize
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.server.notices.notices import NoticeLine
 from mulligan.service.service import Service
 
@@ -20,10 +19,10 @@ LIMIT = 50
 
 
 def notices(
-    word: Annotated[str, Argument(metavar="list|send|test", help="What to do (default: list).")] = "list",
-    target: Annotated[str | None, Argument(metavar="TARGET", help="With test: where to send a message.")] = None,
-    run: Annotated[int | None, Option("--run", metavar="RUN", help="Only notices about this run.")] = None,
-    limit: Annotated[int, Option("--limit", metavar="N", help="How many to list at most.")] = LIMIT,
+    word: Annotated[str, Argument("list|send|test", "What to do (default: list).")] = "list",
+    target: Annotated[str | None, Argument("TARGET", "With test: where to send a message.")] = None,
+    run: Annotated[int | None, Option("RUN", "Only notices about this run.")] = None,
+    limit: Annotated[int, Option("N", "How many to list at most.")] = LIMIT,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
@@ -44,7 +43,7 @@ def notices(
             return _test(service, target, as_json=as_json)
         page = service.notices.page(run_id=run, limit=limit)
         if as_json:
-            show_json(to_json(page))
+            show_result(page)
         elif page.notices:
             now = datetime.now(UTC)
             show_table(HEADS, [_row(line, now) for line in page.notices])
@@ -67,7 +66,7 @@ def _send(service: Service, *, as_json: bool, home: str | None) -> int:
     finally:
         service.notices.close()
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
     else:
         show(f"{pluralize(found.sent, 'notice')} sent, {found.waiting} waiting")
         if found.waiting:
@@ -78,7 +77,7 @@ def _send(service: Service, *, as_json: bool, home: str | None) -> int:
 def _test(service: Service, target: str, *, as_json: bool) -> int:
     found = service.notices.test(target)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
     elif found.is_sent:
         show(f"a test message was sent to '{target}'")
     else:

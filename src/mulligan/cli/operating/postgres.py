@@ -5,35 +5,27 @@ from __future__ import annotations
 import shlex
 from typing import Annotated
 
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result
 from mulligan.cli.words.options import AsJson
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.host.private_postgres import PostgresStatus, postgres_status, start_postgres, stop_postgres
 from mulligan.service.rendering.formatting import format_size, pluralize
-from mulligan.service.rendering.json_output import to_json
 
 _WORDS = ("start", "stop", "status")
 _LOOPBACK = "127.0.0.1"
 
 
 def postgres(
-    word: Annotated[str, Argument(metavar="start|stop|status", help="What to do.")],
+    word: Annotated[str, Argument("start|stop|status", "What to do.")],
     data: Annotated[
         str | None,
-        Option(
-            "--data",
-            metavar="DIR",
-            help="The folder of the server (default: $MULLIGAN_POSTGRES, or ~/.local/share/mulligan/postgres).",
-        ),
+        Option("DIR", "The folder of the server (default: $MULLIGAN_POSTGRES, or ~/.local/share/mulligan/postgres)."),
     ] = None,
-    port: Annotated[
-        int | None, Option("--port", metavar="PORT", help="For 'start' (default: a free one, which it keeps).")
-    ] = None,
+    port: Annotated[int | None, Option("PORT", "For 'start' (default: a free one, which it keeps).")] = None,
     listen: Annotated[
-        str | None,
-        Option("--listen", metavar="HOST", help="For 'start': a name of this machine that other hosts can reach."),
+        str | None, Option("HOST", "For 'start': a name of this machine that other hosts can reach.")
     ] = None,
-    now: Annotated[bool, Option("--now", help="For 'stop': do not wait until all clients have left.")] = False,
+    now: Annotated[bool, Flag("For 'stop': do not wait until all clients have left.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Start, stop or show a private PostgreSQL, for several workers.
@@ -58,7 +50,7 @@ def postgres(
     else:
         found = postgres_status(data)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
     elif word == "start":
         _show_start(found)
     elif word == "stop":

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.output.tables import age, cut, show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_bytes, show_json, show_warnings
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_bytes, show_json, show_result, show_warnings
 from mulligan.cli.words.options import AsJson, By, HomeFolder, System, pairs, service_at, where
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.authoring.named_files import read_file
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.server.catalogue.catalogue import PublishedWorkflow
@@ -21,18 +21,14 @@ PAGE = 1000
 
 
 def publish(
-    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file; no Python file.")],
-    name: Annotated[
-        str | None,
-        Option("--name", metavar="NAME", help="The name to publish it under (default: that of the workflow)."),
-    ] = None,
-    note: Annotated[str, Option("--note", metavar="TEXT", help="Why it is published, which is recorded.")] = "",
+    file: Annotated[Path, Argument("FILE", "A workflow file; no Python file.")],
+    name: Annotated[str | None, Option("NAME", "The name to publish it under (default: that of the workflow).")] = None,
+    note: Annotated[str, Option("TEXT", "Why it is published, which is recorded.")] = "",
     label: Annotated[
-        list[str] | None,
-        Option("--label", metavar="KEY=VALUE", help="A label of the version and of its runs (repeatable)."),
+        list[str] | None, Option("KEY=VALUE", "A label of the version and of its runs (repeatable).")
     ] = None,
     system: System = None,
-    is_dry: Annotated[bool, Option("--dry-run", help="Check the file, say what would be published, and stop.")] = False,
+    is_dry: Annotated[bool, Flag("Check the file, say what would be published, and stop.", "--dry-run")] = False,
     by: By = "",
     home: HomeFolder = None,
     as_json: AsJson = False,
@@ -54,7 +50,7 @@ def publish(
             dry_run=is_dry,
         )
     if as_json:
-        show_json(to_json(done))
+        show_result(done)
         return
     show_warnings(done.warnings)
     one = done.workflow
@@ -79,9 +75,7 @@ def _text(file: Path) -> str:
 
 
 def list_workflows(
-    name: Annotated[
-        str | None, Argument(metavar="NAME", help="List the versions of this workflow, or print NAME@3.")
-    ] = None,
+    name: Annotated[str | None, Argument("NAME", "List the versions of this workflow, or print NAME@3.")] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -91,7 +85,7 @@ def list_workflows(
         if reference is not None:
             found = service.catalogue.workflow(*reference)
             if as_json:
-                show_json(to_json(found))
+                show_result(found)
             else:
                 show_bytes((found.text or "").encode("utf-8", "surrogatepass"))
             return

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from mulligan.cli.output.tables import cut, length, show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_result
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import AsJson, By, HomeFolder, Reason, pairs, service_at, where
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.authoring.values import parse_time
 from mulligan.service.rendering.formatting import format_input, pluralize
 from mulligan.service.rendering.json_output import to_json
@@ -31,42 +31,24 @@ SHOWN_NEXT = 5
 
 
 def schedule(
-    word: Annotated[str, Argument(metavar="|".join(_WORDS), help="What to do.")],
-    name: Annotated[str | None, Argument(metavar="NAME", help="The name of the schedule.")] = None,
-    workflow: Annotated[
-        str | None, Option("--workflow", metavar="NAME", help="put: the published workflow; NAME@3 for one version.")
-    ] = None,
-    cron: Annotated[
-        str | None, Option("--cron", metavar="FIELDS", help="put: when, such as '30 2 * * MON-FRI' or @daily.")
-    ] = None,
-    timezone: Annotated[
-        str | None, Option("--timezone", metavar="ZONE", help="put: the time zone of --cron (default UTC).")
-    ] = None,
-    every: Annotated[
-        str | None, Option("--every", metavar="TIME", help="put: in place of --cron, the time between two starts.")
-    ] = None,
-    anchor: Annotated[str | None, Option("--anchor", metavar="TIME", help="put: from when --every is counted.")] = None,
+    word: Annotated[str, Argument("|".join(_WORDS), "What to do.")],
+    name: Annotated[str | None, Argument("NAME", "The name of the schedule.")] = None,
+    workflow: Annotated[str | None, Option("NAME", "put: the published workflow; NAME@3 for one version.")] = None,
+    cron: Annotated[str | None, Option("FIELDS", "put: when, such as '30 2 * * MON-FRI' or @daily.")] = None,
+    timezone: Annotated[str | None, Option("ZONE", "put: the time zone of --cron (default UTC).")] = None,
+    every: Annotated[str | None, Option("TIME", "put: in place of --cron, the time between two starts.")] = None,
+    anchor: Annotated[str | None, Option("TIME", "put: from when --every is counted.")] = None,
     inputs: Inputs = None,
     inputs_file: InputsFile = None,
-    label: Annotated[
-        list[str] | None, Option("--label", metavar="KEY=VALUE", help="put: a label of its runs (repeatable).")
-    ] = None,
-    catch_up: Annotated[
-        str, Option("--catch-up", metavar="WHICH", help="put: missed starts to make up for: none, last, all, all(20).")
-    ] = "last",
-    overlap: Annotated[
-        str, Option("--overlap", metavar="HOW", help="put: if a run has not ended: skip, queue, cancel, allow.")
-    ] = "skip",
-    pause_after: Annotated[
-        int | None, Option("--pause-after", metavar="N", help="put: pause after so many failed runs in a row.")
-    ] = None,
+    label: Annotated[list[str] | None, Option("KEY=VALUE", "put: a label of its runs (repeatable).")] = None,
+    catch_up: Annotated[str, Option("WHICH", "put: missed starts to make up for: none, last, all, all(20).")] = "last",
+    overlap: Annotated[str, Option("HOW", "put: if a run has not ended: skip, queue, cancel, allow.")] = "skip",
+    pause_after: Annotated[int | None, Option("N", "put: pause after so many failed runs in a row.")] = None,
     begin: Annotated[
-        str | None, Option("--from", metavar="TIME", help="backfill: the beginning of the range, such as 2026-11-01.")
+        str | None, Option("TIME", "backfill: the beginning of the range, such as 2026-11-01.", "--from")
     ] = None,
-    end: Annotated[
-        str | None, Option("--to", metavar="TIME", help="backfill: the end of the range (default: now).")
-    ] = None,
-    is_dry: Annotated[bool, Option("--dry-run", help="put, backfill: say what would happen, and stop.")] = False,
+    end: Annotated[str | None, Option("TIME", "backfill: the end of the range (default: now).", "--to")] = None,
+    is_dry: Annotated[bool, Flag("put, backfill: say what would happen, and stop.", "--dry-run")] = False,
     reason: Reason = "",
     by: By = "",
     home: HomeFolder = None,
@@ -187,7 +169,7 @@ def _when(one: ScheduleView) -> str:
 
 def _show(one: ScheduleView, home: str | None, *, as_json: bool) -> None:
     if as_json:
-        show_json(to_json(one))
+        show_result(one)
         return
     show(f"schedule '{one.name}'{' (not written: a dry run)' if one.dry_run else ''}")
     for title, text in _lines(one, home):
@@ -239,7 +221,7 @@ def _backfill(service: Service, name: str, begin: str | None, end: str | None, *
     until = parse_time(end, now) if end is not None else now
     found = service.schedules.backfill(name, parse_time(begin, now), until, dry_run=is_dry)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     show(_backfill_text(found))
     for number, instant in enumerate(found.instants if is_dry else ()):

@@ -10,7 +10,7 @@ import msgspec
 from mulligan.cli.output.terminal import UsageRefused, show
 from mulligan.cli.words.extra_modules import load_for
 from mulligan.cli.words.options import HomeFolder, LogFormat, check_log_format
-from mulligan.cli.words.parameters import Option
+from mulligan.cli.words.parameters import Flag, Option
 from mulligan.service.home import Home
 from mulligan.service.server.server_config import ServerConfig, find_config
 from mulligan.service.service import Service, open_service
@@ -20,25 +20,18 @@ PORTS = range(65536)
 
 def server(
     home: HomeFolder = None,
-    host: Annotated[
-        str | None, Option("--host", metavar="HOST", help="The address to listen on (default: 127.0.0.1).")
-    ] = None,
-    port: Annotated[
-        int | None, Option("--port", metavar="PORT", help="The port to listen on; 0: any free one (default: 8642).")
-    ] = None,
+    host: Annotated[str | None, Option("HOST", "The address to listen on (default: 127.0.0.1).")] = None,
+    port: Annotated[int | None, Option("PORT", "The port to listen on; 0: any free one (default: 8642).")] = None,
     config: Annotated[
-        str | None,
-        Option("--config", metavar="FILE", help="The configuration (default: server.toml in the folder of the runs)."),
+        str | None, Option("FILE", "The configuration (default: server.toml in the folder of the runs).")
     ] = None,
     as_json: Annotated[
-        bool, Option("--json", help="Print the URL and an admin token for this start as one line of JSON on stdout.")
+        bool, Flag("Print the URL and an admin token for this start as one line of JSON on stdout.", "--json")
     ] = False,
-    insecure: Annotated[bool, Option("--insecure", help="Allow other machines to connect without TLS.")] = False,
-    tls_cert: Annotated[
-        str | None, Option("--tls-cert", metavar="FILE", help="The certificate of the server, as PEM.")
-    ] = None,
-    tls_key: Annotated[str | None, Option("--tls-key", metavar="FILE", help="Its private key, as PEM.")] = None,
-    no_worker: Annotated[bool, Option("--no-worker", help="Run no worker beside the server.")] = False,
+    insecure: Annotated[bool, Flag("Allow other machines to connect without TLS.")] = False,
+    tls_cert: Annotated[str | None, Option("FILE", "The certificate of the server, as PEM.")] = None,
+    tls_key: Annotated[str | None, Option("FILE", "Its private key, as PEM.")] = None,
+    no_worker: Annotated[bool, Flag("Run no worker beside the server.")] = False,
     log_format: LogFormat = "text",
 ) -> int:
     """Serve the runs of a folder or a PostgreSQL store over HTTP, with a dashboard, until stopped.

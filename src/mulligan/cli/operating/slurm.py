@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.output.tables import length, show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.core.effects.run_lists import QueuedShape
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.host.slurm.draining import Drained
 from mulligan.service.host.slurm.overview import PilotLine, SlurmStatus
 from mulligan.service.host.slurm.profiles import Profiles
 from mulligan.service.rendering.formatting import format_size, pluralize
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.service import Service
 
 _WORDS = ("submit", "auto", "status", "drain")
@@ -38,30 +37,19 @@ HEADS = ("PILOT", "PROFILE", "STATE", "NODE", "SIZE", "LEFT", "TASKS", "WORKER")
 
 
 def slurm(
-    word: Annotated[str, Argument(metavar="submit|auto|status|drain", help="What to do.")],
+    word: Annotated[str, Argument("submit|auto|status|drain", "What to do.")],
     count: Annotated[
-        int | None, Argument(metavar="N", help="For 'submit': how many pilots (default: 'pilots' of the profile).")
+        int | None, Argument("N", "For 'submit': how many pilots (default: 'pilots' of the profile).")
     ] = None,
     profile: Annotated[
-        str | None,
-        Option("--profile", metavar="NAME", help="The profile (default: 'default' for 'submit', otherwise all)."),
+        str | None, Option("NAME", "The profile (default: 'default' for 'submit', otherwise all).")
     ] = None,
-    file: Annotated[
-        Path | None, Option("--file", metavar="FILE", help="A workflow file whose profiles count as well.")
-    ] = None,
-    tasks: Annotated[
-        int | None, Option("--tasks", metavar="N", help="For 'submit': each pilot ends after so many tasks.")
-    ] = None,
-    most: Annotated[
-        int | None, Option("--max", metavar="N", help="For 'auto': how many pilots there may be at a time.")
-    ] = None,
-    every: Annotated[
-        str | None, Option("--every", metavar="DURATION", help="For 'auto': how often it looks (default 10s).")
-    ] = None,
-    is_once: Annotated[bool, Option("--once", help="For 'auto': look a single time, for cron.")] = False,
-    now: Annotated[
-        bool, Option("--now", help="For 'drain': interrupt the tasks of running pilots; they run again elsewhere.")
-    ] = False,
+    file: Annotated[Path | None, Option("FILE", "A workflow file whose profiles count as well.")] = None,
+    tasks: Annotated[int | None, Option("N", "For 'submit': each pilot ends after so many tasks.")] = None,
+    most: Annotated[int | None, Option("N", "For 'auto': how many pilots there may be at a time.", "--max")] = None,
+    every: Annotated[str | None, Option("DURATION", "For 'auto': how often it looks (default 10s).")] = None,
+    is_once: Annotated[bool, Flag("For 'auto': look a single time, for cron.", "--once")] = False,
+    now: Annotated[bool, Flag("For 'drain': interrupt the tasks of running pilots; they run again elsewhere.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
@@ -114,7 +102,7 @@ def _submit(
     found = service.machine.slurm_submit(count, profile, profiles, tasks=tasks)
     _note_local(service)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     show(f"submitted {pluralize(count, 'pilot')} with profile '{profile}': Slurm job {found.job_id}")
     complain(f"  output: {found.output}")
@@ -155,7 +143,7 @@ def _say_with_time(text: str) -> None:
 
 def _show_drained(found: Drained, *, as_json: bool) -> None:
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     if not (found.cancelled or found.asked or found.interrupted):
         show("there is no pilot to drain")
@@ -175,7 +163,7 @@ def _ids(found: Sequence[str]) -> str:
 
 def _show_status(found: SlurmStatus, *, as_json: bool) -> None:
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     if not found.pilots:
         complain("there is no pilot of this store; to submit some: mulligan slurm submit N")

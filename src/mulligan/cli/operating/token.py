@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from mulligan.cli.output.tables import show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result
 from mulligan.cli.words.options import AsJson, By, HomeFolder, service_at
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.ports.server_records import AuditRecord
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.rendering.formatting import pluralize
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.server.tokens.tokens import NewToken, TokenForm, TokenView, read_limits
 from mulligan.service.service import Service
 
@@ -26,48 +25,33 @@ _USAGE = {
 
 
 def token(
-    word: Annotated[str, Argument(metavar="create|list|revoke", help="What to do.")],
+    word: Annotated[str, Argument("create|list|revoke", "What to do.")],
     name: Annotated[
-        str | None, Argument(metavar="USER|ID", help="For 'create': in whose name; for 'revoke': the id of a token.")
+        str | None, Argument("USER|ID", "For 'create': in whose name; for 'revoke': the id of a token.")
     ] = None,
     scopes: Annotated[
         list[str] | None,
         Option(
-            "--scope",
-            metavar="SCOPE",
-            help="What it allows: read, run, decide, propose, write, admin or worker; may be repeated.",
+            "SCOPE", "What it allows: read, run, decide, propose, write, admin or worker; may be repeated.", "--scope"
         ),
     ] = None,
-    expires: Annotated[
-        str | None, Option("--expires", metavar="DURATION", help="How long it is valid, like 30d (default: for ever).")
-    ] = None,
-    project: Annotated[
-        str | None, Option("--project", metavar="NAME", help="The project that it sees (default: the first one).")
-    ] = None,
-    is_for_all: Annotated[bool, Option("--all-projects", help="It sees all projects of the store.")] = False,
+    expires: Annotated[str | None, Option("DURATION", "How long it is valid, like 30d (default: for ever).")] = None,
+    project: Annotated[str | None, Option("NAME", "The project that it sees (default: the first one).")] = None,
+    is_for_all: Annotated[bool, Flag("It sees all projects of the store.", "--all-projects")] = False,
     workflows: Annotated[
         list[str] | None,
-        Option("--workflow", metavar="NAME", help="A workflow whose runs it may start and change; may be repeated."),
+        Option("NAME", "A workflow whose runs it may start and change; may be repeated.", "--workflow"),
     ] = None,
     decisions: Annotated[
-        int | None, Option("--decisions-per-hour", metavar="N", help="How often it may decide for a person.")
+        int | None, Option("N", "How often it may decide for a person.", "--decisions-per-hour")
     ] = None,
-    agent: Annotated[
-        str, Option("--agent", metavar="NAME", help="Instead of USER: it is for an agent, recorded as agent:NAME.")
-    ] = "",
+    agent: Annotated[str, Option("NAME", "Instead of USER: it is for an agent, recorded as agent:NAME.")] = "",
     may: Annotated[
         str,
-        Option(
-            "--may",
-            metavar="VERDICTS",
-            help="What it may decide: retry, fail, approve, refuse (default: all; for an agent retry,fail).",
-        ),
+        Option("VERDICTS", "What it may decide: retry, fail, approve, refuse (default: all; for an agent retry,fail)."),
     ] = "",
-    min_confidence: Annotated[
-        str,
-        Option("--min-confidence", metavar="N", help="How sure its decisions about failures have to be, like 0.8."),
-    ] = "",
-    note: Annotated[str, Option("--note", metavar="TEXT", help="What it is for.")] = "",
+    min_confidence: Annotated[str, Option("N", "How sure its decisions about failures have to be, like 0.8.")] = "",
+    note: Annotated[str, Option("TEXT", "What it is for.")] = "",
     by: By = "",
     home: HomeFolder = None,
     as_json: AsJson = False,
@@ -92,12 +76,12 @@ def token(
     with service_at(home, by=by) as service:
         if word == "list":
             found = service.tokens.list_tokens()
-            show_json(to_json(found)) if as_json else _show_list(found.tokens)
+            show_result(found) if as_json else _show_list(found.tokens)
             return
         if word == "revoke" and name is not None:
             revoked = service.tokens.revoke(name)
             _note(service, "mulligan token revoke", revoked)
-            show_json(to_json(revoked)) if as_json else complain(f"token {revoked.id} of '{revoked.user}' is revoked")
+            show_result(revoked) if as_json else complain(f"token {revoked.id} of '{revoked.user}' is revoked")
             return
         limits = read_limits(may, decisions, min_confidence)
         form = TokenForm(
@@ -115,7 +99,7 @@ def token(
         )
         made = service.tokens.create(form)
         _note(service, "mulligan token create", made.token)
-    show_json(to_json(made)) if as_json else _show_new(made)
+    show_result(made) if as_json else _show_new(made)
 
 
 def _note(service: Service, action: str, one: TokenView) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from mulligan.cli.output.terminal import complain, show, show_json
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, service_at
-from mulligan.cli.words.parameters import Option
+from mulligan.cli.words.parameters import Flag, Option
 from mulligan.errors import StoreUnavailable
 from mulligan.service.rendering.formatting import pluralize
 from mulligan.service.rendering.json_output import to_json
@@ -16,13 +16,8 @@ from mulligan.service.rendering.json_output import to_json
 
 def traces(
     run: NewestRun = LATEST,
-    endpoint: Annotated[
-        str,
-        Option("--endpoint", metavar="URL", help="The collector (default: $OTEL_EXPORTER_OTLP_ENDPOINT)."),
-    ] = "",
-    follow: Annotated[
-        bool, Option("--follow", help="Send the spans of all runs from now on, as they end, until stopped.")
-    ] = False,
+    endpoint: Annotated[str, Option("URL", "The collector (default: $OTEL_EXPORTER_OTLP_ENDPOINT).")] = "",
+    follow: Annotated[bool, Flag("Send the spans of all runs from now on, as they end, until stopped.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:

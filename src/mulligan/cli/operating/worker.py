@@ -29,37 +29,16 @@ def worker(
     memory: Memory = None,
     gpus: Gpus = None,
     on: On = None,
-    labels: Annotated[
-        str | None, Option("--labels", metavar="A,B", help="Labels that steps may ask for, separated by commas.")
-    ] = None,
-    server: Annotated[
-        str | None, Option("--server", metavar="URL", help="Run tasks of this server. Needs no database.")
-    ] = None,
-    token: Annotated[
-        str | None, Option("--token", metavar="TOKEN", help="A token for workers (default: $MULLIGAN_TOKEN).")
-    ] = None,
-    token_file: Annotated[
-        str | None, Option("--token-file", metavar="FILE", help="A file with the token in it, in place of --token.")
-    ] = None,
-    until: Annotated[
-        str | None,
-        Option("--until", metavar="TIME", help="End by then (2h, 2026-11-01T08:00); no task may last longer."),
-    ] = None,
-    idle_exit: Annotated[
-        str | None, Option("--idle-exit", metavar="DURATION", help="End after so long without a task, like 90s.")
-    ] = None,
-    tasks: Annotated[int | None, Option("--tasks", metavar="N", help="End after so many tasks.")] = None,
-    nodes: Annotated[
-        int | None, Option("--nodes", metavar="N", help="Take only steps that ask for 2 to N nodes, one at a time.")
-    ] = None,
-    metrics: Annotated[
-        str | None,
-        Option("--metrics", metavar="PORT", help="Serve metrics for Prometheus at this port, or HOST:PORT."),
-    ] = None,
-    metrics_file: Annotated[
-        Path | None,
-        Option("--metrics-file", metavar="FILE", help="Write metrics to this file, once a second."),
-    ] = None,
+    labels: Annotated[str | None, Option("A,B", "Labels that steps may ask for, separated by commas.")] = None,
+    server: Annotated[str | None, Option("URL", "Run tasks of this server. Needs no database.")] = None,
+    token: Annotated[str | None, Option("TOKEN", "A token for workers (default: $MULLIGAN_TOKEN).")] = None,
+    token_file: Annotated[str | None, Option("FILE", "A file with the token in it, in place of --token.")] = None,
+    until: Annotated[str | None, Option("TIME", "End by then (2h, 2026-11-01T08:00); no task may last longer.")] = None,
+    idle_exit: Annotated[str | None, Option("DURATION", "End after so long without a task, like 90s.")] = None,
+    tasks: Annotated[int | None, Option("N", "End after so many tasks.")] = None,
+    nodes: Annotated[int | None, Option("N", "Take only steps that ask for 2 to N nodes, one at a time.")] = None,
+    metrics: Annotated[str | None, Option("PORT", "Serve metrics for Prometheus at this port, or HOST:PORT.")] = None,
+    metrics_file: Annotated[Path | None, Option("FILE", "Write metrics to this file, once a second.")] = None,
     log_format: LogFormat = "text",
 ) -> int:
     """Run tasks for the runs of a store, until stopped.

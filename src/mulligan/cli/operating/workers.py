@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from mulligan.cli.output.tables import age, length, show_table
-from mulligan.cli.output.terminal import complain, show_json
+from mulligan.cli.output.terminal import complain, show_result
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at
 from mulligan.service.driving.workers import WorkerLine, WorkerTask
 from mulligan.service.rendering.formatting import format_size, pluralize
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.service import Service
 
 HEADS = ("WORKER", "STATUS", "UP", "SEEN", "CPUS", "MEMORY", "GPUS", "")
@@ -25,7 +24,7 @@ def list_workers(home: HomeFolder = None, as_json: AsJson = False) -> None:
     with service_at(home) as service:
         found = service.machine.list_workers()
         if as_json:
-            show_json(to_json(found))
+            show_result(found)
             return
         _show(service, found)
 

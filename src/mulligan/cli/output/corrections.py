@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mulligan.cli.output.terminal import complain
-from mulligan.service.rendering.formatting import format_input
+from mulligan.service.rendering.formatting import format_input, group_title
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.corrections import ChangedSteps, Correction
 from mulligan.service.runs.changes.round_plans import ForkResult, RetryResult
 
 # Steps whose changes are named one by one; --json has them all.
 _STEPS_MAX, _NAMES_MAX = 20, 10
-TIMES = "\u00d7"
 
 
 def plan_as_json(planned: RetryResult | ForkResult) -> dict[str, Any]:
@@ -38,17 +37,14 @@ def show_correction(planned: RetryResult) -> None:
 
 
 def _steps(found: Correction) -> list[str]:
-    shown = [(_name(one), one) for one in found.families[:_STEPS_MAX]]
+    families = found.families[:_STEPS_MAX]
+    shown = [(group_title(one.step, one.count) if one.count > 1 else one.step, one) for one in families]
     width = max((len(name) for name, _ in shown), default=0)
-    lines = [f"added    {_listed(found.added)}"] if found.added else []
-    lines += [f"removed  {_listed(found.removed)}"] if found.removed else []
+    lines = [f"added    {list_names(found.added)}"] if found.added else []
+    lines += [f"removed  {list_names(found.removed)}"] if found.removed else []
     lines += [f"changed  {name:<{width}}  {', '.join(one.keys)}{_kept(one)}".rstrip() for name, one in shown]
     left = sum(one.count for one in found.families[_STEPS_MAX:])
     return [*lines, f"changed  {left:,} more steps"] if left > 0 else lines
-
-
-def _name(one: ChangedSteps) -> str:
-    return f"{one.step} {TIMES} {one.count:,}" if one.count > 1 else one.step
 
 
 def _kept(one: ChangedSteps) -> str:
@@ -63,7 +59,7 @@ def _beside(found: Correction) -> list[str]:
     if found.inputs_kept:
         lines.append(f"note: the run keeps its inputs although their defaults changed: {_values(found.inputs_kept)}")
     if found.lost_undos:
-        lines.append(f"note: nothing will undo {_listed(found.lost_undos)}: the file has no undo any more")
+        lines.append(f"note: nothing will undo {list_names(found.lost_undos)}: the file has no undo any more")
     return lines
 
 
@@ -71,6 +67,7 @@ def _values(inputs: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={format_input(value)}" for name, value in inputs.items())
 
 
-def _listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
+    """The first of them: `a, b and 12 more`."""
     shown = ", ".join(names[:_NAMES_MAX])
     return f"{shown} and {len(names) - _NAMES_MAX:,} more" if len(names) > _NAMES_MAX else shown

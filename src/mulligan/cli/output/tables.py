@@ -8,19 +8,18 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from mulligan.cli.output.terminal import show, visible, wants_colour
+from mulligan.service.rendering.console import terminal_text
 from mulligan.service.rendering.console.terminal_text import length as length
 from mulligan.service.rendering.formatting import single_line
 
-_GREEN, _RED, _YELLOW, _MAGENTA, _CYAN, _DIM, _PLAIN = (
-    f"\033[{code}m" for code in ("32", "31", "33", "35", "36", "2", "0")
-)
-_COLOURS = {
-    **dict.fromkeys(("completed", "ok", "good"), _GREEN),
-    **dict.fromkeys(("failed", "cancelled", "problem", "bad"), _RED),
-    **dict.fromkeys(("backing_off", "handling", "warning", "try"), _YELLOW),
-    **dict.fromkeys(("pending_failed", "paused", "wait"), _MAGENTA),
-    **dict.fromkeys(("running", "ready"), _CYAN),
-    **dict.fromkeys(("waiting", "skipped", "plain"), _DIM),
+# The tone of a status.
+_TONES = {
+    **dict.fromkeys(("completed", "ok", "good"), "good"),
+    **dict.fromkeys(("failed", "cancelled", "problem", "bad"), "bad"),
+    **dict.fromkeys(("backing_off", "handling", "warning", "try"), "try"),
+    **dict.fromkeys(("pending_failed", "paused", "wait"), "wait"),
+    **dict.fromkeys(("running", "ready"), "run"),
+    **dict.fromkeys(("waiting", "skipped", "plain"), "plain"),
 }
 # The width of a terminal that does not report it.
 COLUMNS = 80
@@ -70,7 +69,7 @@ def _line(row: Sequence[str], widths: Sequence[int], width: int | None, *, is_co
 
 def tinted(text: str, tone: str) -> str:
     """The text in the colour of a status or tone, if that has one."""
-    return f"{_COLOURS[tone]}{text}{_PLAIN}" if tone in _COLOURS else text
+    return terminal_text.tinted(text, _TONES.get(tone, ""))
 
 
 def cut(text: str, chars_max: int) -> str:

@@ -61,6 +61,13 @@ def show_json(value: object) -> None:
     show(_indented(value))
 
 
+def show_result(result: object) -> None:
+    """Print a result of `Service`, or a list of them, as JSON on stdout."""
+    from mulligan.service.rendering.json_output import to_json
+
+    show_json(to_json(result))
+
+
 def _indented(value: object) -> str:
     """`json.dumps(value, indent=2)`, in a tenth of the time: that one indents in Python."""
     text = json.dumps(value)

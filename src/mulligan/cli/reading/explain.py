@@ -11,7 +11,7 @@ from typing import Annotated
 from mulligan.cli.output.tables import tinted
 from mulligan.cli.output.terminal import complain, show, show_json, visible, wants_colour
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.rendering.story_text import describe_question, format_story, format_wait
 from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait, StoryLine
@@ -23,9 +23,9 @@ _LINES_AT_ONCE = 1000
 def explain(
     run: NewestRun = LATEST,
     step: Annotated[
-        str | None, Argument(metavar="STEP", help="A step, a part of one, or a matrix (default: the whole run).")
+        str | None, Argument("STEP", "A step, a part of one, or a matrix (default: the whole run).")
     ] = None,
-    tree: Annotated[bool, Option("--tree", help="Include the stories of its child runs.")] = False,
+    tree: Annotated[bool, Flag("Include the stories of its child runs.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:

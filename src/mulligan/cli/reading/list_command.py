@@ -10,12 +10,11 @@ from typing import Annotated
 
 from mulligan.cli.output.full_screen import Screen
 from mulligan.cli.output.tables import age, columns, cut, length, table_lines
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result
 from mulligan.cli.words.options import AsJson, HomeFolder, pairs, service_at, where
-from mulligan.cli.words.parameters import Option
+from mulligan.cli.words.parameters import Flag, Option
 from mulligan.errors import InputInvalid
 from mulligan.service.authoring.values import parse_time
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.views.run_list import (
     STATUSES,
     FailedStep,
@@ -41,47 +40,30 @@ WATCH_SECONDS, WATCH_SECONDS_MIN = 2.0, 0.5
 
 
 def list_runs(
-    workflow: Annotated[
-        list[str] | None, Option("--workflow", metavar="NAME", help="Only runs of this workflow (repeatable).")
-    ] = None,
+    workflow: Annotated[list[str] | None, Option("NAME", "Only runs of this workflow (repeatable).")] = None,
     status: Annotated[
         list[str] | None,
-        Option(
-            "--status",
-            metavar="STATUS",
-            help=f"Only runs with this status (repeatable, or with commas): {', '.join(STATUSES)}.",
-        ),
+        Option("STATUS", f"Only runs with this status (repeatable, or with commas): {', '.join(STATUSES)}."),
     ] = None,
     since: Annotated[
-        str | None,
-        Option("--since", metavar="TIME", help="Only runs started since then: 2h, 7d, 2026-11-01, 2026-11-01T08:00."),
+        str | None, Option("TIME", "Only runs started since then: 2h, 7d, 2026-11-01, 2026-11-01T08:00.")
     ] = None,
-    until: Annotated[str | None, Option("--until", metavar="TIME", help="Only runs started before then.")] = None,
+    until: Annotated[str | None, Option("TIME", "Only runs started before then.")] = None,
     inputs: Annotated[
-        list[str] | None, Option("--input", "-i", metavar="KEY=VALUE", help="Only runs with this input (repeatable).")
+        list[str] | None, Option("KEY=VALUE", "Only runs with this input (repeatable).", "--input", "-i")
     ] = None,
-    label: Annotated[
-        list[str] | None, Option("--label", metavar="KEY=VALUE", help="Only runs with this label (repeatable).")
-    ] = None,
-    who: Annotated[
-        list[str] | None, Option("--who", metavar="NAME", help="Only runs that this user started (repeatable).")
-    ] = None,
+    label: Annotated[list[str] | None, Option("KEY=VALUE", "Only runs with this label (repeatable).")] = None,
+    who: Annotated[list[str] | None, Option("NAME", "Only runs that this user started (repeatable).")] = None,
     text: Annotated[
-        str | None,
-        Option("--text", metavar="WORDS", help="Only runs with these words in their name, labels, inputs or failures."),
+        str | None, Option("WORDS", "Only runs with these words in their name, labels, inputs or failures.")
     ] = None,
     failure: Annotated[
-        list[str] | None,
-        Option("--failure", metavar="CODE", help="Only runs that failed with this code (repeatable): TIMEOUT."),
+        list[str] | None, Option("CODE", "Only runs that failed with this code (repeatable): TIMEOUT.")
     ] = None,
-    with_children: Annotated[bool, Option("--all", help="Also show called runs, below their callers.")] = False,
-    limit: Annotated[
-        int, Option("--limit", "-n", metavar="N", help="How many runs to show at most.", show_default=True)
-    ] = LIMIT,
-    after: Annotated[
-        int | None, Option("--after", metavar="RUN", help="The page after this run: only older ones.")
-    ] = None,
-    watch: Annotated[bool, Option("--watch", "-w", help="Update the list until Ctrl-C (on a terminal).")] = False,
+    with_children: Annotated[bool, Flag("Also show called runs, below their callers.", "--all")] = False,
+    limit: Annotated[int, Option("N", "How many runs to show at most.", "--limit", "-n", show_default=True)] = LIMIT,
+    after: Annotated[int | None, Option("RUN", "The page after this run: only older ones.")] = None,
+    watch: Annotated[bool, Flag("Update the list until Ctrl-C (on a terminal).", "--watch", "-w")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -116,7 +98,7 @@ def list_runs(
             return
         found = service.runs.page(query)
         if as_json:
-            show_json(to_json(found.runs))
+            show_result(found.runs)
             return
         for line in table_lines(HEADS, _rows(found, where(home))):
             show(line)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from mulligan.cli.output.tables import cut
 from mulligan.cli.output.terminal import INTERRUPTED, UsageRefused, complain, show, show_json, show_written
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.formats import systems_with_logs
 from mulligan.service.logs.log_following import LogPiece, LogSelection
 from mulligan.service.rendering.json_output import log_lines_to_json, to_json
@@ -31,18 +31,13 @@ _NOT_DETAILS = frozenset(
 
 def logs(
     run: NewestRun = LATEST,
-    step: Annotated[str | None, Argument(metavar="STEP", help="The name of a step.")] = None,
-    item: Annotated[
-        str | None, Option("--item", metavar="I", help="Only this item of a map step, by index or name.")
-    ] = None,
-    attempt: Annotated[
-        int | None, Option("--attempt", metavar="N", help="The number of the attempt (default: the last).")
-    ] = None,
-    handler: Annotated[bool, Option("--handler", help="Show what the failure handler wrote.")] = False,
-    script: Annotated[bool, Option("--script", help="Show what the recovery script wrote.")] = False,
+    step: Annotated[str | None, Argument("STEP", "The name of a step.")] = None,
+    item: Annotated[str | None, Option("I", "Only this item of a map step, by index or name.")] = None,
+    attempt: Annotated[int | None, Option("N", "The number of the attempt (default: the last).")] = None,
+    handler: Annotated[bool, Flag("Show what the failure handler wrote.")] = False,
+    script: Annotated[bool, Flag("Show what the recovery script wrote.")] = False,
     follow: Annotated[
-        bool,
-        Option("--follow", "-f", help="Follow the logs, through retries; without STEP those of the whole run."),
+        bool, Flag("Follow the logs, through retries; without STEP those of the whole run.", "--follow", "-f")
     ] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
@@ -123,7 +118,7 @@ def _why_empty(log: AttemptLog, called: Mapping[tuple[str, int], int], place: st
 def events(
     run: NewestRun = LATEST,
     named_as: Annotated[
-        str | None, Option("--as", metavar="SYSTEM", help="Print JSON lines with the names of that system: noetl.")
+        str | None, Option("SYSTEM", "Print JSON lines with the names of that system: noetl.", "--as")
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,

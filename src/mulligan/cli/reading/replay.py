@@ -11,18 +11,18 @@ from typing import Annotated, Any, NamedTuple
 
 from mulligan.cli.output.corrections import plan_as_json
 from mulligan.cli.output.tables import cut, show_table, tinted
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, visible, wants_colour
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result, visible, wants_colour
 from mulligan.cli.reading.show import step_rows
 from mulligan.cli.running.continue_run import Continuation, Detach, Follow, read_continuation, start_and_continue
+from mulligan.cli.running.drive_run import CommandContext
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import AsJson, By, HomeFolder, Reason, RunName, pairs, service_at, where
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.history.views import Wait
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.values import parse_time
 from mulligan.service.rendering.descriptions import describe_value, summarize_failure
 from mulligan.service.rendering.formatting import pluralize, single_line
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.rendering.page.styles import format_elapsed
 from mulligan.service.rendering.story_text import when_default_applies
 from mulligan.service.runs.changes.fork_at import EventFork
@@ -39,39 +39,22 @@ VALUE_CHARS_MAX = 80
 
 def replay(
     run: RunName,
-    other: Annotated[int | None, Argument(metavar="B", help="With --diff: the other event.")] = None,
-    at: Annotated[int | None, Option("--at", metavar="SEQ", help="Show the run as it was after this event.")] = None,
-    until: Annotated[
-        str | None,
-        Option("--until", metavar="TIME", help="The last event at or before then: 2h, 2026-11-01T08:00."),
-    ] = None,
-    step: Annotated[str, Option("--step", metavar="STEP", help="Show the events of this step, and its states.")] = "",
-    diff: Annotated[
-        int | None, Option("--diff", metavar="A", help="Show what changed from event A to event B: --diff 12 40.")
-    ] = None,
-    verify: Annotated[bool, Option("--verify", help="Compare the replayed log with the store.")] = False,
-    forks: Annotated[
-        bool,
-        Option("--fork-here", help="Start a new run that continues from there."),
-    ] = False,
-    classify: Annotated[
-        str,
-        Option("--classify", metavar="STEP=VERDICT", help="With --fork-here: decide about a parked step."),
-    ] = "",
-    approve: Annotated[
-        str, Option("--approve", metavar="STEP", help="With --fork-here: say yes to the approval of this step.")
-    ] = "",
-    refuse: Annotated[
-        str, Option("--refuse", metavar="STEP", help="With --fork-here: say no to the approval of this step.")
-    ] = "",
+    other: Annotated[int | None, Argument("B", "With --diff: the other event.")] = None,
+    at: Annotated[int | None, Option("SEQ", "Show the run as it was after this event.")] = None,
+    until: Annotated[str | None, Option("TIME", "The last event at or before then: 2h, 2026-11-01T08:00.")] = None,
+    step: Annotated[str, Option("STEP", "Show the events of this step, and its states.")] = "",
+    diff: Annotated[int | None, Option("A", "Show what changed from event A to event B: --diff 12 40.")] = None,
+    verify: Annotated[bool, Flag("Compare the replayed log with the store.")] = False,
+    forks: Annotated[bool, Flag("Start a new run that continues from there.", "--fork-here")] = False,
+    classify: Annotated[str, Option("STEP=VERDICT", "With --fork-here: decide about a parked step.")] = "",
+    approve: Annotated[str, Option("STEP", "With --fork-here: say yes to the approval of this step.")] = "",
+    refuse: Annotated[str, Option("STEP", "With --fork-here: say no to the approval of this step.")] = "",
     inputs: Inputs = None,
     inputs_file: InputsFile = None,
-    file: Annotated[
-        Path | None, Option("--file", metavar="FILE", help="With --fork-here: a corrected workflow file.")
-    ] = None,
+    file: Annotated[Path | None, Option("FILE", "With --fork-here: a corrected workflow file.")] = None,
     reason: Reason = "",
     dry_run: Annotated[
-        bool, Option("--dry-run", help="With --fork-here: show what the new run would keep and do. Starts nothing.")
+        bool, Flag("With --fork-here: show what the new run would keep and do. Starts nothing.")
     ] = False,
     follows: Follow = None,
     detach: Detach = False,
@@ -102,18 +85,18 @@ def replay(
         if diff is not None:
             assert other is not None
             changed = service.past.compare(run_id, diff, other)
-            show_json(to_json(changed)) if as_json else _show_difference(changed)
+            show_result(changed) if as_json else _show_difference(changed)
             return 0
         seq = at if until is None else service.past.last_before(run_id, parse_time(until, datetime.now(UTC)))
         if step:
             points = service.past.points(run_id, step, seq)
-            show_json(to_json(points)) if as_json else _show_points(points, where(home))
+            show_result(points) if as_json else _show_points(points, where(home))
             return 0
         assert seq is not None
         if forks:
-            return _fork(service, run_id, seq, change, continuation, dry_run=dry_run, as_json=as_json, home=home)
+            return _fork(CommandContext(service, home, as_json), run_id, seq, change, continuation, dry_run=dry_run)
         moment = service.past.moment(run_id, seq, is_whole=as_json or service.past.is_small(run_id))
-        show_json(to_json(moment)) if as_json else _show_moment(moment, where(home))
+        show_result(moment) if as_json else _show_moment(moment, where(home))
         return 0
 
 
@@ -136,7 +119,7 @@ def _check_usage(
 def _verify(service: Service, run_id: int, *, as_json: bool) -> int:
     found = service.runs.replay(run_id)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
     elif found.differing:
         why = "the store was changed by hand, or this is a bug in Mulligan"
         complain(f"run {run_id} differs from its log in {', '.join(found.differing)}: {why}")
@@ -181,17 +164,9 @@ def _check_fork(change: Change, *, forks: bool, is_point: bool, has_inputs: bool
 
 
 def _fork(
-    service: Service,
-    run_id: int,
-    seq: int,
-    change: Change,
-    continuation: Continuation,
-    *,
-    dry_run: bool,
-    as_json: bool,
-    home: str | None,
+    context: CommandContext, run_id: int, seq: int, change: Change, continuation: Continuation, *, dry_run: bool
 ) -> int:
-    given = dict(change.inputs)
+    service, given = context.service, dict(change.inputs)
     if change.file is not None:
         workflow = Workflows.load_workflow(change.file, **service.starts.reading_of(run_id))
         where_from = str(change.file.absolute())
@@ -202,7 +177,7 @@ def _fork(
         def begin(driver: Any = None) -> EventFork | ForkResult:
             return service.event_forks.fork_with_file(run_id, seq, given, workflow, driver, file=where_from)
 
-        shown = plan_as_json(planned)
+        shown: Any = plan_as_json(planned)
     else:
         decision = _decision(service, change)
         fork = service.event_forks.fork(run_id, seq, inputs=given, decision=decision, dry_run=True)
@@ -211,20 +186,16 @@ def _fork(
         def begin(driver: Any = None) -> EventFork | ForkResult:
             return service.event_forks.fork(run_id, seq, driver, inputs=given, decision=decision, reason=change.reason)
 
-        shown = to_json(fork)
+        shown = fork
 
     if dry_run:
-        show_json(shown) if as_json else show(said)
+        show_result(shown) if context.as_json else show(said)
         return 0
-    return start_and_continue(
-        service,
-        begin,
-        continuation,
-        like_run=run_id,
-        describe=lambda new: complain(said if new is None else f"{said}\nit is run {new}"),
-        as_json=as_json,
-        home=home,
-    )
+
+    def describe(new: int | None) -> None:
+        complain(said if new is None else f"{said}\nit is run {new}")
+
+    return start_and_continue(context, begin, continuation, like_run=run_id, describe=describe)
 
 
 def _decision(service: Service, change: Change) -> Any:

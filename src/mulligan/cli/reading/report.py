@@ -6,20 +6,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.output.terminal import complain, show_bytes, show_json
+from mulligan.cli.output.terminal import complain, show_bytes, show_result
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, service_at, where
 from mulligan.cli.words.parameters import Option
 from mulligan.service.authoring.named_files import write_file
-from mulligan.service.rendering.json_output import to_json
 
 
 def report(
     run: NewestRun = LATEST,
     out: Annotated[
         str | None,
-        Option(
-            "--out", "-o", metavar="FILE", help="The file to write; '-' is stdout (default: mulligan-report-RUN.html)."
-        ),
+        Option("FILE", "The file to write; '-' is stdout (default: mulligan-report-RUN.html).", "--out", "-o"),
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
@@ -33,7 +30,7 @@ def report(
         run_id = service.runs.find(run)
         found = service.runs.report(run_id, datetime.now(UTC))
         if as_json:
-            show_json(to_json(found))
+            show_result(found)
             return
         file = Path(out or f"mulligan-report-{run_id}.html")
         folder = None if out == "-" else str(file.absolute().parent)

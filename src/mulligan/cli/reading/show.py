@@ -12,10 +12,10 @@ from typing import Annotated, Any
 from mulligan.cli.output.attempts import show_attempts
 from mulligan.cli.output.groups import counts_text, listed_steps, more_text, title, unlisted_text
 from mulligan.cli.output.tables import age, cut, length, show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_written
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_result, show_written
 from mulligan.cli.reading.list_command import driven
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.core.state.state import StepPause
 from mulligan.service.rendering.descriptions import (
     describe_artifact,
@@ -58,20 +58,15 @@ _HEADS = ("STEP", "STATUS", "TRIES", "TIME", "CPU", "MEMORY", "")
 
 def show_run(
     run: NewestRun = LATEST,
-    step: Annotated[
-        str | None, Argument(metavar="STEP", help="A step with its attempts, or a matrix with all its steps.")
-    ] = None,
-    attempts: Annotated[bool, Option("--attempts", help="Show every attempt at steps, handlers and scripts.")] = False,
+    step: Annotated[str | None, Argument("STEP", "A step with its attempts, or a matrix with all its steps.")] = None,
+    attempts: Annotated[bool, Flag("Show every attempt at steps, handlers and scripts.")] = False,
     brief: Annotated[
-        bool,
-        Option("--brief", help="List only steps that need attention, and count the others: so is a large run shown."),
+        bool, Flag("List only steps that need attention, and count the others: so is a large run shown.")
     ] = False,
     whole: Annotated[
-        bool, Option("--all", help="Show all steps of a large run, with what they cost: it takes a while.")
+        bool, Flag("Show all steps of a large run, with what they cost: it takes a while.", "--all")
     ] = False,
-    output: Annotated[
-        str, Option("--output", metavar="STEP", help="Print the whole output of this step, or of an item (STEP[3]).")
-    ] = "",
+    output: Annotated[str, Option("STEP", "Print the whole output of this step, or of an item (STEP[3]).")] = "",
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -97,7 +92,7 @@ def show_run(
             _show_step(shown_step, names, where(home), as_json=as_json)
             return
         if as_json:
-            show_json(to_json(part(service.runs.overview(run_id, with_attempts=True), WHOLE_RUN)))
+            show_result(part(service.runs.overview(run_id, with_attempts=True), WHOLE_RUN))
             return
         brief = not whole and (brief or service.runs.is_large(run_id))
         found = service.runs.brief_overview(run_id) if brief else service.runs.overview(run_id)
@@ -156,7 +151,7 @@ def _show_output(given: Any, *, as_json: bool) -> None:
 def _show_step(found: StepView | MatrixView, names: dict[str, str], place: str, *, as_json: bool) -> None:
     """One step with its attempts; or all steps of a matrix, failed and running ones first."""
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     run_id, name = found.run_id, found.name
     if isinstance(found, MatrixView):

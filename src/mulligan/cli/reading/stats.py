@@ -6,11 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from mulligan.cli.output.tables import cut, length, show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result
 from mulligan.cli.words.options import AsJson, HomeFolder, service_at
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.authoring.values import parse_duration
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.statistics.stats import AgentStats, RungStats, describe_rung
 
 HEADS = ("WORKFLOW", "STEP", "TRIED", "WORKED", "SHARE", "EACH", "RUNG")
@@ -22,13 +21,10 @@ DECIDED_NOTHING = "no agent was asked about a failure"
 
 
 def show_stats(
-    run: Annotated[str | None, Argument(metavar="RUN", help="The number of a run (default: all runs).")] = None,
-    workflow: Annotated[str | None, Option("--workflow", metavar="NAME", help="Only runs of this workflow.")] = None,
-    since: Annotated[
-        str | None,
-        Option("--since", metavar="TIME", help="Only runs started within this time: 12h, 7d."),
-    ] = None,
-    agents: Annotated[bool, Option("--agents", help="Only agents that decide about failures.")] = False,
+    run: Annotated[str | None, Argument("RUN", "The number of a run (default: all runs).")] = None,
+    workflow: Annotated[str | None, Option("NAME", "Only runs of this workflow.")] = None,
+    since: Annotated[str | None, Option("TIME", "Only runs started within this time: 12h, 7d.")] = None,
+    agents: Annotated[bool, Flag("Only agents that decide about failures.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,7 +43,7 @@ def show_stats(
         found = [] if agents else service.runs.stats(run_id, workflow=workflow, since=begun)
         asked = [] if as_json and not agents else service.runs.agent_stats(run_id, workflow=workflow, since=begun)
     if as_json:
-        show_json(to_json(asked if agents else found))
+        show_result(asked if agents else found)
         return
     if not (asked if agents else found):
         complain(_nothing(DECIDED_NOTHING if agents else TRIED_NOTHING, run_id, workflow=workflow, since=since))

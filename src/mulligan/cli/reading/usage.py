@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from mulligan.cli.output.tables import length, show_table
-from mulligan.cli.output.terminal import complain, show, show_json
+from mulligan.cli.output.terminal import complain, show, show_result
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, service_at
 from mulligan.service.rendering.formatting import format_size
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.statistics.usage import StepUsage, UsedResources
 
 _HEADS = ("STEP", "TRIES", "MEMORY", "CPUS", "TIME")
@@ -26,7 +25,7 @@ def show_usage(run: NewestRun = LATEST, home: HomeFolder = None, as_json: AsJson
         run_id = service.runs.find(run)
         found = service.runs.usage(run_id)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     if not found:
         complain(f"nothing was measured in run {run_id} yet")

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from mulligan.cli.output.terminal import complain, show_json
 from mulligan.cli.running.continue_run import detach_run, show_detached
-from mulligan.cli.running.drive_run import drive_run
-from mulligan.cli.words.options import read_notify, service_at, where
+from mulligan.cli.running.drive_run import CommandContext, drive_run
+from mulligan.cli.words.options import read_notify, service_at
 from mulligan.cli.words.parameters import Option
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.state.transitions import RUN_ENDED
@@ -17,15 +17,14 @@ from mulligan.errors import KeyUsed
 from mulligan.service.driving.driver import capacity_for
 from mulligan.service.driving.outcome import exit_code
 from mulligan.service.runs.changes.prepared_runs import Prepared
-from mulligan.service.runs.changes.starting import ExistingRun, check_key
-from mulligan.service.service import Service
+from mulligan.service.runs.changes.starting import check_key
 
-Key = Annotated[str, Option("--key", metavar="KEY", help="Start the run only once: the same key gives the same run.")]
+Key = Annotated[str, Option("KEY", "Start the run only once: the same key gives the same run.")]
 WAITING = 4
 
 
 def start(
-    service: Service,
+    context: CommandContext,
     prepared: Prepared,
     *,
     key: str,
@@ -33,30 +32,26 @@ def start(
     asked: HostCapacity | None,
     wait: str,
     wait_seconds: float,
-    as_json: bool,
-    home: str | None,
 ) -> int:
     """Start a run and drive it here or in the background; with a key that was used, continue with that run."""
-    key = check_key(key) if key else ""
+    key, service = check_key(key) if key else "", context.service
     try:
         if is_detached:
-            found = service.changes.start_detached(prepared, key=key, wait=wait)
-            return show_detached(found, as_json=as_json, home=home)
+            return show_detached(context, service.changes.start_detached(prepared, key=key, wait=wait))
         return drive_run(
-            service,
+            context,
             lambda driver: service.changes.create(prepared, driver, key=key)[0],
             capacity=capacity_for(asked),
             wait_seconds=wait_seconds,
-            as_json=as_json,
-            home=home,
         )
     except KeyUsed as used:
         before = service.starts.find_existing_run(prepared, key, used)
-    _show_existing(before, key)
+    complain(f"run {before.run_id} was already started with the key '{key}': it is {before.status}")
+    if before.is_other_definition:
+        complain("  note: the file has changed since then; the run keeps the workflow that it was started with")
     if is_detached:
-        found = detach_run(service, before.run_id, asked, wait)
-        return show_detached(found, as_json=as_json, home=home)
-    return _follow(service, before.run_id, asked=asked, wait_seconds=wait_seconds, as_json=as_json, home=home)
+        return show_detached(context, detach_run(service, before.run_id, asked, wait))
+    return _follow(context, before.run_id, asked, wait_seconds)
 
 
 def start_published(
@@ -76,45 +71,33 @@ def start_published(
     key = check_key(key) if key else ""
     rules = read_notify(notify)
     with service_at(home) as service:
+        context = CommandContext(service, home, as_json)
         from mulligan.service.server.server_client import start_published
 
         begin = partial(start_published, service.home, name, version, inputs, labels, key=key, notify=rules)
         if is_detached:
-            return show_detached(service.starts.detach(begin().run_id), as_json=as_json, home=home)
-        return drive_run(service, lambda _: begin().run_id, wait_seconds=wait_seconds, as_json=as_json, home=home)
+            return show_detached(context, service.starts.detach(begin().run_id))
+        return drive_run(context, lambda _: begin().run_id, wait_seconds=wait_seconds)
 
 
-def _show_existing(found: ExistingRun, key: str) -> None:
-    complain(f"run {found.run_id} was already started with the key '{key}': it is {found.status}")
-    if found.is_other_definition:
-        complain("  note: the file has changed since then; the run keeps the workflow that it was started with")
-
-
-def _follow(
-    service: Service, run_id: int, *, asked: HostCapacity | None, wait_seconds: float, as_json: bool, home: str | None
-) -> int:
+def _follow(context: CommandContext, run_id: int, asked: HostCapacity | None, wait_seconds: float) -> int:
     """Wait for a run that another process drives, or drive it if none does; print its result."""
+    service, here = context.service, context.home_option
     has_waited = service.runs.record(run_id).status not in RUN_ENDED
     try:
         record = service.runs.record(run_id) if service.home.is_remote else service.driving.wait_for_driver(run_id)
     except KeyboardInterrupt:
-        complain(f"run {run_id} continues in the background; to stop it: mulligan cancel {run_id}{where(home)}")
+        complain(f"run {run_id} continues in the background; to stop it: mulligan cancel {run_id}{here}")
         raise
     if record.status == "paused":
-        complain(f"it is paused; to continue it: mulligan resume {run_id}{where(home)}")
+        complain(f"it is paused; to continue it: mulligan resume {run_id}{here}")
         return WAITING
     if record.status not in RUN_ENDED:
-        return drive_run(
-            service,
-            lambda _: run_id,
-            capacity=service.starts.capacity_of(run_id, asked),
-            wait_seconds=wait_seconds,
-            as_json=as_json,
-            home=home,
-        )
+        capacity = service.starts.capacity_of(run_id, asked)
+        return drive_run(context, lambda _: run_id, capacity=capacity, wait_seconds=wait_seconds)
     shown = service.runs.show(run_id)
     if has_waited:
         complain(f"run {run_id} {'was cancelled' if record.status == 'cancelled' else record.status}")
-    if as_json or shown["outputs"]:
-        show_json(shown if as_json else shown["outputs"])
+    if context.as_json or shown["outputs"]:
+        show_json(shown if context.as_json else shown["outputs"])
     return exit_code("ended", record.status)

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
-from mulligan.cli.output.corrections import plan_as_json, show_correction
+from mulligan.cli.output.corrections import list_names, plan_as_json, show_correction
 from mulligan.cli.output.tables import show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show_json, show_result
 from mulligan.cli.running.continue_run import (
     Continuation,
     Detach,
@@ -21,6 +21,7 @@ from mulligan.cli.running.continue_run import (
     read_continuation,
     start_and_continue,
 )
+from mulligan.cli.running.drive_run import CommandContext
 from mulligan.cli.words.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
 from mulligan.cli.words.options import (
@@ -38,42 +39,32 @@ from mulligan.cli.words.options import (
     service_at,
     where,
 )
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.core.deciding.rounds.child_rounds import PlannedChild
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.model.workflow import Workflow
 from mulligan.service.authoring.area import Workflows
 from mulligan.service.authoring.values import read_budgets
 from mulligan.service.rendering.formatting import group_title, pluralize
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.rendering.next_commands import command_for_request
 from mulligan.service.runs.changes.corrections import CorrectedWorkflow
 from mulligan.service.runs.changes.round_plans import ForkResult, RetryResult
-from mulligan.service.service import Service
 
-FromStep = Annotated[
-    str, Option("--from", metavar="STEP", help="The first step to run again; the steps after it run too.")
-]
+FromStep = Annotated[str, Option("STEP", "The first step to run again; the steps after it run too.", "--from")]
 RetryFrom = Annotated[
-    str,
-    Option("--from", metavar="STEP", help="Run this step again too, even if it completed, and the steps after it."),
+    str, Option("STEP", "Run this step again too, even if it completed, and the steps after it.", "--from")
 ]
-CorrectedFile = Annotated[Path | None, Option("--file", metavar="FILE", help="A corrected workflow file.")]
-DryRun = Annotated[bool, Option("--dry-run", help="Show what would be done, and change nothing.")]
-Adjusting = Annotated[
-    bool, Option("--adjust", help="Give steps that ran out of memory 1.5 times as much, and of time twice as much.")
-]
-KeepCompleted = Annotated[
-    bool,
-    Option("--keep-completed", help="Keep results of completed steps, even if a step that they depend on runs again."),
-]
+CorrectedFile = Annotated[Path | None, Option("FILE", "A corrected workflow file.")]
+DryRun = Annotated[bool, Flag("Show what would be done, and change nothing.")]
+Adjusting = Annotated[bool, Flag("Give steps that ran out of memory 1.5 times as much, and of time twice as much.")]
+KeepCompleted = Annotated[bool, Flag("Keep results of completed steps, even if a step that they depend on runs again.")]
 # How many names and maps one sentence lists; --json has them all.
 _NAMES_MAX, _MAPS_MAX = 10, 3
 
 
 def cancel(
     run: RunName,
-    now: Annotated[bool, Option("--now", help="Skip cleanup and undo; run only `end`.")] = False,
+    now: Annotated[bool, Flag("Skip cleanup and undo; run only `end`.")] = False,
     reason: Reason = "",
     follows: Follow = None,
     detach: Detach = False,
@@ -88,12 +79,12 @@ def cancel(
     with service_at(home) as service:
         run_id = service.runs.find(run)
         service.changes.cancel(run_id, now=now, reason=reason)
-        return finish_run(service, run_id, chosen, as_json=as_json, home=home)
+        return finish_run(CommandContext(service, home, as_json), run_id, chosen)
 
 
 def remove(
     run: RunName,
-    is_dry: Annotated[bool, Option("--dry-run", help="Show what would be removed, and remove nothing.")] = False,
+    is_dry: Annotated[bool, Flag("Show what would be removed, and remove nothing.", "--dry-run")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -105,7 +96,7 @@ def remove(
         run_id = service.runs.find(run)
         found = service.runs.remove(run_id, is_dry=is_dry)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     others = f" and {pluralize(len(found.run_ids) - 1, 'run')} that it called" if len(found.run_ids) > 1 else ""
     damage = f"; it was damaged: {found.damage}" if found.damage else ""
@@ -115,7 +106,7 @@ def remove(
 def pause(
     run: RunName,
     step: Annotated[
-        str | None, Argument(metavar="STEP", help="A step, or a matrix with all its steps (default: the whole run).")
+        str | None, Argument("STEP", "A step, or a matrix with all its steps (default: the whole run).")
     ] = None,
     reason: Reason = "",
     by: By = "",
@@ -128,25 +119,17 @@ def pause(
     """
     with service_at(home, by) as service:
         run_id = service.runs.find(run)
-        if step is not None:
-            _pause_step(service, run_id, step, reason, as_json=as_json, home=home)
-            return
-        running = len(service.changes.pause(run_id, reason=reason).still_running)
+        running = len(service.changes.pause(run_id, step=step or "", reason=reason).still_running)
+        if step is None:
+            verb = "runs" if running == 1 else "run"
+            still = f"; {pluralize(running, 'command')} still {verb} and may end" if running else ""
+            what, typed = f"run {run_id}", command_for_request(run_id, "pause")
+        else:
+            still = "; its running attempts may end" if running else ""
+            what, typed = f"step '{step}' of run {run_id}", command_for_request(run_id, "step_pause", step)
         if as_json:
             show_json(service.runs.show(run_id))
-    still = (
-        f"; {pluralize(running, 'command')} still {'runs' if running == 1 else 'run'} and may end" if running else ""
-    )
-    complain(f"run {run_id} is paused{still}; to continue it: mulligan resume {run_id}{where(home)}")
-
-
-def _pause_step(service: Service, run_id: int, step: str, reason: str, *, as_json: bool, home: str | None) -> None:
-    running = service.changes.pause(run_id, step=step, reason=reason).still_running
-    if as_json:
-        show_json(service.runs.show(run_id))
-    still = "; its running attempts may end" if running else ""
-    typed = command_for_request(run_id, "step_pause", step) + where(home)
-    complain(f"step '{step}' of run {run_id} is paused{still}; to continue it: {typed}")
+    complain(f"{what} is paused{still}; to continue it: {typed}{where(home)}")
 
 
 def retry(
@@ -159,11 +142,10 @@ def retry(
     budget: Budgets = None,
     keep_completed: KeepCompleted = False,
     force: Annotated[
-        bool,
-        Option("--force", help="Run steps again whose undo has failed; accept a file whose workflow has another name."),
+        bool, Flag("Run steps again whose undo has failed; accept a file whose workflow has another name.")
     ] = False,
     from_start: Annotated[
-        bool, Option("--from-start", help="Start child runs that did not complete anew, instead of continuing them.")
+        bool, Flag("Start child runs that did not complete anew, instead of continuing them.")
     ] = False,
     reason: Reason = "",
     system: System = None,
@@ -219,7 +201,7 @@ def retry(
             from_start=from_start,
             force=force,
         )
-        return run_retry(service, chosen, reason, continuation, dry_run=dry_run, home=home, as_json=as_json)
+        return run_retry(CommandContext(service, home, as_json), chosen, reason, continuation, dry_run=dry_run)
 
 
 def _correction(
@@ -258,27 +240,21 @@ class RetryOptions(NamedTuple):
 
 
 def run_retry(
-    service: Service,
-    chosen: RetryOptions,
-    reason: str,
-    continuation: Continuation,
-    *,
-    dry_run: bool,
-    home: str | None,
-    as_json: bool,
+    context: CommandContext, chosen: RetryOptions, reason: str, continuation: Continuation, *, dry_run: bool
 ) -> int:
     """Open another round and continue the run; with `dry_run` only show the plan."""
+    service = context.service
     if chosen.corrected is None:
-        mention_changed_file(service, chosen.run_id, home, is_retry=chosen.items is None)
+        mention_changed_file(context, chosen.run_id, is_retry=chosen.items is None)
     if dry_run:
         planned = service.changes.retry(chosen.run_id, **chosen.arguments, dry_run=True)
-        _show_round_plan(planned, service.runs.matrices(chosen.run_id), as_json=as_json)
+        _show_round_plan(planned, service.runs.matrices(chosen.run_id), as_json=context.as_json)
         return 0
     if chosen.corrected is not None:
         # Show what the file changes before anything is done.
         show_correction(service.changes.retry(chosen.run_id, **chosen.arguments, dry_run=True))
     _show_round(service.changes.retry(chosen.run_id, reason=reason, **chosen.arguments), adjust=chosen.adjust)
-    return continue_run(service, chosen.run_id, continuation, as_json=as_json, home=home, asked=chosen.capacity)
+    return continue_run(context, chosen.run_id, continuation, asked=chosen.capacity)
 
 
 def _show_failed_undos(planned: RetryResult | ForkResult) -> None:
@@ -287,7 +263,7 @@ def _show_failed_undos(planned: RetryResult | ForkResult) -> None:
         again = frozenset(planned.steps)
         kept = [step for step in planned.undo_failed if step not in again]
         run = [step for step in planned.undo_failed if step in again]
-        words = [f"{_listed(names)} {what}" for names, what in ((run, "run again"), (kept, "kept")) if names]
+        words = [f"{list_names(names)} {what}" for names, what in ((run, "run again"), (kept, "kept")) if names]
         complain(f"undo failed, so what they did may still be in effect: {'; '.join(words)}")
 
 
@@ -320,7 +296,7 @@ def _show_round_plan(planned: RetryResult, matrices: Mapping[str, Sequence[str]]
     why = {step: "; ".join(_reasons(planned, step)) for step in _effects_first(planned)}
     show_table(("STEP", "WHY"), _grouped(why, matrices))
     if planned.kept:
-        complain(f"kept: {_listed([name for name, _ in _grouped(dict.fromkeys(planned.kept, ''), matrices)])}")
+        complain(f"kept: {list_names([name for name, _ in _grouped(dict.fromkeys(planned.kept, ''), matrices)])}")
     _show_children(planned)
     _show_failed_undos(planned)
 
@@ -388,12 +364,7 @@ def _why(planned: RetryResult | ForkResult, step: str) -> list[str]:
 
 
 def _only(indexes: Sequence[int]) -> str:
-    return f"only {'item' if len(indexes) == 1 else 'items'} {_listed([str(index) for index in indexes])}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMES_MAX])
-    return f"{shown} and {len(names) - _NAMES_MAX:,} more" if len(names) > _NAMES_MAX else shown
+    return f"only {'item' if len(indexes) == 1 else 'items'} {list_names([str(index) for index in indexes])}"
 
 
 def fork(
@@ -420,6 +391,7 @@ def fork(
     """
     continuation = read_continuation(follows, detach)
     with service_at(home) as service:
+        context = CommandContext(service, home, as_json)
         run_id = service.runs.find(run)
         given = given_inputs(inputs, inputs_file)
         workflow = _corrected(
@@ -431,7 +403,7 @@ def fork(
             reading=service.starts.reading_of(run_id),
         )
         if workflow is None:
-            mention_changed_file(service, run_id, home)
+            mention_changed_file(context, run_id)
         named = str(file.absolute()) if file else ""
         # Planned before anything is created, so that a refused fork leaves nothing behind.
         fork_it = partial(
@@ -447,9 +419,7 @@ def fork(
             complain(f"{head} of run {run_id} from '{from_step}': {_fork_sizes(planned)}")
             _show_fork_changes(planned)
 
-        return start_and_continue(
-            service, fork_it, continuation, like_run=run_id, describe=describe, as_json=as_json, home=home
-        )
+        return start_and_continue(context, fork_it, continuation, like_run=run_id, describe=describe)
 
 
 def _corrected(
@@ -487,7 +457,7 @@ def _show_fork_plan(planned: ForkResult, matrices: Mapping[str, Sequence[str]], 
     why = {step: "; ".join(_why(planned, step)) for step in _effects_first(planned)}
     show_table(("STEP", "WHY"), _grouped(why, matrices))
     if planned.kept:
-        complain(f"kept: {_listed(planned.kept)}")
+        complain(f"kept: {list_names(planned.kept)}")
     _show_fork_changes(planned)
 
 
@@ -501,6 +471,6 @@ def _show_fork_changes(planned: ForkResult) -> None:
     _show_stale_files(planned)
     _show_failed_undos(planned)
     if planned.changed:
-        complain(f"kept, although the file changed them: {_listed(planned.changed)}")
+        complain(f"kept, although the file changed them: {list_names(planned.changed)}")
     if planned.dropped:
-        complain(f"no longer in the file: {_listed(planned.dropped)}")
+        complain(f"no longer in the file: {list_names(planned.dropped)}")

@@ -13,14 +13,13 @@ import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
-from mulligan.cli.running.drive_run import WAIT_SECONDS, drive_run
-from mulligan.cli.words.options import where
-from mulligan.cli.words.parameters import Option
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_result
+from mulligan.cli.running.drive_run import WAIT_SECONDS, CommandContext, drive_run
+from mulligan.cli.words.parameters import Flag
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.service.driving.driver import Driver
-from mulligan.service.rendering.json_output import to_json
+from mulligan.service.rendering.next_commands import DETACHED, suggest_commands
 from mulligan.service.runs.changes.starting import DetachedRun
 from mulligan.service.service import Service
 
@@ -32,14 +31,12 @@ CANCELLED = 3
 
 Follow = Annotated[
     bool | None,
-    Option(
+    Flag(
+        "Drive the run here, or only record the change (default: drive it if nothing else does).",
         "--follow/--no-follow",
-        help="Drive the run here, or only record the change (default: drive it if nothing else does).",
     ),
 ]
-Detach = Annotated[
-    bool, Option("--detach", "-d", help="Run it in the background, print the number of the run, and return.")
-]
+Detach = Annotated[bool, Flag("Run it in the background, print the number of the run, and return.", "--detach", "-d")]
 
 
 class Continuation(NamedTuple):
@@ -57,21 +54,18 @@ def read_continuation(follows: bool | None, is_detached: bool) -> Continuation:
     return Continuation(follows, is_detached)
 
 
-def mention_changed_file(service: Service, run_id: int, home: str | None, *, is_retry: bool = False) -> None:
+def mention_changed_file(context: CommandContext, run_id: int, *, is_retry: bool = False) -> None:
     """Note that the file of the run has changed, since a run keeps the workflow that it was started with."""
-    file = service.starts.changed_file(run_id)
+    file = context.service.starts.changed_file(run_id)
     if file:
         shown = os.path.relpath(file)
+        how = f"to run the new version: mulligan fork {run_id} --from STEP"
+        if is_retry:
+            how = f"to continue with the new version: mulligan retry {run_id}"
         complain(
             f"note: '{shown}' has changed since run {run_id} was started; the run keeps the old version\n"
-            f"  {_with_new(run_id, is_retry=is_retry)} --file {shlex.quote(shown)}{where(home)}"
+            f"  {how} --file {shlex.quote(shown)}{context.home_option}"
         )
-
-
-def _with_new(run_id: int, *, is_retry: bool) -> str:
-    if is_retry:
-        return f"to continue with the new version: mulligan retry {run_id}"
-    return f"to run the new version: mulligan fork {run_id} --from STEP"
 
 
 # -- the rule --------------------------------------------------------------------------------------------------------
@@ -91,38 +85,30 @@ def drives_here(service: Service, chosen: Continuation, run_id: int | None = Non
 
 
 def continue_run(
-    service: Service,
-    run_id: int,
-    chosen: Continuation,
-    *,
-    as_json: bool,
-    home: str | None,
-    asked: HostCapacity | None = None,
-    prints: bool = True,
+    context: CommandContext, run_id: int, chosen: Continuation, *, asked: HostCapacity | None = None
 ) -> int:
     """Drive the run that was changed, or the run above it; or name what does. The exit code is that of `run`, or 0.
 
-    It has the capacity that it was started with, unless another is asked for. Without `prints`, as for one of
-    several runs, stdout is left alone.
+    It has the capacity that it was started with, unless another is asked for.
     """
+    service = context.service
     root = service.runs.record(run_id).root_run_id or run_id
     if drives_here(service, chosen, root):
-        capacity = service.starts.capacity_of(root, asked)
-        return drive_run(service, lambda _: root, capacity=capacity, as_json=as_json, home=home, prints=prints)
+        return drive_run(context, lambda _: root, capacity=service.starts.capacity_of(root, asked))
     if chosen.is_detached:
-        found = detach_run(service, root, asked)
-        return show_detached(found, as_json=as_json, home=home, prints=prints)
-    name_driver(service, root, home, "" if prints else f"run {root}: ")
+        return show_detached(context, detach_run(service, root, asked))
+    name_driver(context, root, "" if context.prints else f"run {root}: ")
     if chosen.follows:
         # A worker may have been faster than we are.
-        return drive_run(service, lambda _: root, as_json=as_json, home=home, prints=prints, is_driven=True)
-    if as_json and prints:
+        return drive_run(context, lambda _: root, is_driven=True)
+    if context.as_json and context.prints:
         show_json(service.runs.show(run_id))
     return 0
 
 
-def name_driver(service: Service, run_id: int, home: str | None, prefix: str = "") -> None:
+def name_driver(context: CommandContext, run_id: int, prefix: str = "") -> None:
     """Say what continues an unfinished run, or how to."""
+    service = context.service
     record = service.runs.record(run_id)
     if record.status in RUN_ENDED:
         return
@@ -133,18 +119,16 @@ def name_driver(service: Service, run_id: int, home: str | None, prefix: str = "
     elif (worker := service.driving.who_continues()) is not None:
         complain(f"{prefix}process {worker.pid} on {worker.host}, a worker of this store, takes it up")
     else:
-        complain(f"{prefix}nothing is running it; to run it here: mulligan resume {run_id}{where(home)}")
+        complain(f"{prefix}nothing is running it; to run it here: mulligan resume {run_id}{context.home_option}")
 
 
 def start_and_continue(
-    service: Service,
+    context: CommandContext,
     begin: Callable[[Driver | None], ForkResult | EventFork],
     chosen: Continuation,
     *,
     like_run: int,
     describe: Callable[[int | None], None],
-    as_json: bool,
-    home: str | None,
 ) -> int:
     """Start a run that continues `like_run`, by the same rule: driven here, it is never without a driver."""
 
@@ -153,38 +137,39 @@ def start_and_continue(
         assert run_id is not None
         return run_id
 
-    if drives_here(service, chosen):
+    if drives_here(context.service, chosen):
         describe(None)
-        return drive_run(service, started, capacity=service.starts.capacity_of(like_run), as_json=as_json, home=home)
+        return drive_run(context, started, capacity=context.service.starts.capacity_of(like_run))
     new = started(None)
     describe(new)
-    return continue_run(service, new, Continuation(False, chosen.is_detached), as_json=as_json, home=home)
+    return continue_run(context, new, Continuation(False, chosen.is_detached))
 
 
-def finish_run(service: Service, run_id: int, chosen: Continuation, *, as_json: bool, home: str | None) -> int:
+def finish_run(context: CommandContext, run_id: int, chosen: Continuation) -> int:
     """Drive a stopping run to its end, by the same rule: cleanup, undo and `end` must run. Cancelled is a success.
 
     A child run stops when its parent continues, which may start steps: that is for `resume`.
     """
+    service = context.service
     record = service.runs.record(run_id)
     if record.status in RUN_ENDED:
         complain(f"run {run_id} is {record.status}")
     elif record.parent_run_id is not None and service.runs.driver_of(record) is None:
-        complain(f"run {run_id} will stop when its parent continues: mulligan resume {record.root_run_id}{where(home)}")
+        typed = f"mulligan resume {record.root_run_id}{context.home_option}"
+        complain(f"run {run_id} will stop when its parent continues: {typed}")
     elif drives_here(service, chosen, run_id):
         runs_here = "" if service.home.is_remote else ": its cleanup and its end run here"
         complain(f"run {run_id} is stopping and nothing is running it{runs_here}")
-        capacity = service.starts.capacity_of(run_id)
-        code = drive_run(service, lambda _: run_id, capacity=capacity, as_json=as_json, home=home)
+        code = drive_run(context, lambda _: run_id, capacity=service.starts.capacity_of(run_id))
         return 0 if code == CANCELLED else code
     elif chosen.is_detached:
-        return show_detached(detach_run(service, run_id), as_json=as_json, home=home)
+        return show_detached(context, detach_run(service, run_id))
     else:
-        name_driver(service, run_id, home, f"run {run_id} is stopping: ")
+        name_driver(context, run_id, f"run {run_id} is stopping: ")
         if chosen.follows:
-            code = drive_run(service, lambda _: run_id, as_json=as_json, home=home, is_driven=True)
+            code = drive_run(context, lambda _: run_id, is_driven=True)
             return 0 if code == CANCELLED else code
-    if as_json:
+    if context.as_json:
         show_json(service.runs.show(run_id))
     return 0
 
@@ -205,27 +190,22 @@ def detach_run(
     return DetachedRun(run_id, record.status, driver.pid, driver.host)
 
 
-def show_detached(found: DetachedRun, *, as_json: bool, home: str | None, prints: bool = True) -> int:
+def show_detached(context: CommandContext, found: DetachedRun) -> int:
     """Print the number on stdout, for scripts; and what to do with it on stderr."""
-    run_id, here = found.run_id, where(home)
-    if as_json:
-        if prints:
-            show_json(to_json(found))
+    run_id = found.run_id
+    if context.as_json:
+        if context.prints:
+            show_result(found)
         return 0
     if found.status == "running":
         driver = f": process {found.pid} on {found.host} drives it" if found.host else ""
         complain(f"run {run_id} runs in the background{driver}")
     else:
         complain(f"run {run_id} is {found.status}")
-    commands = {
-        f"mulligan show {run_id}{here}": "its status",
-        f"mulligan logs {run_id} -f{here}": "what its steps write",
-        f"mulligan wait {run_id}{here}": "wait for its end",
-        f"mulligan cancel {run_id}{here}": "stop it",
-    }
-    width = max(map(len, commands))
-    for command, what in commands.items():
-        complain(f"  {command:<{width}}  # {what}")
-    if prints:
+    commands = [(f"{one.text}{context.home_option}", one.why) for one in suggest_commands(run_id, DETACHED)]
+    width = max(len(command) for command, _ in commands)
+    for command, why in commands:
+        complain(f"  {command:<{width}}  # {why}")
+    if context.prints:
         show(str(run_id))
     return 0

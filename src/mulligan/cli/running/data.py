@@ -7,12 +7,11 @@ import os
 import sys
 from typing import Annotated, Any
 
-from mulligan.cli.output.tables import show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.tables import cut, show_table
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_result
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, service_at
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.rendering.formatting import format_input
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.stored.run_data import DataEntry, choose, is_in_step, set_step_data, step_data
 
 VALUE_CHARS_MAX = 60
@@ -20,15 +19,13 @@ _WORDS = ("get", "set", "list")
 
 
 def data(
-    word: Annotated[str, Argument(metavar="get|set|list", help="What to do.")],
-    name: Annotated[str | None, Argument(metavar="NAME", help="The name of the value.")] = None,
+    word: Annotated[str, Argument("get|set|list", "What to do.")],
+    name: Annotated[str | None, Argument("NAME", "The name of the value.")] = None,
     value: Annotated[
-        str | None, Argument(metavar="VALUE", help="JSON; anything that is not JSON is a text. '-' reads stdin.")
+        str | None, Argument("VALUE", "JSON; anything that is not JSON is a text. '-' reads stdin.")
     ] = None,
-    is_text: Annotated[bool, Option("--text", help="The value is a text, even if it looks like JSON.")] = False,
-    run: Annotated[
-        str | None, Option("--run", metavar="RUN", help="The run to read (default: that of this step, or 'latest').")
-    ] = None,
+    is_text: Annotated[bool, Flag("The value is a text, even if it looks like JSON.", "--text")] = False,
+    run: Annotated[str | None, Option("RUN", "The run to read (default: that of this step, or 'latest').")] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -95,12 +92,17 @@ def _show(values: dict[str, Any], name: str | None, *, as_json: bool) -> None:
 
 def _list(found: list[DataEntry], *, as_json: bool) -> None:
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
     elif not found:
         complain("the run has no data")
     else:
         rows = [
-            (one.name, str(one.version).rjust(len("VERSION")), _setter(one), _shortened(format_input(one.value)))
+            (
+                one.name,
+                str(one.version).rjust(len("VERSION")),
+                _setter(one),
+                cut(format_input(one.value), VALUE_CHARS_MAX),
+            )
             for one in found
         ]
         show_table(("NAME", "VERSION", "SET BY", "VALUE"), rows)
@@ -108,8 +110,3 @@ def _list(found: list[DataEntry], *, as_json: bool) -> None:
 
 def _setter(one: DataEntry) -> str:
     return f"{one.step}, attempt {one.attempt}" if one.step else "the file"
-
-
-def _shortened(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= VALUE_CHARS_MAX else flat[: VALUE_CHARS_MAX - 1] + "…"

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from mulligan.cli.output.tables import age, length
-from mulligan.cli.output.terminal import INTERRUPTED, UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import INTERRUPTED, UsageRefused, complain, show, show_json, show_result
 from mulligan.cli.running.continue_run import Continuation, Detach, Follow, continue_run, read_continuation
-from mulligan.cli.running.drive_run import worst_code
+from mulligan.cli.running.drive_run import CommandContext, worst_code
 from mulligan.cli.words.options import (
     AsJson,
     Budgets,
@@ -23,7 +23,7 @@ from mulligan.cli.words.options import (
     where,
     with_home,
 )
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.authoring.named_files import read_file
 from mulligan.service.decisions.decisions import (
     DecidedStep,
@@ -69,7 +69,7 @@ def list_pending(home: HomeFolder = None, as_json: AsJson = False) -> None:
     for one in found:
         one.commands = [f"{command}{where(home)}" for command in commands_for_pending(one)]
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     if not found:
         # Warn a person who looks in the wrong folder.
@@ -156,22 +156,16 @@ def _default(one: PendingEntry) -> str:
 
 
 def classify(
-    run: Annotated[str | None, Argument(metavar="RUN", help="The number of a run (see `mulligan pending`).")] = None,
-    step: Annotated[str, Argument(metavar="STEP", help="The name of a step.")] = "",
-    verdict: Annotated[str, Argument(metavar="retry|fail", help="Run the step again, or let it fail.")] = "",
+    run: Annotated[str | None, Argument("RUN", "The number of a run (see `mulligan pending`).")] = None,
+    step: Annotated[str, Argument("STEP", "The name of a step.")] = "",
+    verdict: Annotated[str, Argument("retry|fail", "Run the step again, or let it fail.")] = "",
     reason: Reason = "",
-    memory: Annotated[
-        str, Option("--memory", metavar="SIZE", help="The memory of the next attempt, such as 4GiB.")
-    ] = "",
-    timeout: Annotated[
-        str, Option("--timeout", metavar="TIME", help="The timeout of the next attempt, such as 30m.")
-    ] = "",
+    memory: Annotated[str, Option("SIZE", "The memory of the next attempt, such as 4GiB.")] = "",
+    timeout: Annotated[str, Option("TIME", "The timeout of the next attempt, such as 30m.")] = "",
     budget: Budgets = None,
-    attempt: Annotated[
-        int | None, Option("--attempt", metavar="N", help="Refuse if another attempt than this one is parked.")
-    ] = None,
-    file: Annotated[str, Option("--file", metavar="FILE", help="A JSON array of decisions; - is stdin.")] = "",
-    dry_run: Annotated[bool, Option("--dry-run", help="Show what would follow, and change nothing.")] = False,
+    attempt: Annotated[int | None, Option("N", "Refuse if another attempt than this one is parked.")] = None,
+    file: Annotated[str, Option("FILE", "A JSON array of decisions; - is stdin.")] = "",
+    dry_run: Annotated[bool, Flag("Show what would follow, and change nothing.")] = False,
     by: By = "",
     follows: Follow = None,
     detach: Detach = False,
@@ -201,7 +195,7 @@ def classify(
             _show_preview(decided, as_json=as_json)
             return 0
         complain(_recorded(one))
-        return continue_run(service, one.run_id, chosen, as_json=as_json, home=home)
+        return continue_run(CommandContext(service, home, as_json), one.run_id, chosen)
 
 
 def _recorded(one: Decision) -> str:
@@ -253,7 +247,7 @@ def _classify_many(
         codes = {int(refused > 0)}
         for run_id in _roots(service, done):
             if INTERRUPTED not in codes:
-                codes.add(continue_run(service, run_id, chosen, as_json=as_json, home=home, prints=False))
+                codes.add(continue_run(CommandContext(service, home, as_json, prints=False), run_id, chosen))
         if as_json:
             show_json([_result_json(one, home) for one in done])
         return worst_code(codes)
@@ -296,7 +290,7 @@ def _result_json(result: DecidedStep, home: str | None) -> dict[str, Any]:
 def approve(
     run: RunName,
     step: StepName,
-    no: Annotated[bool, Option("--no", help="Refuse: the step fails with APPROVAL_REFUSED.")] = False,
+    no: Annotated[bool, Flag("Refuse: the step fails with APPROVAL_REFUSED.")] = False,
     reason: Reason = "",
     by: By = "",
     follows: Follow = None,
@@ -315,4 +309,4 @@ def approve(
         service.changes.approve(run_id, place, is_approved=not no, reason=reason)
         name = service.runs.name_places(run_id, [place])[place]
         complain(f"run {run_id}: '{name}' is {'refused' if no else 'approved'}")
-        return continue_run(service, run_id, chosen, as_json=as_json, home=home)
+        return continue_run(CommandContext(service, home, as_json), run_id, chosen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from mulligan.cli.output.terminal import show_json, show_json_parts
 from mulligan.cli.words.options import where
@@ -18,35 +19,47 @@ WAIT_SECONDS = 600.0
 _WORST_FIRST = (130, 1, 3, 5, 4, 0)
 
 
+class CommandContext(NamedTuple):
+    """The service that a command works with, and how it answers: which home its hints name, whether as JSON."""
+
+    service: Service
+    home: str | None
+    as_json: bool
+    # Whether it writes on stdout: not about each of several runs.
+    prints: bool = True
+
+    @property
+    def home_option(self) -> str:
+        """What a suggested command needs to find the same runs."""
+        return where(self.home)
+
+
 def drive_run(
-    service: Service,
+    context: CommandContext,
     begin: Callable[[Driver | None], int],
     *,
     capacity: Capacity | None = None,
     wait_seconds: float = WAIT_SECONDS,
-    as_json: bool = False,
-    home: str | None = None,
     is_kept: bool = True,
-    prints: bool = True,
     is_driven: bool = False,
 ) -> int:
     """Drive the run that `begin` returns until it ends or waits, show a summary, and return the exit code.
 
-    `capacity`: by default all that this machine has. No commands are suggested for a run that is not kept. Without
-    `prints` nothing is written on stdout. If another process drives the run (`is_driven`), its progress is shown.
+    `capacity`: by default all that this machine has. No commands are suggested for a run that is not kept. If another
+    process drives the run (`is_driven`), its progress is shown.
     """
-    sheet = printer()
+    sheet, service = printer(), context.service
     capacity = capacity or machine()
     forecast = service.driving.forecast(capacity.cpus) if sheet.is_live else None
-    display = Display(sheet, where(home), forecast, read_progress=service.runs.attempt_progress)
+    display = Display(sheet, context.home_option, forecast, read_progress=service.runs.attempt_progress)
     if is_driven:
         found = service.driving.follow_shown(begin, display, wait_seconds=wait_seconds).outcome
     else:
         found = service.driving.drive_shown(begin, display, capacity=capacity, wait_seconds=wait_seconds).outcome
-    show_outcome(sheet, found, home, is_kept=is_kept)
-    if not prints:
+    show_outcome(sheet, found, context.home, is_kept=is_kept)
+    if not context.prints:
         return found.exit_code
-    if as_json:
+    if context.as_json:
         show_json_parts(service.runs.show_in_parts(found.run_id, display.progress))
     elif found.outputs:
         show_json(found.outputs)

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from mulligan.cli.output.attempts import show_attempts
 from mulligan.cli.output.tables import cut, show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
+from mulligan.cli.output.terminal import UsageRefused, complain, show, show_result
 from mulligan.cli.running.change_commands import Adjusting, DryRun, KeepCompleted, RetryOptions, run_retry
 from mulligan.cli.running.continue_run import Detach, Follow, read_continuation
+from mulligan.cli.running.drive_run import CommandContext
 from mulligan.cli.words.options import AsJson, HomeFolder, Reason, RunName, StepName, service_at, where
-from mulligan.cli.words.parameters import Option
+from mulligan.cli.words.parameters import Flag, Option
 from mulligan.service.rendering.descriptions import summarize_failure
 from mulligan.service.rendering.formatting import find_differences, shared_beginning, value_text, values_text
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.views.items import Item, SomeItems
 from mulligan.service.service import Service
 
@@ -34,17 +34,12 @@ _HELP = {
 def list_items(
     run: RunName,
     step: StepName,
-    failed: Annotated[bool, Option("--failed", help="Only failed items.")] = False,
-    item: Annotated[
-        list[str] | None,
-        Option("--item", metavar="I", help="All attempts at this item, by index or name (repeatable)."),
-    ] = None,
-    after: Annotated[int | None, Option("--after", metavar="I", help="The page after this item.")] = None,
-    limit: Annotated[
-        int | None, Option("--limit", "-n", metavar="N", help="How many items to show at most (default: 200).")
-    ] = None,
-    whole: Annotated[bool, Option("--all", help="Show all items, however many there are.")] = False,
-    retry: Annotated[bool, Option("--retry", help="Run the failed items again, or those given by --item.")] = False,
+    failed: Annotated[bool, Flag("Only failed items.")] = False,
+    item: Annotated[list[str] | None, Option("I", "All attempts at this item, by index or name (repeatable).")] = None,
+    after: Annotated[int | None, Option("I", "The page after this item.")] = None,
+    limit: Annotated[int | None, Option("N", "How many items to show at most (default: 200).", "--limit", "-n")] = None,
+    whole: Annotated[bool, Flag("Show all items, however many there are.", "--all")] = False,
+    retry: Annotated[bool, Flag("Run the failed items again, or those given by --item.")] = False,
     adjust: Adjusting = False,
     keep_completed: KeepCompleted = False,
     reason: Reason = "",
@@ -76,7 +71,7 @@ def list_items(
             service.runs.refuse_matrix(run_id, step)
             chosen = RetryOptions(run_id, step, indexes, adjust, keep_completed=keep_completed)
             continuation = read_continuation(follows, detach)
-            return run_retry(service, chosen, reason, continuation, dry_run=dry_run, home=home, as_json=as_json)
+            return run_retry(CommandContext(service, home, as_json), chosen, reason, continuation, dry_run=dry_run)
         if item:
             _show_some(service, run_id, step, indexes, as_json)
         else:
@@ -85,7 +80,7 @@ def list_items(
             start = -1 if after is None else after
             page = service.runs.some_items(run_id, step, is_failed=failed, after=start, limit=limit or most)
             if as_json:
-                show_json(to_json(page.items))
+                show_result(page.items)
             else:
                 _show_page(page, run_id, step, is_failed=failed, home=where(home))
         return 0
@@ -165,7 +160,7 @@ def _end(item: Item) -> str:
 def _show_some(service: Service, run_id: int, step: str, indexes: Sequence[int], as_json: bool) -> None:
     found = service.runs.item_histories(run_id, step, indexes)
     if as_json:
-        show_json(to_json(found))
+        show_result(found)
         return
     for one in found:
         end = f", {_end(one)}" if _end(one) else ""

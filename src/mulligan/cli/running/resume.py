@@ -13,7 +13,7 @@ from mulligan.cli.running.continue_run import (
     mention_changed_file,
     show_detached,
 )
-from mulligan.cli.running.drive_run import drive_run
+from mulligan.cli.running.drive_run import CommandContext, drive_run
 from mulligan.cli.running.run import Wait
 from mulligan.cli.words.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
 from mulligan.cli.words.options import AsJson, By, HomeFolder, Reason, service_at
@@ -23,12 +23,10 @@ from mulligan.service.authoring.values import parse_duration
 
 def resume(
     run: Annotated[
-        str | None, Argument(metavar="RUN", help="The number of a run (default: the newest that nothing is running).")
+        str | None, Argument("RUN", "The number of a run (default: the newest that nothing is running).")
     ] = None,
-    step: Annotated[str | None, Argument(metavar="STEP", help="A paused step, or a matrix with paused steps.")] = None,
-    steps: Annotated[
-        int | None, Option("--steps", metavar="N", help="Run N steps, then pause the run (default: run all of them).")
-    ] = None,
+    step: Annotated[str | None, Argument("STEP", "A paused step, or a matrix with paused steps.")] = None,
+    steps: Annotated[int | None, Option("N", "Run N steps, then pause the run (default: run all of them).")] = None,
     reason: Reason = "",
     by: By = "",
     home: HomeFolder = None,
@@ -52,28 +50,23 @@ def resume(
     wait_seconds = parse_duration(wait)
     asked = asked_capacity(parallel, memory, gpus, on, may_be_none=True)
     with service_at(home, by) as service:
+        context = CommandContext(service, home, as_json)
         if run is not None and step is not None:
             run_id = service.runs.find(run)
             service.changes.resume(run_id, step=step, reason=reason)
             complain(f"step '{step}' of run {run_id} continues")
             chosen = Continuation(None if detach or service.runs.is_driven(run_id) else True, detach)
-            return continue_run(service, run_id, chosen, as_json=as_json, home=home, asked=asked)
+            return continue_run(context, run_id, chosen, asked=asked)
         run_id = service.changes.newest_idle_run() if run is None else service.runs.find(run)
         service.changes.resume(run_id, steps=steps or 0, reason=reason)
-        mention_changed_file(service, run_id, home)
+        mention_changed_file(context, run_id)
         if service.runs.is_driven(run_id):
             complain(f"run {run_id} continues in the process that drives it")
             return 0
         if detach:
-            return show_detached(detach_run(service, run_id, asked, wait), as_json=as_json, home=home)
-        return drive_run(
-            service,
-            lambda driver: run_id,
-            capacity=service.starts.capacity_of(run_id, asked),
-            wait_seconds=wait_seconds,
-            as_json=as_json,
-            home=home,
-        )
+            return show_detached(context, detach_run(service, run_id, asked, wait))
+        capacity = service.starts.capacity_of(run_id, asked)
+        return drive_run(context, lambda _: run_id, capacity=capacity, wait_seconds=wait_seconds)
 
 
 def _check_steps(steps: int | None, step: str | None) -> None:

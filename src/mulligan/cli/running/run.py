@@ -8,6 +8,7 @@ from typing import Annotated
 from mulligan.cli.output.terminal import UsageRefused, complain, show_warnings
 from mulligan.cli.running.background_start import Key, start, start_published
 from mulligan.cli.running.continue_run import Detach
+from mulligan.cli.running.drive_run import CommandContext
 from mulligan.cli.words.capacity import Gpus, Memory, On, ParallelOrNone, asked_capacity
 from mulligan.cli.words.format_options import MapPatterns, MaxIterations
 from mulligan.cli.words.given_inputs import Inputs, InputsFile, given_inputs
@@ -22,7 +23,7 @@ from mulligan.cli.words.options import (
     read_notify,
     service_at,
 )
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.errors import MulliganError
 
@@ -34,21 +35,19 @@ from mulligan.service.authoring.values import parse_duration
 from mulligan.service.driving.driver import capacity_for
 from mulligan.service.runs.changes.prepared_runs import prepare
 
-Wait = Annotated[
-    str, Option("--wait", metavar="TIME", help="How long to wait for a timer if everything else waits for a person.")
-]
+Wait = Annotated[str, Option("TIME", "How long to wait for a timer if everything else waits for a person.")]
 
 # How many steps that ask for more than there is are named before the run.
 NOTES_MAX = 5
 
-ChangedOnly = Annotated[bool, Option("--changed", help="Run only changed steps; take other results from earlier runs.")]
+ChangedOnly = Annotated[bool, Flag("Run only changed steps; take other results from earlier runs.", "--changed")]
 Forced = Annotated[
-    list[str] | None, Option("--force", metavar="STEP", help="A step to run even if it has not changed (repeatable).")
+    list[str] | None, Option("STEP", "A step to run even if it has not changed (repeatable).", "--force")
 ]
 
 
 def run(
-    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file, or NAME@3 for a published workflow.")],
+    file: Annotated[Path, Argument("FILE", "A workflow file, or NAME@3 for a published workflow.")],
     inputs: Inputs = None,
     inputs_file: InputsFile = None,
     home: HomeFolder = None,
@@ -64,27 +63,16 @@ def run(
     catalogue: Catalogue = None,
     patterns: MapPatterns = None,
     iterations: MaxIterations = None,
-    worktree: Annotated[
-        bool, Option("--worktree", help="Run the steps in a Git worktree on a branch, not in this checkout.")
-    ] = False,
+    worktree: Annotated[bool, Flag("Run the steps in a Git worktree on a branch, not in this checkout.")] = False,
     key: Key = "",
     detach: Detach = False,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Show what would run, in order, and what is missing; start nothing.")
-    ] = False,
+    dry_run: Annotated[bool, Flag("Show what would run, in order, and what is missing; start nothing.")] = False,
     label: Annotated[
-        list[str] | None,
-        Option(
-            "--label", metavar="KEY=VALUE", help="A label, to find the run with `mulligan list --label` (repeatable)."
-        ),
+        list[str] | None, Option("KEY=VALUE", "A label, to find the run with `mulligan list --label` (repeatable).")
     ] = None,
     notify: Annotated[
         list[str] | None,
-        Option(
-            "--notify",
-            metavar="TARGET[=EVENT,…]",
-            help="Notify a target of server.toml when the run ends or needs a person (repeatable).",
-        ),
+        Option("TARGET[=EVENT,…]", "Notify a target of server.toml when the run ends or needs a person (repeatable)."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
@@ -176,15 +164,13 @@ def run(
         if permissions := service.starts.permission_note(workflow):
             complain(f"note: {permissions}")
         return start(
-            service,
+            CommandContext(service, home, as_json),
             prepared,
             key=key,
             is_detached=detach,
             asked=asked,
             wait=wait,
             wait_seconds=wait_seconds,
-            as_json=as_json,
-            home=home,
         )
 
 

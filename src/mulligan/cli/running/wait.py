@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, get_args
 
 from mulligan.cli.output.tables import length
-from mulligan.cli.output.terminal import INTERRUPTED, UsageRefused, complain, show_json
+from mulligan.cli.output.terminal import INTERRUPTED, UsageRefused, complain, show_result
 from mulligan.cli.reading.list_command import answering_command, first_failure
 from mulligan.cli.running.drive_run import worst_code
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, service_at, where
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.driving.waiting import Until, WaitEvent
-from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.views.run_list import RunLine
 from mulligan.service.service import Service
 
@@ -22,17 +21,12 @@ TIMED_OUT = 124
 
 
 def wait(
-    runs: Annotated[list[str] | None, Argument(metavar="RUN", help="The numbers of runs (default: 'latest').")] = None,
-    until: Annotated[
-        str, Option("--until", metavar="ended|person", help="Wait until the runs end, or until one needs a person.")
-    ] = "ended",
+    runs: Annotated[list[str] | None, Argument("RUN", "The numbers of runs (default: 'latest').")] = None,
+    until: Annotated[str, Option("ended|person", "Wait until the runs end, or until one needs a person.")] = "ended",
     timeout: Annotated[
-        str | None,
-        Option("--timeout", metavar="TIME", help="The longest time to wait, such as 10m; then the exit code is 124."),
+        str | None, Option("TIME", "The longest time to wait, such as 10m; then the exit code is 124.")
     ] = None,
-    forever: Annotated[
-        bool, Option("--forever", help="Also wait for a run that nothing drives, until a process takes it up.")
-    ] = False,
+    forever: Annotated[bool, Flag("Also wait for a run that nothing drives, until a process takes it up.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
@@ -52,7 +46,7 @@ def wait(
             complain("interrupted; the runs continue")
             code = INTERRUPTED
         if as_json:
-            show_json(to_json(service.runs.summarize(run_ids)))
+            show_result(service.runs.summarize(run_ids))
     return code
 
 

@@ -13,21 +13,15 @@ from mulligan.service.authoring.values import parse_size
 from mulligan.service.driving.driver import GPUS_VARIABLE, machine
 
 _PARALLEL_HELP = "How many steps run at once (default: one per processor, and more that wait)."
-Parallel = Annotated[int | None, Option("--parallel", "-p", metavar="N", help=_PARALLEL_HELP)]
+Parallel = Annotated[int | None, Option("N", _PARALLEL_HELP, "--parallel", "-p")]
 # For commands that drive a run of a shared store.
 ParallelOrNone = Annotated[
-    int | None,
-    Option("--parallel", "-p", metavar="N", help=f"{_PARALLEL_HELP} With 0, only workers run them."),
+    int | None, Option("N", f"{_PARALLEL_HELP} With 0, only workers run them.", "--parallel", "-p")
 ]
-Memory = Annotated[
-    str | None, Option("--memory", metavar="SIZE", help="Memory for steps (default: all of this machine).")
-]
-Gpus = Annotated[int | None, Option("--gpus", metavar="N", help="GPUs for steps (default: all).")]
+Memory = Annotated[str | None, Option("SIZE", "Memory for steps (default: all of this machine).")]
+Gpus = Annotated[int | None, Option("N", "GPUs for steps (default: all).")]
 
-On = Annotated[
-    str | None,
-    Option("--on", metavar="ADDRESS", help="Run the steps on the workers of a Dask cluster: dask://HOST:PORT."),
-]
+On = Annotated[str | None, Option("ADDRESS", "Run the steps on the workers of a Dask cluster: dask://HOST:PORT.")]
 
 
 def asked_capacity(

@@ -155,10 +155,6 @@ class _Context(NamedTuple):
     start: str
 
 
-def _runs(known: Any, store: str, line: _Context) -> Any:
-    return known.runs(store)
-
-
 def _steps(known: Any, store: str, line: _Context) -> Any:
     """The steps of the file on the line, or of the run on the line, or of the newest run."""
     values = line.typed.values
@@ -168,24 +164,16 @@ def _steps(known: Any, store: str, line: _Context) -> Any:
     return known.steps_of_run(store, run, _STEP_KINDS.get(line.command, frozenset()))
 
 
-def _runs_and_steps(known: Any, store: str, line: _Context) -> Any:
-    """A run, or a step of the newest run."""
-    return [*known.runs(store), *known.steps_of_run(store, _LATEST)]
-
-
-def _files(known: Any, store: str, line: _Context) -> Any:
-    return known.workflow_files(line.start)
-
-
 def _names(what: str) -> Callable[[Any, str, _Context], Any]:
     return lambda known, store, line: known.names(store, what)
 
 
 _KINDS: dict[str, Callable[[Any, str, _Context], Any]] = {
-    "RUN": _runs,
+    "RUN": lambda known, store, line: known.runs(store),
     "STEP": _steps,
-    "RUN_OR_STEP": _runs_and_steps,
-    "WORKFLOW_FILE": _files,
+    # A run, or a step of the newest run.
+    "RUN_OR_STEP": lambda known, store, line: [*known.runs(store), *known.steps_of_run(store, _LATEST)],
+    "WORKFLOW_FILE": lambda known, store, line: known.workflow_files(line.start),
     "BREAKER": _names("breakers"),
     "WORKER": _names("workers"),
     "WORKFLOW": _names("workflows"),

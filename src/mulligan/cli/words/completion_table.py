@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mulligan.cli.words.commands import COMMANDS, load
 from mulligan.cli.words.completion import TABLE
-from mulligan.cli.words.parameters import Argument, Option, parameters_of
+from mulligan.cli.words.parameters import Argument, Parameter, parameters_of
 from mulligan.formats import FORMATS, OURS
 from mulligan.service.runs.views.run_list import STATUSES
 
@@ -46,15 +46,15 @@ def _rows(command: str) -> Iterator[Sequence[str]]:
             yield command, "", kind, many, declared.help
         else:
             names = " ".join(name for name, _ in one.flags())
-            kind = "" if one.kind is bool else _option_kind(command, declared)
+            kind = "" if one.kind is bool else _option_kind(command, one)
             yield command, names, kind, many, declared.help
 
 
-def _option_kind(command: str, option: Option) -> str:
+def _option_kind(command: str, option: Parameter) -> str:
     by_name = next((_BY_NAME[name] for name in option.names if name in _BY_NAME), "")
     # The file of 'classify' contains decisions.
     is_workflow = "--file" in option.names and command != "classify"
-    return by_name or _kind_of(option.metavar or "", is_argument=is_workflow)
+    return by_name or _kind_of(option.declared.metavar, is_argument=is_workflow)
 
 
 def _kind_of(metavar: str, *, is_argument: bool) -> str:

@@ -8,9 +8,8 @@ from mulligan.cli.words.parameters import Option
 
 MapPatterns = Annotated[
     list[str] | None,
-    Option("--map", metavar="PATTERN", help="In a Prodigy file, run the steps for each matching file (repeatable)."),
+    Option("PATTERN", "In a Prodigy file, run the steps for each matching file (repeatable).", "--map"),
 ]
 MaxIterations = Annotated[
-    int | None,
-    Option("--max-iterations", metavar="N", help="In a Prodigy file, run the steps N times, or until nothing changes."),
+    int | None, Option("N", "In a Prodigy file, run the steps N times, or until nothing changes.", "--max-iterations")
 ]

@@ -11,10 +11,9 @@ from mulligan.cli.words.parameters import Option
 from mulligan.errors import InputInvalid
 from mulligan.service.authoring.area import Workflows
 
-Inputs = Annotated[list[str] | None, Option("--input", "-i", metavar="KEY=VALUE", help="An input; may be repeated.")]
+Inputs = Annotated[list[str] | None, Option("KEY=VALUE", "An input; may be repeated.", "--input", "-i")]
 InputsFile = Annotated[
-    str | None,
-    Option("--inputs", metavar="FILE", help="A YAML or JSON file of inputs, '-' for standard input; -i has priority."),
+    str | None, Option("FILE", "A YAML or JSON file of inputs, '-' for standard input; -i has priority.", "--inputs")
 ]
 STANDARD_INPUT = "-"
 

@@ -39,7 +39,7 @@ def command_help(name: str, command: Command) -> str:
         if isinstance(one.declared, Argument):
             sections["Arguments"].append((one.label, _description(one)))
         else:
-            sections["Options"].append((_option_term(one.declared), _description(one)))
+            sections["Options"].append((_option_term(one), _description(one)))
     sections["Options"].append(_HELP_ROW)
     _, *paragraphs = re.split(r"\n\s*\n", command.__doc__ or "")
     return _format(usage, [COMMANDS[name][1], *paragraphs], sections)
@@ -51,10 +51,10 @@ def _placeholder(argument: Parameter) -> str:
     return (metavar if argument.is_required else f"[{metavar}]") + ("..." if argument.is_list else "")
 
 
-def _option_term(option: Option) -> str:
+def _option_term(option: Parameter) -> str:
     """`-i, --input KEY=VALUE`: short names first."""
     names = sorted((name.replace("/", " / ") for name in option.names), key=lambda name: name.startswith("--"))
-    return " ".join(filter(None, (", ".join(names), option.metavar)))
+    return " ".join(filter(None, (", ".join(names), option.declared.metavar)))
 
 
 def _description(parameter: Parameter) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from mulligan.cli.output.terminal import UsageRefused
 from mulligan.cli.words.commands import COMMANDS
-from mulligan.cli.words.parameters import Argument, Option
+from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.core.model.workflow import NoticeRule
 from mulligan.errors import MulliganError
 from mulligan.formats import FORMATS
@@ -23,57 +23,31 @@ from mulligan.service.service import Service, open_service, open_temporary_servi
 # Commands that do not read runs.
 _WITHOUT_HOME = frozenset({"validate", "coverage", "graph", "convert", "schema", "demo", "login", "logout"})
 
-RunName = Annotated[str, Argument(metavar="RUN", help="The number of a run, or 'latest' (see `mulligan list`).")]
-NewestRun = Annotated[str, Argument(metavar="RUN", help="The number of a run (default: 'latest').")]
-StepName = Annotated[str, Argument(metavar="STEP", help="The name of a step.")]
-HomeFolder = Annotated[
-    str | None, Option("--home", metavar="DIR", help="The folder of the runs (default: $MULLIGAN_HOME or .mulligan).")
-]
-LogFormat = Annotated[
-    str, Option("--log-format", metavar="FORM", help="How messages are written on stderr: text, or json.")
-]
-AsJson = Annotated[bool, Option("--json", help="Print JSON, and nothing else, on stdout.")]
-By = Annotated[
-    str, Option("--by", metavar="NAME", help="Your name, which is recorded (default: $MULLIGAN_BY or your user name).")
-]
-Reason = Annotated[str, Option("--reason", metavar="TEXT", help="The reason, which is recorded.")]
+RunName = Annotated[str, Argument("RUN", "The number of a run, or 'latest' (see `mulligan list`).")]
+NewestRun = Annotated[str, Argument("RUN", "The number of a run (default: 'latest').")]
+StepName = Annotated[str, Argument("STEP", "The name of a step.")]
+HomeFolder = Annotated[str | None, Option("DIR", "The folder of the runs (default: $MULLIGAN_HOME or .mulligan).")]
+LogFormat = Annotated[str, Option("FORM", "How messages are written on stderr: text, or json.")]
+AsJson = Annotated[bool, Flag("Print JSON, and nothing else, on stdout.", "--json")]
+By = Annotated[str, Option("NAME", "Your name, which is recorded (default: $MULLIGAN_BY or your user name).")]
+Reason = Annotated[str, Option("TEXT", "The reason, which is recorded.")]
 Budgets = Annotated[
     list[str] | None,
-    Option(
-        "--budget",
-        metavar="WHAT=N",
-        help="What agents may spend from now on: cost=5, tokens=200k, calls=20; for one step: STEP.cost=5.",
-    ),
+    Option("WHAT=N", "What agents may spend from now on: cost=5, tokens=200k, calls=20; for one step: STEP.cost=5."),
 ]
 System = Annotated[
-    str | None,
-    Option(
-        "--format",
-        metavar="SYSTEM",
-        help=f"The system of the file: {', '.join(FORMATS)} (default: detected).",
-    ),
+    str | None, Option("SYSTEM", f"The system of the file: {', '.join(FORMATS)} (default: detected).", "--format")
 ]
-TrustTemplates = Annotated[
-    bool,
-    Option("--trust-templates", help="In a NoETL file, let any value become part of a command or a query."),
-]
+TrustTemplates = Annotated[bool, Flag("In a NoETL file, let any value become part of a command or a query.")]
 Catalogue = Annotated[
     Path | None,
-    Option(
-        "--catalogue",
-        metavar="DIR",
-        help="The folder in which the playbooks that a NoETL file calls are looked up by their paths.",
-    ),
+    Option("DIR", "The folder in which the playbooks that a NoETL file calls are looked up by their paths."),
 ]
 Fake = Annotated[
     list[str] | None,
-    Option(
-        "--fake",
-        metavar="STEP=END",
-        help="Do not run this step: give its output as JSON, or a code such as EXIT_NONZERO:11.",
-    ),
+    Option("STEP=END", "Do not run this step: give its output as JSON, or a code such as EXIT_NONZERO:11."),
 ]
-Fakes = Annotated[Path | None, Option("--fakes", metavar="FILE", help="A YAML file with the same for several steps.")]
+Fakes = Annotated[Path | None, Option("FILE", "A YAML file with the same for several steps.")]
 
 
 def pairs(words: list[str] | None, noun: str, example: str) -> dict[str, str]:

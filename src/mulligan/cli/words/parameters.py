@@ -1,6 +1,6 @@
 """The parameters of a command, declared once in the signature of its function.
 
-    def logs(run: Annotated[str, Argument(metavar="RUN", help="A run.")] = "latest", ...) -> None:
+    def logs(run: Annotated[str, Argument("RUN", "A run.")] = "latest", ...) -> None:
 
 The parser, the help text and the table of completion all read these declarations. A parameter is a `str`, an `int`, a
 `Path` or a list of these; an option that is a `bool` takes no value.
@@ -19,19 +19,26 @@ Command = Callable[..., Any]
 class Argument:
     """A parameter that is given by its position."""
 
-    def __init__(self, *, metavar: str, help: str) -> None:
+    def __init__(self, metavar: str, help: str) -> None:
         self.metavar = metavar
         self.help = help
 
 
 class Option:
-    """A parameter that is given by one of its names. `--yes/--no` names both values of a flag."""
+    """A parameter that is given by one of its names; without any, by its own: `--run-id` for `run_id`."""
 
-    def __init__(self, *names: str, metavar: str | None = None, help: str = "", show_default: bool = False) -> None:
+    def __init__(self, metavar: str, help: str, *names: str, show_default: bool = False) -> None:
         self.names = names
         self.metavar = metavar
         self.help = help
         self.show_default = show_default
+
+
+class Flag(Option):
+    """An option without a value. `--yes/--no` names both values of a flag."""
+
+    def __init__(self, help: str, *names: str, show_default: bool = False) -> None:
+        super().__init__("", help, *names, show_default=show_default)
 
 
 class Parameter(NamedTuple):
@@ -45,13 +52,20 @@ class Parameter(NamedTuple):
     declared: Argument | Option
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of an option; an argument has none."""
+        if isinstance(self.declared, Argument):
+            return ()
+        return self.declared.names or (f"--{self.name.replace('_', '-')}",)
+
+    @property
     def label(self) -> str:
         """What messages call it."""
-        return self.declared.metavar if isinstance(self.declared, Argument) else self.declared.names[0]
+        return self.names[0] if self.names else self.declared.metavar
 
     def flags(self) -> Iterator[tuple[str, bool]]:
         """The names of an option, each with the value that this name gives to a flag."""
-        for names in self.declared.names if isinstance(self.declared, Option) else ():
+        for names in self.names:
             yes, _, no = names.partition("/")
             yield yes, True
             if no:

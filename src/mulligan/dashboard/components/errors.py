@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from mulligan.api.http.problems import ProblemDetails
 from mulligan.api.http.routing import Answer
-from mulligan.dashboard.components.parts import action_button
+from mulligan.dashboard.components.parts import removal_button
 from mulligan.dashboard.components.shell import bare_page, may, page
 from mulligan.errors import RunDamaged, UnknownRun
 from mulligan.ports.server_records import TokenRecord
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 
 _UNAUTHORISED, _NOT_FOUND = 401, 404
@@ -37,10 +38,9 @@ def render_error(problem: ProblemDetails, path: str, token: TokenRecord | None =
     parts = [element("h1", _title(problem)), element("p", problem.detail, class_="sentence")]
     # Where there is a link to what a command would list, the command is not named.
     if problem.hint and not (back and "mulligan " in problem.hint):
-        parts.append(element("p", problem.hint, class_="note"))
-    home = element("a", "Home", href="/", class_="button")
-    again = element("a", "Try again", href=path, class_="button") if problem.status >= 500 else ""
-    actions = element("p", join_html([back, again, home], " "), class_="actions")
+        parts.append(ui.note(problem.hint))
+    again = ui.button_link("Try again", path) if problem.status >= 500 else ""
+    actions = element("p", join_html([back, again, ui.button_link("Home", "/")], " "), class_="actions")
     if token is None:
         return bare_page(_title(problem), *parts, actions)
     title, *rest = parts
@@ -54,18 +54,9 @@ def render_error(problem: ProblemDetails, path: str, token: TokenRecord | None =
 
 
 def _remove_button(run_id: int) -> Html:
-    remove = {
-        "method": "DELETE",
-        "path": f"runs/{run_id}",
-        "bodyless": True,
-        "title": f"Remove run {run_id}?",
-        "text": "Its events, rows and logs go, and the runs that it called. Only a copy of the store has them then.",
-        "label": "Remove the run",
-        "danger": True,
-        "done": f"run {run_id} is removed",
-        "next": "/runs",
-    }
-    return action_button("Remove the run", remove)
+    text = "Its events, rows and logs go, and the runs that it called. Only a copy of the store has them then."
+    title, done = f"Remove run {run_id}?", f"run {run_id} is removed"
+    return removal_button("Remove the run", f"runs/{run_id}", title, text=text, done=done, next="/runs")
 
 
 def _way_back(problem: ProblemDetails, path: str) -> Html:
@@ -74,9 +65,8 @@ def _way_back(problem: ProblemDetails, path: str) -> Html:
     if problem.status != _NOT_FOUND or area not in _LISTS:
         return Html("")
     if area == "runs" and problem.code != UnknownRun.code and rest and rest[0].isdecimal():
-        return element("a", f"Run {rest[0]}", href=f"/runs/{rest[0]}", class_="button primary")
-    title, href = _LISTS[area]
-    return element("a", title, href=href, class_="button primary")
+        return ui.button_link(f"Run {rest[0]}", f"/runs/{rest[0]}", "primary")
+    return ui.button_link(*_LISTS[area], "primary")
 
 
 def _title(problem: ProblemDetails) -> str:
@@ -86,36 +76,20 @@ def _title(problem: ProblemDetails) -> str:
 
 
 def _login_page() -> Answer:
-    command = element("code", "mulligan token create")
+    about = {"name": "token", "autocomplete": "current-password", "required": True, "autofocus": True}
+    form = element(
+        "form",
+        element("label", "Token", for_="token"),
+        element("input", type="password", id="token", **about),
+        element("button", "Log in", type="submit", class_="primary"),
+        element("p", id="problem", class_="problem", role="alert"),
+        id="login",
+    )
+    how = "No token? The terminal that started the server printed a link; or make one there: "
     return bare_page(
         "Log in",
         element("h1", "Log in"),
         element("p", "This page is for people with a token of this server.", class_="sentence"),
-        _form(),
-        element(
-            "p",
-            "No token? The terminal that started the server printed a link; or make one there: ",
-            command,
-            class_="note",
-        ),
-    )
-
-
-def _form() -> Html:
-    box = element(
-        "input",
-        type="password",
-        id="token",
-        name="token",
-        autocomplete="current-password",
-        required=True,
-        autofocus=True,
-    )
-    return element(
-        "form",
-        element("label", "Token", for_="token"),
-        box,
-        element("button", "Log in", type="submit", class_="primary"),
-        element("p", id="problem", class_="problem", role="alert"),
-        id="login",
+        form,
+        ui.note(how, element("code", "mulligan token create")),
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
-from urllib.parse import quote, urlencode
 
 from mulligan.api.http.routing import Answer, Handler, Query, Route, RouteScope
 from mulligan.core.model.scopes import allows
 from mulligan.dashboard.assets import POLICY, modules_behind, url_of, url_of_styles
+from mulligan.dashboard.components.parts import search_box
+from mulligan.errors import LanguageError
 from mulligan.ports.server_records import TokenRecord
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 
 HTML = "text/html; charset=utf-8"
@@ -40,6 +42,10 @@ NAVIGATION = (
     Entry("tokens", "Tokens", "/tokens", "t", "admin"),
 )
 
+_OPERATIONS = ("schedules", "recovery", "notices", "usage", "workers", "audit", "tokens")
+# What all pages of a section look like.
+_STYLES = {"workflows": ("workflows.css",), **dict.fromkeys(_OPERATIONS, ("operations.css",))}
+
 # 16 × 16, drawn with lines.
 _ICONS = {
     "home": "M2.5 7.5 8 3l5.5 4.5V13h-4V9.5h-3V13h-4z",
@@ -52,6 +58,7 @@ _ICONS = {
     "usage": "M3 13V8.5M6.4 13V4.5M9.7 13V7M13 13V3",
     "workers": "M3 3h10v4H3zM3 9h10v4H3zM5.2 5h.1M5.2 11h.1",
     "audit": "M4 2.5h6l2.5 2.5v8.5H4zM6 7.5h4.5M6 10.3h4.5",
+    "logo": "M3 12.5V4l5 5 5-5v8.5",
     "tokens": "M9.8 6.2a3 3 0 1 0-2.9 3L9 11.3h2v-2h-2M5.6 5.3h.1",
 }
 
@@ -71,19 +78,20 @@ def page(
     live: str = "",
     modules: tuple[str, ...] = (),
     styles: tuple[str, ...] = (),
-    headers: dict[str, str] | None = None,
 ) -> Answer:
     """A whole page.
 
     `section`: the entry of the navigation that it belongs to. `live`: what the page watches (`runs,pending,run:7`);
     when it changes, the page is rendered again and what differs is replaced. `modules` and `styles`: the ES modules and
-    style sheets that it needs besides the common ones.
+    style sheets that it needs besides the common ones and those of its section.
     """
     main = element("main", *content, id="main", tabindex="-1", data_live=live or None)
-    body = element(
-        "body", _skip_link(), _sidebar(call, section), element("div", _top(call), main, class_="column"), _notes()
-    )
-    return _answer(title, body, modules=("dashboard.js", *modules), styles=styles, headers=headers or {})
+    skip = element("a", "Skip to the content", href="#main", class_="skip")
+    column = element("div", _top(call), main, class_="column")
+    # Where what happened is said.
+    notes = element("div", id="notes", class_="notes", role="status", aria_live="polite")
+    body = element("body", skip, _sidebar(call, section), column, notes)
+    return _answer(title, body, modules=("dashboard.js", *modules), styles=(*_STYLES.get(section, ()), *styles))
 
 
 def bare_page(title: str, *content: object, modules: tuple[str, ...] = ("plain.js",)) -> Answer:
@@ -108,14 +116,9 @@ def page_route(
     )
 
 
-def path_to(*parts: object) -> str:
-    """The path of a page: `path_to("runs", 7, "steps", "a/b")` is `/runs/7/steps/a%2Fb`."""
-    return "/" + "/".join(quote(str(part), safe="") for part in parts)
-
-
 def path_to_entry(run_id: int, step: str = "") -> str:
     """The inbox with the entry of a step, or of a run that is paused, shown in full."""
-    return f"/inbox?{urlencode({'run': run_id, **({'step': step} if step else {})})}"
+    return ui.link_with("/inbox", run=run_id, step=step)
 
 
 def may(call: Reader, scope: RouteScope) -> bool:
@@ -136,6 +139,12 @@ def panel(title: object, *content: object, name: str = "", beside: object = "", 
     return element("section", head, *content, class_=f"panel {tone}".strip(), aria_labelledby=name or None)
 
 
+def problems_panel(title: str, refused: LanguageError) -> Html:
+    """What is wrong with the text of a workflow, in place of what would be shown of it."""
+    lines = join_html((one.render() for one in refused.problems[:20]), "\n")
+    return panel(title, ui.text_block(lines), tone="bad")
+
+
 # How much of one text of a step or a person a page shows.
 TEXT_MAX = 4_000
 
@@ -150,22 +159,7 @@ def empty(text: object, *more: object) -> Html:
     return element("div", element("p", text), *more, class_="empty")
 
 
-def table(head: tuple[object, ...], rows: list[Html], *, label: str, keyed: bool = False) -> Html:
-    """A table that scrolls sideways on a narrow screen. `keyed`: j and k move through its rows."""
-    titles = join_html(element("th", one, scope="col") for one in head)
-    body = element("tbody", join_html(rows))
-    inner = element("table", element("thead", element("tr", titles)), body, aria_label=label, data_rows=keyed)
-    return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=label)
-
-
-def _answer(
-    title: str,
-    body: Html,
-    *,
-    modules: tuple[str, ...],
-    styles: tuple[str, ...] = (),
-    headers: dict[str, str] | None = None,
-) -> Answer:
+def _answer(title: str, body: Html, *, modules: tuple[str, ...], styles: tuple[str, ...] = ()) -> Answer:
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -181,32 +175,27 @@ def _answer(
         _link("icon", "icon.svg"),
     )
     text = f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
-    return Answer(text.encode(), headers={"content-security-policy": POLICY, **(headers or {})}, media=HTML)
+    return Answer(text.encode(), headers={"content-security-policy": POLICY}, media=HTML)
 
 
 def _link(kind: str, name: str) -> Html:
     return Html(f'<link rel="{kind}" href="{url_of(name)}">')
 
 
-def _skip_link() -> Html:
-    return element("a", "Skip to the content", href="#main", class_="skip")
-
-
-def icon(name: str) -> Html:
+def _icon(name: str, kind: str = "icon", size: int = 16) -> Html:
     shape = element("path", d=_ICONS[name])
-    return element("svg", shape, class_="icon", viewBox="0 0 16 16", width=16, height=16, aria_hidden="true")
+    return element("svg", shape, class_=kind, viewBox="0 0 16 16", width=size, height=size, aria_hidden="true")
 
 
 def _logo() -> Html:
-    shape = element("path", d="M3 12.5V4l5 5 5-5v8.5")
-    return element("svg", shape, class_="icon logo", viewBox="0 0 16 16", width=20, height=20, aria_hidden="true")
+    return _icon("logo", "icon logo", 20)
 
 
 def _sidebar(call: Reader, section: str) -> Html:
     links = join_html(
         element(
             "a",
-            icon(one.name),
+            _icon(one.name),
             element("span", one.title),
             element("span", class_="count", id="inbox-count", hidden=True) if one.name == "inbox" else "",
             href=one.path,
@@ -221,35 +210,17 @@ def _sidebar(call: Reader, section: str) -> Html:
 
 
 def _top(call: Reader) -> Html:
-    box = element(
-        "input",
-        type="search",
-        name="text",
-        id="search",
-        placeholder="Search runs",
-        aria_label="Search runs",
-        autocomplete="off",
-        aria_keyshortcuts="/",
-    )
+    box = search_box("text", "", "Search runs", id="search", aria_keyshortcuts="/")
     search = element("form", box, element("kbd", "/"), action="/runs", method="get", role="search", class_="search")
     where = element("span", call.token.project, class_="project") if call.token.project else ""
     state = element("span", "connecting", id="connection", class_="connection", role="status")
-    theme = element("button", "Theme", type="button", id="theme", class_="quiet", aria_label="Change the theme")
-    keys = element("button", "?", type="button", id="keys", class_="quiet", aria_label="Keyboard shortcuts")
-    leave = element("button", "Log out", type="button", id="log-out", class_="quiet")
-    return element(
-        "header",
-        search,
-        where,
-        state,
-        element("span", call.token.user, class_="user"),
-        theme,
-        keys,
-        leave,
-        class_="top",
+    user = element("span", call.token.user, class_="user")
+    buttons = (
+        element("button", text, type="button", id=name, class_="quiet", aria_label=label)
+        for name, text, label in (
+            ("theme", "Theme", "Change the theme"),
+            ("keys", "?", "Keyboard shortcuts"),
+            ("log-out", "Log out", None),
+        )
     )
-
-
-def _notes() -> Html:
-    """Where what happened is said."""
-    return element("div", id="notes", class_="notes", role="status", aria_live="polite")
+    return element("header", search, where, state, user, *buttons, class_="top")

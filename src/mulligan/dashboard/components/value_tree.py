@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mulligan.service.rendering.descriptions import describe_artifact
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 
 # How many entries of one list or object, how many lines of the whole tree, and how many characters of a text are shown.
@@ -24,13 +25,13 @@ def value_tree(value: Any, *, name: str = "", is_open: bool = True) -> Html:
 def _node(value: Any, name: str, left: list[int], *, is_open: bool, depth: int) -> Html:
     left[0] -= 1
     if said := describe_artifact(value):
-        return element("span", said, class_="muted")
+        return ui.muted(said)
     if not isinstance(value, dict | list) or not value:
         return _leaf(value)
     if (short := _in_one_line(value)) is not None:
         return element("code", short, class_="tree-short")
     if left[0] <= 0 or depth > _DEPTH_MAX:
-        return element("span", f"{_size(value)}, not shown", class_="muted")
+        return ui.muted(f"{_size(value)}, not shown")
     pairs: Iterable[tuple[object, Any]] = value.items() if isinstance(value, dict) else enumerate(value)
     lines = join_html(_lines(pairs, name, left, depth))
     more = len(value) - ENTRIES_MAX
@@ -55,11 +56,7 @@ def _lines(pairs: Iterable[tuple[object, Any]], name: str, left: list[int], dept
 def _leaf(value: Any) -> Html:
     if isinstance(value, str):
         shown = value if len(value) <= CHARS_MAX else f"{value[:CHARS_MAX]}… ({len(value):,} characters)"
-        return (
-            element("pre", shown, tabindex="0")
-            if "\n" in value or len(value) > 400
-            else element("code", shown, class_="text")
-        )
+        return ui.text_block(shown) if "\n" in value or len(value) > 400 else element("code", shown, class_="text")
     return element("code", json.dumps(value, ensure_ascii=False), class_="plain")
 
 

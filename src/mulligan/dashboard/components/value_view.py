@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from mulligan.dashboard.components.shell import table
 from mulligan.dashboard.components.value_tree import value_tree
 from mulligan.service.rendering.descriptions import describe_artifact
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 
 # How much is shown: rows and columns of a table, characters of a cell and of a text.
@@ -17,21 +17,16 @@ ROWS_MAX, COLUMNS_MAX, CELL_CHARS_MAX, LONG_TEXT_CHARS_MAX = 200, 16, 120, 20_00
 
 def value_view(value: Any, *, name: str, raw: str) -> Html:
     """A value with a link to all of it. `name`: a word for ids, different for each value of a page."""
-    whole = element("p", element("a", "JSON", href=raw, download=f"{name}.json"), class_="note")
+    whole = ui.note(element("a", "JSON", href=raw, download=f"{name}.json"))
     if isinstance(value, str):
-        return join_html([_long_text(value), whole])
+        shown = ui.text_block(value[:LONG_TEXT_CHARS_MAX] or " ")
+        return join_html([shown, ui.left_out(len(value) - LONG_TEXT_CHARS_MAX, "more characters"), whole])
     if isinstance(value, dict | list) and value and not describe_artifact(value):
         tree = value_tree(value, name=name)
         if not isinstance(value, list) or not _is_table(value):
             return join_html([tree, whole])
         return join_html([_choice(name, {"Table": _rows(value, name), "Tree": tree}), whole])
     return join_html([element("p", value_tree(value)), whole])
-
-
-def _long_text(text: str) -> Html:
-    shown = element("pre", text[:LONG_TEXT_CHARS_MAX] or " ", tabindex="0")
-    left = len(text) - LONG_TEXT_CHARS_MAX
-    return join_html([shown, element("p", f"and {left:,} more characters", class_="note")]) if left > 0 else shown
 
 
 def _choice(name: str, views: dict[str, Html]) -> Html:
@@ -59,21 +54,15 @@ def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:
 def _rows(value: list[dict[str, Any]], name: str) -> Html:
     shown = value[:ROWS_MAX]
     columns = _columns(shown)[:COLUMNS_MAX]
-    rows = [
-        element(
-            "tr",
-            element("td", f"{number:,}", class_="n dim"),
-            join_html(_cell(row.get(column, "")) for column in columns),
-        )
-        for number, row in enumerate(shown)
-    ]
-    left = len(value) - len(shown)
-    note = element("p", f"and {left:,} more rows", class_="note") if left > 0 else ""
-    return join_html([table(("", *columns), rows, label=name), note])
+    rows = (
+        ui.row(f"{number:,}", *(_cell(one.get(column, "")) for column in columns)) for number, one in enumerate(shown)
+    )
+    listed = ui.table((ui.Column("", "n dim"), *columns), rows, label=name)
+    return join_html([listed, ui.left_out(len(value) - len(shown), "more rows")])
 
 
-def _cell(value: Any) -> Html:
+def _cell(value: Any) -> str:
     if isinstance(value, bool | int | float):
-        return element("td", json.dumps(value), class_="n")
+        return ui.cell(json.dumps(value), kind="n")
     text = value if isinstance(value, str) else describe_artifact(value) or json.dumps(value, ensure_ascii=False)
-    return element("td", text if len(text) <= CELL_CHARS_MAX else text[: CELL_CHARS_MAX - 1] + "…")
+    return text if len(text) <= CELL_CHARS_MAX else text[: CELL_CHARS_MAX - 1] + "…"

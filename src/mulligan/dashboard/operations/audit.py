@@ -9,9 +9,10 @@ import msgspec
 
 from mulligan.api.http.routing import PREFIX, Answer, Call, Query
 from mulligan.api.routes import ROUTES as API
-from mulligan.dashboard.components.parts import link_with, moment
-from mulligan.dashboard.components.shell import empty, heading, page, page_route, path_to, table
+from mulligan.dashboard.components.parts import search_box
+from mulligan.dashboard.components.shell import empty, heading, page, page_route
 from mulligan.ports.server_records import AuditRecord
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.server.tokens.decision_ledger import TOOL_DECISIONS
 
@@ -37,24 +38,30 @@ def show_audit(call: Call) -> Answer:
     )
     is_filtered = bool(asked.who or asked.action)
     words = "Nobody has changed anything that fits." if is_filtered else "Nobody has changed anything yet."
-    head = ("When", "Who", "What", "About", "Result", "Why", "From")
+    head = (
+        ui.Column("When", "time"),
+        "Who",
+        "What",
+        ui.Column("About", "mono"),
+        "Result",
+        "Why",
+        ui.Column("From", "muted"),
+    )
     rows = [_row(one, asked) for one in found.audit]
-    older = link_with("/audit", who=asked.who, action=asked.action, before=found.next)
-    pages = [
-        element("a", "Newest", href=link_with("/audit", who=asked.who, action=asked.action), class_="button")
-        if asked.before
-        else "",
-        element("a", "Older", href=older, class_="button", rel="next") if found.next else "",
-    ]
+    newest = ui.link_with("/audit", who=asked.who, action=asked.action)
+    older = ui.link_with("/audit", who=asked.who, action=asked.action, before=found.next)
+    pages = (
+        ui.button_link("Newest", newest) if asked.before else "",
+        ui.button_link("Older", older, rel="next") if found.next else "",
+    )
     return page(
         call,
         "Audit",
         heading("Audit"),
         _filters(asked),
-        table(head, rows, label="Audit", keyed=True) if rows else empty(words),
+        ui.table(head, rows, label="Audit", keyed=True) if rows else empty(words),
         element("div", *pages, class_="actions pages"),
         section="audit",
-        styles=("operations.css",),
     )
 
 
@@ -64,51 +71,25 @@ def _filters(asked: AuditQuery) -> Html:
         actions.append(asked.action)
     options = [element("option", "any change", value="")]
     options += [element("option", _what(name), value=name, selected=name == asked.action) for name in actions]
-    who = element(
-        "input",
-        type="search",
-        name="who",
-        value=asked.who or None,
-        placeholder="who",
-        aria_label="Who",
-        autocomplete="off",
-    )
-    choose = element("select", *options, name="action", aria_label="What was changed")
-    clear = element("a", "Clear", href="/audit", class_="button quiet") if asked.who or asked.action else ""
-    return element(
-        "form",
-        who,
-        choose,
+    fields = (
+        search_box("who", asked.who, "who", "Who"),
+        element("select", *options, name="action", aria_label="What was changed"),
         element("button", "Filter", type="submit"),
-        clear,
-        class_="filters",
-        action="/audit",
-        method="get",
+        ui.button_link("Clear", "/audit", "quiet") if asked.who or asked.action else "",
     )
+    return element("form", *fields, class_="filters", action="/audit", method="get")
 
 
-def _row(one: AuditRecord, asked: AuditQuery) -> Html:
-    who = element("a", one.who, href=link_with("/audit", who=one.who, action=asked.action)) if one.who else "nobody"
-    return element(
-        "tr",
-        element("td", moment(one.at, "time"), class_="time"),
-        element("td", who, _project(one)),
-        element("td", _action(one, asked)),
-        element("td", _target(one.target), class_="mono"),
-        element("td", _result(one)),
-        element("td", one.why),
-        element("td", one.source, class_="muted"),
-        id=f"audit-{one.id}",
-    )
-
-
-def _action(one: AuditRecord, asked: AuditQuery) -> Html:
-    href = link_with("/audit", who=asked.who, action=one.action)
-    return element("a", _what(one.action), href=href, title=_SUMMARIES.get(one.action))
-
-
-def _project(one: AuditRecord) -> Html | str:
-    return join_html([" ", element("small", one.project)]) if one.project else ""
+def _row(one: AuditRecord, asked: AuditQuery) -> ui.Row:
+    who = element("a", one.who, href=ui.link_with("/audit", who=one.who, action=asked.action)) if one.who else "nobody"
+    project = [" ", element("small", one.project)] if one.project else []
+    href = ui.link_with("/audit", who=asked.who, action=one.action)
+    action = element("a", _what(one.action), href=href, title=_SUMMARIES.get(one.action))
+    result = ui.status("completed", "accepted")
+    if one.status >= _REFUSED:
+        result = ui.status("failed", f"refused ({one.status})", tone="bad nowrap")
+    about = (ui.moment(one.at, "time"), join_html([who, *project]), action, _target(one.target))
+    return ui.row(*about, result, one.why, one.source, id=f"audit-{one.id}")
 
 
 def _what(action: str) -> str:
@@ -120,13 +101,7 @@ def _what(action: str) -> str:
 def _target(path: str) -> Html | str:
     found = _RUN.match(path)
     shown = path.removeprefix(PREFIX)
-    return element("a", shown, href=path_to("runs", found[1] or found[2])) if found else shown
-
-
-def _result(one: AuditRecord) -> Html:
-    if one.status >= _REFUSED:
-        return element("span", f"refused ({one.status})", class_="status bad nowrap")
-    return element("span", "accepted", class_="status good")
+    return ui.link(shown, "runs", found[1] or found[2]) if found else shown
 
 
 ROUTES = (page_route("/audit", show_audit, "Who changed what.", query=AuditQuery, scope="admin"),)

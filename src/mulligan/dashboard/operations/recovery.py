@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import msgspec
 
 from mulligan.api.http.routing import Answer, Call, Query
-from mulligan.dashboard.components.parts import action_button, chips, figure, link_with, moment
-from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel, path_to, table
+from mulligan.dashboard.components.parts import action_button, chips
+from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel
 from mulligan.service.host.breakers import Breaker
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed
 from mulligan.service.runs.statistics.stats import RungStats, describe_rung
@@ -46,39 +46,21 @@ def show_recovery(call: Call) -> Answer:
     asked: RecoveryQuery = call.query
     now = datetime.now(UTC)
     trend = call.service.trends.recovery(now, weeks=asked.weeks, workflow=asked.workflow)
+    found = call.service.machine.list_breakers()
+    breakers = _breakers(call, found)
+    parts = (_codes(trend.codes, asked), _table(trend, asked), _agents(trend))
+    chart = _chart(trend, now, asked.weeks)
+    works = panel("Which recovery works", _choose(asked, trend), chart, *parts, name="works")
+    suggested = ui.link_with("/recovery/suggestions", workflow=asked.workflow)
     return page(
         call,
         "Recovery",
-        heading("Recovery", _suggested(asked)),
-        *_in_order(
-            call.service.machine.list_breakers(),
-            lambda found: _breakers(call, found),
-            panel(
-                "Which recovery works",
-                _choose(asked, trend),
-                _chart(trend, now, asked.weeks),
-                _codes(trend.codes, asked),
-                _table(trend, asked),
-                _agents(trend),
-                name="works",
-            ),
-        ),
+        heading("Recovery", ui.button_link("Suggested rules", suggested)),
+        # Breakers that hold something back come first, and otherwise last.
+        *((breakers, works) if any(one.status != "closed" for one in found) else (works, breakers)),
         section="recovery",
         live="runs",
-        styles=("operations.css",),
     )
-
-
-def _suggested(asked: RecoveryQuery) -> Html:
-    return element(
-        "a", "Suggested rules", href=link_with("/recovery/suggestions", workflow=asked.workflow), class_="button"
-    )
-
-
-def _in_order(found: list[Breaker], show: Callable[[list[Breaker]], Html], works: Html) -> tuple[Html, Html]:
-    """Breakers that hold something back come first, and otherwise last."""
-    breakers = show(found)
-    return (breakers, works) if any(one.status != "closed" for one in found) else (works, breakers)
 
 
 # -- circuit breakers ------------------------------------------------------------------------------------------------
@@ -90,26 +72,20 @@ def _breakers(call: Call, found: list[Breaker]) -> Html:
         words = "A breaker stops tasks from calling a service that keeps failing. It appears when a task first asks it."
         return panel("Circuit breakers", element("p", words, class_="muted"), name="breakers")
     rows = [
-        element(
-            "tr",
-            element("td", element("strong", one.name)),
-            element("td", _state(one)),
-            element("td", *_why(one)),
-            element("td", pluralize(one.running, "task") if one.running else "-", class_="n"),
-            element("td", pluralize(one.waiting, "task") if one.waiting else "-", class_="n"),
-            element("td", _reset(call, one), class_="n"),
+        ui.row(
+            element("strong", one.name),
+            ui.status(one.status, tone={"open": "bad", "half_open": "try"}.get(one.status, "good")),
+            join_html(_why(one)),
+            pluralize(one.running, "task") if one.running else "-",
+            pluralize(one.waiting, "task") if one.waiting else "-",
+            _reset(call, one),
             id=f"breaker-{one.name}",
         )
         for one in ordered
     ]
-    head = ("Breaker", "State", "Why, and who lifts it", figure("Running"), figure("Waiting"), "")
+    head = ("Breaker", "State", "Why, and who lifts it", ui.figure("Running"), ui.figure("Waiting"), ui.figure(""))
     tone = "bad" if any(one.status == "open" for one in found) else ""
-    return panel("Circuit breakers", table(head, rows, label="Circuit breakers"), name="breakers", tone=tone)
-
-
-def _state(one: Breaker) -> Html:
-    tone = {"open": "bad", "half_open": "try"}.get(one.status, "good")
-    return element("span", one.status.replace("_", " "), class_=f"status {tone}")
+    return panel("Circuit breakers", ui.table(head, rows, label="Circuit breakers"), name="breakers", tone=tone)
 
 
 def _why(one: Breaker) -> list[object]:
@@ -121,42 +97,39 @@ def _why(one: Breaker) -> list[object]:
         return [f"{failed}; one task tries now whether the service works again. If it succeeds, the breaker closes."]
     if one.retry_at is None:
         return [failed, "; it stays open until somebody resets it"]
-    return [failed, "; by itself one task tries again ", moment(one.retry_at), ", or reset it when the service is back"]
+    return [
+        failed,
+        "; by itself one task tries again ",
+        ui.moment(one.retry_at),
+        ", or reset it when the service is back",
+    ]
 
 
 def _reset(call: Call, one: Breaker) -> Html | str:
     if one.status == "closed" or not may(call, "run"):
         return ""
     waiting = f"{pluralize(one.waiting, 'task')} will go on at once." if one.waiting else "No task waits for it."
-    action = {
-        "path": f"breakers/{path_to(one.name)[1:]}:reset",
-        "title": f"Close the breaker {one.name}",
-        "text": f"Do this when the service works again. {waiting}",
-        "reason": "optional",
-        "label": "Close the breaker",
-        "done": f"{one.name} is closed",
-    }
-    return action_button("Reset", action)
+    path, title = f"breakers/{ui.path_to(one.name)[1:]}:reset", f"Close the breaker {one.name}"
+    text = f"Do this when the service works again. {waiting}"
+    how = {"text": text, "reason": "optional", "done": f"{one.name} is closed"}
+    return action_button("Reset", path, title, confirm="Close the breaker", **how)
 
 
 # -- statistics ------------------------------------------------------------------------------------------------------
 
 
 def _choose(asked: RecoveryQuery, trend: RecoveryTrend) -> Html:
-    periods = chips(
-        "Time",
-        [
-            (text, link_with("/recovery", weeks=weeks, workflow=asked.workflow), weeks == asked.weeks)
-            for weeks, text in _PERIODS
-        ],
-    )
+    periods = [
+        (text, ui.link_with("/recovery", weeks=weeks, workflow=asked.workflow), weeks == asked.weeks)
+        for weeks, text in _PERIODS
+    ]
     if asked.workflow:
-        names = [(asked.workflow, link_with("/recovery", weeks=asked.weeks, workflow=asked.workflow), True)]
-        names.append(("all workflows", link_with("/recovery", weeks=asked.weeks), False))
+        names = [(asked.workflow, ui.link_with("/recovery", weeks=asked.weeks, workflow=asked.workflow), True)]
+        names.append(("all workflows", ui.link_with("/recovery", weeks=asked.weeks), False))
     else:
         used = dict.fromkeys(line.workflow for line in trend.stats)
-        names = [(name, link_with("/recovery", weeks=asked.weeks, workflow=name), False) for name in [*used][:12]]
-    return element("div", periods, chips("Workflow", names) if names else "", class_="choices")
+        names = [(name, ui.link_with("/recovery", weeks=asked.weeks, workflow=name), False) for name in [*used][:12]]
+    return element("div", chips("Time", periods), chips("Workflow", names) if names else "", class_="choices")
 
 
 def _chart(trend: RecoveryTrend, now: datetime, weeks: int) -> Html:
@@ -172,18 +145,13 @@ def _chart(trend: RecoveryTrend, now: datetime, weeks: int) -> Html:
     ends = element(
         "div",
         element("span", class_="name"),
-        element("span", moment(mondays[0], "day"), element("span", "this week"), class_="ends"),
+        element("span", ui.moment(mondays[0], "day"), element("span", "this week"), class_="ends"),
         element("span", class_="took"),
         class_="lane head",
     )
-    legend = element(
-        "ul",
-        element("li", element("i", class_="good"), "worked"),
-        element("li", element("i", class_="bad"), "tried in vain"),
-        class_="legend",
-    )
-    cut = element("p", f"Of the newest {trend.runs:,} runs; older ones are not counted.", class_="note")
-    return element("div", legend, *lanes, ends, cut if trend.is_cut else "", class_="weeks plot")
+    colours = ui.legend((("good", "worked"), ("bad", "tried in vain")))
+    cut = ui.note(f"Of the newest {trend.runs:,} runs; older ones are not counted.") if trend.is_cut else ""
+    return element("div", colours, *lanes, ends, cut, class_="weeks plot")
 
 
 def _lane(rung: str, counts: dict[datetime, tuple[int, int]], mondays: list[datetime]) -> Html:
@@ -203,14 +171,8 @@ def _lane(rung: str, counts: dict[datetime, tuple[int, int]], mondays: list[date
         aria_label=f"{_TITLES[rung]} week by week: worked {worked:,} of {tried:,}",
     )
     share = f"{worked / tried:.0%}"
-    figure = [element("b", share), element("small", f" {worked:,} of {tried:,} worked")]
-    return element(
-        "div",
-        element("span", _TITLES[rung], class_="name"),
-        drawing,
-        element("span", *figure, class_="took"),
-        class_="lane",
-    )
+    took = element("span", element("b", share), element("small", f" {worked:,} of {tried:,} worked"), class_="took")
+    return element("div", element("span", _TITLES[rung], class_="name"), drawing, took, class_="lane")
 
 
 def _bar(number: int, count: tuple[int, int], week: datetime, most: int) -> Html:
@@ -231,40 +193,38 @@ def _codes(codes: list[CodeStats], asked: RecoveryQuery) -> Html | str:
     if not codes:
         return ""
     rows = [
-        element(
-            "tr",
-            element("td", element("code", one.code)),
-            element("td", _runs_with(one, asked), class_="n"),
-            element("td", f"{one.failed:,}", class_="n"),
-            element("td", f"{one.recovered:,}", class_="n"),
-            element("td", f"{one.handled:,}", class_="n"),
-            element("td", element("b", f"{one.unhandled:,}", class_="bad") if one.unhandled else "0", class_="n"),
-            element("td", _share((one.recovered + one.handled) / one.failed)),
+        ui.row(
+            element("code", one.code),
+            _runs_with(one, asked),
+            *(f"{count:,}" for count in (one.failed, one.recovered, one.handled)),
+            element("b", f"{one.unhandled:,}", class_="bad") if one.unhandled else "0",
+            _share((one.recovered + one.handled) / one.failed),
             id=f"code-{one.code}",
         )
         for one in codes[:_ROWS_MAX]
     ]
     titles = ("Runs", "Failed after retries", "Recovered by a handler", "Handled otherwise", "Unhandled")
-    head = ("Failure code", *map(figure, titles), "")
-    return join_html([element("h3", "By failure code"), table(head, rows, label="Failures by code", keyed=True)])
+    head = ("Failure code", *map(ui.figure, titles), "")
+    return join_html([element("h3", "By failure code"), ui.table(head, rows, label="Failures by code", keyed=True)])
 
 
 def _runs_with(one: CodeStats, asked: RecoveryQuery) -> Html:
     """A link to the runs that failed with it, if there are some."""
     if not one.unhandled:
         return element("span", f"{one.runs:,}")
-    return element("a", f"{one.runs:,}", href=link_with("/runs", failure=one.code, workflow=asked.workflow))
+    return element("a", f"{one.runs:,}", href=ui.link_with("/runs", failure=one.code, workflow=asked.workflow))
 
 
 def _table(trend: RecoveryTrend, asked: RecoveryQuery) -> Html | str:
     if not trend.stats:
         return ""
     rows = [_line(one, asked) for one in trend.stats[:_ROWS_MAX]]
-    figures = (figure("Runs"), figure("Tried"), figure("Worked"), "", figure("Takes"))
+    figures = (ui.figure("Runs"), ui.figure("Tried"), ui.figure("Worked"), "", ui.figure("Takes"))
     head = ("Workflow", "Step", "What was tried", *figures)
-    more = len(trend.stats) - _ROWS_MAX
-    note = element("p", f"and {more:,} more; choose a workflow", class_="note") if more > 0 else ""
-    return join_html([element("h3", "By step"), table(head, rows, label="What was tried, by step", keyed=True), note])
+    more = ui.left_out(len(trend.stats) - _ROWS_MAX, "more; choose a workflow")
+    return join_html(
+        [element("h3", "By step"), ui.table(head, rows, label="What was tried, by step", keyed=True), more]
+    )
 
 
 def _agents(trend: RecoveryTrend) -> Html | str:
@@ -273,55 +233,36 @@ def _agents(trend: RecoveryTrend) -> Html | str:
         return ""
     figures = ("Decided", "Right", "Failed again", "Overruled", "Suggested", "Followed", "No answer")
     rows = [
-        element(
-            "tr",
-            element("td", element("a", one.workflow, href=path_to("workflows", one.workflow))),
-            element("td", one.agent),
-            *(
-                element("td", f"{count:,}", class_="n")
-                for count in (
-                    *(one.decisions, one.right, one.failed_again, one.overruled),
-                    *(one.suggestions, one.followed, one.unanswered),
-                )
-            ),
-            element("td", "-" if one.share is None else _share(one.share)),
+        ui.row(
+            ui.link(one.workflow, "workflows", one.workflow),
+            one.agent,
+            *(f"{count:,}" for count in (one.decisions, one.right, one.failed_again, one.overruled)),
+            *(f"{count:,}" for count in (one.suggestions, one.followed, one.unanswered)),
+            "-" if one.share is None else _share(one.share),
         )
         for one in trend.agents[:_ROWS_MAX]
     ]
-    head = ("Workflow", "Agent", *map(figure, figures), "")
-    return join_html([element("h3", "Agents"), table(head, rows, label="How often agents were right", keyed=True)])
+    head = ("Workflow", "Agent", *map(ui.figure, figures), "")
+    return join_html([element("h3", "Agents"), ui.table(head, rows, label="How often agents were right", keyed=True)])
 
 
-def _line(one: RungStats, asked: RecoveryQuery) -> Html:
-    rarely = one.tried >= _TRIES_MIN and one.share < _RARELY
-    note = element("span", "rarely works", class_="status bad") if rarely else ""
-    runs = element("a", f"{one.runs:,}", href=link_with("/runs", workflow=one.workflow))
-    return element(
-        "tr",
-        element("td", element("a", one.workflow, href=path_to("workflows", one.workflow))),
-        element("td", one.step),
-        element("td", describe_rung(one), " ", note),
-        element("td", runs, class_="n"),
-        element("td", f"{one.tried:,}", class_="n"),
-        element("td", f"{one.worked:,}", class_="n"),
-        element("td", _share(one.share)),
-        element("td", "-" if one.average_seconds is None else format_elapsed(one.average_seconds), class_="n"),
+def _line(one: RungStats, asked: RecoveryQuery) -> ui.Row:
+    rarely = ui.status("failed", "rarely works") if one.tried >= _TRIES_MIN and one.share < _RARELY else ""
+    return ui.row(
+        ui.link(one.workflow, "workflows", one.workflow),
+        one.step,
+        join_html([describe_rung(one), " ", rarely]),
+        element("a", f"{one.runs:,}", href=ui.link_with("/runs", workflow=one.workflow)),
+        f"{one.tried:,}",
+        f"{one.worked:,}",
+        _share(one.share),
+        "-" if one.average_seconds is None else format_elapsed(one.average_seconds),
     )
 
 
 def _share(share: float) -> Html:
     """How much of it worked, as a bar with its figure."""
-    bar = element(
-        "svg",
-        element("rect", x=0, y=0, width=60, height=8, rx=2, class_="room"),
-        element("rect", x=0, y=0, width=round(60 * share, 1), height=8, rx=2, class_="good") if share else "",
-        class_="share",
-        viewBox="0 0 60 8",
-        width=60,
-        height=8,
-        aria_hidden="true",
-    )
-    return element("span", bar, f" {share:.0%}", class_="nowrap")
+    return element("span", ui.gauge(share, "good"), f" {share:.0%}", class_="nowrap")
 
 
 ROUTES = (

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 from mulligan.api.http.routing import Answer, Call, Query
-from mulligan.dashboard.components.parts import action_button, facts, link_with, moment, run_link, status
-from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel, path_to, shortened, table
+from mulligan.dashboard.components.parts import action_button, removal_button
+from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel, shortened
 from mulligan.dashboard.workflows.input_fields import input_fields
 from mulligan.errors import MulliganError
 from mulligan.service.rendering.formatting import format_input, pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import status_label, status_tone
 from mulligan.service.runs.views.run_list import RunLine
@@ -22,7 +23,16 @@ from mulligan.service.server.schedules.past_instants import PastInstant
 from mulligan.service.server.schedules.schedules import ScheduleView
 from mulligan.service.server.schedules.timing_words import describe_timing
 
-_SECTION, _STYLES = "schedules", ("operations.css",)
+_SECTION = "schedules"
+# What happens while a run of it goes on, and for what was missed.
+_OVERLAPS = {
+    "skip": "skip the instant",
+    "queue": "start it when the run has ended",
+    "cancel": "cancel the earlier run",
+    "allow": "start it all the same",
+}
+_CATCH_UPS = {"none": "nothing", "last": "start the newest one"}
+_STARTS = {"cron": "at times (cron)", "every": "at intervals"}
 # Of how many schedules the list shows what came of the last instants, and of how many instants.
 _STRIPS_MAX, _STRIP = 50, 12
 _PAST = 200
@@ -38,49 +48,37 @@ _GLYPHS = {"good": "✓", "bad": "✕", "now": "…", "ask": "?", "try": "!", "i
 
 def show_schedules(call: Call) -> Answer:
     found = sorted(call.service.schedules.all(), key=lambda one: (not one.is_paused, one.name))
-    new = element("a", "New schedule", href="/schedules/new", class_="button primary") if may(call, "write") else ""
+    new = ui.button_link("New schedule", "/schedules/new", "primary") if may(call, "write") else ""
     if not found:
-        words = "A schedule starts a published workflow on time, once for each instant."
-        return page(
-            call,
-            "Schedules",
-            heading("Schedules", new),
-            empty("No schedules yet.", element("p", words, class_="note")),
-            section=_SECTION,
-            styles=_STYLES,
+        nothing = empty(
+            "No schedules yet.", ui.note("A schedule starts a published workflow on time, once for each instant.")
         )
+        return page(call, "Schedules", heading("Schedules", new), nothing, section=_SECTION)
     ids = {one.last.run_id for one in found if one.last is not None}
     statuses = {record.run_id: record.status for record in call.service.runs.records(ids)} if ids else {}
     rows = [_row(call, one, statuses, with_strip=number < _STRIPS_MAX) for number, one in enumerate(found)]
-    head = ("Schedule", "When", "Next", "Last", "Last instants", "")
-    return page(
-        call,
-        "Schedules",
-        heading("Schedules", new),
-        table(head, rows, label="Schedules", keyed=True),
-        section=_SECTION,
-        live="runs",
-        styles=_STYLES,
-    )
+    head = ("Schedule", "When", "Next", "Last", "Last instants", ui.figure(""))
+    listed = ui.table(head, rows, label="Schedules", keyed=True)
+    return page(call, "Schedules", heading("Schedules", new), listed, section=_SECTION, live="runs")
 
 
-def _row(call: Call, one: ScheduleView, statuses: dict[int, str], *, with_strip: bool) -> Html:
-    name = element("a", one.name, href=path_to("schedules", one.name), class_="strong")
-    starts = element("small", "starts ", element("a", one.workflow, href=path_to("workflows", one.workflow)))
+def _row(call: Call, one: ScheduleView, statuses: dict[int, str], *, with_strip: bool) -> ui.Row:
+    name = ui.link(one.name, "schedules", one.name, class_="strong")
+    starts = element("small", "starts ", ui.link(one.workflow, "workflows", one.workflow))
     when = [describe_timing(one.cron, one.every), element("br"), element("small", one.timezone or "")]
-    last: object = element("span", "never", class_="muted")
+    last = ui.muted("never")
     if one.last is not None:
         known = statuses.get(one.last.run_id, "")
-        last = join_html([run_link(one.last.run_id), status(known) if known else ""], " ")
-    strip = _strip(call.service.schedules.past(one.name, limit=_STRIP).instants) if with_strip else ""
-    return element(
-        "tr",
-        element("td", name, element("br"), starts),
-        element("td", *when),
-        element("td", _next(one)),
-        element("td", last),
-        element("td", strip),
-        element("td", _pause_button(call, one, small=True), class_="n"),
+        last = join_html([ui.run_link(one.last.run_id), ui.status(known) if known else ""], " ")
+    past = call.service.schedules.past(one.name, limit=_STRIP).instants if with_strip else ()
+    squares = [_square(each, glyph=False) for each in reversed(past)]
+    return ui.row(
+        join_html([name, element("br"), starts]),
+        join_html(when),
+        _next(one),
+        last,
+        element("span", *squares, class_="instants") if with_strip else "",
+        _pause_button(call, one, small=True),
         id=f"schedule-{one.name}",
     )
 
@@ -88,16 +86,11 @@ def _row(call: Call, one: ScheduleView, statuses: dict[int, str], *, with_strip:
 def _next(one: ScheduleView) -> Html:
     if one.pause is not None:
         who = "by itself" if one.pause.is_automatic else f"by {one.pause.by}"
-        return element("span", f"paused {who}", class_="status ask", title=one.pause.reason or None)
-    parts = [moment(one.next[0])] if one.next else [element("span", "never", class_="muted")]
+        return ui.status("paused", f"paused {who}", title=one.pause.reason or None)
+    parts = [ui.moment(one.next[0])] if one.next else [ui.muted("never")]
     if one.waiting:
         parts.append(element("small", f" {pluralize(one.waiting, 'start')} waiting"))
     return join_html(parts)
-
-
-def _strip(past: Sequence[PastInstant]) -> Html:
-    squares = [_square(one, glyph=False) for one in reversed(past)]
-    return element("span", *squares, class_="instants")
 
 
 # -- one schedule ----------------------------------------------------------------------------------------------------
@@ -113,9 +106,9 @@ def show_schedule(call: Call) -> Answer:
         call,
         one.name,
         heading(
-            join_html([one.name, _badge(one)]),
+            join_html([one.name, element("span", "paused", class_="badge ask") if one.is_paused else ""]),
             *_actions(call, one),
-            over=element("a", "Schedules", href="/schedules"),
+            over=ui.link("Schedules", "schedules"),
         ),
         element("p", *_sentence(one), class_="sentence lead"),
         _paused(call, one),
@@ -134,22 +127,17 @@ def show_schedule(call: Call) -> Answer:
         _trouble(call, past.instants, zone),
         section=_SECTION,
         live="runs",
-        styles=_STYLES,
         modules=("schedules.js",),
     )
 
 
-def _badge(one: ScheduleView) -> Html | str:
-    return element("span", "paused", class_="badge ask") if one.is_paused else ""
-
-
 def _sentence(one: ScheduleView) -> list[object]:
     version = f" version {one.version}" if one.version else ""
-    words: list[object] = ["Starts ", element("a", one.workflow, href=path_to("workflows", one.workflow)), version, " "]
+    words: list[object] = ["Starts ", ui.link(one.workflow, "workflows", one.workflow), version, " "]
     words.append(describe_timing(one.cron, one.every))
     words.append(f", {one.timezone}." if one.timezone else ".")
     if one.active:
-        words += [" Now: ", join_html([run_link(each.run_id) for each in one.active[:3]], ", "), "."]
+        words += [" Now: ", join_html([ui.run_link(each.run_id) for each in one.active[:3]], ", "), "."]
     if one.waiting:
         words.append(f" {pluralize(one.waiting, 'start')} waiting.")
     return words
@@ -160,7 +148,12 @@ def _paused(call: Call, one: ScheduleView) -> Html | str:
         return ""
     who = "It paused itself" if one.pause.is_automatic else f"Paused by {one.pause.by}"
     why = f": {one.pause.reason}" if one.pause.reason else ""
-    words = [element("strong", f"{who}{why}"), " ", moment(one.pause.at), ". Nothing is started until it is resumed."]
+    words = [
+        element("strong", f"{who}{why}"),
+        " ",
+        ui.moment(one.pause.at),
+        ". Nothing is started until it is resumed.",
+    ]
     return element("section", element("p", *words), class_="panel ask", aria_label="Paused")
 
 
@@ -169,6 +162,7 @@ def _actions(call: Call, one: ScheduleView) -> list[Html | str]:
     path = f"schedules/{_segment(one.name)}"
     if may(call, "run"):
         until = datetime.now(UTC).replace(second=0, microsecond=0)
+        range_ = (("from", "From", until - timedelta(days=1)), ("to", "To", until))
         action = {
             "path": f"{path}:backfill",
             "title": f"Backfill {one.name}",
@@ -177,30 +171,16 @@ def _actions(call: Call, one: ScheduleView) -> list[Html | str]:
             "done": "the runs are being started",
             "preview": True,
             "fields": [
-                {
-                    "name": "from",
-                    "label": "From",
-                    "type": "datetime-local",
-                    "value": (until - timedelta(days=1)).isoformat(),
-                },
-                {"name": "to", "label": "To", "type": "datetime-local", "value": until.isoformat()},
+                {"name": name, "label": label, "type": "datetime-local", "value": at.isoformat()}
+                for name, label, at in range_
             ],
         }
         found.append(element("button", "Backfill…", type="button", data_backfill=json.dumps(action)))
     if may(call, "write") and not one.is_from_file:
-        found.append(element("a", "Edit", href=path_to("schedules", one.name, "edit"), class_="button"))
-        remove = {
-            "method": "DELETE",
-            "path": path,
-            "bodyless": True,
-            "title": f"Remove {one.name}?",
-            "text": "Nothing is started by it any more. Its runs stay.",
-            "label": "Remove the schedule",
-            "danger": True,
-            "done": f"{one.name} is removed",
-            "next": "/schedules",
-        }
-        found.append(action_button("Remove", remove))
+        found.append(ui.button_link("Edit", ui.path_to("schedules", one.name, "edit")))
+        more = {"text": "Nothing is started by it any more. Its runs stay.", "next": "/schedules"}
+        done, confirm = f"{one.name} is removed", "Remove the schedule"
+        found.append(removal_button("Remove", path, f"Remove {one.name}?", done=done, confirm=confirm, **more))
     return found
 
 
@@ -208,50 +188,33 @@ def _pause_button(call: Call, one: ScheduleView, *, small: bool = False) -> Html
     if not may(call, "run"):
         return ""
     path = f"schedules/{_segment(one.name)}"
-    kind = "quiet" if small else ""
+    verb, done, kind = "Pause", "is paused", "quiet" if small else ""
+    text = "Nothing more is started until somebody resumes it. Runs that are there go on."
     if one.is_paused:
-        resume = {
-            "path": f"{path}:resume",
-            "title": f"Resume {one.name}",
-            "text": "It goes on with the next instant. What passed meanwhile is not made up for: that is a backfill.",
-            "reason": "optional",
-            "label": "Resume",
-            "done": f"{one.name} goes on",
-        }
-        return action_button("Resume", resume, kind=kind or "primary")
-    pause = {
-        "path": f"{path}:pause",
-        "title": f"Pause {one.name}",
-        "text": "Nothing more is started until somebody resumes it. Runs that are there go on.",
-        "reason": "optional",
-        "label": "Pause",
-        "done": f"{one.name} is paused",
-    }
-    return action_button("Pause", pause, kind=kind)
+        verb, done, kind = "Resume", "goes on", kind or "primary"
+        text = "It goes on with the next instant. What passed meanwhile is not made up for: that is a backfill."
+    how = {"text": text, "reason": "optional", "done": f"{one.name} {done}"}
+    return action_button(verb, f"{path}:{verb.lower()}", f"{verb} {one.name}", kind=kind, **how)
 
 
 def _segment(name: str) -> str:
-    return path_to(name)[1:]
+    return ui.path_to(name)[1:]
 
 
 def _coming(one: ScheduleView, zone: ZoneInfo) -> Html:
-    heads = (one.timezone or "UTC", "Your time", "", *(("Inputs",) if one.next_inputs else ()))
+    given = (ui.Column("Inputs", "given"),) if one.next_inputs else ()
+    heads = (one.timezone or "UTC", "Your time", ui.Column("", "muted"), *given)
     soon = datetime.now(UTC) + timedelta(days=7)
     rows = [
-        element(
-            "tr",
-            element("td", f"{at.astimezone(zone):%A %-d %B, %H:%M}"),
-            element("td", moment(at, "time")),
-            element("td", moment(at) if at < soon else "", class_="muted"),
-            *(
-                [element("td", shortened(_input_texts(one.next_inputs[number]), 120), class_="given")]
-                if one.next_inputs
-                else []
-            ),
+        ui.row(
+            f"{at.astimezone(zone):%A %-d %B, %H:%M}",
+            ui.moment(at, "time"),
+            ui.moment(at) if at < soon else "",
+            *([shortened(_input_texts(one.next_inputs[number]), 120)] if given else []),
         )
         for number, at in enumerate(one.next)
     ]
-    return table(heads, rows, label="The next instants")
+    return ui.table(heads, rows, label="The next instants")
 
 
 def _input_texts(inputs: dict[str, Any]) -> str:
@@ -259,42 +222,26 @@ def _input_texts(inputs: dict[str, Any]) -> str:
 
 
 def _settings(one: ScheduleView) -> Html:
-    text = element("code", one.cron) if one.cron else ""
-    overlap = {
-        "skip": "skip the instant",
-        "queue": "start it when the run has ended",
-        "cancel": "cancel the earlier run",
-        "allow": "start it all the same",
-    }
-    catch_up = {"none": "nothing", "last": "start the newest one"}
-    found: list[tuple[str, object]] = [
-        ("While a run of it goes on", overlap.get(one.overlap, one.overlap)),
-        ("For what was missed", catch_up.get(one.catch_up, f"start {one.catch_up}")),
-    ]
-    if text:
-        found.insert(0, ("Cron", text))
+    found: list[tuple[str, object]] = [("Cron", element("code", one.cron))] if one.cron else []
+    found.append(("While a run of it goes on", _OVERLAPS.get(one.overlap, one.overlap)))
+    found.append(("For what was missed", _CATCH_UPS.get(one.catch_up, f"start {one.catch_up}")))
     if one.anchor is not None:
-        found.append(("Counted from", moment(one.anchor, "time")))
+        found.append(("Counted from", ui.moment(one.anchor, "time")))
     if one.pause_after:
         found.append(("Pauses itself", f"after {pluralize(one.pause_after, 'failed run')} in a row"))
     if one.failures:
-        found.append(("Failed in a row", element("span", one.failures, class_="status bad")))
+        found.append(("Failed in a row", ui.status("failed", one.failures)))
     if one.inputs:
         found.append(("Inputs", _input_texts(one.inputs)))
     if one.labels:
         found.append(("Labels", ", ".join(f"{name}={value}" for name, value in one.labels.items())))
     if one.is_from_file:
-        words = [
-            "the text of ",
-            element("a", one.workflow, href=path_to("workflows", one.workflow)),
-            ": publish it to change this",
-        ]
+        words = ["the text of ", ui.link(one.workflow, "workflows", one.workflow), ": publish it to change this"]
         found.append(("Belongs to", join_html(words)))
     by = f" by {one.updated_by}" if one.updated_by else ""
-    found.append(("Changed", join_html([moment(one.updated_at), by])))
-    runs = element("a", "its runs", href=link_with("/runs", label=f"schedule={one.name}"))
-    found.append(("Runs", runs))
-    return facts(found)
+    found.append(("Changed", join_html([ui.moment(one.updated_at), by])))
+    found.append(("Runs", element("a", "its runs", href=ui.link_with("/runs", label=f"schedule={one.name}"))))
+    return ui.pairs(found)
 
 
 # -- the past --------------------------------------------------------------------------------------------------------
@@ -317,51 +264,35 @@ def _calendar(past: Sequence[PastInstant], zone: ZoneInfo, now: datetime) -> Htm
         squares = [_square(one, zone, glyph=is_few) for one in by_day.get(day, ())]
         outside = day < first or day > today
         label = element("time", date, data_plain=True) if squares else element("span", date)
-        days.append(
-            element(
-                "li",
-                label,
-                element("span", *squares, class_="instants"),
-                class_="outside" if outside else "today" if day == today else None,
-            )
-        )
-    names = element(
-        "ul",
-        *(element("li", name) for name in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")),
-        class_="weekdays",
-        aria_hidden="true",
-    )
+        kind = "outside" if outside else "today" if day == today else None
+        days.append(element("li", label, element("span", *squares, class_="instants"), class_=kind))
+    names = ui.bullets(("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"), "weekdays", aria_hidden="true")
     grid = element("ol", *days, class_="calendar few" if is_few else "calendar")
-    return element("div", _legend(), names, grid, class_="calendar-box")
+    return element("div", ui.legend(_LEGEND), names, grid, class_="calendar-box")
 
 
-def _legend() -> Html:
-    entries = (
-        ("good", "completed"),
-        ("bad", "failed"),
-        ("now", "running"),
-        ("ask", "waits for a person"),
-        ("try", "missed"),
-        ("idle", "skipped, cancelled or waiting"),
-    )
-    return element("ul", *(element("li", element("i", class_=tone), name) for tone, name in entries), class_="legend")
+_LEGEND = (
+    ("good", "completed"),
+    ("bad", "failed"),
+    ("now", "running"),
+    ("ask", "waits for a person"),
+    ("try", "missed"),
+    ("idle", "skipped, cancelled or waiting"),
+)
 
 
 def _square(one: PastInstant, zone: ZoneInfo | None = None, *, glyph: bool) -> Html:
     tone = _TONES.get(one.outcome) or status_tone(one.status)
     at = one.instant.astimezone(zone or UTC)
-    words = f"{at:%a %-d %b %H:%M}: {_words(one)}"
+    said = f"{one.outcome}{f': {one.reason}' if one.reason else ''}"
+    if one.run_id is not None:
+        said = f"run {one.run_id} {status_label(one.status)}"
+    words = f"{at:%a %-d %b %H:%M}: {said}"
     kind = f"instant {tone} {'hollow' if one.run_id is None else ''}".strip()
     sign = _GLYPHS[tone] if glyph else ""
     if one.run_id is not None:
-        return element("a", sign, href=path_to("runs", one.run_id), class_=kind, title=words, aria_label=words)
+        return ui.link(sign, "runs", one.run_id, class_=kind, title=words, aria_label=words)
     return element("span", sign, class_=kind, title=words, role="img", aria_label=words)
-
-
-def _words(one: PastInstant) -> str:
-    if one.run_id is not None:
-        return f"run {one.run_id} {status_label(one.status)}"
-    return f"{one.outcome}{f': {one.reason}' if one.reason else ''}"
 
 
 def _trouble(call: Call, past: Sequence[PastInstant], zone: ZoneInfo) -> Html | str:
@@ -374,21 +305,15 @@ def _trouble(call: Call, past: Sequence[PastInstant], zone: ZoneInfo) -> Html | 
     shown = found[:_TROUBLE_MAX]
     lines = {line.run_id: line for line in call.service.runs.summarize(one.run_id for one in shown if one.run_id)}
     rows = [
-        element(
-            "tr",
-            element("td", f"{one.instant.astimezone(zone):%a %-d %b %H:%M}", class_="nowrap"),
-            element("td", _outcome(one)),
-            element("td", *_reason(one, lines)),
+        ui.row(
+            f"{one.instant.astimezone(zone):%a %-d %b %H:%M}",
+            ui.status(one.status) if one.run_id else ui.status("", one.outcome, tone=_TONES[one.outcome]),
+            join_html(_reason(one, lines)),
         )
         for one in shown
     ]
-    more = element("p", f"and {len(found) - len(shown):,} earlier", class_="note") if len(found) > len(shown) else ""
-    listed = table(("Instant", "Outcome", "Why"), rows, label="What did not work", keyed=True)
-    return panel("What did not work", listed, more, name="trouble")
-
-
-def _outcome(one: PastInstant) -> Html:
-    return status(one.status) if one.run_id else element("span", one.outcome, class_=f"status {_TONES[one.outcome]}")
+    listed = ui.table((ui.Column("Instant", "nowrap"), "Outcome", "Why"), rows, label="What did not work", keyed=True)
+    return panel("What did not work", listed, ui.left_out(len(found) - len(shown), "earlier"), name="trouble")
 
 
 def _reason(one: PastInstant, lines: dict[int, RunLine]) -> list[object]:
@@ -396,7 +321,7 @@ def _reason(one: PastInstant, lines: dict[int, RunLine]) -> list[object]:
         return [one.reason]
     line = lines[one.run_id]
     failure = f" {line.failure.step}: {line.failure.text}" if line.failure else f" {line.reason}"
-    return [run_link(one.run_id), failure]
+    return [ui.run_link(one.run_id), failure]
 
 
 # -- the form --------------------------------------------------------------------------------------------------------
@@ -418,133 +343,68 @@ def edit_schedule(call: Call) -> Answer:
 
 def _form_page(call: Call, one: ScheduleView | None, workflow: str) -> Answer:
     title = f"Edit {one.name}" if one else "New schedule"
-    over: list[object] = [element("a", "Schedules", href="/schedules")]
-    if one:
-        over += [" / ", element("a", one.name, href=path_to("schedules", one.name))]
-    preview = panel(
-        "It would start at",
-        element(
-            "div", element("p", "Fill in the form.", class_="muted"), id="preview", data_keep=True, aria_live="polite"
-        ),
-        name="coming",
-    )
+    over = [ui.link("Schedules", "schedules"), *([" / ", ui.link(one.name, "schedules", one.name)] if one else [])]
+    todo = element("p", "Fill in the form.", class_="muted")
+    coming = element("div", todo, id="preview", data_keep=True, aria_live="polite")
+    preview = panel("It would start at", coming, name="coming")
     return page(
         call,
         title,
         heading(title, over=join_html(over)),
         element("div", _form(call, one, workflow), preview, class_="columns form-page"),
         section=_SECTION,
-        styles=_STYLES,
         modules=("schedules.js",),
     )
 
 
-# What most schedules have of what stands under "More".
-_USUAL = ("skip", "last", None, None)
-
-
 def _form(call: Call, one: ScheduleView | None, workflow: str) -> Html:
     known = [each.name for each in call.service.catalogue.workflows(limit=500).workflows]
-    is_interval = one is not None and one.every is not None
     zones = sorted(name for name in available_timezones() if "/" in name or name == "UTC")
+    workflow = one.workflow if one else workflow
+    newest = "" if one and one.version else "a published one; its newest version"
+    cron, zone = (one.cron, one.timezone) if one else ("", "")
+    cron = cron or "30 2 * * *"
+    every = f"{one.every:g}s" if one and one.every else ""
+    anchor, counted = one.anchor.isoformat() if one and one.anchor else "", "leave empty for midnight UTC"
+    usual = (None, None, "skip", "last")
+    pause_after, version, overlap, catch_up = (
+        (one.pause_after, one.version, one.overlap, one.catch_up) if one else usual
+    )
+    is_unusual = (pause_after, version, overlap, catch_up) != usual
+    catching = "none, last, all, or all(20) for the newest 20"
+    number: dict[str, Any] = {"type": "number", "min": 1}
     more = [
-        _choice(
-            "overlap",
-            "While a run of it goes on",
-            [
-                ("skip", "skip the instant"),
-                ("queue", "start it when the run has ended"),
-                ("cancel", "cancel the earlier run"),
-                ("allow", "start it all the same"),
-            ],
-            one.overlap if one else "skip",
-        ),
-        _field(
-            "For what was missed",
-            _input("catch_up", one.catch_up if one else "last"),
-            hint="none, last, all, or all(20) for the newest 20",
-        ),
-        _field(
-            "Pauses itself after failed runs in a row",
-            _input(
-                "pause_after",
-                one.pause_after if one and one.pause_after else "",
-                type="number",
-                min=1,
-                placeholder="never",
-            ),
-        ),
-        _field(
-            "Version",
-            _input(
-                "version", one.version if one and one.version else "", type="number", min=1, placeholder="the newest"
-            ),
-        ),
+        _choice("overlap", "While a run of it goes on", _OVERLAPS, overlap),
+        _field("For what was missed", "catch_up", catch_up, hint=catching),
+        _field("Pauses itself after failed runs in a row", "pause_after", pause_after, placeholder="never", **number),
+        _field("Version", "version", version, placeholder="the newest", **number),
     ]
     parts = [
-        _field("Name", _input("name", one.name if one else "", required=True, readonly=one is not None)),
+        _field("Name", "name", one.name if one else "", required=True, readonly=one is not None),
+        _field("Workflow", "workflow", workflow, hint=newest, required=True, list="workflows"),
+        _choices("workflows", known),
+        _choice("kind", "Starts", _STARTS, "every" if one is not None and one.every is not None else "cron"),
         _field(
-            "Workflow",
-            _input("workflow", one.workflow if one else workflow, required=True, list="workflows"),
-            hint="a published one; its newest version" if not (one and one.version) else "",
-        ),
-        element("datalist", *(element("option", value=name) for name in known), id="workflows"),
-        _choice(
-            "kind",
-            "Starts",
-            [("cron", "at times (cron)"), ("every", "at intervals")],
-            "every" if is_interval else "cron",
+            "Cron", "cron", cron, hint="minute hour day month weekday: 30 2 * * MON-FRI", when="cron", class_="mono"
         ),
         _field(
-            "Cron",
-            _input("cron", (one.cron if one else None) or "30 2 * * *", class_="mono"),
-            hint="minute hour day month weekday: 30 2 * * MON-FRI",
-            kind="cron",
+            "Time zone", "timezone", zone, hint="such as Europe/Berlin", when="cron", list="zones", placeholder="UTC"
         ),
-        _field(
-            "Time zone",
-            _input("timezone", (one.timezone if one else None) or "", list="zones", placeholder="UTC"),
-            kind="cron",
-            hint="such as Europe/Berlin",
-        ),
-        element("datalist", *(element("option", value=name) for name in zones), id="zones"),
-        _field(
-            "Every",
-            _input("every", f"{one.every:g}s" if one and one.every else "", placeholder="6h", class_="mono"),
-            hint="30s, 15m, 6h",
-            kind="every",
-        ),
-        _field(
-            "Counted from",
-            _input("anchor", one.anchor.isoformat() if one and one.anchor else "", placeholder="2026-01-01T00:00:00Z"),
-            kind="every",
-            hint="leave empty for midnight UTC",
-        ),
-        _inputs(call, one, one.workflow if one else workflow),
-        element(
-            "details",
-            element("summary", "More: overlaps, what was missed, version"),
-            *more,
-            class_="inner",
-            open=one is not None and (one.overlap, one.catch_up, one.pause_after, one.version) != _USUAL,
-        ),
+        _choices("zones", zones),
+        _field("Every", "every", every, hint="30s, 15m, 6h", when="every", placeholder="6h", class_="mono"),
+        _field("Counted from", "anchor", anchor, hint=counted, when="every", placeholder="2026-01-01T00:00:00Z"),
+        _inputs(call, one, workflow),
+        ui.details("More: overlaps, what was missed, version", *more, open=is_unusual),
         element("p", id="form-problem", class_="problem", role="alert", data_keep=True),
         element(
             "div",
             element("button", "Save" if one else "Make the schedule", type="submit", class_="primary"),
-            element("a", "Back", href=path_to("schedules", one.name) if one else "/schedules", class_="button quiet"),
+            ui.button_link("Back", ui.path_to("schedules", one.name) if one else "/schedules", "quiet"),
             class_="buttons",
         ),
     ]
-    labels = json.dumps(one.labels) if one else "{}"
-    return element(
-        "form",
-        *parts,
-        id="schedule-form",
-        class_="panel",
-        data_revision=str(one.revision if one else 0),
-        data_labels=labels,
-    )
+    about = {"data_revision": str(one.revision if one else 0), "data_labels": json.dumps(one.labels) if one else "{}"}
+    return element("form", *parts, id="schedule-form", class_="panel", **about)
 
 
 def _inputs(call: Call, one: ScheduleView | None, workflow: str) -> Html:
@@ -560,33 +420,32 @@ def _inputs(call: Call, one: ScheduleView | None, workflow: str) -> Html:
     if declared:
         date, before = (element("code", f"${{schedule.{field}}}") for field in ("date", "previous_date"))
         words = (date, " is the date of each start, ", before, " that of the start before it.")
-        note = element("p", *words, class_="note")
-        fields = join_html([fields, note])
+        fields = join_html([fields, ui.note(*words)])
     title = element("legend", "Inputs of each run")
     return element("fieldset", title, fields, id="schedule-inputs", class_="inputs", data_given=json.dumps(given))
 
 
-def _input(name: str, value: object, *, type: str = "text", **others: Any) -> Html:
-    return element(
-        "input",
-        type=type,
-        name=name,
-        id=f"form-{name}",
-        value=str(value) if value != "" else None,
-        autocomplete="off",
-        **others,
-    )
+def _field(
+    label: str, name: str, value: object, *, hint: str = "", when: str = "", type: str = "text", **others: Any
+) -> Html:
+    """A field of the form. `when`: only for schedules of this kind."""
+    about = {"name": name, "id": f"form-{name}", "value": str(value) if value else None, "autocomplete": "off"}
+    control = element("input", type=type, **about, **others)
+    return _labelled(label, name, control, element("small", hint) if hint else "", data_kind=when or None)
 
 
-def _field(label: str, control: Html, *, hint: str = "", kind: str = "") -> Html:
-    name = control.split('id="', 1)[1].split('"', 1)[0]
-    note = element("small", hint) if hint else ""
-    return element("p", element("label", label, for_=name), control, note, class_="field", data_kind=kind or None)
+def _choice(name: str, label: str, options: Mapping[str, str], chosen: str) -> Html:
+    made = [element("option", text, value=value, selected=value == chosen) for value, text in options.items()]
+    return _labelled(label, name, element("select", *made, name=name, id=f"form-{name}"))
 
 
-def _choice(name: str, label: str, options: list[tuple[str, str]], chosen: str) -> Html:
-    made = [element("option", text, value=value, selected=value == chosen) for value, text in options]
-    return _field(label, element("select", *made, name=name, id=f"form-{name}"))
+def _labelled(label: str, name: str, *control: object, **attributes: Any) -> Html:
+    return element("p", element("label", label, for_=f"form-{name}"), *control, class_="field", **attributes)
+
+
+def _choices(name: str, values: Iterable[str]) -> Html:
+    """What a field proposes."""
+    return element("datalist", *(element("option", value=value) for value in values), id=name)
 
 
 ROUTES = (

@@ -7,9 +7,10 @@ import json
 from mulligan.api.http.routing import Answer, Call
 from mulligan.core.model.agents.guard_rails import VERDICTS
 from mulligan.core.model.scopes import MEANINGS
-from mulligan.dashboard.components.parts import action_button, moment
-from mulligan.dashboard.components.shell import empty, heading, page, page_route, path_to, table
+from mulligan.dashboard.components.parts import removal_button
+from mulligan.dashboard.components.shell import empty, heading, page, page_route
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.server.tokens.tokens import TokenView
 
@@ -33,42 +34,34 @@ def show_tokens(call: Call) -> Answer:
         _folded(f"{len(ended):,} expired or revoked", ended, can_revoke=False),
         section="tokens",
         modules=("tokens.js",),
-        styles=("operations.css",),
     )
 
 
 def _folded(title: str, found: list[TokenView], *, can_revoke: bool) -> Html | str:
     if not found:
         return ""
-    more = element("p", f"the newest {_SHOWN_MAX}", class_="note") if len(found) > _SHOWN_MAX else ""
+    more = ui.note(f"the newest {_SHOWN_MAX}") if len(found) > _SHOWN_MAX else ""
     shown = _table(found[:_SHOWN_MAX], title, can_revoke=can_revoke)
-    return element("details", element("summary", title), shown, more, class_="folded", id=f"folded-{can_revoke}")
+    return ui.details(title, shown, more, kind="folded", id=f"folded-{can_revoke}")
 
 
 def _table(found: list[TokenView], label: str, *, can_revoke: bool) -> Html:
-    rows = [
-        element(
-            "tr",
-            element("td", element("strong", one.user), _note(one)),
-            element("td", *(element("span", scope, class_="chip") for scope in one.scopes), class_="scopes"),
-            element("td", _limits(one)),
-            element("td", moment(one.created_at), f" by {one.created_by}" if one.created_by else ""),
-            element("td", _expiry(one)),
-            element("td", element("code", _short_id(one.id))),
-            element("td", _revoke(one) if can_revoke else "", class_="n"),
-            id=f"token-{one.id}",
-        )
-        for one in found
-    ]
-    return table(("For", "May", "Limits", "Made", "Ends", "Id", ""), rows, label=label, keyed=can_revoke)
+    head = ("For", ui.Column("May", "scopes"), "Limits", "Made", "Ends", "Id", ui.figure(""))
+    return ui.table(head, (_row(one, can_revoke=can_revoke) for one in found), label=label, keyed=can_revoke)
 
 
-def _note(one: TokenView) -> Html | str:
-    return join_html([element("br"), element("small", one.note)]) if one.note else ""
-
-
-def _short_id(token_id: str) -> str:
-    return token_id if len(token_id) <= 20 else f"{token_id[:20]}…"
+def _row(one: TokenView, *, can_revoke: bool) -> ui.Row:
+    about = [element("br"), element("small", one.note)] if one.note else []
+    return ui.row(
+        join_html([element("strong", one.user), *about]),
+        join_html(element("span", scope, class_="chip") for scope in one.scopes),
+        _limits(one),
+        join_html([ui.moment(one.created_at), f" by {one.created_by}" if one.created_by else ""]),
+        _expiry(one),
+        element("code", one.id if len(one.id) <= 20 else f"{one.id[:20]}…"),
+        _revoke(one) if can_revoke else "",
+        id=f"token-{one.id}",
+    )
 
 
 def _limits(one: TokenView) -> Html:
@@ -85,33 +78,21 @@ def _limits(one: TokenView) -> Html:
         found.append(f"may decide {', '.join(one.verdicts)}")
     if one.min_confidence is not None:
         found.append(f"at least {one.min_confidence:.0%} sure")
-    return join_html(["; ".join(found) or element("span", "none", class_="muted")])
+    return join_html(["; ".join(found) or ui.muted("none")])
 
 
 def _expiry(one: TokenView) -> Html:
     if one.revoked_at is not None:
-        return join_html([element("span", "revoked", class_="status bad"), " ", moment(one.revoked_at)])
+        return join_html([ui.status("failed", "revoked"), " ", ui.moment(one.revoked_at)])
     if one.expires_at is None:
-        return element("span", "never", class_="muted")
-    return (
-        moment(one.expires_at)
-        if one.is_valid
-        else join_html([element("span", "expired", class_="status idle"), " ", moment(one.expires_at)])
-    )
+        return ui.muted("never")
+    return join_html([*([] if one.is_valid else [ui.status("", "expired"), " "]), ui.moment(one.expires_at)])
 
 
 def _revoke(one: TokenView) -> Html:
-    action = {
-        "method": "DELETE",
-        "path": f"tokens/{path_to(one.id)[1:]}",
-        "bodyless": True,
-        "title": f"Revoke the token of {one.user}?",
-        "text": "It lets nobody in from now on, nor do the browsers that logged in with it.",
-        "label": "Revoke",
-        "danger": True,
-        "done": f"the token of {one.user} is revoked",
-    }
-    return action_button("Revoke", action, kind="quiet")
+    path, title = f"tokens/{ui.path_to(one.id)[1:]}", f"Revoke the token of {one.user}?"
+    text = "It lets nobody in from now on, nor do the browsers that logged in with it."
+    return removal_button("Revoke", path, title, text=text, done=f"the token of {one.user} is revoked", kind="quiet")
 
 
 ROUTES = (page_route("/tokens", show_tokens, "Who may do what.", scope="admin"),)

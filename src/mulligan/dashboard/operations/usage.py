@@ -8,16 +8,16 @@ from typing import Annotated
 import msgspec
 
 from mulligan.api.http.routing import Answer, Call, Query
-from mulligan.dashboard.components.parts import chips, figure, link_with, run_link
-from mulligan.dashboard.components.shell import empty, heading, page, page_route, panel, path_to, table
+from mulligan.dashboard.components.parts import chips
+from mulligan.dashboard.components.shell import empty, heading, page, page_route, panel
 from mulligan.errors import InputInvalid
 from mulligan.service.rendering.descriptions import describe_spending
 from mulligan.service.rendering.formatting import format_duration, format_size, pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.runs.statistics.trends import Spending
 from mulligan.service.runs.statistics.usage import StepUsage
 
-_STYLES = ("operations.css",)
 # The page without a choice looks at so many workflows, and reads so many events of each.
 _OVERVIEW_MAX, _OVERVIEW_EVENTS, _OVERVIEW_RUNS = 8, 4_000, 5
 _DAYS = ((7, "7 days"), (30, "30 days"), (90, "90 days"))
@@ -45,15 +45,15 @@ def show_usage(call: Call) -> Answer:
 
 def _overview(call: Call, asked: UsageQuery) -> Answer:
     names = call.service.trends.workflows()
+    choices = [(name, ui.link_with("/usage", workflow=name), False) for name in names[:60]]
     return page(
         call,
         "Usage",
         heading("Usage"),
         panel("Steps that ask for too much or too little", _advice(call, names), name="advice"),
         _cost(call.service.trends.spending(datetime.now(UTC), days=asked.days), asked),
-        panel("Each workflow", _choose(names), name="workflows") if names else "",
+        panel("Each workflow", chips("Workflow", choices), name="workflows") if names else "",
         section="usage",
-        styles=_STYLES,
     )
 
 
@@ -62,26 +62,17 @@ def _advice(call: Call, names: list[str]) -> Html:
     rows = []
     for name in names[:_OVERVIEW_MAX]:
         found = call.service.trends.usage(name, runs=_OVERVIEW_RUNS, events_max=_OVERVIEW_EVENTS)
-        rows += [_advised(name, one) for one in found.usage if one.proposals]
+        workflow = element("a", name, href=ui.link_with("/usage", workflow=name))
+        rows += [
+            ui.row(workflow, element("strong", one.step), _why(one), _better(one))
+            for one in found.usage
+            if one.proposals
+        ]
     if not rows:
         return empty("Nothing to change: what was measured fits what was asked for." if names else "No runs yet.")
     seen = f"Of the newest runs of {pluralize(min(len(names), _OVERVIEW_MAX), 'workflow')}."
     head = ("Workflow", "Step", "Why", "Better in the file")
-    return join_html([table(head, rows, label="Steps to change", keyed=True), element("p", seen, class_="note")])
-
-
-def _advised(workflow: str, one: StepUsage) -> Html:
-    return element(
-        "tr",
-        element("td", element("a", workflow, href=link_with("/usage", workflow=workflow))),
-        element("td", element("strong", one.step)),
-        element("td", _why(one)),
-        element("td", _better(one)),
-    )
-
-
-def _choose(names: list[str]) -> Html:
-    return chips("Workflow", [(name, link_with("/usage", workflow=name), False) for name in names[:60]])
+    return join_html([ui.table(head, rows, label="Steps to change", keyed=True), ui.note(seen)])
 
 
 # -- of a run, of a workflow -----------------------------------------------------------------------------------------
@@ -89,7 +80,7 @@ def _choose(names: list[str]) -> Html:
 
 def _of_run(call: Call, run_id: int) -> Answer:
     found = call.service.runs.usage(run_id)
-    over = join_html([element("a", "Usage", href="/usage"), " / ", run_link(run_id)])
+    over = join_html([ui.link("Usage", "usage"), " / ", ui.run_link(run_id)])
     return page(
         call,
         f"Usage of run {run_id}",
@@ -97,28 +88,26 @@ def _of_run(call: Call, run_id: int) -> Answer:
         _steps(found),
         section="usage",
         live=f"run:{run_id}",
-        styles=_STYLES,
     )
 
 
 def _of_workflow(call: Call, workflow: str) -> Answer:
     found = call.service.trends.usage(workflow)
-    over = element("a", "Usage", href="/usage")
-    link = element("a", workflow, href=path_to("workflows", workflow))
     notes = []
     if found.run_ids:
-        runs = join_html([element("a", one, href=link_with("/usage", run=one)) for one in found.run_ids], ", ")
+        runs = join_html([element("a", one, href=ui.link_with("/usage", run=one)) for one in found.run_ids], ", ")
         notes = ["The newest ", pluralize(len(found.run_ids), "run"), " together: ", runs, "."]
     if found.left_out:
         notes.append(f" {pluralize(found.left_out, 'large run')} left out: look at them one by one.")
     return page(
         call,
         f"Usage of {workflow}",
-        heading(join_html(["What ", link, " uses"]), over=over),
+        heading(
+            join_html(["What ", ui.link(workflow, "workflows", workflow), " uses"]), over=ui.link("Usage", "usage")
+        ),
         element("p", *notes, class_="sentence lead") if notes else "",
         _steps(found.usage),
         section="usage",
-        styles=_STYLES,
     )
 
 
@@ -126,19 +115,18 @@ def _steps(found: list[StepUsage]) -> Html:
     if not found:
         return empty("Nothing was measured: no step has ended yet.")
     rows = [
-        element(
-            "tr",
-            element("td", element("strong", one.step), _parts(one)),
-            element("td", _memory(one)),
-            element("td", _cpus(one)),
-            element("td", _time(one)),
-            element("td", _why(one) if one.proposals else element("span", "fits", class_="muted")),
-            element("td", _better(one)),
+        ui.row(
+            join_html([element("strong", one.step), _parts(one)]),
+            _memory(one),
+            _cpus(one),
+            _time(one),
+            _why(one) if one.proposals else ui.muted("fits"),
+            _better(one),
         )
         for one in found
     ]
     head = ("Step", "Memory", "CPUs", "Longest", "What to change", "Better in the file")
-    return table(head, rows, label="Asked for and used, by step", keyed=True)
+    return ui.table(head, rows, label="Asked for and used, by step", keyed=True)
 
 
 def _parts(one: StepUsage) -> Html:
@@ -177,22 +165,10 @@ def _compare(used: float | None, asked: float | None, used_text: str, asked_text
     if used and asked:
         share = used / asked
         tone = "bad" if share > 1 or trouble else "try" if share > 0.9 else "good" if share >= 0.5 else "idle"
-        parts.append(
-            element(
-                "svg",
-                element("rect", x=0, y=0, width=_WIDTH, height=8, rx=2, class_="room"),
-                element("rect", x=0, y=0, width=round(_WIDTH * min(share, 1.0), 1), height=8, rx=2, class_=tone),
-                class_="share",
-                viewBox=f"0 0 {_WIDTH} 8",
-                width=_WIDTH,
-                height=8,
-                aria_hidden="true",
-            )
-        )
-        parts.append(element("br"))
+        parts += [ui.gauge(share, tone, width=_WIDTH), element("br")]
     parts.append(element("small", words, class_="nowrap"))
     if trouble:
-        parts += [element("br"), element("span", trouble, class_="status bad")]
+        parts += [element("br"), ui.status("failed", trouble)]
     return join_html(parts)
 
 
@@ -204,11 +180,7 @@ def _why(one: StepUsage) -> Html:
     return join_html(
         element(
             "div",
-            element(
-                "span",
-                f"{each.what}: {_WORDS.get(each.why, each.why)}",
-                class_=f"status {_TONES.get(each.why, 'idle')}",
-            ),
+            ui.status("", f"{each.what}: {_WORDS.get(each.why, each.why)}", tone=_TONES.get(each.why, "idle")),
             element("small", f" {each.text}"),
         )
         for each in one.proposals
@@ -227,23 +199,22 @@ def _better(one: StepUsage) -> Html:
 
 
 def _cost(found: Spending, asked: UsageQuery) -> Html:
-    days = chips("Time", [(text, link_with("/usage", days=number), number == asked.days) for number, text in _DAYS])
+    days = chips("Time", [(text, ui.link_with("/usage", days=number), number == asked.days) for number, text in _DAYS])
     if not found.workflows:
         return panel("What agents cost", days, empty("No agent has spent anything in this time."), name="cost")
     rows = [
-        element(
-            "tr",
-            element("td", element("a", one.workflow, href=path_to("workflows", one.workflow))),
-            element("td", f"{one.runs:,}", class_="n"),
-            element("td", describe_spending(one.spent)),
-            element("td", run_link(one.largest_run_id), " ", element("small", describe_spending(one.largest))),
+        ui.row(
+            ui.link(one.workflow, "workflows", one.workflow),
+            f"{one.runs:,}",
+            describe_spending(one.spent),
+            join_html([ui.run_link(one.largest_run_id), " ", element("small", describe_spending(one.largest))]),
         )
         for one in found.workflows
     ]
     total = element("p", "Together: ", element("strong", describe_spending(found.total)), class_="sentence")
-    cut = element("p", f"Of the newest {found.runs:,} runs.", class_="note") if found.is_cut else ""
-    head = ("Workflow", figure("Runs"), "Spent", "Most in one run")
-    return panel("What agents cost", days, total, table(head, rows, label="What agents cost"), cut, name="cost")
+    cut = ui.note(f"Of the newest {found.runs:,} runs.") if found.is_cut else ""
+    head = ("Workflow", ui.figure("Runs"), "Spent", "Most in one run")
+    return panel("What agents cost", days, total, ui.table(head, rows, label="What agents cost"), cut, name="cost")
 
 
 ROUTES = (

@@ -5,28 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mulligan.api.http.routing import Answer, Call, Route
-from mulligan.dashboard.components.parts import figure, moment, run_link
-from mulligan.dashboard.components.shell import HTML, empty, heading, may, page, page_route, panel, path_to, table
+from mulligan.dashboard.components.shell import HTML, empty, heading, may, page, page_route, panel
 from mulligan.service.driving.workers import WorkerLine, WorkerTask
 from mulligan.service.host.doctor import Check, Diagnosis
 from mulligan.service.rendering.formatting import format_size, pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed
 
-_SECTION, _STYLES = "workers", ("operations.css",)
+_SECTION = "workers"
 _TASKS_MAX = 50
 _WIDTH = 120
-_TASK_HEAD = ("Run", "Step", *(figure(one) for one in ("Attempt", "CPUs", "Memory", "For")))
+_TASK_HEAD = ("Run", "Step", *(ui.figure(one) for one in ("Attempt", "CPUs", "Memory", "For")))
 
 
 def show_workers(call: Call) -> Answer:
     found = call.service.machine.list_workers()
     working = sorted((one for one in found if one.runs_tasks), key=lambda one: (one.is_alive, one.name))
     others = [one for one in found if not one.runs_tasks]
-    doctor = element("a", "Examine the server", href="/workers/doctor", class_="button") if _may_examine(call) else ""
-    hint = element(
-        "p", "Start one on any machine that reaches the store: ", element("code", "mulligan worker"), class_="note"
-    )
+    doctor = ui.button_link("Examine the server", "/workers/doctor") if _may_examine(call) else ""
+    hint = ui.note("Start one on any machine that reaches the store: ", element("code", "mulligan worker"))
     return page(
         call,
         "Workers",
@@ -38,7 +36,6 @@ def show_workers(call: Call) -> Answer:
         _others(others),
         section=_SECTION,
         live="runs",
-        styles=_STYLES,
     )
 
 
@@ -56,11 +53,8 @@ def _sentence(working: list[WorkerLine]) -> str:
 
 
 def _worker(one: WorkerLine) -> Html:
-    state = (
-        element("span", "working" if one.tasks else "free", class_=f"status {'now' if one.tasks else 'good'}")
-        if one.is_alive
-        else element("span", "silent", class_="status bad")
-    )
+    name, tone = ("working", "now") if one.tasks else ("free", "good")
+    state = ui.status(name, tone=tone) if one.is_alive else ui.status("silent", tone="bad")
     beside = join_html([state, " ", _seen(one)])
     loads = [_load("cpus", one.in_use.cpus, one.capacity.cpus, f"{one.in_use.cpus:g} of {one.capacity.cpus:g}")]
     if one.capacity.memory:
@@ -77,8 +71,8 @@ def _worker(one: WorkerLine) -> Html:
         facts.append(f"drives {pluralize(one.runs, 'run')}")
     return element(
         "section",
-        element("div", element("h2", one.name), element("span", beside, class_="muted"), class_="panel-head"),
-        element("p", ", ".join(facts), class_="note"),
+        element("div", element("h2", one.name), ui.muted(beside), class_="panel-head"),
+        ui.note(", ".join(facts)),
         element("dl", *loads, class_="loads"),
         _tasks(one.tasks),
         class_=f"panel{'' if one.is_alive else ' bad'}",
@@ -88,23 +82,13 @@ def _worker(one: WorkerLine) -> Html:
 
 
 def _seen(one: WorkerLine) -> Html:
-    seen = ["heartbeat ", moment(one.last_contact)] if one.last_contact else []
-    since = [", started ", moment(one.started_at)] if one.started_at else []
+    seen = ["heartbeat ", ui.moment(one.last_contact)] if one.last_contact else []
+    since = [", started ", ui.moment(one.started_at)] if one.started_at else []
     return join_html([*seen, *since])
 
 
 def _load(what: str, used: float, most: float, words: str) -> Html:
-    share = min(used / most, 1.0) if most else 0.0
-    bar = element(
-        "svg",
-        element("rect", x=0, y=0, width=_WIDTH, height=8, rx=2, class_="room"),
-        element("rect", x=0, y=0, width=round(_WIDTH * share, 1), height=8, rx=2, class_="now") if share else "",
-        class_="share",
-        viewBox=f"0 0 {_WIDTH} 8",
-        width=_WIDTH,
-        height=8,
-        aria_hidden="true",
-    )
+    bar = ui.gauge(used / most if most else 0.0, "now", width=_WIDTH)
     return element("div", element("dt", what), element("dd", bar, " ", words))
 
 
@@ -112,43 +96,25 @@ def _tasks(tasks: list[WorkerTask]) -> Html | str:
     if not tasks:
         return ""
     rows = [
-        element(
-            "tr",
-            element(
-                "td", element("a", one.workflow, href=path_to("workflows", one.workflow)), " ", run_link(one.run_id)
-            ),
-            element(
-                "td", element("a", one.name, href=path_to("runs", one.run_id, "steps", one.step.partition("[")[0]))
-            ),
-            element("td", one.attempt, class_="n"),
-            element("td", f"{one.cpus:g}", class_="n"),
-            element("td", format_size(one.memory) if one.memory else "-", class_="n"),
-            element("td", "-" if one.seconds is None else format_elapsed(one.seconds), class_="n"),
+        ui.row(
+            join_html([ui.link(one.workflow, "workflows", one.workflow), " ", ui.run_link(one.run_id)]),
+            ui.step_link(one.run_id, one.step, one.name),
+            one.attempt,
+            f"{one.cpus:g}",
+            format_size(one.memory) if one.memory else "-",
+            "-" if one.seconds is None else format_elapsed(one.seconds),
         )
         for one in tasks[:_TASKS_MAX]
     ]
-    more = element("p", f"and {len(tasks) - _TASKS_MAX:,} more", class_="note") if len(tasks) > _TASKS_MAX else ""
-    return join_html([table(_TASK_HEAD, rows, label="What it runs now"), more])
+    return join_html([ui.table(_TASK_HEAD, rows, label="What it runs now"), ui.left_out(len(tasks) - _TASKS_MAX)])
 
 
 def _others(others: list[WorkerLine]) -> Html | str:
     if not others:
         return ""
-    rows = [
-        element(
-            "tr",
-            element("td", one.name),
-            element("td", one.host),
-            element("td", "alive" if one.is_alive else "silent"),
-            element("td", _seen(one)),
-        )
-        for one in others
-    ]
-    return panel(
-        "Processes that run no tasks",
-        table(("Name", "Host", "State", "Seen"), rows, label="Other processes"),
-        name="others",
-    )
+    rows = (ui.row(one.name, one.host, "alive" if one.is_alive else "silent", _seen(one)) for one in others)
+    listed = ui.table(("Name", "Host", "State", "Seen"), rows, label="Other processes")
+    return panel("Processes that run no tasks", listed, name="others")
 
 
 # -- doctor ----------------------------------------------------------------------------------------------------------
@@ -157,8 +123,8 @@ def _others(others: list[WorkerLine]) -> Html | str:
 def show_doctor(call: Call) -> Answer:
     if not _may_examine(call):
         words = "A token of one project may not examine the server. Ask who runs it."
-        top = heading("Doctor", over=element("a", "Workers", href="/workers"))
-        return replace(page(call, "Doctor", top, empty(words), section=_SECTION, styles=_STYLES), status=403)
+        top = heading("Doctor", over=ui.link("Workers", "workers"))
+        return replace(page(call, "Doctor", top, empty(words), section=_SECTION), status=403)
     found: Diagnosis = call.service.machine.examine_machine()
     ordered = sorted(found.checks, key=lambda one: ("problem", "warning", "ok").index(one.health))
     problems = sum(one.health == "problem" for one in found.checks)
@@ -172,25 +138,20 @@ def show_doctor(call: Call) -> Answer:
         "Doctor",
         heading(
             join_html(["Doctor", element("span", words, class_=f"badge {tone}")]),
-            element("a", "Examine again", href="/workers/doctor", class_="button"),
-            over=element("a", "Workers", href="/workers"),
+            ui.button_link("Examine again", "/workers/doctor"),
+            over=ui.link("Workers", "workers"),
         ),
         element("p", "The machine of the server, and its store, checked just now.", class_="sentence lead"),
-        table(("Check", "Result", "What was found, and what to do"), [_check(one) for one in ordered], label="Checks"),
+        ui.table(
+            ("Check", "Result", "What was found, and what to do"), [_check(one) for one in ordered], label="Checks"
+        ),
         section=_SECTION,
-        styles=_STYLES,
     )
 
 
-def _check(one: Check) -> Html:
-    tone = {"problem": "bad", "warning": "try"}.get(one.health, "good")
-    advice = element("p", one.advice, class_="note") if one.advice else ""
-    return element(
-        "tr",
-        element("td", element("strong", one.name)),
-        element("td", element("span", one.health, class_=f"status {tone}")),
-        element("td", one.found, advice),
-    )
+def _check(one: Check) -> ui.Row:
+    state = ui.status(one.health, tone={"problem": "bad", "warning": "try"}.get(one.health, "good"))
+    return ui.row(element("strong", one.name), state, join_html([one.found, ui.note(one.advice) if one.advice else ""]))
 
 
 ROUTES = (

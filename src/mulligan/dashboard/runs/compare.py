@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from mulligan.api.http.routing import Answer, Call, Query
-from mulligan.dashboard.components.shell import empty, heading, page, page_route, panel, path_to, table
+from mulligan.dashboard.components.parts import diff, hidden_fields
+from mulligan.dashboard.components.shell import empty, heading, page, page_route, panel
 from mulligan.dashboard.components.value_tree import value_tree
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone, time_element
+from mulligan.service.rendering.page.styles import format_elapsed, status_label, time_element
 from mulligan.service.runs.views.run_comparison import ComparedRun, ComparedStep, RunComparison, ValuePair
 from mulligan.service.runs.views.run_list import RunQuery
 from mulligan.service.runs.views.run_pages import StepLine
-from mulligan.service.server.catalogue.text_diff import DiffLine
 
 # How many runs of the same workflow are offered.
 OFFERED = 30
@@ -44,10 +44,10 @@ def show_comparison(call: Call) -> Answer:
         return _choose(call, asked.a)
     found = call.service.details.compare(asked.a, asked.b)
     title = f"Run {asked.a} and run {asked.b}"
-    swap = element("a", "Swap", href=f"/compare?a={asked.b}&b={asked.a}", class_="button")
-    other = element("a", "Another run", href=f"/compare?a={asked.a}", class_="button")
+    swap = ui.button_link("Swap", f"/compare?a={asked.b}&b={asked.a}")
+    other = ui.button_link("Another run", f"/compare?a={asked.a}")
     content = [
-        heading(title, swap, other, over=element("a", "Runs", href="/runs")),
+        heading(title, swap, other, over=ui.link("Runs", "runs")),
         _summary(found),
         _steps(found, shows_all=asked.all),
         _inputs(found, shows_all=asked.all),
@@ -64,37 +64,31 @@ def _choose(call: Call, a: int) -> Answer:
     found = call.service.runs.page(RunQuery(workflows=(record.workflow,), limit=OFFERED + 1))
     others = [one for one in found.runs if one.run_id != a][:OFFERED]
     rows = [
-        element(
-            "tr",
-            element("th", element("a", f"Run {one.run_id}", href=f"/compare?a={a}&b={one.run_id}"), scope="row"),
-            element("td", element("span", status_label(one.status), class_=f"status {status_tone(one.status)}")),
-            element("td", one.failure.text if one.failure else one.reason, class_="muted"),
-            element("td", time_element(one.created_at), class_="time"),
-            element("td", format_elapsed(one.seconds), class_="n"),
+        ui.row(
+            ui.name_cell(element("a", f"Run {one.run_id}", href=f"/compare?a={a}&b={one.run_id}")),
+            ui.status(one.status),
+            one.failure.text if one.failure else one.reason,
+            time_element(one.created_at),
+            format_elapsed(one.seconds),
             id=f"run-{one.run_id}",
         )
         for one in others
     ]
-    box = element(
-        "input", type="number", name="b", min=1, required=True, placeholder="Number of a run", aria_label="Other run"
-    )
-    form = element(
-        "form",
-        element("input", type="hidden", name="a", value=a),
-        box,
+    about = {"min": 1, "required": True, "placeholder": "Number of a run", "aria_label": "Other run"}
+    fields = (
+        hidden_fields(a=a),
+        element("input", type="number", name="b", **about),
         element("button", "Compare", type="submit", class_="primary"),
-        method="get",
-        action="/compare",
-        class_="filters",
     )
-    titles = ("Run", "Status", "Why", "Started", "Took")
+    form = element("form", *fields, method="get", action="/compare", class_="filters")
+    titles = ("Run", "Status", ui.Column("Why", "muted"), ui.Column("Started", "time"), ui.figure("Took"))
     shown: Html = empty("There is no other run of this workflow.")
     if rows:
-        shown = table(titles, rows, label=f"Other runs of {record.workflow}", keyed=True)
+        shown = ui.table(titles, rows, label=f"Other runs of {record.workflow}", keyed=True)
     return page(
         call,
         f"Compare run {a}",
-        heading(f"Compare run {a} with", over=element("a", record.workflow, href=path_to("runs", a))),
+        heading(f"Compare run {a} with", over=ui.link(record.workflow, "runs", a)),
         form,
         shown,
         section="runs",
@@ -119,26 +113,24 @@ def _summary(found: RunComparison) -> Html:
 
 
 def _run(run: ComparedRun) -> Html:
-    name = element("a", f"Run {run.run_id}", href=path_to("runs", run.run_id))
-    status = element("span", status_label(run.status), class_=f"status {status_tone(run.status)}")
+    name = ui.link(f"Run {run.run_id}", "runs", run.run_id)
     which = f"version {run.published}" if run.published else f"definition {run.version[:8]}"
-    words = element("span", f"{run.workflow}, {which}, {pluralize(run.step_count, 'step')}", class_="muted")
-    return element("p", element("strong", name), status, words)
+    words = ui.muted(f"{run.workflow}, {which}, {pluralize(run.step_count, 'step')}")
+    return element("p", element("strong", name), ui.status(run.status), words)
 
 
 def _steps(found: RunComparison, *, shows_all: bool) -> Html:
     chosen = [one for one in found.steps if shows_all or one.differences or one.is_changed]
     rows = [_step_row(found, one) for one in chosen]
-    titles = ("Step", f"Run {found.a.run_id}", f"Run {found.b.run_id}", "Time", "Differs in")
-    body = table(titles, rows, label="Steps", keyed=True) if rows else empty("No step went differently.")
+    time, differs = ui.Column("Time", "nowrap"), ui.Column("Differs in", "muted")
+    titles = ("Step", f"Run {found.a.run_id}", f"Run {found.b.run_id}", time, differs)
+    body = ui.table(titles, rows, label="Steps", keyed=True) if rows else empty("No step went differently.")
     parts: list[object] = [body]
     if found.step_total > len(found.steps) and shows_all:
-        parts.append(element("p", f"the first {len(found.steps):,} of {found.step_total:,} steps", class_="note"))
+        parts.append(ui.note(f"the first {len(found.steps):,} of {found.step_total:,} steps"))
     if found.unmeasured:
         runs = " and ".join(f"run {one}" for one in found.unmeasured)
-        parts.append(
-            element("p", f"Durations are left out: the log of {runs} is too long to add them up.", class_="note")
-        )
+        parts.append(ui.note(f"Durations are left out: the log of {runs} is too long to add them up."))
     toggle = element(
         "a",
         "Show only what differs" if shows_all else "Show everything",
@@ -147,25 +139,18 @@ def _steps(found: RunComparison, *, shows_all: bool) -> Html:
     return panel("Steps", *parts, name="steps", beside=toggle)
 
 
-def _step_row(found: RunComparison, one: ComparedStep) -> Html:
+def _step_row(found: RunComparison, one: ComparedStep) -> ui.Row:
     words = [_WORDS[name] for name in one.differences] + (["definition"] if one.is_changed else [])
-    return element(
-        "tr",
-        element("th", one.name, scope="row"),
-        element("td", *_outcome(found.a.run_id, one.a)),
-        element("td", *_outcome(found.b.run_id, one.b)),
-        element("td", _times(one.seconds_a, one.seconds_b), class_="nowrap"),
-        element("td", ", ".join(words), class_="muted"),
-        id=f"step-{one.name}",
-    )
+    outcomes = (join_html(_outcome(run.run_id, line)) for run, line in ((found.a, one.a), (found.b, one.b)))
+    times = _times(one.seconds_a, one.seconds_b)
+    return ui.row(ui.name_cell(one.name), *outcomes, times, ", ".join(words), id=f"step-{one.name}")
 
 
 def _outcome(run_id: int, line: StepLine | None) -> Iterator[Html]:
     if line is None:
-        yield element("span", "not there", class_="muted")
+        yield ui.muted("not there")
         return
-    link = element("a", status_label(line.status), href=path_to("runs", run_id, "steps", line.name))
-    yield element("span", link, class_=f"status {status_tone(line.status)}")
+    yield ui.status(line.status, ui.step_link(run_id, line.name, status_label(line.status)))
     if line.attempts > 1:
         yield element("small", f" {line.attempts} attempts")
     if line.failure:
@@ -189,45 +174,28 @@ def _inputs(found: RunComparison, *, shows_all: bool) -> Html:
     chosen = [one for one in found.inputs if shows_all or one.differs]
     rows = [_input_row(one) for one in chosen]
     titles = ("Input", f"Run {found.a.run_id}", f"Run {found.b.run_id}")
-    body = table(titles, rows, label="Inputs") if rows else empty("All inputs are the same.")
+    body = ui.table(titles, rows, label="Inputs") if rows else empty("All inputs are the same.")
     return panel("Inputs", body, name="inputs")
 
 
-def _input_row(one: ValuePair) -> Html:
-    return element(
-        "tr",
-        element("th", one.name, scope="row"),
-        element("td", _value(one.a, is_there=one.in_a)),
-        element("td", _value(one.b, is_there=one.in_b)),
-        class_="differs" if one.differs else None,
-    )
-
-
-def _value(value: Any, *, is_there: bool) -> Html:
-    return value_tree(value) if is_there else element("span", "not given", class_="muted")
+def _input_row(one: ValuePair) -> ui.Row:
+    given = ((one.a, one.in_a), (one.b, one.in_b))
+    values = (value_tree(value) if is_there else ui.muted("not given") for value, is_there in given)
+    return ui.row(ui.name_cell(one.name), *values, class_="differs" if one.differs else None)
 
 
 def _text(found: RunComparison) -> Html:
     if not found.text_kind:
         return Html("")
-    note = (
+    compared = (
         f"version {found.a.published} → version {found.b.published}"
         if found.text_kind == "published"
         else "as it was read; comments and layout of the file are not known"
     )
-    lines = join_html(_diff_line(one) for one in found.text)
-    more = element("p", "There is more; only the beginning is shown.", class_="note") if found.has_more_text else ""
-    shown = element("pre", lines, class_="diff", tabindex="0", aria_label="Difference of the definitions")
+    more = ui.note("There is more; only the beginning is shown.") if found.has_more_text else ""
     same = element("p", "The texts differ in nothing that is read.", class_="muted")
-    return panel("Definition", shown if found.text else same, more, name="definition", beside=element("small", note))
-
-
-def _diff_line(line: DiffLine) -> Html:
-    if line.kind == "gap":
-        return element("span", "⋯\n", class_="gap")
-    sign = {"same": " ", "removed": "-", "added": "+"}[line.kind]
-    number = line.new if line.kind != "removed" else line.old
-    return element("span", element("i", number or ""), f"{sign} {line.text}\n", class_=line.kind)
+    shown = diff(found.text, "Difference of the definitions") if found.text else same
+    return panel("Definition", shown, more, name="definition", beside=element("small", compared))
 
 
 ROUTES = (page_route("/compare", show_comparison, "What differs between two runs.", query=CompareQuery, is_slow=True),)

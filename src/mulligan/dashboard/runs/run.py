@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from mulligan.api.http.routing import Answer, Call
-from mulligan.dashboard.components.shell import heading, may, page, page_route, path_to
+from mulligan.dashboard.components.parts import tabs
+from mulligan.dashboard.components.shell import heading, may, page, page_route
 from mulligan.dashboard.runs.run_actions import render_actions
 from mulligan.dashboard.runs.run_data import render_data
 from mulligan.dashboard.runs.run_events import render_events
@@ -15,6 +16,7 @@ from mulligan.dashboard.runs.run_overview import render_overview
 from mulligan.dashboard.runs.run_replay import render_replay
 from mulligan.dashboard.runs.run_tab import RunOnPage, RunPageQuery, Tab, TabName
 from mulligan.errors import NotFound
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone, time_element
 from mulligan.service.runs.views.run_reasons import waits_only_for_a_person
@@ -38,19 +40,14 @@ def show_run(call: Call) -> Answer:
     run = _read(call)
     tab = _TABS[run.query.tab][1](run)
     title = f"{run.head.workflow}, run {run.run_id}"
-    top = join_html([heading(_title(run), render_actions(run), over=_over(run)), _facts(run)])
-    body = element("div", tab.content, id=f"tab-{run.query.tab}", class_="tab")
-    modules = dict.fromkeys(("run_actions.js", *tab.modules))
-    styles = dict.fromkeys(("run_tabs.css", *tab.styles))
-    return page(
-        call,
-        title,
-        *(top, _tabs(run), body),
-        section="runs",
-        live=tab.live,
-        modules=tuple(modules),
-        styles=tuple(styles),
+    content = (
+        heading(_title(run), render_actions(run), over=join_html(_places(run), " · ")),
+        _facts(run),
+        _tabs(run),
+        element("div", tab.content, id=f"tab-{run.query.tab}", class_="tab"),
     )
+    modules, styles = ("run_actions.js", *tab.modules), ("run_tabs.css", *tab.styles)
+    return page(call, title, *content, section="runs", live=tab.live, modules=modules, styles=styles)
 
 
 def _read(call: Call) -> RunOnPage:
@@ -79,25 +76,21 @@ def _facts(run: RunOnPage) -> Html:
     shown += [(name, value) for name, value in line.labels.items() if name != "version" and (name, value) not in shown]
     given = [element("span", f"{name}={value}", class_="chip", title=value) for name, value in shown[:_FACTS_MAX]]
     more = element("small", f"+{len(shown) - _FACTS_MAX}") if len(shown) > _FACTS_MAX else ""
-    words = element("span", "started ", time_element(line.created_at), f", {took}", class_="muted")
+    words = ui.muted("started ", time_element(line.created_at), f", {took}")
     return element("p", words, *given, more, class_="run-facts", id="run-facts")
-
-
-def _over(run: RunOnPage) -> Html:
-    return join_html(_places(run), " · ")
 
 
 def _places(run: RunOnPage) -> Iterator[object]:
     """Where the run belongs: its workflow, the run that called it, its round."""
     head = run.head
-    yield element("a", "Runs", href="/runs")
+    yield ui.link("Runs", "runs")
     if head.parent_run_id:
-        yield element("a", f"called by run {head.parent_run_id}", href=path_to("runs", head.parent_run_id))
+        yield ui.link(f"called by run {head.parent_run_id}", "runs", head.parent_run_id)
     yield f"run {run.run_id}" + (f", round {head.round}" if head.round > 1 else "")
     if _is_published(run):
-        yield element("a", "workflow", href=path_to("workflows", head.workflow))
+        yield ui.link("workflow", "workflows", head.workflow)
         if may(run.call, "write"):
-            yield element("a", "edit", href=path_to("workflows", head.workflow, "edit"))
+            yield ui.link("edit", "workflows", head.workflow, "edit")
     published = run.line.labels.get("version")
     digest = str(head.version)
     yield element("span", f"version {published or digest[:12]}", title=f"digest of the definition: {digest}")
@@ -114,24 +107,14 @@ def _is_published(run: RunOnPage) -> bool:
 
 
 def _tabs(run: RunOnPage) -> Html:
-    path = path_to("runs", run.run_id)
-    links = join_html(
-        element(
-            "a",
-            title,
-            href=path if name == "overview" else f"{path}?tab={name}",
-            aria_current="page" if name == run.query.tab else None,
-        )
+    entries = (
+        (title, run.path(tab="" if name == "overview" else name), name == run.query.tab)
         for name, (title, _) in _TABS.items()
     )
-    return element("nav", links, _elsewhere(run), class_="tabs", aria_label="Parts of the run")
-
-
-def _elsewhere(run: RunOnPage) -> Html:
-    """What is about the run on pages of their own."""
+    # What is about the run on pages of their own.
     usage = element("a", "Usage", href=f"/usage?run={run.run_id}")
     report = element("a", "Report", href=f"/api/v1/runs/{run.run_id}/report", title="One page to keep or to send")
-    return join_html([usage, report])
+    return tabs("Parts of the run", entries, usage, report)
 
 
 ROUTES = (page_route("/runs/{run_id:int}", show_run, "One run.", query=RunPageQuery),)

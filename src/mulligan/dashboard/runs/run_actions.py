@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from mulligan.dashboard.components.shell import may, path_to, path_to_entry
+from mulligan.dashboard.components.shell import may, path_to_entry
 from mulligan.dashboard.runs.run_tab import RunOnPage
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 
 # A step with one of these runs no more in this round.
@@ -20,13 +21,13 @@ ActionKind = Literal["pause", "resume", "cancel", "retry", "fork"]
 
 def render_actions(run: RunOnPage) -> Html:
     """The buttons beside the heading of a run: those that make sense now, and that the reader may use."""
-    compare = element("a", "Compare", href=f"/compare?a={run.run_id}", class_="button", id="compare")
+    compare = ui.button_link("Compare", f"/compare?a={run.run_id}", id="compare")
     if not may(run.call, "run"):
         return compare
     parent = run.head.parent_run_id
     if parent:
         # Only the whole tree is changed. A retry opens a round of the run at the top.
-        caller = element("a", f"Open run {parent}, which called it", href=path_to("runs", parent))
+        caller = ui.link(f"Open run {parent}, which called it", "runs", parent)
         return join_html([*_retry(run), caller, compare])
     return join_html([*_buttons(run), compare])
 
@@ -46,7 +47,7 @@ def _retry(run: RunOnPage) -> list[Html]:
 def step_buttons(run: RunOnPage, step: str, status: str, *, is_paused: bool = False, is_short: bool = False) -> Html:
     """What can be done with one step: run it and what follows again, hold it, or let it go on."""
     if status == "pending_failed" and may(run.call, "decide"):
-        return element("a", "Decide", href=path_to_entry(run.run_id, step), class_="button small")
+        return ui.button_link("Decide", path_to_entry(run.run_id, step), "small")
     is_called = bool(run.head.parent_run_id)
     if not may(run.call, "run") or (is_called and not run.has_ended) or step == "end":
         return Html("")

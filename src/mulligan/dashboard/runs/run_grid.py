@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
-from mulligan.dashboard.components.shell import empty, path_to, table
+from mulligan.dashboard.components.parts import hidden_fields, search_box
+from mulligan.dashboard.components.shell import empty
 from mulligan.dashboard.runs.run_actions import step_buttons
 from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.errors import InputInvalid
 from mulligan.service.rendering.descriptions import summarize_failure
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone
+from mulligan.service.rendering.page.styles import OUTCOMES, format_elapsed, status_label
 from mulligan.service.runs.stored.attempts import AttemptRecord, part_of
 from mulligan.service.runs.views.run_grid import GridPage, GridQuery, GridRow
 
 ROWS = 100
 # How many attempts of a round are drawn one by one, the newest.
 ATTEMPTS_MAX = 24
-_TONES = {"succeeded": "good", "failed": "bad", "running": "now", "queued": "idle"}
 _PARTS = {
     "own": "",
     "handler": "handler ",
@@ -37,20 +36,13 @@ def render_grid(run: RunOnPage) -> Tab:
     found = run.call.service.details.grid(run.run_id, query)
     if found.rows:
         rounds = [f"Round {number}" if found.rounds > 1 else "Attempts" for number in range(1, found.rounds + 1)]
-        body = table(
-            ("Step", "Status", *rounds, ""),
-            [_row(run, row, found.rounds) for row in found.rows],
-            label="Steps by rounds and attempts",
-            keyed=True,
-        )
+        heads = ("Step", "Status", *(ui.Column(one, "cells") for one in rounds), ui.figure(""))
+        rows = (_row(run, one, found.rounds) for one in found.rows)
+        body = ui.table(heads, rows, label="Steps by rounds and attempts", keyed=True)
     else:
         body = empty("Every step has completed or was skipped." if found.hidden else "No step has this in its name.")
-    return Tab(
-        element("section", _filters(run, found), _reading(found), body, _pages(run, found), class_="grid-tab"),
-        modules=("run_tabs.js",),
-        styles=("run_tabs.css",),
-        live="" if run.has_ended else f"run:{run.run_id}",
-    )
+    content = element("section", _filters(run, found), _reading(found), body, _pages(run, found), class_="grid-tab")
+    return Tab(content, modules=("run_tabs.js",), live=run.live)
 
 
 def _reading(found: GridPage) -> Html:
@@ -69,24 +61,15 @@ def _start(cursor: str) -> int:
 
 def _address(run: RunOnPage, *, start: int = 0, hides: bool | None = None) -> str:
     asked = run.query
-    query = {
-        "tab": "grid",
-        **({"text": asked.text} if asked.text else {}),
-        **({"hide_completed": "true"} if (asked.hide_completed if hides is None else hides) else {}),
-        **({"cursor": str(start)} if start else {}),
-    }
-    return f"{path_to('runs', run.run_id)}?{urlencode(query)}"
+    hidden = "true" if (asked.hide_completed if hides is None else hides) else ""
+    return run.path(tab="grid", text=asked.text, hide_completed=hidden, cursor=start)
 
 
 def _filters(run: RunOnPage, found: GridPage) -> Html:
     asked = run.query
-    box = element(
-        "input", type="search", name="text", value=asked.text, placeholder="Part of a name", aria_label="Find steps"
-    )
-    hidden = [element("input", type="hidden", name="tab", value="grid")]
-    if asked.hide_completed:
-        hidden.append(element("input", type="hidden", name="hide_completed", value="true"))
-    form = element("form", *hidden, box, method="get", role="search")
+    hidden = hidden_fields(tab="grid", hide_completed=("true",) if asked.hide_completed else ())
+    box = search_box("text", asked.text, "Part of a name", "Find steps")
+    form = element("form", hidden, box, method="get", role="search")
     hide = element(
         "a",
         "Hide completed",
@@ -102,44 +85,37 @@ def _filters(run: RunOnPage, found: GridPage) -> Html:
     return element("div", form, hide, element("span", words, class_="muted", id="grid-count"), class_="filters")
 
 
-def _row(run: RunOnPage, row: GridRow, rounds: int) -> Html:
-    step = row.step
-    name = element("a", step.name, href=path_to("runs", run.run_id, "steps", step.name), data_open=True)
-    words = status_label(step.status) if not step.paused else "paused"
-    status: list[object] = [element("span", words, class_=f"status {status_tone(step.status)}")]
+def _row(run: RunOnPage, found: GridRow, rounds: int) -> ui.Row:
+    step = found.step
+    state = [ui.status(step.status, "paused" if step.paused else "")]
     if step.failure and step.status in ("failed", "pending_failed", "backing_off", "handling"):
-        status.append(element("p", step.failure, class_="grid-failure", title=step.failure))
+        state.append(element("p", step.failure, class_="grid-failure", title=step.failure))
     elif step.recovered_by:
-        status.append(element("small", f" by {step.recovered_by}"))
+        state.append(element("small", f" by {step.recovered_by}"))
     elif step.up_to_date_since:
-        status.append(element("small", f" taken from run {step.up_to_date_since}"))
-    cells = [element("td", _cell(run, row, number), class_="cells") for number in range(1, rounds + 1)]
-    if row.is_folded or (step.items and not row.attempts):
-        cells[-1] = element("td", _items(step.items or {}), class_="cells")
-    return element(
-        "tr",
-        element("th", name, scope="row"),
-        element("td", *status),
-        *cells,
-        element("td", step_buttons(run, step.name, step.status, is_paused=step.paused, is_short=True), class_="n"),
-        id=f"row-{step.name}",
-    )
+        state.append(element("small", f" taken from run {step.up_to_date_since}"))
+    cells = [_cell(run, found, number) for number in range(1, rounds + 1)]
+    if found.is_folded or (step.items and not found.attempts):
+        cells[-1] = _items(step.items or {})
+    buttons = step_buttons(run, step.name, step.status, is_paused=step.paused, is_short=True)
+    name = ui.name_cell(ui.link(step.name, "runs", run.run_id, "steps", step.name, data_open=True))
+    return ui.row(name, join_html(state), *cells, buttons, id=f"row-{step.name}")
 
 
-def _cell(run: RunOnPage, row: GridRow, number: int) -> Html:
-    attempts = [one for one in row.attempts if one.round == number]
-    marks = [_mark(run, row, one) for one in attempts[-ATTEMPTS_MAX:]]
+def _cell(run: RunOnPage, found: GridRow, number: int) -> Html:
+    attempts = [one for one in found.attempts if one.round == number]
+    marks = [_mark(run, found, one) for one in attempts[-ATTEMPTS_MAX:]]
     if len(attempts) > ATTEMPTS_MAX:
         marks.insert(0, element("small", f"{len(attempts) - ATTEMPTS_MAX:,} before "))
     # How its items stand is known for now only: it belongs to the last round in which it ran.
-    if row.step.items and marks and number == max(one.round for one in row.attempts):
-        marks.append(_items(row.step.items))
+    if found.step.items and marks and number == max(one.round for one in found.attempts):
+        marks.append(_items(found.step.items))
     return join_html(marks)
 
 
-def _mark(run: RunOnPage, row: GridRow, one: AttemptRecord) -> Html:
+def _mark(run: RunOnPage, found: GridRow, one: AttemptRecord) -> Html:
     """One attempt. Its letter says the outcome to those who do not see the colour."""
-    seconds, part, child = one.wall_seconds, part_of(one.place), row.called.get((one.place, one.attempt))
+    seconds, part, child = one.wall_seconds, part_of(one.place), found.called.get((one.place, one.attempt))
     took = f", {format_elapsed(seconds)}" if isinstance(seconds, int | float) else ""
     what = f": {summarize_failure(one.failure)}" if one.failure else ""
     said = f"{_PARTS[part]}attempt {one.attempt} {one.status}{took}{what}"
@@ -147,18 +123,9 @@ def _mark(run: RunOnPage, row: GridRow, one: AttemptRecord) -> Html:
     text = one.attempt if part == "own" else part[0]
     if child:
         said += f", by run {child}"
-    mark = element(
-        "a",
-        text,
-        href=path_to("runs", run.run_id, "steps", row.step.name),
-        class_=f"{kind} {_TONES.get(one.status, 'odd')}",
-        title=said,
-        aria_label=said,
-    )
-    if child:
-        called = element("a", f"run {child}", href=path_to("runs", child), class_="called")
-        return join_html([mark, called])
-    return mark
+    about = {"class_": f"{kind} {OUTCOMES[one.status]}", "title": said, "aria_label": said}
+    mark = ui.link(text, "runs", run.run_id, "steps", found.step.name, **about)
+    return join_html([mark, ui.link(f"run {child}", "runs", child, class_="called") if child else ""])
 
 
 def _items(counts: dict[str, int]) -> Html:
@@ -171,10 +138,8 @@ def _pages(run: RunOnPage, found: GridPage) -> Html:
     if found.total <= len(found.rows):
         return Html("")
     end = found.start + len(found.rows)
-    parts: list[object] = []
-    if found.start:
-        parts.append(element("a", "Before", href=_address(run, start=max(0, found.start - ROWS)), class_="button"))
-    parts.append(element("span", f"{found.start + 1:,} to {end:,} of {found.total:,}", class_="muted"))
-    if end < found.total:
-        parts.append(element("a", "Next", href=_address(run, start=end), class_="button", rel="next"))
-    return element("nav", *parts, class_="pages", aria_label="Pages")
+    return ui.paged(
+        ui.button_link("Before", _address(run, start=max(0, found.start - ROWS))) if found.start else "",
+        ui.muted(f"{found.start + 1:,} to {end:,} of {found.total:,}"),
+        ui.button_link("Next", _address(run, start=end), rel="next") if end < found.total else "",
+    )

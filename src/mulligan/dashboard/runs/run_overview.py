@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from mulligan.dashboard.components.shell import may, panel, path_to, path_to_entry, shortened
+from mulligan.dashboard.components.parts import action_button
+from mulligan.dashboard.components.shell import may, panel, path_to_entry, shortened
 from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.service.rendering.formatting import pluralize
-from mulligan.service.rendering.page.failures import render_visit
+from mulligan.service.rendering.page import ui
+from mulligan.service.rendering.page.failures import codes_list, render_visit
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import status_label, status_tone
 from mulligan.service.runs.views.run_reasons import FailureOverview, RunReason, explain_line, explain_run
@@ -29,8 +31,8 @@ def render_overview(run: RunOnPage) -> Tab:
     view = run.view
     if view is None:
         # What the list knows of it says why at once; what was tried is read with all the rest.
-        note = element("p", "Reading what was tried …", class_="note", role="status", id="run-loading")
-        parts = [_render_reason(run, explain_line(run.line)), note, _status_bar({})]
+        reading = element("p", "Reading what was tried …", class_="note", role="status", id="run-loading")
+        parts = [_render_reason(run, explain_line(run.line)), reading, _status_bar({})]
     else:
         failures = run.call.service.details.failures(run.run_id)
         parts = [
@@ -54,13 +56,12 @@ def render_overview(run: RunOnPage) -> Tab:
 
 def _render_reason(run: RunOnPage, reason: RunReason) -> Html:
     """What is wrong, why, what was tried, what can be done; in this order."""
-    path = path_to("runs", reason.run_id or run.run_id, "steps", _name_of_step(reason.step))
-    step = element("a", "Open the step", href=path, class_="button")
+    step = ui.step_link(reason.run_id or run.run_id, reason.step, "Open the step", class_="button")
     buttons = [*_buttons(run, reason), step if reason.step else ""]
     parts = [element("h2", reason.title, id="why")]
     parts += [element("p", shortened(reason.why), class_="what")] if reason.why else []
-    parts += [element("p", element("b", "Tried "), reason.tried, class_="note")] if reason.tried else []
-    parts += [element("p", reason.more, class_="note")] if reason.more else []
+    parts += [ui.note(element("b", "Tried "), reason.tried)] if reason.tried else []
+    parts += [ui.note(reason.more)] if reason.more else []
     return element(
         "section",
         element("div", *parts),
@@ -71,21 +72,14 @@ def _render_reason(run: RunOnPage, reason: RunReason) -> Html:
     )
 
 
-def _name_of_step(place: str) -> str:
-    """The step of an item: `check` of `check[3]`."""
-    return place.partition("[")[0]
-
-
 def _buttons(run: RunOnPage, reason: RunReason) -> Iterator[Html]:
     """The next sensible action, if whoever looks at the page may do it."""
     run_id, is_called = run.run_id, bool(run.head.parent_run_id)
     entry = path_to_entry(reason.run_id or run_id, reason.step)
-    if reason.action == "decide" and may(run.call, "decide"):
-        yield element("a", "Decide", href=entry, class_="button primary")
-    elif reason.action == "approve" and may(run.call, "decide"):
-        yield element("a", "Answer", href=entry, class_="button primary")
+    if reason.action in ("decide", "approve") and may(run.call, "decide"):
+        yield ui.button_link("Decide" if reason.action == "decide" else "Answer", entry, "primary")
     elif reason.action == "workers":
-        yield element("a", "Workers", href="/workers", class_="button primary")
+        yield ui.button_link("Workers", "/workers", "primary")
     elif reason.action == "resume" and may(run.call, "run") and not is_called:
         yield _button("Resume", f"runs/{run_id}:resume", f"Resume run {run_id}", "the run goes on")
     elif reason.action == "resume_step" and may(run.call, "run"):
@@ -99,9 +93,8 @@ def _buttons(run: RunOnPage, reason: RunReason) -> Iterator[Html]:
 
 
 def _button(label: str, path: str, title: str, done: str, **body: Any) -> Html:
-    action = {"path": path, "title": title, "label": label, "done": done, "preview": True, "reason": "optional"}
-    kind = "" if "adjust" in body else "primary"
-    return element("button", label, type="button", class_=kind, data_action=json.dumps({**action, "body": body}))
+    how: dict[str, Any] = {"preview": True, "reason": "optional", "body": body}
+    return action_button(label, path, title, done=done, kind="" if "adjust" in body else "primary", **how)
 
 
 # -- counts ----------------------------------------------------------------------------------------------------------
@@ -116,18 +109,9 @@ def _status_bar(counts: dict[str, int]) -> Html:
         share = count / total * 100
         place = {"x": f"{left:.3f}%", "y": 0, "width": f"{share:.3f}%", "height": 8}
         pieces.append(element("rect", class_=f"{status_tone(status)} {status}", data_status=status, **place))
-        number = element("b", f"{count:,}")
-        words.append(
-            element(
-                "li",
-                number,
-                " ",
-                status_label(status),
-                class_=f"status {status_tone(status)} {status}",
-                data_status=status,
-                hidden=not count,
-            )
-        )
+        said = (element("b", f"{count:,}"), " ", status_label(status))
+        about = {"data_status": status, "hidden": not count}
+        words.append(element("li", *said, class_=f"status {status_tone(status)} {status}", **about))
         left += share
     bar = element("svg", join_html(pieces), class_="bar", height=8, aria_hidden="true")
     return element("div", bar, element("ul", join_html(words), class_="counts"), id="run-counts")
@@ -143,20 +127,17 @@ def _failures(run: RunOnPage, failures: FailureOverview) -> Html:
         render_visit(
             visit,
             is_open=number < OPEN_MAX and visit.outcome in (FailureOutcome.UNHANDLED, FailureOutcome.IN_PROGRESS),
-            href=path_to("runs", run.run_id, "steps", visit.step),
+            href=ui.path_to("runs", run.run_id, "steps", visit.step),
             name=f"visit-{visit.step}-{visit.visit}",
         )
         for number, visit in enumerate(failures.visits)
     ]
     parts: list[object] = [_codes(failures), *shown[:LISTED_MAX]]
     if rest := shown[LISTED_MAX:]:
-        head = element("summary", f"{len(rest):,} more")
-        parts.append(element("details", head, join_html(rest), class_="inner", id="more-failures"))
+        parts.append(ui.details(f"{len(rest):,} more", *rest, id="more-failures"))
     if failures.total > len(shown):
-        grid = element("a", "the grid has all of them", href=f"{path_to('runs', run.run_id)}?tab=grid")
-        parts.append(
-            element("p", f"Of {failures.total:,} failures {len(shown):,} are listed; ", grid, ".", class_="note")
-        )
+        grid = element("a", "the grid has all of them", href=run.path(tab="grid"))
+        parts.append(ui.note(f"Of {failures.total:,} failures {len(shown):,} are listed; ", grid, "."))
     counted = ((failures.unhandled, "unhandled"), (failures.parked, "waiting for a decision"))
     words = ", ".join(f"{count:,} {what}" for count, what in counted if count) or "all handled, or being handled"
     beside = element("span", f"{pluralize(failures.total, 'failure')}, {words}", class_="note")
@@ -167,23 +148,18 @@ def _codes(failures: FailureOverview) -> Html:
     """The failures by code, if there are several codes or many failures."""
     if len(failures.codes) < 2 and failures.total <= LISTED_MAX:
         return Html("")
-    rows = join_html(
-        element(
-            "li",
-            element("b", one.code),
-            element("span", f"{one.count:,}" + (f", {one.unhandled:,} unhandled" if one.unhandled else "")),
-            class_="bad" if one.unhandled else "idle",
-        )
+    return codes_list(
+        (one.code, f"{one.count:,}" + (f", {one.unhandled:,} unhandled" if one.unhandled else ""), tone)
         for one in failures.codes[:12]
+        for tone in ("bad" if one.unhandled else "idle",)
     )
-    return element("ul", rows, class_="codes")
 
 
 # -- what run.js draws -----------------------------------------------------------------------------------------------
 
 
 def _mosaic(run: RunOnPage) -> Html:
-    grid = element("a", "as a table", href=f"{path_to('runs', run.run_id)}?tab=grid")
+    grid = element("a", "as a table", href=run.path(tab="grid"))
     hide = element("label", element("input", type="checkbox", id="hide-completed"), " Hide completed", class_="toggle")
     canvas = element(
         "canvas",
@@ -212,30 +188,13 @@ _LEGEND = (
 
 
 def _timeline(run: RunOnPage) -> Html:
-    legend = join_html(element("li", element("i", class_=kind), words, data_kind=kind) for kind, words in _LEGEND)
-    chart = element(
-        "div",
-        element("div", class_="gantt-axis", id="gantt-axis", aria_hidden="true"),
-        element(
-            "div",
-            element("div", id="gantt-rows"),
-            id="gantt",
-            class_="gantt",
-            tabindex="0",
-            role="region",
-            aria_label="Timeline of the steps, in the order in which they started",
-        ),
-    )
-    note = element("p", "Reading the timeline …", class_="note", id="gantt-note", role="status")
-    zoom = element(
-        "label", element("input", type="checkbox", id="gantt-zoom"), " Zoom to the rows shown", class_="toggle"
-    )
-    beside = element("div", zoom, class_="beside")
-    return panel(
-        "Timeline",
-        element("ul", legend, class_="legend", id="gantt-legend", hidden=True),
-        note,
-        chart,
-        name="timeline",
-        beside=beside,
-    )
+    lines = (element("li", element("i", class_=kind), words, data_kind=kind) for kind, words in _LEGEND)
+    colours = element("ul", *lines, class_="legend", id="gantt-legend", hidden=True)
+    label = "Timeline of the steps, in the order in which they started"
+    about = {"class_": "gantt", "tabindex": "0", "role": "region", "aria_label": label}
+    axis = element("div", class_="gantt-axis", id="gantt-axis", aria_hidden="true")
+    chart = element("div", axis, element("div", element("div", id="gantt-rows"), id="gantt", **about))
+    reading = element("p", "Reading the timeline …", class_="note", id="gantt-note", role="status")
+    box = element("input", type="checkbox", id="gantt-zoom")
+    beside = element("div", element("label", box, " Zoom to the rows shown", class_="toggle"), class_="beside")
+    return panel("Timeline", colours, reading, chart, name="timeline", beside=beside)

@@ -6,16 +6,17 @@ the slider moves, and replaces what differs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from urllib.parse import urlencode
+from typing import Any
 
-from mulligan.dashboard.components.shell import may, panel, path_to
+from mulligan.dashboard.components.parts import action_button, hidden_fields
+from mulligan.dashboard.components.shell import may, panel
 from mulligan.dashboard.runs.run_tab import RunOnPage, Tab
 from mulligan.service.rendering.drawing.picture import Node
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone, time_element
+from mulligan.service.rendering.page.styles import OUTCOMES, format_elapsed, status_tone, time_element
 from mulligan.service.runs.views.run_details import FailureHandlers
 from mulligan.service.runs.views.run_events import EventLine
 from mulligan.service.runs.views.run_timeline import Timeline
@@ -25,7 +26,6 @@ from mulligan.service.runs.views.time_travel import MomentPicture, RunMoment, Tu
 LINES_MAX, STEPS_MAX = 12, 60
 # The picture of the timeline, in pixels.
 _LABELS, _WIDTH, _ROW = 150, 640, 22
-_TONES = {"succeeded": "good", "failed": "bad", "running": "now", "queued": "idle"}
 _WAITS = ("queue", "delay", "parked")
 # The rung that a step with this status is at.
 _AT_RUNG = {"backing_off": "retry", "handling": "handle", "pending_failed": "triage", "failed": "route"}
@@ -36,14 +36,13 @@ def render_replay(run: RunOnPage) -> Tab:
     past = run.call.service.past
     last = run.call.service.runs.record(run.run_id).seq
     if not last:
-        words = element("p", "The run has not started yet, so there is nothing to replay.", class_="note")
-        return Tab(words, live=f"run:{run.run_id}")
+        return Tab(ui.note("The run has not started yet, so there is nothing to replay."), live=f"run:{run.run_id}")
     seq = run.query.at or last
 
     def href(node: Node) -> str:
         if node.members:
-            return f"{path_to('runs', run.run_id)}?{urlencode({'tab': 'grid', 'text': node.name.rstrip('…')})}"
-        return path_to("runs", run.run_id, "steps", node.title)
+            return run.path(tab="grid", text=node.name.rstrip("…"))
+        return ui.path_to("runs", run.run_id, "steps", node.title)
 
     found = past.picture(run.run_id, seq, href, step=run.query.step)
     moment = found.moment
@@ -58,15 +57,13 @@ def render_replay(run: RunOnPage) -> Tab:
         ),
         element("div", _waits(moment), _next(moment.next), class_="replay-below"),
     ]
-    return Tab(
-        element("section", *content, id="replay", data_run=run.run_id, data_seq=moment.seq, data_last=moment.last_seq),
-        modules=("replay.js",),
-        styles=("run_tabs.css", "replay.css"),
-    )
+    about = {"data_run": run.run_id, "data_seq": moment.seq, "data_last": moment.last_seq}
+    whole = element("section", *content, id="replay", **about)
+    return Tab(whole, modules=("replay.js",), styles=("replay.css",))
 
 
-def _link(run_id: int, seq: int) -> str:
-    return f"{path_to('runs', run_id)}?tab=replay&at={seq}"
+def _link(run_id: int, seq: int, **more: str) -> str:
+    return ui.link_with(ui.path_to("runs", run_id), tab="replay", at=seq, **more)
 
 
 # -- where we are ----------------------------------------------------------------------------------------------------
@@ -74,20 +71,11 @@ def _link(run_id: int, seq: int) -> str:
 
 def _controls(run: RunOnPage, moment: RunMoment) -> Html:
     """The slider, with links that work without JavaScript."""
-    slider = element(
-        "input",
-        type="range",
-        name="at",
-        id="replay-at",
-        min=1,
-        max=moment.last_seq,
-        value=moment.seq,
-        aria_label="Event",
-        aria_describedby="replay-sentence",
-    )
+    about = {"min": 1, "max": moment.last_seq, "value": moment.seq, "aria_describedby": "replay-sentence"}
+    slider = element("input", type="range", name="at", id="replay-at", aria_label="Event", **about)
     form = element(
         "form",
-        element("input", type="hidden", name="tab", value="replay"),
+        hidden_fields(tab="replay"),
         _step_link(moment, moment.seq - 1, "←", "The event before"),
         slider,
         _step_link(moment, moment.seq + 1, "→", "The next event"),
@@ -102,9 +90,8 @@ def _controls(run: RunOnPage, moment: RunMoment) -> Html:
 def _step_link(moment: RunMoment, seq: int, sign: str, words: str) -> Html:
     if not 1 <= seq <= moment.last_seq:
         return element("span", sign, class_="replay-step", aria_disabled="true")
-    return element(
-        "a", sign, href=_link(moment.run_id, seq), class_="replay-step", aria_label=words, title=words, data_at=seq
-    )
+    about = {"class_": "replay-step", "aria_label": words, "title": words, "data_at": seq}
+    return element("a", sign, href=_link(moment.run_id, seq), **about)
 
 
 def _fork_button(run: RunOnPage, moment: RunMoment) -> Html:
@@ -112,29 +99,20 @@ def _fork_button(run: RunOnPage, moment: RunMoment) -> Html:
     is_open = moment.run.status in ("running", "paused")
     if not may(run.call, "run") or run.head.parent_run_id or not is_open or moment.seq < 2:
         return Html("")
-    action = {
-        "path": f"runs/{moment.run_id}/at/{moment.seq}:fork",
-        "title": f"Fork run {moment.run_id} after event {moment.seq}",
-        "label": "Fork here",
-        "done": "the fork is started",
-        "preview": True,
-        "reason": "optional",
-        "body": {},
-    }
-    asked = json.dumps(action)
-    return element("button", "Fork here", type="button", class_="small", data_action=asked, id="replay-fork")
+    path, title = f"runs/{moment.run_id}/at/{moment.seq}:fork", f"Fork run {moment.run_id} after event {moment.seq}"
+    how: dict[str, Any] = {"done": "the fork is started", "preview": True, "reason": "optional", "body": {}}
+    return action_button("Fork here", path, title, kind="small", name="replay-fork", **how)
 
 
 def _sentence(moment: RunMoment) -> Html:
     event, passed = moment.event, (moment.at - moment.started_at).total_seconds()
-    status = moment.run.status
     place = element("b", event.shown_place, " ") if event.place else ""
     return element(
         "p",
         element("span", f"Event {moment.seq:,} of {moment.last_seq:,}", class_="replay-number"),
-        element("span", status_label(status), class_=f"status {status_tone(status)}"),
+        ui.status(moment.run.status),
         element("span", place, event.text, class_=f"replay-text {event.tone}"),
-        element("span", time_element(moment.at), f", {format_elapsed(passed)} after the start", class_="muted"),
+        ui.muted(time_element(moment.at), f", {format_elapsed(passed)} after the start"),
         element("a", "link", href=_link(moment.run_id, moment.seq), title="An address of this point to share"),
         id="replay-sentence",
         class_="replay-sentence",
@@ -149,28 +127,19 @@ def _graph(found: MomentPicture) -> Html:
     beside = ""
     if found.graph.kind == "around":
         beside = element("span", f"around '{found.graph.step}', of {found.graph.step_count:,} steps", class_="note")
-    figure = element(
-        "figure", Html(found.graph.svg), class_="flow-figure", tabindex="0", role="region", aria_label="Graph then"
-    )
-    return panel("Graph", figure, name="replay-graph", beside=beside)
+    about = {"class_": "flow-figure", "tabindex": "0", "role": "region", "aria_label": "Graph then"}
+    return panel("Graph", element("figure", Html(found.graph.svg), **about), name="replay-graph", beside=beside)
 
 
 def _timeline(found: MomentPicture) -> Html:
     line = found.timeline
     if not line.rows:
-        return panel("Timeline", element("p", "Nothing had run yet.", class_="note"), name="replay-timeline")
+        return panel("Timeline", ui.note("Nothing had run yet."), name="replay-timeline")
     height = len(line.rows) * _ROW + 4
     rows = join_html(_row(line, number) for number in range(len(line.rows)))
     mark = element("line", x1=_WIDTH - 1, x2=_WIDTH - 1, y1=0, y2=height, class_="replay-now")
-    svg = element(
-        "svg",
-        rows,
-        mark,
-        viewBox=f"0 0 {_WIDTH} {height}",
-        class_="replay-gantt",
-        role="img",
-        aria_label="When the steps ran, up to this event",
-    )
+    about = {"class_": "replay-gantt", "role": "img", "aria_label": "When the steps ran, up to this event"}
+    svg = element("svg", rows, mark, viewBox=f"0 0 {_WIDTH} {height}", **about)
     shown = f"{line.first + 1:,} to {line.first + len(line.rows):,} of " if line.total > len(line.rows) else ""
     notes = [f"{shown}{pluralize(line.total, 'step')} that had started"]
     if line.seq < line.last_seq:
@@ -189,7 +158,7 @@ def _row(line: Timeline, number: int) -> Html:
         left = _LABELS + span.since * scale
         right = _LABELS + (line.length if span.until is None else min(span.until, line.length)) * scale
         is_wait = span.kind in _WAITS
-        tone = span.kind if is_wait else _TONES.get(span.outcome, "odd")
+        tone = span.kind if is_wait else OUTCOMES.get(span.outcome, "odd")
         thin = span.kind != "own"
         title = f"{row.name}: {span.kind if thin else f'attempt {span.attempt}'}, {span.outcome}"
         bars.append(
@@ -204,12 +173,8 @@ def _row(line: Timeline, number: int) -> Html:
                 class_=f"{tone}{' open' if span.until is None and not is_wait else ''}",
             )
         )
-    label = element("text", _cut(row.name), x=0, y=top + 14, class_=f"label {status_tone(row.status)}")
-    return element("g", label, *bars)
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= 20 else f"{name[:19]}…"
+    name = row.name if len(row.name) <= 20 else f"{row.name[:19]}…"
+    return element("g", element("text", name, x=0, y=top + 14, class_=f"label {status_tone(row.status)}"), *bars)
 
 
 # -- steps and ladder ------------------------------------------------------------------------------------------------
@@ -220,26 +185,23 @@ def _steps(run: RunOnPage, moment: RunMoment) -> Html:
     rows = [
         element(
             "li",
-            element("span", status_label(step.status), class_=f"status {status_tone(step.status)}"),
-            element("a", name, href=f"{_link(run.run_id, moment.seq)}&{urlencode({'step': name})}"),
+            ui.status(step.status),
+            element("a", name, href=_link(run.run_id, moment.seq, step=name)),
             element("small", f"attempt {step.attempts}") if step.attempts > 1 else "",
             class_="now" if name == moment.event.step else None,
         )
         for name, step in list(steps.items())[:STEPS_MAX]
     ]
     total = len(steps) if moment.is_whole else moment.run.step_count
-    note = ""
-    if total > len(rows):
-        what = "those that ran or had failed" if not moment.is_whole else "the first ones"
-        note = element("p", f"Of {total:,} steps {len(rows):,} are listed: {what}.", class_="note")
-    return panel("Steps", element("ul", *rows, class_="replay-steps"), note, name="replay-steps")
+    what = "those that ran or had failed" if not moment.is_whole else "the first ones"
+    cut = ui.note(f"Of {total:,} steps {len(rows):,} are listed: {what}.") if total > len(rows) else ""
+    return panel("Steps", element("ul", *rows, class_="replay-steps"), cut, name="replay-steps")
 
 
 def _ladder(found: MomentPicture) -> Html:
     ladder = found.ladder
     if ladder is None:
-        words = element("p", "This event is about the run, not about a step.", class_="note")
-        return panel("Ladder", words, name="replay-ladder")
+        return panel("Ladder", ui.note("This event is about the run, not about a step."), name="replay-ladder")
     at = _AT_RUNG.get(ladder.status, "")
     rungs = [
         element(
@@ -251,15 +213,15 @@ def _ladder(found: MomentPicture) -> Html:
         )
         for name, words in _rungs(ladder)
     ]
-    status = element("span", status_label(ladder.status), class_=f"status {status_tone(ladder.status)}")
-    beside = element("span", status, f" attempt {ladder.attempts}" if ladder.attempts else "", class_="note")
-    return panel(
-        f"Ladder of '{ladder.step}'", element("ol", *rungs, class_="replay-ladder"), name="replay-ladder", beside=beside
-    )
+    attempt = f" attempt {ladder.attempts}" if ladder.attempts else ""
+    beside = element("span", ui.status(ladder.status), attempt, class_="note")
+    listed = element("ol", *rungs, class_="replay-ladder")
+    return panel(f"Ladder of '{ladder.step}'", listed, name="replay-ladder", beside=beside)
 
 
 def _rungs(ladder: FailureHandlers) -> Iterator[tuple[str, str]]:
-    yield "retry", "; ".join(_retries(one.looks_for, one.granted, one.max_retries) for one in ladder.rules) or "none"
+    rules = (f"{one.granted} of {one.max_retries} used ({one.looks_for})" for one in ladder.rules)
+    yield "retry", "; ".join(rules) or "none"
     handler = ladder.on_failure
     yield "handle", f"{handler.strategy}: {pluralize(len(handler.commands), 'command')}" if handler else "none"
     asks = f", {ladder.triage_agent} is asked first" if ladder.triage_agent else ""
@@ -267,10 +229,6 @@ def _rungs(ladder: FailureHandlers) -> Iterator[tuple[str, str]]:
     edges = "; ".join(f"to {one.to}{f' ({one.looks_for})' if one.looks_for else ''}" for one in ladder.edges)
     allowed = "the run goes on without it" if ladder.continue_on_error else ""
     yield "route", "; ".join(filter(None, (edges, allowed))) or "none"
-
-
-def _retries(looks_for: str, granted: int, most: int) -> str:
-    return f"{granted} of {most} used ({looks_for})"
 
 
 # -- waits and decisions ---------------------------------------------------------------------------------------------
@@ -282,14 +240,14 @@ def _waits(moment: RunMoment) -> Html:
     rows = [element("li", element("b", place, " ") if place else "", text) for place, text in lines[:LINES_MAX]]
     if len(lines) > LINES_MAX:
         rows.append(element("li", f"and {len(lines) - LINES_MAX:,} more", class_="muted"))
-    inside = element("ul", *rows, class_="replay-list") if rows else element("p", "Nothing.", class_="note")
+    inside = element("ul", *rows, class_="replay-list") if rows else ui.note("Nothing.")
     return panel("What the run waited for", inside, name="replay-waits")
 
 
 def _next(turn: TurnEvents | None) -> Html:
     title = "What came next, and why"
     if turn is None:
-        return panel(title, element("p", "This is the last event so far.", class_="note"), name="replay-next")
+        return panel(title, ui.note("This is the last event so far."), name="replay-next")
     rows = [_event(one) for one in turn.events[:LINES_MAX]]
     if len(turn.events) > LINES_MAX:
         rows.append(element("li", f"and {len(turn.events) - LINES_MAX:,} more events", class_="muted"))

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Literal
 
 from mulligan.api.http.routing import Call, Query
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html
 from mulligan.service.runs.views.run_list import RunLine
 from mulligan.service.runs.views.run_view import RunView
@@ -58,6 +59,15 @@ class RunOnPage:
     @property
     def has_ended(self) -> bool:
         return self.head.status in ("completed", "failed", "cancelled")
+
+    @property
+    def live(self) -> str:
+        """What makes the server render the page again: the run, until it has ended."""
+        return "" if self.has_ended else f"run:{self.run_id}"
+
+    def path(self, **query: object) -> str:
+        """The address of the page, with those parameters that are not empty."""
+        return ui.link_with(ui.path_to("runs", self.run_id), **query)
 
 
 @dataclass(frozen=True)

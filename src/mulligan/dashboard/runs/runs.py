@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated
-from urllib.parse import urlencode
 
 import msgspec
 
 from mulligan.api.areas.run_filters import RunFilters, run_query
 from mulligan.api.http.routing import Answer, Call
-from mulligan.dashboard.components.parts import run_status
-from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, path_to, table
+from mulligan.dashboard.components.parts import hidden_fields, run_status, tabs
+from mulligan.dashboard.components.shell import empty, heading, may, page, page_route
 from mulligan.service.authoring.values import parse_time
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone, time_element
+from mulligan.service.rendering.page.styles import format_elapsed, time_element
 from mulligan.service.runs.changes.preflight import SERVER_LABELS
 from mulligan.service.runs.views.run_list import RunLine, RunPage, RunQuery, parse_statuses
 
@@ -44,13 +44,7 @@ class RunsPageQuery(RunFilters, frozen=True):
 
 def runs_path(**filters: object) -> str:
     """The address of the list with these filters: `runs_path(workflow="nightly", status="failed")`."""
-    given = [
-        (name, str(one))
-        for name, value in filters.items()
-        for one in (value if isinstance(value, tuple) else (value,))
-        if one not in ("", None, False)
-    ]
-    return f"/runs?{urlencode(given)}" if given else "/runs"
+    return ui.link_with("/runs", **filters)
 
 
 def show_runs(call: Call) -> Answer:
@@ -68,7 +62,11 @@ def show_runs(call: Call) -> Answer:
         _statuses(call, asked, query, found),
         _toolbar() if can_change else "",
         _table(found.runs, asked, can_change=can_change) if found.runs else _nothing(asked),
-        _pager(asked, found.next),
+        ui.paged(
+            ui.button_link("Newest", _path(asked)) if asked.before is not None else "",
+            ui.button_link("Older", _path(asked, before=found.next), rel="next") if found.next is not None else "",
+            kind="pager actions",
+        ),
         section="runs",
         live="runs,pending",
         modules=("runs.js",),
@@ -124,17 +122,11 @@ def _filters(call: Call, asked: RunsPageQuery, runs: list[RunLine]) -> Html:
     codes = sorted({run.failure.code for run in runs if run.failure})
     times = [*TIMES, *([(asked.since, f"since {asked.since}")] if asked.since not in dict(TIMES) else [])]
     choices = [element("option", title, value=value, selected=value == asked.since) for value, title in times]
-    first = {name: next(iter(getattr(asked, name)), "") for name in ("workflow", "failure", "who", "label")}
+    boxed = ("workflow", "failure", "who", "label")
+    first = {name: next(iter(getattr(asked, name)), "") for name in boxed}
     # What one box cannot say stays as it is.
-    rest = [
-        *(("workflow", one) for one in asked.workflow[1:]),
-        *(("failure", one) for one in asked.failure[1:]),
-        *(("who", one) for one in asked.who[1:]),
-        *(("label", one) for one in asked.label[1:]),
-        *(("status", one) for one in asked.status),
-        *(("input", one) for one in asked.input),
-        *([("until", asked.until)] if asked.until else []),
-    ]
+    rest = {name: getattr(asked, name)[1:] for name in boxed}
+    rest |= {"status": asked.status, "input": asked.input, "until": (asked.until,) if asked.until else ()}
     return element(
         "form",
         _box("text", asked.text, "Text", "words of the run", type="search"),
@@ -143,7 +135,7 @@ def _filters(call: Call, asked: RunsPageQuery, runs: list[RunLine]) -> Html:
         _box("label", first["label"], "Label", "team=data"),
         _box("who", first["who"], "Started by", "anyone"),
         element("label", element("span", "Created"), element("select", *choices, name="since"), class_="filter"),
-        *(element("input", type="hidden", name=name, value=value) for name, value in rest),
+        hidden_fields(**rest),
         element("button", "Filter", type="submit", class_="apply"),
         element("button", "More filters", type="button", id="more-filters", aria_expanded="false", class_="quiet"),
         class_="filters run-filters",
@@ -157,15 +149,8 @@ def _filters(call: Call, asked: RunsPageQuery, runs: list[RunLine]) -> Html:
 def _box(name: str, value: str, title: str, hint: str, *, type: str = "text", choices: Iterable[str] = ()) -> Html:
     options = [element("option", value=one) for one in choices]
     known = element("datalist", *options, id=f"known-{name}") if options else ""
-    box = element(
-        "input",
-        type=type,
-        name=name,
-        value=value,
-        placeholder=hint,
-        autocomplete="off",
-        list=f"known-{name}" if options else None,
-    )
+    about = {"value": value, "placeholder": hint, "autocomplete": "off", "list": f"known-{name}" if options else None}
+    box = element("input", type=type, name=name, **about)
     return element("label", element("span", title), box, known, class_="filter")
 
 
@@ -200,14 +185,19 @@ def _statuses(call: Call, asked: RunsPageQuery, query: RunQuery, found: RunPage)
     total = sum(counts.values())
     is_cut = any(count >= COUNTED_MAX for count in counts.values()) and not _is_plain(asked)
     chosen = set(parse_statuses(asked.status)) - {"new"}
-    tabs = [_tab("All", f"{total:,}{'+' if is_cut else ''}", _path(asked, status=()), is_chosen=not asked.status)]
-    for status in STATUSES:
-        count = counts.get(status, 0)
+    entries: list[tuple[object, str, bool]] = [
+        (_counted("All", f"{total:,}{'+' if is_cut else ''}"), _path(asked, status=()), not asked.status)
+    ]
+    for name in STATUSES:
+        count = counts.get(name, 0)
         text = f"{count:,}{'+' if count >= COUNTED_MAX and not _is_plain(asked) else ''}"
-        tone = status_tone(status) if count else "idle"
-        name = element("span", status_label(status), class_=f"status {tone}")
-        tabs.append(_tab(name, text, _path(asked, status=status), is_chosen=chosen == {status}))
-    return element("nav", *tabs, class_="tabs", aria_label="Status")
+        title = _counted(ui.status(name, tone="" if count else "idle"), text)
+        entries.append((title, _path(asked, status=name), chosen == {name}))
+    return tabs("Status", entries)
+
+
+def _counted(title: object, count: str) -> Html:
+    return join_html([title, " ", element("small", count)])
 
 
 def _counts(call: Call, asked: RunsPageQuery, query: RunQuery, found: RunPage) -> dict[str, int]:
@@ -230,55 +220,43 @@ def _is_plain(asked: RunsPageQuery) -> bool:
     return msgspec.structs.replace(asked, status=(), before=None) == RunsPageQuery()
 
 
-def _tab(title: object, count: str, path: str, *, is_chosen: bool) -> Html:
-    return element("a", title, " ", element("small", count), href=path, aria_current="page" if is_chosen else None)
-
-
 # -- the list --------------------------------------------------------------------------------------------------------
 
 
 def _toolbar() -> Html:
     """What can be done to the runs that are selected. The script shows it when there are some."""
+    verbs = {"retry": "Retry…", "cancel": "Cancel…", "compare": "Compare", "clear": "Clear"}
     buttons = [
-        element("button", title, type="button", data_bulk=verb, class_=kind)
-        for verb, title, kind in (
-            ("retry", "Retry…", ""),
-            ("cancel", "Cancel…", ""),
-            ("compare", "Compare", ""),
-            ("clear", "Clear", "quiet"),
-        )
+        element("button", title, type="button", data_bulk=verb, class_="quiet" if verb == "clear" else "")
+        for verb, title in verbs.items()
     ]
     count = element("span", id="selected-count", role="status")
-    return element(
-        "div", count, *buttons, id="bulk", class_="bulk", hidden=True, data_keep=True, role="toolbar",
-        aria_label="Selected runs",
-    )  # fmt: skip
+    about = {"hidden": True, "data_keep": True, "role": "toolbar", "aria_label": "Selected runs"}
+    return element("div", count, *buttons, id="bulk", class_="bulk", **about)
 
 
 def _table(runs: list[RunLine], asked: RunsPageQuery, *, can_change: bool) -> Html:
     everything = element("input", type="checkbox", id="select-all", aria_label="Select all runs of this page")
-    select = (everything,) if can_change else ()
-    head = (*select, "Run", "Status", "What happens", "Labels", "Created", "Took")
-    return table(head, [_row(run, asked, can_change=can_change) for run in runs], label="Runs", keyed=True)
+    titles = ("Run", "Status", "What happens", "Labels", "Created", "Took")
+    head = [*map(ui.Column, titles, ("run", "nowrap", "what", "labels", "created", "n"))]
+    select = [ui.Column(everything, "check")] if can_change else []
+    return ui.table([*select, *head], (_row(run, asked, can_change) for run in runs), label="Runs", keyed=True)
 
 
-def _row(run: RunLine, asked: RunsPageQuery, *, can_change: bool) -> Html:
-    path = path_to("runs", run.run_id)
-    box = element(
-        "input", type="checkbox", class_="select", value=run.run_id, aria_label=f"Select run {run.run_id}",
-        data_workflow=run.workflow, data_status=run.status,
-    )  # fmt: skip
-    number = element("a", run.workflow, href=path, class_="run-link")
+def _row(run: RunLine, asked: RunsPageQuery, can_change: bool) -> ui.Row:
+    about = {"aria_label": f"Select run {run.run_id}", "data_workflow": run.workflow, "data_status": run.status}
+    box = element("input", type="checkbox", class_="select", value=run.run_id, **about)
+    name = ui.link(run.workflow, "runs", run.run_id, class_="run-link")
     rounds = element("small", f" round {run.round}") if run.round > 1 else ""
-    return element(
-        "tr",
-        element("td", box, class_="check") if can_change else "",
-        element("td", number, element("small", f" {run.run_id}"), rounds, class_="run"),
-        element("td", run_status(run), class_="nowrap"),
-        element("td", _what(run), class_="what"),
-        element("td", _labels(run, asked), class_="labels"),
-        element("td", time_element(run.created_at), _starter(run), class_="created"),
-        element("td", format_elapsed(run.seconds), class_="n"),
+    starter = element("small", f" {run.started_by}") if run.started_by else ""
+    return ui.row(
+        *([box] if can_change else []),
+        join_html([name, element("small", f" {run.run_id}"), rounds]),
+        run_status(run),
+        _what(run),
+        _labels(run, asked),
+        join_html([time_element(run.created_at), starter]),
+        format_elapsed(run.seconds),
         id=f"run-{run.run_id}",
     )
 
@@ -288,7 +266,7 @@ def _what(run: RunLine) -> Html | str:
     if run.damage:
         return element("span", run.damage, class_="words")
     if run.failure is not None and run.status in ("failed", "running", "paused") and not run.waiting_for:
-        step = element("a", run.failure.step, href=path_to("runs", run.run_id, "steps", run.failure.step))
+        step = ui.step_link(run.run_id, run.failure.step)
         more = f" and {run.failure.count - 1:,} more" if run.failure.count > 1 else ""
         return join_html([step, ": ", element("span", run.failure.text, class_="words"), element("small", more)])
     if run.waiting_for:
@@ -309,26 +287,10 @@ def _labels(run: RunLine, asked: RunsPageQuery) -> Html:
     return join_html([*chips, element("small", f"+{len(rest)}", title=", ".join(rest))] if rest else chips, " ")
 
 
-def _starter(run: RunLine) -> Html | str:
-    return element("small", f" {run.started_by}") if run.started_by else ""
-
-
 def _nothing(asked: RunsPageQuery) -> Html:
     if asked != RunsPageQuery():
-        return empty("No run matches.", element("p", element("a", "Show all runs", href="/runs")))
-    return empty(
-        "There is no run yet.",
-        element("p", element("a", "Publish a workflow and start it", href="/workflows")),
-    )
-
-
-def _pager(asked: RunsPageQuery, next_: int | None) -> Html | str:
-    links = []
-    if asked.before is not None:
-        links.append(element("a", "Newest", href=_path(asked), class_="button"))
-    if next_ is not None:
-        links.append(element("a", "Older", href=_path(asked, before=next_), class_="button", rel="next"))
-    return element("nav", *links, class_="pager actions", aria_label="Pages") if links else ""
+        return empty("No run matches.", element("p", ui.link("Show all runs", "runs")))
+    return empty("There is no run yet.", element("p", ui.link("Publish a workflow and start it", "workflows")))
 
 
 ROUTES = (page_route("/runs", show_runs, "The list of runs.", query=RunsPageQuery),)

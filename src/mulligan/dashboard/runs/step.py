@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from typing import Literal
-from urllib.parse import quote
 
 from mulligan.api.http.paging import Count
 from mulligan.api.http.routing import Answer, Call, Query
-from mulligan.dashboard.components.shell import heading, page, page_route, panel, path_to, table
+from mulligan.dashboard.components.shell import heading, page, page_route, panel
 from mulligan.dashboard.components.value_view import value_view
 from mulligan.dashboard.runs.step_attempts import attempts_table
 from mulligan.dashboard.runs.step_headline import headline, step_actions
 from mulligan.dashboard.runs.step_ladder import ladder, ladder_title, plan
 from mulligan.service.rendering.formatting import format_size, pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone
 from mulligan.service.runs.stored.attempts import Cost
@@ -79,17 +79,13 @@ def _matrix(found: StepHistory) -> str:
 
 
 def _head(call: Call, found: StepHistory) -> Html:
-    above = [element("a", f"Run {found.run_id}", href=path_to("runs", found.run_id)), " ", found.workflow]
+    above = [ui.link(f"Run {found.run_id}", "runs", found.run_id), " ", found.workflow]
     if matrix := _matrix(found):
-        above += [" · ", element("a", matrix, href=path_to("runs", found.run_id, "steps", matrix))]
+        above += [" · ", ui.step_link(found.run_id, matrix)]
     if found.item is not None:
-        above += [" · ", element("a", found.step, href=path_to("runs", found.run_id, "steps", found.step))]
-    name = join_html(
-        [
-            _title(found),
-            element("span", status_label(found.status), class_=f"badge {status_tone(found.status)}"),
-        ]
-    )
+        above += [" · ", ui.step_link(found.run_id, found.step)]
+    badge = element("span", status_label(found.status), class_=f"badge {status_tone(found.status)}")
+    name = join_html([_title(found), badge])
     return heading(name, *_neighbours(found), *step_actions(call, found), over=join_html(above))
 
 
@@ -103,7 +99,7 @@ def _neighbours(found: StepHistory) -> list[Html]:
             which = "previous" if rel == "prev" else "next"
             label = f"The {which} failed {what}: {name} (key {key})"
             sides = [sign, " ", "failed"] if rel == "prev" else ["failed", " ", sign]
-            href = path_to("runs", found.run_id, *parts)
+            href = ui.path_to("runs", found.run_id, *parts)
             links.append(element("a", *sides, href=href, rel=rel, class_="button quiet", aria_label=label, title=label))
     return links
 
@@ -115,7 +111,7 @@ def _tried(found: StepHistory) -> Html:
     if not found.ladders:
         if found.handlers is None or found.kind == "item":
             return Html("")
-        inside = element("details", element("summary", "What would deal with a failure"), plan(found.handlers))
+        inside = ui.details("What would deal with a failure", plan(found.handlers), kind="")
         return element("section", inside, class_="folded", id="tried")
     last, *earlier = found.ladders
     # The headline has said what failed, unless it is mended.
@@ -132,21 +128,16 @@ def _tried(found: StepHistory) -> Html:
             )
             for one in earlier
         )
-        left = found.ladders_count - len(found.ladders)
-        note = element("p", f"and {left:,} more", class_="note") if left > 0 else ""
-        parts.append(element("div", element("h3", "Earlier"), folds, note, class_="earlier"))
+        more = ui.left_out(found.ladders_count - len(found.ladders))
+        parts.append(element("div", element("h3", "Earlier"), folds, more, class_="earlier"))
     return panel("What was tried", *parts, name="tried", beside=beside)
 
 
 def _attempts(found: StepHistory) -> Html:
     if not found.attempts:
         return Html("")
-    return panel(
-        "Attempts",
-        attempts_table(found.attempts, found.unit, found.attempts_count),
-        name="attempts",
-        beside=_usage(found.view.usage if found.view else None),
-    )
+    listed = attempts_table(found.attempts, found.unit, found.attempts_count)
+    return panel("Attempts", listed, name="attempts", beside=_usage(found.view.usage if found.view else None))
 
 
 def _usage(usage: Cost | None) -> Html | str:
@@ -154,7 +145,7 @@ def _usage(usage: Cost | None) -> Html | str:
         return ""
     figures = (format_elapsed(usage.wall_seconds), format_elapsed(usage.cpu_seconds))
     text = f"{figures[0]} in all, CPU {figures[1]}, at most {format_size(usage.peak_memory)}"
-    return element("span", text, class_="muted")
+    return ui.muted(text)
 
 
 # -- logs ------------------------------------------------------------------------------------------------------------
@@ -171,13 +162,8 @@ def _logs(found: StepHistory) -> Html:
     if not logs:
         return Html("")
     data = element("div", id="log-attempts", hidden=True, data_attempts=json.dumps(logs), data_unit=found.unit)
-    viewer = element(
-        "div",
-        element("noscript", element("p", "The log is shown by a script; the interface has it too.", class_="note")),
-        id="log-view",
-        data_keep=True,
-    )
-    return panel("Log", data, viewer, name="log")
+    without = element("noscript", ui.note("The log is shown by a script; the interface has it too."))
+    return panel("Log", data, element("div", without, id="log-view", data_keep=True), name="log")
 
 
 # -- output, items, files --------------------------------------------------------------------------------------------
@@ -185,25 +171,19 @@ def _logs(found: StepHistory) -> Html:
 
 def _output(found: StepHistory) -> Html:
     parts = []
-    raw = f"/api/v1/runs/{found.run_id}/outputs/{quote(found.unit, safe='')}"
+    raw = ui.path_to("api", "v1", "runs", found.run_id, "outputs", found.unit)
+    here = ui.path_to("api", "v1", "runs", found.run_id, "steps", found.step)
     if found.of_item:
-        parts.append(panel("Item", value_view(found.of_item.item, name="item", raw=_item_path(found)), name="item"))
+        path = f"{here}/items/{found.item}"
+        parts.append(panel("Item", value_view(found.of_item.item, name="item", raw=path), name="item"))
     elif found.view and (matrix := found.view.matrix) is not None:
-        parts.append(panel("Values", value_view(matrix.values, name="values", raw=_step_path(found)), name="values"))
+        parts.append(panel("Values", value_view(matrix.values, name="values", raw=here), name="values"))
     output = found.output
     if output is not None:
         parts.append(panel("Output", value_view(output, name="output", raw=raw), name="output"))
     elif found.ladders and (refused := found.ladders[0].visit.refused):
-        parts.append(panel("The output that 'validate' rejected", element("pre", refused, tabindex="0"), name="output"))
+        parts.append(panel("The output that 'validate' rejected", ui.text_block(refused), name="output"))
     return join_html(parts)
-
-
-def _step_path(found: StepHistory) -> str:
-    return f"/api/v1/runs/{found.run_id}/steps/{quote(found.step, safe='')}"
-
-
-def _item_path(found: StepHistory) -> str:
-    return f"{_step_path(found)}/items/{found.item}"
 
 
 def _items(found: StepHistory) -> Html:
@@ -224,15 +204,15 @@ def _files(call: Call, found: StepHistory) -> Html:
         return Html("")
     names = call.service.runs.name_places(found.run_id, [one.place for one in found.files])
     rows = [
-        element(
-            "tr",
-            element("td", element("a", one.name, href=f"/api/v1/runs/{found.run_id}/artifacts/{one.sha256}")),
-            element("td", format_size(one.size), class_="n"),
-            element("td", f"{names[one.place]}, attempt {one.attempt}", class_="dim"),
+        ui.row(
+            ui.link(one.name, "api", "v1", "runs", found.run_id, "artifacts", one.sha256),
+            format_size(one.size),
+            f"{names[one.place]}, attempt {one.attempt}",
         )
         for one in found.files
     ]
-    return panel("Files", table(("file", "size", "kept by"), rows, label="Files"), name="files")
+    head = ("file", ui.figure("size"), ui.Column("kept by", "dim"))
+    return panel("Files", ui.table(head, rows, label="Files"), name="files")
 
 
 def _tool_calls(found: StepHistory) -> Html:
@@ -241,24 +221,21 @@ def _tool_calls(found: StepHistory) -> Html:
     if not calls:
         return Html("")
     rows = [
-        element(
-            "tr",
-            element("td", element("code", call["tool"])),
-            element("td", element("code", call["arguments"])),
-            element("td", call["error"], class_="bad")
-            if call["error"]
-            else element("td", element("code", call["output"])),
+        ui.row(
+            element("code", call["tool"]),
+            element("code", call["arguments"]),
+            ui.cell(call["error"], kind="bad") if call["error"] else element("code", call["output"]),
         )
         for call in calls
     ]
-    return panel("Tool calls", table(("Tool", "Arguments", "Answer"), rows, label="Tool calls"), name="tools")
+    return panel("Tool calls", ui.table(("Tool", "Arguments", "Answer"), rows, label="Tool calls"), name="tools")
 
 
 def _children(found: StepHistory) -> Html:
     children = found.view.children if found.view else []
     if not children:
         return Html("")
-    links = join_html((element("a", f"run {one}", href=path_to("runs", one)) for one in children[:100]), ", ")
+    links = join_html((ui.link(f"run {one}", "runs", one) for one in children[:100]), ", ")
     more = f" and {len(children) - 100:,} more" if len(children) > 100 else ""
     return panel("Called runs", element("p", links, more), name="called")
 

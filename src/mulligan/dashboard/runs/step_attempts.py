@@ -4,60 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mulligan.dashboard.components.shell import table
 from mulligan.service.rendering.formatting import format_duration, format_size
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.styles import format_elapsed, time_element
+from mulligan.service.rendering.page.styles import OUTCOMES, format_elapsed, time_element
 from mulligan.service.runs.views.step_history import AttemptLine
 
-_TONES = {
-    "succeeded": "good",
-    "failed": "bad",
-    "running": "now",
-    "queued": "idle",
-    "lost": "bad",
-    "interrupted": "idle",
-    "cancelled": "idle",
-}
 _PARTS = {"handler": "handler", "script": "recovery script", "check": "check", "undo": "undo", "triager": "triager"}
 # What an agent with tools does, numbered by the attempt of the agent.
 _TURNS = {"model": "question", "tool": "tool call", "tool_list": "list of tools"}
 # The widths of a bar for memory that was used of that which was asked for.
 _BAR_WIDTH, _BAR_HEIGHT = 72, 6
-_COLUMNS = 9
 
 
 def attempts_table(attempts: list[AttemptLine], unit: str, count: int) -> Html:
     """One row for each attempt; between two of them a line that says why there is another, and what is different."""
-    head = ("attempt", "outcome", "exit", "started", "took", "CPU", "memory used of asked", "CPUs, timeout", "ran on")
-    rows = [row for one in attempts for row in _rows(one, unit)]
-    left = count - len(attempts)
-    note = element("p", f"The last {len(attempts)} of {count:,} attempts.", class_="note") if left > 0 else ""
-    return join_html([note, element("div", table(head, rows, label="Attempts", keyed=True), class_="attempts")])
+    rows = (row for one in attempts for row in _rows(one, unit))
+    cut = ui.note(f"The last {len(attempts)} of {count:,} attempts.") if count > len(attempts) else ""
+    return join_html([cut, element("div", ui.table(_COLUMNS, rows, label="Attempts", keyed=True), class_="attempts")])
 
 
-def _rows(one: AttemptLine, unit: str) -> Iterator[Html]:
+_COLUMNS = (
+    "attempt",
+    "outcome",
+    ui.Column("exit", "nowrap"),
+    ui.Column("started", "nowrap"),
+    ui.figure("took"),
+    ui.figure("CPU"),
+    ui.Column("memory used of asked", "nowrap"),
+    ui.Column("CPUs, timeout", "nowrap dim"),
+    ui.Column("ran on", "dim"),
+)
+
+
+def _rows(one: AttemptLine, unit: str) -> Iterator[ui.Row]:
     key = f"attempt-{one.place}-{one.attempt}"
     if one.because:
-        said = element("td", element("span", "↳ ", one.because), colspan=_COLUMNS)
-        yield element("tr", said, class_="because adjusted" if one.is_adjusted else "because", id=f"{key}-because")
-    cells = (
-        (_name(one, unit), ""),
-        (_outcome(one), ""),
-        (_exit(one), "nowrap"),
-        (time_element(one.started_at) if one.started_at else "", "nowrap"),
-        (_took(one), "n"),
-        (_cpu(one), "n"),
-        (_memory(one), "nowrap"),
-        (_limits(one), "nowrap dim"),
-        (_where(one), "dim"),
-    )
-    is_own = one.part == "own"
-    yield element(
-        "tr",
-        join_html(element("td", inside, class_=kind or None) for inside, kind in cells),
+        said = ui.cell(element("span", "↳ ", one.because), colspan=len(_COLUMNS))
+        yield ui.row(said, class_="because adjusted" if one.is_adjusted else "because", id=f"{key}-because")
+    yield ui.row(
+        _name(one, unit),
+        _outcome(one),
+        _exit(one),
+        time_element(one.started_at) if one.started_at else "",
+        _took(one),
+        "" if one.cpu_seconds is None else format_elapsed(one.cpu_seconds),
+        _memory(one),
+        _limits(one),
+        element("span", one.host or "", title=one.worker or None),
         id=key,
-        class_=None if is_own else "part",
+        class_=None if one.part == "own" else "part",
     )
 
 
@@ -69,22 +65,15 @@ def _name(one: AttemptLine, unit: str) -> Html:
     if turn in _TURNS:
         what = f"{_TURNS[turn]} {int(number.rpartition('.')[2]) + 1}, attempt"
     # The log of an attempt is shown by the viewer below, without loading the page again.
-    link = element(
-        "a",
-        f"{what} {one.attempt}".strip() if what else f"{one.attempt}",
-        href="#log",
-        data_log_place=one.place,
-        data_log_attempt=one.attempt,
-        title="Show its log",
-    )
-    words = [f"round {one.round}"] if one.round > 1 else []
-    return join_html([link, element("small", " ", ", ".join(words)) if words else ""])
+    about = {"data_log_place": one.place, "data_log_attempt": one.attempt, "title": "Show its log"}
+    shown = element("a", f"{what} {one.attempt}".strip(), href="#log", **about)
+    return join_html([shown, element("small", f" round {one.round}") if one.round > 1 else ""])
 
 
 def _outcome(one: AttemptLine) -> Html:
-    status = element("span", one.outcome, class_=f"status {_TONES[one.outcome]}")
     detail = one.what or one.progress
-    return join_html([status, element("div", detail, class_="what") if detail else ""])
+    state = ui.status(one.outcome, one.outcome, tone=OUTCOMES[one.outcome])
+    return join_html([state, element("div", detail, class_="what") if detail else ""])
 
 
 def _exit(one: AttemptLine) -> str:
@@ -101,10 +90,6 @@ def _took(one: AttemptLine) -> str:
     return ""
 
 
-def _cpu(one: AttemptLine) -> str:
-    return "" if one.cpu_seconds is None else format_elapsed(one.cpu_seconds)
-
-
 def _memory(one: AttemptLine) -> Html | str:
     if one.peak_memory is None and one.memory is None:
         return ""
@@ -113,15 +98,7 @@ def _memory(one: AttemptLine) -> Html | str:
         return used
     share = min(1.0, (one.peak_memory or 0) / one.memory) if one.memory else 0.0
     tone = "bad" if share > 0.95 else "try" if share > 0.8 else "good"
-    bar = element(
-        "svg",
-        element("rect", class_="room", width=_BAR_WIDTH, height=_BAR_HEIGHT, rx=2),
-        element("rect", class_=tone, width=round(_BAR_WIDTH * share, 1), height=_BAR_HEIGHT, rx=2),
-        class_="track gauge",
-        width=_BAR_WIDTH,
-        height=_BAR_HEIGHT,
-        aria_hidden="true",
-    )
+    bar = ui.gauge(share, tone, width=_BAR_WIDTH, height=_BAR_HEIGHT)
     return join_html([bar, f" {used} of {format_size(one.memory)}"])
 
 
@@ -129,7 +106,3 @@ def _limits(one: AttemptLine) -> str:
     words = [f"{one.cpus:g} CPU{'' if one.cpus == 1 else 's'}"] if one.cpus is not None else []
     words += [format_duration(one.timeout)] if one.timeout is not None else []
     return ", ".join(words)
-
-
-def _where(one: AttemptLine) -> Html:
-    return element("span", one.host or "", title=one.worker or None)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
-from urllib.parse import quote
 
 from mulligan.api.http.routing import Call
+from mulligan.dashboard.components.parts import action_button
 from mulligan.dashboard.components.shell import may, path_to_entry, shortened
 from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.service.rendering.descriptions import failure_tail, summarize_failure
 from mulligan.service.rendering.formatting import pluralize, up_to_date_since
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element
 from mulligan.service.rendering.page.styles import status_label, status_tone
 from mulligan.service.runs.views.run_view import FailureView
@@ -75,7 +75,7 @@ def _counted(found: StepHistory) -> str:
 
 def _tail(failure: FailureView) -> list[Html]:
     lines = failure_tail(failure)[-TAIL_LINES_MAX:]
-    return [element("pre", "\n".join(lines), class_="tail", tabindex="0", aria_label="The last lines")] if lines else []
+    return [ui.text_block("\n".join(lines), class_="tail", aria_label="The last lines")] if lines else []
 
 
 def _because(found: StepHistory) -> list[str]:
@@ -105,7 +105,7 @@ def step_actions(call: Call, found: StepHistory) -> list[Html]:
     if found.kind == "item":
         return _item_actions(call, found)
     if found.status == "pending_failed" and may(call, "decide"):
-        buttons.append(element("a", "Decide", href=path_to_entry(found.run_id, found.step), class_="button"))
+        buttons.append(ui.button_link("Decide", path_to_entry(found.run_id, found.step)))
         buttons.insert(0, _retry_step(found))
     elif "approval" in kinds and may(call, "decide"):
         buttons += [_approve(found, is_approved=True), _approve(found, is_approved=False)]
@@ -116,34 +116,25 @@ def step_actions(call: Call, found: StepHistory) -> list[Html]:
     return buttons
 
 
-def _button(label: str, action: dict[str, Any], *, kind: str = "") -> Html:
-    return element("button", label, type="button", class_=kind or None, data_action=json.dumps(action))
+def _step_path(found: StepHistory) -> str:
+    return ui.path_to("runs", found.run_id, "steps", found.step)[1:]
 
 
 def _retry_step(found: StepHistory) -> Html:
-    action = {
-        "path": f"runs/{found.run_id}/steps/{quote(found.step, safe='')}:retry",
-        "title": f"Run '{found.step}' again",
-        "reason": "required",
-        "preview": True,
-        "label": "Run it again",
-        "done": f"'{found.step}' runs again",
-    }
-    return _button("Retry step", action, kind="primary")
+    path, title = f"{_step_path(found)}:retry", f"Run '{found.step}' again"
+    how: dict[str, Any] = {"reason": "required", "preview": True, "done": f"'{found.step}' runs again"}
+    return action_button("Retry step", path, title, confirm="Run it again", kind="primary", **how)
 
 
 def _approve(found: StepHistory, *, is_approved: bool) -> Html:
-    action = {
-        "path": f"runs/{found.run_id}/steps/{quote(found.step, safe='')}:approve",
-        "title": f"{'Approve' if is_approved else 'Reject'} '{found.step}'",
+    verb, done, kind = ("Approve", "approved", "primary") if is_approved else ("Reject", "rejected", "")
+    how: dict[str, Any] = {
         "body": {"approve": is_approved},
         "reason": "required",
         "preview": True,
         "danger": not is_approved,
-        "label": "Approve" if is_approved else "Reject",
-        "done": "approved" if is_approved else "rejected",
     }
-    return _button("Approve" if is_approved else "Reject", action, kind="primary" if is_approved else "")
+    return action_button(verb, f"{_step_path(found)}:approve", f"{verb} '{found.step}'", done=done, kind=kind, **how)
 
 
 def _round_actions(call: Call, found: StepHistory) -> list[Html]:
@@ -174,16 +165,8 @@ def _item_actions(call: Call, found: StepHistory) -> list[Html]:
 
 
 def _retry_run(found: StepHistory, label: str, title: str, body: dict[str, Any], *, kind: str = "") -> Html:
-    action = {
-        "path": f"runs/{found.run_id}:retry",
-        "title": title,
-        "body": body,
-        "reason": "optional",
-        "preview": True,
-        "label": "Run again",
-        "done": "another round has begun",
-    }
-    return _button(label, action, kind=kind)
+    how: dict[str, Any] = {"body": body, "reason": "optional", "preview": True, "done": "another round has begun"}
+    return action_button(label, f"runs/{found.run_id}:retry", title, confirm="Run again", kind=kind, **how)
 
 
 def _pause(found: StepHistory) -> list[Html]:
@@ -193,13 +176,5 @@ def _pause(found: StepHistory) -> list[Html]:
         verb, label, done = "pause", "Pause step", "the step is paused"
     else:
         return []
-    action = {
-        "path": f"runs/{found.run_id}:{verb}",
-        "title": f"{verb.capitalize()} '{found.step}'",
-        "body": {"step": found.step},
-        "reason": "optional",
-        "preview": True,
-        "label": label,
-        "done": done,
-    }
-    return [_button(label, action)]
+    how: dict[str, Any] = {"body": {"step": found.step}, "reason": "optional", "preview": True, "done": done}
+    return [action_button(label, f"runs/{found.run_id}:{verb}", f"{verb.capitalize()} '{found.step}'", **how)]

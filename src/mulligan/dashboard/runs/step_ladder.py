@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.service.rendering.formatting import pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import time_element
 from mulligan.service.runs.views.report.visits import Rung
 from mulligan.service.runs.views.run_details import FailureHandlers
 from mulligan.service.runs.views.step_history import RuleLine, VisitLadder
 
-_NAMES = {"retry": "Retry", "handle": "Handle", "triage": "Triage", "route": "Route", "end": "Converge"}
 _OUTCOMES = {"tried": "tried", "passed": "did not apply", "absent": "none"}
 _TRIAGE = {
     "always": "every failure is parked",
     "unmatched": "a failure that no rule matches is parked",
     "exhausted": "a failure is parked when its retries are used up",
-}
-_GLYPHS = {
-    FailureOutcome.UNHANDLED: "✕",
-    FailureOutcome.ALLOWED: "○",
-    FailureOutcome.IN_PROGRESS: "▸",
-    FailureOutcome.REPAIRED: "✓",
-}
-_TONES = {
-    FailureOutcome.UNHANDLED: "bad",
-    FailureOutcome.ALLOWED: "idle",
-    FailureOutcome.IN_PROGRESS: "now",
-    FailureOutcome.REPAIRED: "good",
 }
 
 
@@ -38,27 +26,25 @@ def ladder(found: VisitLadder, handlers: FailureHandlers | None) -> Html:
     visit = found.visit
     rows = []
     for rung in visit.rungs:
-        details = _details(rung.name, found, handlers, is_reached=rung.outcome != "unasked")
-        rows.append(
-            element(
-                "li",
-                element("b", _NAMES[rung.name]),
-                element("span", _outcome(rung, visit.outcome), class_="outcome"),
-                element("div", element("p", rung.said) if _adds(rung.said) else "", *details, class_="said"),
-                class_=f"{rung.outcome} {_tone(rung, visit.outcome)}",
-            )
-        )
-    return element("ol", join_html(rows), class_="ladder")
+        inside = _details(rung.name, found, handlers, is_reached=rung.outcome != "unasked")
+        said = [element("p", rung.said)] if rung.said not in _NO_NEWS else []
+        kind = f"{rung.outcome} {_tone(rung, visit.outcome)}"
+        rows.append(_rung(ui.RUNG_NAMES[rung.name], _outcome(rung, visit.outcome), [*said, *inside], kind))
+    return element("ol", *rows, class_="ladder")
+
+
+_NO_NEWS = ("", "no rules", "no handler", "no triage", "no failure edge")
+
+
+def _rung(name: str, outcome: str, said: Sequence[object], kind: str) -> Html:
+    inside = (element("span", outcome, class_="outcome"), element("div", *said, class_="said"))
+    return element("li", element("b", name), *inside, class_=kind)
 
 
 def _triage_lines(handlers: FailureHandlers) -> list[str]:
     if not handlers.triage:
         return []
     return [_TRIAGE.get(handlers.triage, handlers.triage), *filter(None, [handlers.triage_agent])]
-
-
-def _adds(said: str) -> bool:
-    return said not in ("", "no rules", "no handler", "no triage", "no failure edge")
 
 
 def _outcome(rung: Rung, outcome: FailureOutcome) -> str:
@@ -72,7 +58,7 @@ def _outcome(rung: Rung, outcome: FailureOutcome) -> str:
 
 def _tone(rung: Rung, outcome: FailureOutcome) -> str:
     if rung.outcome == "dealt":
-        return _TONES[outcome]
+        return ui.OUTCOME_LOOKS[outcome][0]
     return "try" if rung.outcome == "tried" else "idle"
 
 
@@ -86,9 +72,9 @@ def _details(name: str, found: VisitLadder, handlers: FailureHandlers | None, *,
     if name == "triage" and handlers.triage:
         return [element("p", line, class_="dim") for line in _triage_lines(handlers)]
     if name == "route" and found.edges:
-        return [_lines(found.edges)]
+        return [ui.bullets(found.edges, "plain")]
     if name == "route" and handlers.edges and not is_reached:
-        return [_lines(_edges(handlers))]
+        return [ui.bullets(_edges(handlers), "plain")]
     return []
 
 
@@ -112,12 +98,8 @@ _RULE_TONES = {"used": "good", "spent": "try", "passed": "idle"}
 def _handler(handlers: FailureHandlers) -> Html:
     found = handlers.on_failure
     assert found is not None
-    commands = join_html(element("pre", one, tabindex="0") for one in found.commands if one)
-    return join_html([element("p", f"strategy {found.strategy}", class_="dim"), commands])
-
-
-def _lines(lines: Iterable[str]) -> Html:
-    return element("ul", join_html(element("li", one) for one in lines), class_="plain")
+    commands = (ui.text_block(one) for one in found.commands if one)
+    return join_html([element("p", f"strategy {found.strategy}", class_="dim"), *commands])
 
 
 def _edges(handlers: FailureHandlers) -> list[str]:
@@ -135,10 +117,10 @@ def ladder_title(found: VisitLadder, *, has_failure: bool = True) -> Html:
     words = [f"round {visit.round}"] if visit.round > 1 else []
     words += [f"visit {visit.visit}"] if visit.visit > 1 else []
     words += [f"failed {visit.failures} times"] if visit.failures > 1 else []
-    tone = _TONES[visit.outcome]
+    tone, glyph = ui.OUTCOME_LOOKS[visit.outcome]
     return join_html(
         [
-            element("span", _GLYPHS[visit.outcome], class_=f"glyph {tone}", aria_hidden="true"),
+            element("span", glyph, class_=f"glyph {tone}", aria_hidden="true"),
             element("strong", visit.what) if has_failure else "",
             element("small", ", ".join(words)) if words else "",
             element("span", visit.answer, class_=f"answer {tone}"),
@@ -157,17 +139,13 @@ def plan(handlers: FailureHandlers) -> Html:
         ("Route", _edges(handlers)),
         ("Converge", ["the run goes on, since it may fail" if handlers.continue_on_error else "the run fails"]),
     ]
-    rows = join_html(
-        element(
-            "li",
-            element("b", name),
-            element("span", "" if lines else "none", class_="outcome"),
-            element("div", _lines(lines) if lines else "", class_="said"),
-            class_="idle planned" if lines else "idle absent",
-        )
+    rows = (
+        _rung(name, "", [ui.bullets(lines, "plain")], "idle planned")
+        if lines
+        else _rung(name, "none", [], "idle absent")
         for name, lines in parts
     )
-    return element("ol", rows, class_="ladder")
+    return element("ol", *rows, class_="ladder")
 
 
 def _handler_words(handlers: FailureHandlers) -> list[str]:

@@ -8,8 +8,9 @@ import msgspec
 
 from mulligan.api.http.routing import Answer, Call, Query
 from mulligan.dashboard.assets import url_of
-from mulligan.dashboard.components.shell import heading, may, page, page_route, path_to
+from mulligan.dashboard.components.shell import heading, may, page, page_route
 from mulligan.errors import NotFound
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 
 
@@ -24,29 +25,15 @@ def show_editor(call: Call) -> Answer:
     has_draft = _has_draft(call, name)
     if not has_draft or call.query.version is not None:
         call.service.catalogue.workflow(name, call.query.version)
-    over = join_html(
-        [
-            element("a", "Workflows", href="/workflows"),
-            " · ",
-            element("a", name, href=path_to("workflows", name)),
-        ]
-    )
+    over = join_html([ui.link("Workflows", "workflows"), " · ", ui.link(name, "workflows", name)])
     return _editor(call, f"Edit {name}", heading(name, *_buttons(call), over=over), name, has_draft=has_draft)
 
 
 def show_new(call: Call) -> Answer:
-    box = element(
-        "input",
-        id="workflow-name",
-        placeholder="name of the workflow",
-        aria_label="Name of the workflow",
-        autocomplete="off",
-        spellcheck="false",
-        maxlength=100,
-        autofocus=True,
-    )
-    over = element("a", "Workflows", href="/workflows")
-    return _editor(call, "New workflow", heading(box, *_buttons(call), over=over), "")
+    words = {"placeholder": "name of the workflow", "aria_label": "Name of the workflow"}
+    about = {"autocomplete": "off", "spellcheck": "false", "maxlength": 100, "autofocus": True}
+    box = element("input", id="workflow-name", **words, **about)
+    return _editor(call, "New workflow", heading(box, *_buttons(call), over=ui.link("Workflows", "workflows")), "")
 
 
 def _has_draft(call: Call, name: str) -> bool:
@@ -77,16 +64,12 @@ def _editor(call: Call, title: str, head: Html, name: str, *, has_draft: bool = 
         class_="editor-left",
         aria_label="Text",
     )
-    buttons = [
+    buttons = (
         element("button", "Add a step", type="button", id="add-step"),
         element("button", "Connect steps", type="button", id="add-edge"),
-    ]
-    tools = element(
-        "div",
-        element("span", id="graph-step", class_="graph-step"),
-        *(buttons if is_writer else []),
-        class_="graph-tools",
     )
+    step = element("span", id="graph-step", class_="graph-step")
+    tools = element("div", step, *(buttons if is_writer else ()), class_="graph-tools")
     graph = element(
         "section",
         element("p", id="foreign", class_="foreign", hidden=True),
@@ -97,21 +80,16 @@ def _editor(call: Call, title: str, head: Html, name: str, *, has_draft: bool = 
         class_="editor-right",
         aria_label="Graph",
     )
-    body = element(
-        "div",
-        text,
-        graph,
-        id="editor",
-        class_="editor",
-        data_keep=True,
-        data_name=name,
-        data_version=getattr(call.query, "version", None),
-        data_draft=has_draft,
-        data_codemirror=url_of("vendor/codemirror.js"),
-        data_readonly=not is_writer,
-    )
+    about = {
+        "data_name": name,
+        "data_version": getattr(call.query, "version", None),
+        "data_draft": has_draft,
+        "data_codemirror": url_of("vendor/codemirror.js"),
+        "data_readonly": not is_writer,
+    }
+    body = element("div", text, graph, id="editor", class_="editor", data_keep=True, **about)
     file = element("input", type="file", id="file", hidden=True)
-    return page(call, title, head, body, file, section="workflows", modules=("editor.js",), styles=("workflows.css",))
+    return page(call, title, head, body, file, section="workflows", modules=("editor.js",))
 
 
 ROUTES = (

@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from mulligan.api.http.routing import Answer, Call, Query
-from mulligan.dashboard.components.parts import action_button, chips, facts, link_with, run_link
-from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel, path_to, shortened
+from mulligan.dashboard.components.parts import action_button, chips
+from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel, shortened
 from mulligan.errors import NotFound
-from mulligan.service.authoring.suggest import LookedAt, SuggestedChange, Suggestions, WhatIfFigures
+from mulligan.service.authoring.suggest import LookedAt, SuggestedChange, Suggestions
+from mulligan.service.authoring.suggest_words import describe_saving, describe_what_if
 from mulligan.service.authoring.values import parse_time
-from mulligan.service.rendering.formatting import format_duration, pluralize, single_line
+from mulligan.service.rendering.formatting import pluralize, single_line
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 
 # What stands before and behind the name of the step.
@@ -40,17 +42,15 @@ class SuggestionsQuery(Query, frozen=True):
 def show_suggestions(call: Call) -> Answer:
     asked: SuggestionsQuery = call.query
     found = _find(call, asked)
-    over = element("a", "Recovery", href="/recovery")
     lead = "Proposed from what failed, what people decided about it, and how that ended. Nothing is changed by itself."
     return page(
         call,
         "Suggested rules",
-        heading("Suggested rules", over=over),
+        heading("Suggested rules", over=ui.link("Recovery", "recovery")),
         element("p", lead, class_="lead"),
         _choose(call, asked),
         *_proposals(call, found, asked),
         section="recovery",
-        styles=("operations.css",),
     )
 
 
@@ -65,7 +65,7 @@ def _find(call: Call, asked: SuggestionsQuery) -> Suggestions | None:
 
 def _choose(call: Call, asked: SuggestionsQuery) -> Html:
     def to(workflow: str, since: str) -> str:
-        return link_with("/recovery/suggestions", workflow=workflow, since="" if since == "30d" else since)
+        return ui.link_with("/recovery/suggestions", workflow=workflow, since="" if since == "30d" else since)
 
     periods = chips("Time", [(text, to(asked.workflow, since), since == asked.since) for since, text in _PERIODS])
     if asked.workflow:
@@ -83,7 +83,7 @@ def _proposals(call: Call, found: Suggestions | None, asked: SuggestionsQuery) -
     if not shown:
         shown = [empty("Nothing to propose.", element("p", _looked_at(found.looked_at)))]
     else:
-        shown.append(element("p", _looked_at(found.looked_at), class_="note"))
+        shown.append(ui.note(_looked_at(found.looked_at)))
     return [*shown, *_nearly(found)]
 
 
@@ -97,14 +97,15 @@ def _is_published(call: Call, name: str) -> bool:
 
 def _proposal(call: Call, one: SuggestedChange, is_published: bool, asked: SuggestionsQuery) -> Html:
     before, behind = _TITLES[one.kind]
-    workflow = _workflow_link(one, is_published)
-    written = element("pre", one.yaml, class_="source", tabindex="0", aria_label="As it is written") if one.yaml else ""
+    href = ui.path_to("workflows", one.workflow) if is_published else ui.link_with("/runs", workflow=one.workflow)
+    workflow = element("a", one.workflow, href=href)
+    written = ui.text_block(one.yaml, class_="source", aria_label="As it is written") if one.yaml else ""
     return panel(
         join_html([before, element("code", one.step), behind, ", in ", workflow]),
         element("p", _sentence(one.evidence), class_="sentence"),
         element("p", element("strong", "Proposal: "), _text(one.proposal), class_="sentence"),
         written,
-        facts(_facts(one)),
+        ui.pairs(_facts(one)),
         _action(call, one, is_published, asked),
         name=f"proposal-{one.id}",
     )
@@ -119,35 +120,17 @@ def _sentence(text: str) -> str:
     return f"{shown[:1].upper()}{shown[1:]}."
 
 
-def _workflow_link(one: SuggestedChange, is_published: bool) -> Html:
-    href = path_to("workflows", one.workflow) if is_published else link_with("/runs", workflow=one.workflow)
-    return element("a", one.workflow, href=href)
-
-
 def _facts(one: SuggestedChange) -> list[tuple[str, object]]:
-    saving = one.saving
     found: list[tuple[str, object]] = []
-    saved = [pluralize(saving.decisions, "decision")] if saving.decisions else []
-    saved += [pluralize(saving.failed_runs, "failed round")] if saving.failed_runs else []
-    saved += [format_duration(saving.seconds)] if saving.seconds >= 60 else []
-    if saved:
-        found.append(("Would have saved", ", ".join(saved)))
+    if saved := describe_saving(one.saving):
+        found.append(("Would have saved", saved))
     if one.what_if is not None:
-        found.append(("What if", _what_if(one.what_if)))
+        found.append(("What if", describe_what_if(one.what_if)))
     if one.counted.run_ids:
-        links = join_html([run_link(run_id) for run_id in one.counted.run_ids], ", ")
+        links = join_html([ui.run_link(run_id) for run_id in one.counted.run_ids], ", ")
         more = one.counted.runs - len(one.counted.run_ids)
         found.append(("Seen in", join_html([links, f" and {more:,} more" if more > 0 else ""])))
     return found
-
-
-def _what_if(one: WhatIfFigures) -> str:
-    now, before = one.completed_now, one.completed_before
-    as_before = "as before" if now == before else f"not {before:,}"
-    words = [f"{now:,} of {pluralize(one.runs, 'run')} would have completed, {as_before}"]
-    words += [f"{pluralize(one.decisions_saved, 'decision')} fewer"] if one.decisions_saved else []
-    words += [f"{pluralize(one.decisions_added, 'decision')} more"] if one.decisions_added else []
-    return "; ".join([*words, f"{one.facts:,} of the runs by recorded outcomes alone"])
 
 
 def _action(call: Call, one: SuggestedChange, is_published: bool, asked: SuggestionsQuery) -> Html | str:
@@ -158,16 +141,17 @@ def _action(call: Call, one: SuggestedChange, is_published: bool, asked: Suggest
         return element("p", "Write it into the workflow file: ", command, class_="note behind")
     if not may(call, "propose"):
         return ""
-    action = {
-        "path": f"workflows/{path_to(one.workflow)[1:]}:suggest",
-        "title": f"Put this into a draft of {one.workflow}",
-        "text": "The draft opens in the editor. Nothing runs it until it is published.",
-        "body": {"ids": [one.id], **({} if asked.since == "all" else {"since": asked.since})},
-        "label": "Make the draft",
-        "done": "the draft is written",
-        "next": "/workflows/{workflow}/edit",
-    }
-    return element("p", action_button("Make a draft", action), class_="behind")
+    button = action_button(
+        "Make a draft",
+        f"workflows/{ui.path_to(one.workflow)[1:]}:suggest",
+        f"Put this into a draft of {one.workflow}",
+        text="The draft opens in the editor. Nothing runs it until it is published.",
+        body={"ids": [one.id], **({} if asked.since == "all" else {"since": asked.since})},
+        confirm="Make the draft",
+        done="the draft is written",
+        next="/workflows/{workflow}/edit",
+    )
+    return element("p", button, class_="behind")
 
 
 def _nearly(found: Suggestions) -> list[Html]:

@@ -11,10 +11,11 @@ from mulligan.analysis.coverage.results import Coverage, FailureKind, Finding, T
 from mulligan.analysis.coverage.table import CoverageRow, CoverageTable, arrange_table
 from mulligan.analysis.coverage.words import describe_failure_of, played_text
 from mulligan.api.http.routing import Answer, Call, Query
-from mulligan.dashboard.components.parts import chips, link_with
-from mulligan.dashboard.components.shell import empty, page, page_route, panel, path_to
+from mulligan.dashboard.components.parts import chips
+from mulligan.dashboard.components.shell import empty, page, page_route, panel, problems_panel
 from mulligan.dashboard.workflows.workflows import workflow_heading, workflow_tabs
 from mulligan.errors import InputInvalid, LanguageError, NotFound
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.coverage import (
     render_figures,
     render_findings,
@@ -51,7 +52,7 @@ def show_coverage(call: Call) -> Answer:
         workflow_tabs(call, found, newest, "coverage"),
         _content(call, found),
         section="workflows",
-        styles=("workflows.css", "coverage.css"),
+        styles=("coverage.css",),
     )
 
 
@@ -59,8 +60,7 @@ def _content(call: Call, found: PublishedWorkflow) -> Html:
     try:
         coverage = call.service.workflows.play_published(found.name, found.version).cover()
     except LanguageError as refused:
-        lines = join_html((one.render() for one in refused.problems[:20]), "\n")
-        return panel("This version cannot be played", element("pre", lines, tabindex="0"), tone="bad")
+        return problems_panel("This version cannot be played", refused)
     except InputInvalid as refused:
         return empty(f"{refused.message}.", element("p", refused.hint))
     whole = arrange_table(coverage, shows_all=True)
@@ -69,11 +69,7 @@ def _content(call: Call, found: PublishedWorkflow) -> Html:
     figures = count_figures(coverage)
     return join_html(
         [
-            panel(
-                describe_figures(figures),
-                render_figures(figures),
-                name="figures",
-            ),
+            panel(describe_figures(figures), render_figures(figures), name="figures"),
             element("div", _table(call, found, whole), _story(call, found), class_="coverage-columns"),
             panel("Findings", render_findings(coverage.findings, lambda one: _place(found, one)), name="findings"),
             panel("Two failures in one run", pairs, name="pairs") if (pairs := render_pairs(coverage)) else "",
@@ -83,7 +79,7 @@ def _content(call: Call, found: PublishedWorkflow) -> Html:
 
 
 def _address(call: Call, found: PublishedWorkflow, **more: Any) -> str:
-    return link_with(path_to("workflows", found.name, "coverage"), version=call.query.version, **more)
+    return ui.link_with(ui.path_to("workflows", found.name, "coverage"), version=call.query.version, **more)
 
 
 def _table(call: Call, found: PublishedWorkflow, whole: CoverageTable) -> Html:
@@ -99,7 +95,7 @@ def _table(call: Call, found: PublishedWorkflow, whole: CoverageTable) -> Html:
         "What happens when a step fails",
         render_legend(table),
         render_heat_map(table, link, chosen=chosen),
-        element("p", more, class_="note") if left else "",
+        ui.note(more) if left else "",
         name="table",
     )
 
@@ -114,47 +110,33 @@ def _story(call: Call, found: PublishedWorkflow) -> Html | str:
         played = call.service.workflows.play_published(found.name, found.version)
         shown = played.story_of_case(asked.step, asked.failure, asked.times)
     except (NotFound, InputInvalid) as refused:
-        return panel(
-            "No such case", element("p", refused.message), element("p", refused.hint), name="story", beside=close
-        )
-    times = chips(
-        "How often it happens",
-        [
-            (
-                words,
-                f"{_address(call, found, step=asked.step, failure=asked.failure, times=times)}#story",
-                times == asked.times,
-            )
-            for times, words in _TIMES
-        ],
-    )
-    named = element("p", f"Named by {shown.kind.named_by}.", class_="note") if shown.kind.named_by else ""
-    return panel(
-        describe_failure_of(shown.case.step, shown.kind, shown.case.times),
-        times,
-        named,
+        said = (element("p", refused.message), element("p", refused.hint))
+        return panel("No such case", *said, name="story", beside=close)
+    here = {"step": asked.step, "failure": asked.failure}
+    times = [
+        (words, f"{_address(call, found, **here, times=times)}#story", times == asked.times) for times, words in _TIMES
+    ]
+    parts = (
+        chips("How often it happens", times),
+        ui.note(f"Named by {shown.kind.named_by}.") if shown.kind.named_by else "",
         render_story(shown.case, shown.story),
-        name="story",
-        beside=close,
     )
+    title = describe_failure_of(shown.case.step, shown.kind, shown.case.times)
+    return panel(title, *parts, name="story", beside=close)
 
 
 def _place(found: PublishedWorkflow, one: Finding) -> Html | str:
     """The line of a finding, in the editor."""
     if not one.line:
         return ""
-    href = f"{path_to('workflows', found.name, 'edit')}?version={found.version}#line-{one.line}"
+    href = f"{ui.path_to('workflows', found.name, 'edit')}?version={found.version}#line-{one.line}"
     return element("a", f"line {one.line}", href=href)
 
 
 def _played(coverage: Coverage) -> Html:
-    unknown = [element("li", one) for one in coverage.unknown[:100]]
-    return panel(
-        "How this was played",
-        element("p", f"{played_text(coverage)}. A cell is the worst of its cases."),
-        element("ul", *unknown) if unknown else "",
-        name="played",
-    )
+    words = element("p", f"{played_text(coverage)}. A cell is the worst of its cases.")
+    unknown = ui.bullets(coverage.unknown[:100]) if coverage.unknown else ""
+    return panel("How this was played", words, unknown, name="played")
 
 
 ROUTES = (

@@ -8,21 +8,21 @@ import msgspec
 
 from mulligan.api.http.routing import Answer, Call, Query
 from mulligan.core.model.workflow import Workflow
-from mulligan.dashboard.components.parts import run_status
-from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel, path_to, table
+from mulligan.dashboard.components.parts import diff, hidden_fields, run_status, tabs
+from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, panel, problems_panel
 from mulligan.dashboard.workflows.input_fields import input_fields
 from mulligan.errors import LanguageError, NotFound
 from mulligan.service.rendering.drawing import draw_page_svg
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, time_element
 from mulligan.service.runs.views.run_list import RunLine, RunQuery
 from mulligan.service.server.catalogue.catalogue import Draft, PublishedWorkflow
-from mulligan.service.server.catalogue.text_diff import DiffLine, diff_texts
+from mulligan.service.server.catalogue.text_diff import diff_texts
 from mulligan.service.server.catalogue.workflow_lines import WorkflowLine, list_workflow_lines
 
 Number = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Tab = Literal["overview", "run", "text", "versions"]
-_STYLES = ("workflows.css",)
 _RUNS_SHOWN = 20
 _VERSIONS_SHOWN = 50
 _NODES_MAX = 300
@@ -50,38 +50,34 @@ class WorkflowQuery(Query, frozen=True):
 
 def show_workflows(call: Call) -> Answer:
     found = list_workflow_lines(call.service, after=call.query.after)
-    new = element("a", "New workflow", href="/workflows/new", class_="button primary") if may(call, "write") else ""
+    new = ui.button_link("New workflow", "/workflows/new", "primary") if may(call, "write") else ""
     if not found.lines:
         command = element("code", "mulligan publish FILE")
         how = element("p", "Write one here, or publish a file from a terminal: ", command)
         body = empty("No workflow is published.", how)
     else:
-        head = ("Workflow", "Last run", "", "Next start", "Version", "Published", "")
+        head = ("Workflow", "Last run", "", "Next start", "Version", "Published", ui.figure(""))
         rows = [_line(call, one) for one in found.lines]
-        body = element("div", table(head, rows, label="Workflows", keyed=True), id="workflows")
+        body = element("div", ui.table(head, rows, label="Workflows", keyed=True), id="workflows")
     more = ""
     if found.next:
-        more = element("p", element("a", "More", href=f"/workflows?after={found.next}", class_="button"))
-    return page(
-        call, "Workflows", heading("Workflows", new), body, more, section="workflows", live="runs", styles=_STYLES
-    )
+        more = element("p", ui.button_link("More", ui.link_with("/workflows", after=found.next)))
+    return page(call, "Workflows", heading("Workflows", new), body, more, section="workflows", live="runs")
 
 
-def _line(call: Call, one: WorkflowLine) -> Html:
-    here = path_to("workflows", one.name)
+def _line(call: Call, one: WorkflowLine) -> ui.Row:
+    here = ui.path_to("workflows", one.name)
     buttons = []
     if one.published and may(call, "run"):
-        buttons.append(element("a", "Run", href=f"{here}?tab=run", class_="button", aria_label=f"Run {one.name}"))
+        buttons.append(ui.button_link("Run", f"{here}?tab=run", aria_label=f"Run {one.name}"))
     if may(call, "write"):
-        buttons.append(element("a", "Edit", href=f"{here}/edit", class_="button", aria_label=f"Edit {one.name}"))
-    name = element("a", one.name, href=here, class_="strong")
-    return element(
-        "tr",
-        element("td", name, _draft_badge(one.draft)),
+        buttons.append(ui.button_link("Edit", f"{here}/edit", aria_label=f"Edit {one.name}"))
+    return ui.row(
+        join_html([ui.link(one.name, "workflows", one.name, class_="strong"), _draft_badge(one.draft)]),
         *_last_run(one.last_run),
-        element("td", _next_start(one)),
+        _next_start(one),
         *_published(one.published),
-        element("td", join_html(buttons, " "), class_="n"),
+        join_html(buttons, " "),
         id=f"workflow-{one.name}",
     )
 
@@ -92,27 +88,25 @@ def _draft_badge(draft: Draft | None) -> Html | str:
     return element("span", "draft", class_="badge idle", title=f"a draft of {draft.updated_by}, not published")
 
 
-def _last_run(run: RunLine | None) -> tuple[Html, Html]:
+def _last_run(run: RunLine | None) -> tuple[object, object]:
     """How the last run ended, and which one it was."""
     if run is None:
-        return element("td", element("span", "never", class_="muted")), element("td")
-    why = element("span", f" {run.failure.step}: {run.failure.code}", class_="muted") if run.failure else ""
-    number = element("a", f"#{run.run_id}", href=path_to("runs", run.run_id))
-    return element("td", run_status(run), why), element("td", number, " ", time_element(run.created_at))
+        return ui.muted("never"), ""
+    why = ui.muted(f" {run.failure.step}: {run.failure.code}") if run.failure else ""
+    number = ui.link(f"#{run.run_id}", "runs", run.run_id)
+    return join_html([run_status(run), why]), join_html([number, " ", time_element(run.created_at)])
 
 
 def _next_start(one: WorkflowLine) -> Html | str:
     if one.next_at is None:
-        return element("span", "not scheduled", class_="muted")
-    schedule = element("a", one.next_schedule, href=path_to("schedules", one.next_schedule))
-    return join_html([time_element(one.next_at), " ", schedule])
+        return ui.muted("not scheduled")
+    return join_html([time_element(one.next_at), " ", ui.link(one.next_schedule, "schedules", one.next_schedule)])
 
 
-def _published(one: PublishedWorkflow | None) -> tuple[Html, Html]:
+def _published(one: PublishedWorkflow | None) -> tuple[object, object]:
     if one is None:
-        return element("td"), element("td", element("span", "not published", class_="muted"))
-    by = element("span", f" by {one.published_by}", class_="muted")
-    return element("td", one.version), element("td", time_element(one.published_at), by)
+        return "", ui.muted("not published")
+    return one.version, join_html([time_element(one.published_at), ui.muted(f" by {one.published_by}")])
 
 
 # -- one workflow ----------------------------------------------------------------------------------------------------
@@ -141,7 +135,6 @@ def show_workflow(call: Call) -> Answer:
         section="workflows",
         live=live,
         modules=modules,
-        styles=_STYLES,
     )
 
 
@@ -154,42 +147,35 @@ def _find_draft(call: Call, name: str) -> Draft | None:
 
 
 def _show_draft_only(call: Call, draft: Draft) -> Answer:
-    note = element("p", "It has a draft, which is not published. Nothing runs it yet.", class_="sentence")
-    return page(
-        call,
-        draft.name,
-        heading(draft.name, *_buttons(call, draft.name, draft, is_published=False), over="Workflow"),
-        note,
-        element("pre", draft.text[:_TEXT_SHOWN], class_="source", tabindex="0"),
-        section="workflows",
-        styles=_STYLES,
-    )
+    words = element("p", "It has a draft, which is not published. Nothing runs it yet.", class_="sentence")
+    head = heading(draft.name, *_buttons(call, draft.name, draft, is_published=False), over="Workflow")
+    text = ui.text_block(draft.text[:_TEXT_SHOWN], class_="source")
+    return page(call, draft.name, head, words, text, section="workflows")
 
 
 def _over(found: PublishedWorkflow, newest: PublishedWorkflow) -> Html:
-    parts: list[object] = [element("a", "Workflows", href="/workflows"), f" · version {found.version}"]
+    parts: list[object] = [ui.link("Workflows", "workflows"), f" · version {found.version}"]
     if found.version != newest.version:
         parts.append(f", the newest is {newest.version}")
     return join_html(parts)
 
 
 def _buttons(call: Call, name: str, draft: Draft | None, *, is_published: bool = True) -> list[Html]:
-    here = path_to("workflows", name)
+    here = ui.path_to("workflows", name)
     buttons = []
     if is_published and may(call, "run"):
-        buttons.append(element("a", "Run", href=f"{here}?tab=run", class_="button primary"))
+        buttons.append(ui.button_link("Run", f"{here}?tab=run", "primary"))
     if may(call, "write"):
-        buttons.append(element("a", "Edit the draft" if draft else "Edit", href=f"{here}/edit", class_="button"))
+        buttons.append(ui.button_link("Edit the draft" if draft else "Edit", f"{here}/edit"))
     if draft is not None:
-        buttons.append(element("a", "What if", href=f"{here}/whatif", class_="button"))
+        buttons.append(ui.button_link("What if", f"{here}/whatif"))
     return buttons
 
 
 def _draft_note(call: Call, draft: Draft | None) -> Html | str:
     if draft is None:
         return ""
-    when = join_html([f"A draft by {draft.updated_by} is not published yet, changed ", time_element(draft.updated_at)])
-    return element("p", when, class_="note")
+    return ui.note(f"A draft by {draft.updated_by} is not published yet, changed ", time_element(draft.updated_at))
 
 
 def workflow_heading(
@@ -201,25 +187,16 @@ def workflow_heading(
 
 def workflow_tabs(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow, current: str) -> Html:
     """The parts of a workflow, of which one is shown. Coverage has a page of its own: it may take seconds."""
-    titles = {
-        "overview": "Overview",
-        "coverage": "Coverage",
-        "run": "Run",
-        "text": "Text",
-        "versions": "Versions",
-    }
+    titles = {"overview": "Overview", "coverage": "Coverage", "run": "Run", "text": "Text", "versions": "Versions"}
     if not may(call, "run"):
         del titles["run"]
-    links = []
+    entries = []
     for tab, title in titles.items():
-        path = path_to("workflows", found.name) + ("/coverage" if tab == "coverage" else "")
-        given: dict[str, str] = {"tab": tab} if tab not in ("overview", "coverage") else {}
-        if found.version != newest.version and tab != "versions":
-            given["version"] = str(found.version)
-        written = "&".join(f"{key}={value}" for key, value in given.items())
-        href = path + (f"?{written}" if written else "")
-        links.append(element("a", title, href=href, aria_current="page" if tab == current else None))
-    return element("nav", *links, class_="tabs", aria_label="Parts of the workflow")
+        path = ui.path_to("workflows", found.name) + ("/coverage" if tab == "coverage" else "")
+        version = found.version if found.version != newest.version and tab != "versions" else None
+        href = ui.link_with(path, tab="" if tab in ("overview", "coverage") else tab, version=version)
+        entries.append((title, href, tab == current))
+    return tabs("Parts of the workflow", entries)
 
 
 def _overview(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow) -> Html:
@@ -233,15 +210,13 @@ def _load(call: Call, found: PublishedWorkflow) -> tuple[Workflow | None, Html |
     try:
         return call.service.catalogue.load(found.name, found.version), ""
     except LanguageError as refused:
-        lines = join_html((one.render() for one in refused.problems[:20]), "\n")
-        return None, panel("This version cannot be read", element("pre", lines, tabindex="0"), tone="bad")
+        return None, problems_panel("This version cannot be read", refused)
 
 
 def _graph(call: Call, workflow: Workflow) -> Html:
     svg = draw_page_svg(workflow, nodes_max=_NODES_MAX)
     if not svg:
-        count = len(workflow.steps)
-        return element("p", f"{count:,} steps are too many to draw here.", class_="empty")
+        return element("p", f"{len(workflow.steps):,} steps are too many to draw here.", class_="empty")
     return element("figure", Html(svg), class_="drawing", tabindex="0", aria_label="Graph of the workflow")
 
 
@@ -254,19 +229,17 @@ def _facts(call: Call, found: PublishedWorkflow, workflow: Workflow | None) -> H
     if workflow is not None and workflow.description:
         facts.append(("For", workflow.description))
     if workflow is not None:
-        inputs = ", ".join(workflow.inputs) or "none"
         facts.append(("Steps", f"{len(workflow.steps):,}"))
-        facts.append(("Inputs", inputs))
+        facts.append(("Inputs", ", ".join(workflow.inputs) or "none"))
     if found.format != "mulligan":
         facts.append(("File of", found.format))
     if found.labels:
         facts.append(("Labels", join_html(element("span", f"{k}={v}", class_="chip") for k, v in found.labels.items())))
     schedules = [one for one in call.service.schedules.all() if one.workflow == found.name]
     if schedules:
-        links = (element("a", one.name, href=path_to("schedules", one.name)) for one in schedules)
+        links = (ui.link(one.name, "schedules", one.name) for one in schedules)
         facts.append(("Schedules", join_html(links, ", ")))
-    rows = join_html(join_html([element("dt", name), element("dd", value)]) for name, value in facts)
-    return element("dl", rows, class_="facts")
+    return ui.pairs(facts)
 
 
 def _runs(call: Call, name: str) -> Html:
@@ -274,27 +247,25 @@ def _runs(call: Call, name: str) -> Html:
     if not runs:
         return panel("Runs", empty("It was never run."), name="runs")
     rows = [
-        element(
-            "tr",
-            element("td", element("a", f"#{one.run_id}", href=path_to("runs", one.run_id))),
-            element("td", run_status(one)),
-            element("td", f"{one.failure.step}: {one.failure.code}" if one.failure else one.reason, class_="what"),
-            element("td", one.labels.get("version", "")),
-            element("td", time_element(one.created_at)),
-            element("td", format_elapsed(one.seconds)),
-            element("td", one.started_by),
+        ui.row(
+            ui.link(f"#{one.run_id}", "runs", one.run_id),
+            run_status(one),
+            f"{one.failure.step}: {one.failure.code}" if one.failure else one.reason,
+            one.labels.get("version", ""),
+            time_element(one.created_at),
+            format_elapsed(one.seconds),
+            one.started_by,
             id=f"run-{one.run_id}",
         )
         for one in runs
     ]
-    head = ("Run", "Status", "Why", "Version", "Started", "Took", "By")
-    every = element("a", "All runs", href=f"/runs?workflow={name}")
-    return panel("Runs", table(head, rows, label="Runs", keyed=True), name="runs", beside=every)
+    head = ("Run", "Status", ui.Column("Why", "what"), "Version", "Started", "Took", "By")
+    every = element("a", "All runs", href=ui.link_with("/runs", workflow=name))
+    return panel("Runs", ui.table(head, rows, label="Runs", keyed=True), name="runs", beside=every)
 
 
 def _text(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow) -> Html:
-    text = found.text or ""
-    return element("pre", text[:_TEXT_SHOWN], class_="source", tabindex="0", aria_label="Text of the workflow")
+    return ui.text_block((found.text or "")[:_TEXT_SHOWN], class_="source", aria_label="Text of the workflow")
 
 
 # -- running it ------------------------------------------------------------------------------------------------------
@@ -306,10 +277,11 @@ def _run(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow) -> Htm
         return join_html([refusal])
     if not may(call, "run"):
         return empty("Your token may not start runs.")
+    about = {"name": "labels", "placeholder": "team=data, reason=backfill", "autocomplete": "off"}
     labels = element(
         "div",
         element("label", "Labels", for_="run-labels"),
-        element("input", id="run-labels", name="labels", placeholder="team=data, reason=backfill", autocomplete="off"),
+        element("input", id="run-labels", **about),
         element("small", "to find the run by; key=value, separated by commas"),
         class_="field",
     )
@@ -335,48 +307,40 @@ def _versions(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow) -
     listed = call.service.catalogue.versions(found.name, before=call.query.before, limit=_VERSIONS_SHOWN)
     new = call.query.new or newest.version
     old = call.query.old or max(new - 1, 1)
-    rows = [_version_row(call, one, old, new) for one in listed.workflows]
-    head = ("From", "To", "Version", "Published", "By", "Note", "")
-    form = element(
-        "form",
-        element("input", type="hidden", name="tab", value="versions"),
-        table(head, rows, label="Versions"),
+    here = ui.path_to("workflows", found.name)
+    rows = (_version_row(call, one, old, new) for one in listed.workflows)
+    head = ("From", "To", "Version", "Published", "By", ui.Column("Note", "what"), ui.figure(""))
+    fields = (
+        hidden_fields(tab="versions"),
+        ui.table(head, rows, label="Versions"),
         element("p", element("button", "Compare", type="submit"), class_="buttons"),
-        action=path_to("workflows", found.name),
-        method="get",
     )
+    form = element("form", *fields, action=here, method="get")
     more = ""
     if listed.next:
-        here = path_to("workflows", found.name)
-        more = element("p", element("a", "Earlier versions", href=f"{here}?tab=versions&before={listed.next}"))
+        earlier = ui.link_with(here, tab="versions", before=listed.next)
+        more = element("p", element("a", "Earlier versions", href=earlier))
     return join_html([panel("Versions", form, more, name="versions"), _comparison(call, found.name, old, new)])
 
 
-def _version_row(call: Call, one: PublishedWorkflow, old: int, new: int) -> Html:
-    here = path_to("workflows", one.name)
+def _version_row(call: Call, one: PublishedWorkflow, old: int, new: int) -> ui.Row:
+    here = ui.path_to("workflows", one.name)
 
-    def choice(name: str, chosen: int) -> Html:
-        return element(
-            "input",
-            type="radio",
-            name=name,
-            value=one.version,
-            checked=one.version == chosen,
-            aria_label=f"{'from' if name == 'old' else 'to'} version {one.version}",
-        )
+    def choice(name: str, word: str, chosen: int) -> Html:
+        about = {"checked": one.version == chosen, "aria_label": f"{word} version {one.version}"}
+        return element("input", type="radio", name=name, value=one.version, **about)
 
     links = [element("a", "Text", href=f"{here}?tab=text&version={one.version}")]
     if may(call, "write"):
         links.append(element("a", "Edit from here", href=f"{here}/edit?version={one.version}"))
-    return element(
-        "tr",
-        element("td", choice("old", old)),
-        element("td", choice("new", new)),
-        element("td", element("a", one.version, href=f"{here}?version={one.version}")),
-        element("td", time_element(one.published_at)),
-        element("td", one.published_by),
-        element("td", one.note, class_="what"),
-        element("td", join_html(links, " · "), class_="n"),
+    return ui.row(
+        choice("old", "from", old),
+        choice("new", "to", new),
+        element("a", one.version, href=f"{here}?version={one.version}"),
+        time_element(one.published_at),
+        one.published_by,
+        one.note,
+        join_html(links, " · "),
         id=f"version-{one.version}",
     )
 
@@ -391,24 +355,8 @@ def _comparison(call: Call, name: str, old: int, new: int) -> Html:
     if not lines:
         return panel(title, element("p", "The texts are the same.", class_="muted"), name="diff")
     added, removed = (sum(line.kind == kind for line in lines) for kind in ("added", "removed"))
-    counts = element("span", f"{added} added, {removed} removed", class_="muted")
-    rows = join_html(map(_diff_row, lines))
-    body = element("table", element("tbody", rows), class_="diff", aria_label=title)
-    return panel(title, element("div", body, class_="scroll", tabindex="0"), name="diff", beside=counts)
-
-
-_SIGNS = {"added": "+", "removed": "-", "same": " ", "gap": "⋯"}
-
-
-def _diff_row(line: DiffLine) -> Html:
-    return element(
-        "tr",
-        element("td", line.old or "", class_="n"),
-        element("td", line.new or "", class_="n"),
-        element("td", _SIGNS[line.kind], class_="sign"),
-        element("td", line.text, class_="line"),
-        class_=line.kind,
-    )
+    counts = ui.muted(f"{added} added, {removed} removed")
+    return panel(title, diff(lines, title), name="diff", beside=counts)
 
 
 ROUTES = (

@@ -32,7 +32,7 @@ from mulligan.analysis.coverage.words import (
 from mulligan.core.model.text.formatting import format_duration, pluralize, single_line
 from mulligan.errors import Problem
 from mulligan.history.story import StoryLine
-from mulligan.service.rendering.console.terminal_text import visible
+from mulligan.service.rendering.console.terminal_text import tinted, visible
 from mulligan.service.rendering.story_text import PLACE_CHARS_MAX
 
 # How many findings are shown, unless all are asked for.
@@ -50,10 +50,6 @@ _SIGN_COLUMN = 3
 _GAP = 2
 # What cannot happen to a step.
 _NOTHING = "·"
-
-
-# The colours of the tones of a story.
-_CODES = {"good": "32", "bad": "31", "try": "33", "wait": "35", "plain": "2"}
 
 
 def table_lines(table: CoverageTable, width: int, *, is_coloured: bool) -> Iterator[str]:
@@ -75,10 +71,6 @@ def table_lines(table: CoverageTable, width: int, *, is_coloured: bool) -> Itera
 def _shown(text: str, chars_max: int) -> str:
     line = visible(single_line(text))
     return line if len(line) <= chars_max else line[: chars_max - 1] + "…"
-
-
-def _tinted(text: str, tone: str) -> str:
-    return f"\033[{_CODES[tone]}m{text}\033[0m" if tone in _CODES else text
 
 
 def _in_words(
@@ -139,7 +131,7 @@ def _painted(text: str, mark: Mark | None, *, is_coloured: bool) -> str:
     if not is_coloured:
         return text
     plain = text.rstrip()
-    return _tinted(plain, "plain" if mark is None else tone_of(mark)) + " " * (len(text) - len(plain))
+    return tinted(plain, "plain" if mark is None else tone_of(mark)) + " " * (len(text) - len(plain))
 
 
 def _legend(table: CoverageTable, width: int, *, is_coloured: bool) -> Iterator[str]:
@@ -220,7 +212,7 @@ def _finding_lines(
         yield ""
         text = visible(finding_problem(one, file, lines).render())
         kind, colon, rest = text.partition(": ")
-        yield f"{_tinted(kind, 'try')}{colon}{rest}" if is_coloured else text
+        yield f"{tinted(kind, 'try')}{colon}{rest}" if is_coloured else text
     if len(left) > len(shown):
         yield ""
         yield f"and {pluralize(len(left) - len(shown), 'further finding')}; --all shows them"
@@ -289,6 +281,6 @@ def case_story_lines(
     place_width = min(PLACE_CHARS_MAX, max((len(line.place or "end") for line in story), default=0))
     for time, line in zip(times, story, strict=True):
         text = visible(line.text)
-        sentence = _tinted(text, line.tone) if is_coloured else text
+        sentence = tinted(text, line.tone) if is_coloured else text
         yield f"  {time:>{time_width}}  {visible(line.place or 'end'):<{place_width}}  {sentence}"
     yield describe_case(case)

@@ -10,12 +10,12 @@ from typing import TextIO
 from mulligan.service.rendering.console.terminal_text import (
     NO_COLOURS,
     OWN_COLOURS,
+    tinted,
     visible,
     wants_colour,
     where_there_is_room,
 )
 
-_CODES = {"plain": "2", "good": "32", "bad": "31", "try": "33", "wait": "35", "dim": "2", "bold": "1", "run": "36"}
 _MARKS = {"plain": "·", "good": "✓", "bad": "✗", "try": "↻", "wait": "?"}
 _ASCII_MARKS = {"plain": "-", "good": "+", "bad": "x", "try": "~", "wait": "?"}
 
@@ -31,7 +31,7 @@ class Printer:
 
     def tinted(self, text: str, tone: str) -> str:
         """The text in the colour of a tone, if colour is wanted."""
-        return f"\033[{_CODES[tone]}m{text}\033[0m" if self.is_coloured and text else text
+        return tinted(text, tone) if self.is_coloured and text else text
 
     def mark(self, tone: str) -> str:
         return (_MARKS if self.has_signs else _ASCII_MARKS)[tone]

@@ -22,6 +22,15 @@ def visible(text: str, colours: str = NO_COLOURS) -> str:
     return escaped
 
 
+# The colours of the tones of a story, and of other words.
+_CODES = {"plain": "2", "good": "32", "bad": "31", "try": "33", "wait": "35", "dim": "2", "bold": "1", "run": "36"}
+
+
+def tinted(text: str, tone: str) -> str:
+    """The text in the colour of a tone, if that has one."""
+    return f"\033[{_CODES[tone]}m{text}\033[0m" if tone in _CODES else text
+
+
 @contextmanager
 def where_there_is_room() -> Iterator[None]:
     """Ignore output that a full disk or a closed terminal does not take; but raise if the reader of stdout is gone."""

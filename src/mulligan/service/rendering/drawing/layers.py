@@ -91,7 +91,7 @@ def build_layers(picture: Picture) -> Layers:
         router.route(link)
     others = [link for link in picture.links if ranks[link.source] >= ranks[link.target]]
     upward = [Wire(link, (spots[link.source], spots[link.target])) for link in others]
-    return Layers(router.layers(), router.wires, upward)
+    return Layers(router.layers, router.wires, upward)
 
 
 def _ranks(picture: Picture) -> dict[str, int]:
@@ -137,22 +137,11 @@ def _make_node_spot(node: Node, rank: int) -> Spot:
         return Spot(rank, width=14.0, height=14.0, node=node)
     rows = [
         text_width(node.title, TITLE_SIZE) * BOLD,
-        text_width(small_text(node), SMALL_SIZE),
-        text_width(condition_text(node), SMALL_SIZE),
-        text_width(node.counts, SMALL_SIZE),
+        *(text_width(line, SMALL_SIZE) for line in (node.details, node.when, node.counts)),
     ]
     wide = min(max(max(rows) + 2 * NODE_PADDING, NODE_WIDTH_MIN), NODE_WIDTH_MAX)
     lines = sum(1 for row in rows if row)
     return Spot(rank, width=round(wide), height=(34.0, 48.0, 64.0, 80.0)[lines - 1], node=node)
-
-
-def small_text(node: Node) -> str:
-    """The second line of a node: its action and its notes."""
-    return " · ".join(word for word in (node.action, *node.notes) if word)
-
-
-def condition_text(node: Node) -> str:
-    return f"when {node.condition}" if node.condition else ""
 
 
 class _LinkRouter:
@@ -163,14 +152,11 @@ class _LinkRouter:
         self._spots = spots
         self._used = used
         self._place = {rank: index for index, rank in enumerate(used)}
-        self._layers: list[list[Spot]] = [[] for _ in used]
+        self.layers: list[list[Spot]] = [[] for _ in used]
         self._bends = 0
         self._trunk: list[Spot] = []
         for spot in spots.values():
-            self._layers[self._place[spot.rank]].append(spot)
-
-    def layers(self) -> list[list[Spot]]:
-        return self._layers
+            self.layers[self._place[spot.rank]].append(spot)
 
     def route(self, link: Link) -> None:
         source, target = self._spots[link.source], self._spots[link.target]
@@ -198,7 +184,7 @@ class _LinkRouter:
             spot.width = round(text_width(spot.label, SMALL_SIZE) + 2 * LABEL_PADDING)
             spot.height = LABEL_HEIGHT
         self._bends += 1
-        self._layers[self._place[rank]].append(spot)
+        self.layers[self._place[rank]].append(spot)
         return spot
 
     def _join_trunk(self, link: Link, source: Spot, between: list[int]) -> None:

@@ -60,8 +60,7 @@ def _node(node: Node) -> str:
 def _text_rows(node: Node) -> str:
     if node.shape == "group":
         return " "
-    rows = [node.title, " · ".join(word for word in (node.action, *node.notes) if word)]
-    rows += [f"when {node.condition}" if node.condition else "", node.counts]
+    rows = (node.title, node.details, node.when, node.counts)
     return "<br/>".join(escape_text(row) for row in rows if row)
 
 

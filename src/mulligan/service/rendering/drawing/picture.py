@@ -37,6 +37,16 @@ class Node:
     statuses: dict[str, int] = field(default_factory=dict, hash=False)
 
     @property
+    def details(self) -> str:
+        """The second line: its action and its notes."""
+        return " · ".join(word for word in (self.action, *self.notes) if word)
+
+    @property
+    def when(self) -> str:
+        """The third line: its condition."""
+        return f"when {self.condition}" if self.condition else ""
+
+    @property
     def counts(self) -> str:
         """The statuses of a stack: `8 failed, 292 completed`; "" for a single step or without statuses."""
         return group_counts(self.statuses)

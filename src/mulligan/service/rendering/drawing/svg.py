@@ -11,15 +11,7 @@ from zlib import crc32
 from mulligan.core.model.text.formatting import INVISIBLE_CHARACTERS
 from mulligan.core.model.workflow import Workflow
 from mulligan.service.rendering.drawing.grouped_steps import choose_picture
-from mulligan.service.rendering.drawing.layers import (
-    LABEL_HEIGHT,
-    NODE_PADDING,
-    SMALL_SIZE,
-    TITLE_SIZE,
-    Spot,
-    condition_text,
-    small_text,
-)
+from mulligan.service.rendering.drawing.layers import LABEL_HEIGHT, NODE_PADDING, SMALL_SIZE, TITLE_SIZE, Spot
 from mulligan.service.rendering.drawing.layout import Curve, Label, Layout, compute_layout
 from mulligan.service.rendering.drawing.palette import (
     ACTIONS,
@@ -43,8 +35,7 @@ _INVALID = re.compile(f"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7
 def draw_svg(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> str:
     """The workflow as SVG text, with steps coloured by `statuses`; similar steps are one card, unless `is_expanded`."""
     drawn = choose_picture(workflow, statuses, is_expanded=is_expanded)
-    layout = compute_layout(drawn)
-    return "\n".join(_lines(drawn, layout, _Surroundings(ALONE, ALONE, style(), has_background=True))) + "\n"
+    return _draw(drawn, _Surroundings(ALONE, ALONE, style(), has_background=True))
 
 
 def draw_embedded_svg(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, nodes_max: int) -> str:
@@ -54,7 +45,7 @@ def draw_embedded_svg(workflow: Workflow, statuses: Mapping[str, str] | None = N
         return ""
     # The drawings of all cells share one page: an arrow must not take its tip from a drawing that is folded away.
     tips = f"{EMBEDDED}-{crc32(repr(drawn).encode('utf-8', 'replace')):08x}"
-    return "\n".join(_lines(drawn, compute_layout(drawn), _Surroundings(EMBEDDED, tips, embedded_style()))) + "\n"
+    return _draw(drawn, _Surroundings(EMBEDDED, tips, embedded_style()))
 
 
 def draw_page_svg(
@@ -72,8 +63,7 @@ def draw_page_svg(
     drawn = choose_picture(workflow, statuses, is_expanded=is_expanded)
     if len(drawn.nodes) > nodes_max:
         return ""
-    around = _Surroundings(ON_PAGE, ON_PAGE, lines=lines or {}, names=_names(drawn))
-    return "\n".join(_lines(drawn, compute_layout(drawn), around)) + "\n"
+    return _draw(drawn, _Surroundings(ON_PAGE, ON_PAGE, lines=lines or {}, names=_names(drawn)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +77,7 @@ class RunMarks:
 
 def draw_run_svg(drawn: Picture, marks: RunMarks) -> str:
     """A picture of a run for the dashboard, with links, and with the arrows that the run took."""
-    around = _Surroundings(ON_PAGE, ON_PAGE, names=_names(drawn), marks=marks)
-    return "\n".join(_lines(drawn, compute_layout(drawn), around)) + "\n"
+    return _draw(drawn, _Surroundings(ON_PAGE, ON_PAGE, names=_names(drawn), marks=marks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +106,10 @@ class _Surroundings:
 
 def _names(drawn: Picture) -> dict[str, str]:
     return {node.key: node.name or node.title for node in drawn.nodes}
+
+
+def _draw(drawn: Picture, around: _Surroundings) -> str:
+    return "\n".join(_lines(drawn, compute_layout(drawn), around)) + "\n"
 
 
 def _lines(drawn: Picture, layout: Layout, around: _Surroundings) -> Iterator[str]:
@@ -198,7 +191,7 @@ def _box(spot: Spot, node: Node, around: _Surroundings) -> str:
 
 def _hover(node: Node) -> str:
     status = node.counts or node.status
-    rows = (node.title, _list_names(node.members), small_text(node), condition_text(node), status)
+    rows = (node.title, _list_names(node.members), node.details, node.when, status)
     return "\n".join(_text(row) for row in rows if row)
 
 
@@ -254,9 +247,9 @@ def _stripe(spot: Spot, node: Node) -> str:
 
 def _text_rows(spot: Spot, node: Node) -> Iterator[str]:
     room = spot.width - 2 * NODE_PADDING + 4
-    rows = [("title", node.title, TITLE_SIZE), ("small", small_text(node), SMALL_SIZE)]
+    rows = [("title", node.title, TITLE_SIZE), ("small", node.details, SMALL_SIZE)]
     counts = "counts bad" if node.statuses.get("failed") else "counts"
-    rows += [("condition", condition_text(node), SMALL_SIZE), (counts, node.counts, SMALL_SIZE)]
+    rows += [("condition", node.when, SMALL_SIZE), (counts, node.counts, SMALL_SIZE)]
     rows = [row for row in rows if row[1]]
     top = spot.y - _ROW_HEIGHT * (len(rows) - 1) / 2
     for number, (kind, words, size) in enumerate(rows):

@@ -1,4 +1,4 @@
-"""A report as one self-contained HTML page: no scripts, no fonts, no links to other servers.
+"""The parts of pages, and a report as one self-contained HTML page: no scripts, no fonts, no links to other servers.
 
 The charts are functions from plain data to SVG, so that other faces can use them.
 """

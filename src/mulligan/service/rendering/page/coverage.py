@@ -11,7 +11,7 @@ from itertools import islice
 
 from mulligan.analysis.coverage.figures import Figures, count_figures, describe_figures, is_open
 from mulligan.analysis.coverage.results import VERDICTS, Case, Cell, Coverage, FailureKind, Finding
-from mulligan.analysis.coverage.table import CoverageRow, CoverageTable, arrange_table, steps_label, used_marks
+from mulligan.analysis.coverage.table import CoverageRow, CoverageTable, Mark, arrange_table, steps_label, used_marks
 from mulligan.analysis.coverage.words import (
     SIGNS,
     TIMES_WORDS,
@@ -30,8 +30,9 @@ from mulligan.analysis.coverage.words import (
 )
 from mulligan.core.model.text.formatting import format_duration, pluralize
 from mulligan.history.story import StoryLine
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.styles import css_variables, read_styles, render_document, render_section
+from mulligan.service.rendering.page.styles import whole_page
 
 # So many cells have their story in the page, those that are not dealt with first; so many rows, findings
 # and pairs of failures.
@@ -54,50 +55,31 @@ CellLink = Callable[[CoverageRow, FailureKind], tuple[str, str] | None]
 
 def render_figures(figures: Figures) -> Html:
     """The figures as tiles, and all cells as one bar."""
-    tiles: list[tuple[str, object, str]] = [("dealt with or accepted", f"{figures.percent}%", _percent_tone(figures))]
-    tiles += [
+    tone = "good" if figures.reaches(100) else "bad" if figures.verdicts.keys() & {"fails", "stops"} else "ask"
+    shown: list[tuple[str, object, str]] = [("dealt with or accepted", f"{figures.percent}%", tone)]
+    shown += [
         (VERDICT_MEANINGS[verdict], f"{figures.verdicts[verdict]:,}", _TONES[VERDICT_TONES[verdict]])
         for verdict in VERDICTS
         if verdict in figures.verdicts
     ]
     if figures.worst_seconds:
-        tiles.append(("delays and timeouts, worst case", format_duration(figures.worst_seconds), ""))
+        shown.append(("delays and timeouts, worst case", format_duration(figures.worst_seconds), ""))
     if figures.agent_costs is not None:
         limit = figures.agent_costs.limit
-        tiles.append(("limit for agents", "none" if limit is None else format_cost_limit(limit), ""))
-    rows = [
-        element("div", element("dt", name), element("dd", value), class_=tone or None) for name, value, tone in tiles
-    ]
-    return join_html([element("dl", *rows, class_="tiles coverage-tiles"), _bar(figures)])
-
-
-def _percent_tone(figures: Figures) -> str:
-    return "good" if figures.reaches(100) else "bad" if figures.verdicts.keys() & {"fails", "stops"} else "ask"
-
-
-def _bar(figures: Figures) -> Html:
-    """All cells by verdict. No style attribute: a page of the dashboard allows none."""
-    pieces, left = [], 0.0
-    for verdict, number in figures.verdicts.items():
-        share = number / figures.total * 100
-        kinds = f"{_TONES[VERDICT_TONES[verdict]]} of-{verdict}"
-        pieces.append(element("rect", class_=kinds, x=f"{left:.2f}%", y=0, width=f"{share:.2f}%", height=8))
-        left += share
-    return element("svg", *pieces, class_="bar", height=8, role="img", aria_label=describe_figures(figures))
+        shown.append(("limit for agents", "none" if limit is None else format_cost_limit(limit), ""))
+    counts = [(f"{_TONES[VERDICT_TONES[one]]} of-{one}", number) for one, number in figures.verdicts.items()]
+    return join_html([ui.tiles(shown, "tiles coverage-tiles"), ui.stacked_bar(counts, describe_figures(figures))])
 
 
 def render_heat_map(table: CoverageTable, link: CellLink, *, chosen: tuple[str, str] | None = None) -> Html:
     """The table of steps and failures. `chosen`: the step and the failure whose story is shown beside it."""
     heads = [element("th", element("span", kind.name), scope="col", title=kind.name) for kind in table.columns]
-    head = element(
-        "thead",
-        element("tr", element("td", element("p", "Choose a cell to read what happens."), class_="corner"), *heads),
-    )
+    corner = element("td", element("p", "Choose a cell to read what happens."), class_="corner")
+    head = element("thead", element("tr", corner, *heads))
     rows = [_row(row, table.columns, link, chosen) for row in table.rows]
-    inner = element("table", head, element("tbody", *rows), class_="heat", aria_label="Steps and failures")
-    return element(
-        "div", inner, class_="scroll heat-scroll", tabindex="0", role="region", aria_label="Steps and failures"
-    )
+    label = "Steps and failures"
+    inner = element("table", head, element("tbody", *rows), class_="heat", aria_label=label)
+    return element("div", inner, class_="scroll heat-scroll", tabindex="0", role="region", aria_label=label)
 
 
 def _row(row: CoverageRow, columns: Sequence[FailureKind], link: CellLink, chosen: tuple[str, str] | None) -> Html:
@@ -109,28 +91,22 @@ def _row(row: CoverageRow, columns: Sequence[FailureKind], link: CellLink, chose
 def _cell(row: CoverageRow, kind: FailureKind, link: CellLink, *, is_chosen: bool) -> Html:
     mark = row.marks.get(kind.name)
     if mark is None:
-        return element(
-            "td", element("span", "·", title="cannot happen here", aria_label="cannot happen here"), class_="none"
-        )
+        said = "cannot happen here"
+        return element("td", element("span", "·", title=said, aria_label=said), class_="none")
     cell = row.cells[kind.name]
     said = f"{steps_label(row.steps)}, {kind.name}: {meaning_of(mark)}"
     if cell.accepted:
         said += f" ({cell.accepted})"
     target = link(row, kind)
-    kinds = f"{_TONES[tone_of(mark)]} of-{'accepted' if mark.is_accepted else mark.verdict}"
     if target is None:
-        return element("td", element("span", sign_of(mark), title=said, aria_label=said), class_=kinds)
+        return element("td", element("span", sign_of(mark), title=said, aria_label=said), class_=_kinds(mark))
     href, name = target
-    anchor = element(
-        "a",
-        sign_of(mark),
-        href=href,
-        id=name or None,
-        title=said,
-        aria_label=said,
-        aria_current="true" if is_chosen else None,
-    )
-    return element("td", anchor, class_=kinds)
+    about = {"title": said, "aria_label": said, "aria_current": "true" if is_chosen else None}
+    return element("td", element("a", sign_of(mark), href=href, id=name or None, **about), class_=_kinds(mark))
+
+
+def _kinds(mark: Mark) -> str:
+    return f"{_TONES[tone_of(mark)]} of-{'accepted' if mark.is_accepted else mark.verdict}"
 
 
 def render_legend(table: CoverageTable) -> Html:
@@ -138,10 +114,7 @@ def render_legend(table: CoverageTable) -> Html:
     entries: dict[str, Html] = {}
     for mark in used_marks(table.rows, table.columns):
         sign = sign_of(mark)
-        key = element(
-            "b", sign, class_=f"{_TONES[tone_of(mark)]} of-{'accepted' if mark.is_accepted else mark.verdict}"
-        )
-        entries.setdefault(sign, element("li", key, meaning_of(mark)))
+        entries.setdefault(sign, element("li", element("b", sign, class_=_kinds(mark)), meaning_of(mark)))
     return element("ul", *entries.values(), class_="coverage-legend", aria_label="Legend")
 
 
@@ -149,19 +122,20 @@ def render_findings(findings: Sequence[Finding], where: Callable[[Finding], obje
     """What the author would want to know. `where`: where it stands in the file, or a link to that."""
     left = [one for one in findings if not one.accepted]
     if not left:
-        return element("p", "No findings besides the table.", class_="note")
-    items = [_finding(one, where(one)) for one in left[:FINDINGS_MAX]]
-    more = ""
-    if len(left) > len(items):
-        more = element("p", f"And {pluralize(len(left) - len(items), 'further finding')}.", class_="note")
-    return join_html([element("ul", *items, class_="findings"), more])
-
-
-def _finding(one: Finding, place: object) -> Html:
-    hint = element("p", one.hint, class_="hint") if one.hint else ""
-    return element(
-        "li", element("p", one.message), hint, element("p", place, " ", element("code", one.code), class_="at")
-    )
+        return ui.note("No findings besides the table.")
+    items = [
+        join_html(
+            [
+                element("p", one.message),
+                element("p", one.hint, class_="hint") if one.hint else "",
+                element("p", where(one), " ", element("code", one.code), class_="at"),
+            ]
+        )
+        for one in left[:FINDINGS_MAX]
+    ]
+    further = len(left) - len(items)
+    more = ui.note(f"And {pluralize(further, 'further finding')}.") if further else ""
+    return join_html([ui.bullets(items, "findings"), more])
 
 
 def render_pairs(coverage: Coverage) -> Html:
@@ -169,11 +143,11 @@ def render_pairs(coverage: Coverage) -> Html:
     if not coverage.pairs:
         return Html("")
     kinds = {kind.name: kind for kind in coverage.failures}
-    items = [element("li", describe_pair(case, kinds)) for case in coverage.pairs[:PAIRS_MAX]]
+    items = [describe_pair(case, kinds) for case in coverage.pairs[:PAIRS_MAX]]
     if len(coverage.pairs) > len(items):
-        items.append(element("li", f"and {len(coverage.pairs) - len(items):,} more"))
+        items.append(f"and {len(coverage.pairs) - len(items):,} more")
     title = f"{pluralize(len(coverage.pairs), 'pair')} of failures end worse than each of the two alone:"
-    return join_html([element("p", title), element("ul", *items)])
+    return join_html([element("p", title), ui.bullets(items)])
 
 
 def render_story(case: Case, story: Sequence[StoryLine]) -> Html:
@@ -244,15 +218,15 @@ def render_coverage_page(coverage: Coverage, story_of: StoryOfCase, *, file: str
         return (f"#story-{number}", f"cell-{number}") if number else None
 
     shown = CoverageTable(table.columns, rows)
+
+    def place(one: Finding) -> str:
+        return f"{file}:{one.line}" if one.line else file
+
     sections = [
-        render_section("What happens when a step fails", "table", *_table_section(shown, table, link)),
-        render_section(
-            "Findings",
-            "findings",
-            render_findings(coverage.findings, lambda one: f"{file}:{one.line}" if one.line else file),
-        ),
-        render_section("Two failures in one run", "pairs", pairs) if (pairs := render_pairs(coverage)) else Html(""),
-        render_section("How this was played", "played", *_played(coverage, figures, table, len(chosen_cells), file)),
+        ui.section("What happens when a step fails", "table", *_table_section(shown, table, link)),
+        ui.section("Findings", "findings", render_findings(coverage.findings, place)),
+        ui.section("Two failures in one run", "pairs", pairs) if (pairs := render_pairs(coverage)) else "",
+        ui.section("How this was played", "played", *_played(coverage, table, len(chosen_cells), file)),
     ]
     top = element(
         "header",
@@ -261,9 +235,9 @@ def render_coverage_page(coverage: Coverage, story_of: StoryOfCase, *, file: str
         element("p", f"{describe_figures(figures)}.", class_="sentence"),
     )
     footer = element("footer", element("p", f"{file}. Written by {made_by}."))
-    body = element("body", element("main", top, render_figures(figures), *sections, footer), *stories)
-    styles = css_variables() + "".join(map(read_styles, ("charts.css", "page.css", "coverage.css")))
-    return render_document(f"{coverage.workflow}: {figures.percent}% recovery coverage", styles, body)
+    main = element("main", top, render_figures(figures), *sections, footer)
+    title = f"{coverage.workflow}: {figures.percent}% recovery coverage"
+    return whole_page(title, ("charts.css", "page.css", "coverage.css"), main, *stories)
 
 
 def _cells_with_story(
@@ -292,14 +266,14 @@ def _panel(
         links.insert(-1, element("a", "Next", href=f"#story-{number + 1}"))
     also = ""
     if len(row.steps) > 1:
-        also = element("p", f"The same happens to {pluralize(len(row.steps) - 1, 'other step')}.", class_="note")
+        also = ui.note(f"The same happens to {pluralize(len(row.steps) - 1, 'other step')}.")
     title = element("h3", describe_failure_of(step, kind, case.times), id=f"title-{number}")
     return element(
         "aside",
         element("nav", *links, aria_label="Stories"),
         title,
         also,
-        element("p", f"Accepted: {cell.accepted}", class_="note") if cell.accepted else "",
+        ui.note(f"Accepted: {cell.accepted}") if cell.accepted else "",
         render_story(case, story_of(case)),
         _other_cases(cell, case),
         class_="case",
@@ -311,20 +285,17 @@ def _panel(
 
 def _table_section(shown: CoverageTable, table: CoverageTable, link: CellLink) -> Iterator[Html]:
     if not shown.rows:
-        yield element("p", "There is no step that could fail.", class_="note")
+        yield ui.note("There is no step that could fail.")
         return
     yield render_legend(shown)
     yield render_heat_map(shown, link)
     if left := len(table.rows) - len(shown.rows):
-        yield element("p", f"{left:,} rows are left out, those in which the least is wrong.", class_="note")
+        yield ui.note(f"{left:,} rows are left out, those in which the least is wrong.")
 
 
-def _played(coverage: Coverage, figures: Figures, table: CoverageTable, stories: int, file: str) -> Iterator[Html]:
-    yield element(
-        "p",
-        f"{played_text(coverage)}. Each cell is the worst of three cases: the failure happens once, twice, and every "
-        "time until nothing is left to try.",
-    )
+def _played(coverage: Coverage, table: CoverageTable, stories: int, file: str) -> Iterator[Html]:
+    cases = "the failure happens once, twice, and every time until nothing is left to try"
+    yield element("p", f"{played_text(coverage)}. Each cell is the worst of three cases: {cases}.")
     total = sum(len(row.cells) for row in table.rows)
     if stories < total:
         command = f"mulligan coverage {file} --step STEP --failure FAILURE"
@@ -335,4 +306,4 @@ def _played(coverage: Coverage, figures: Figures, table: CoverageTable, stories:
         )
     if coverage.unknown:
         yield element("p", "What could not be played:")
-        yield element("ul", *(element("li", one) for one in coverage.unknown[:100]))
+        yield ui.bullets(coverage.unknown[:100])

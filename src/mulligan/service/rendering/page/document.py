@@ -6,24 +6,18 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.failures import render_failures
 from mulligan.service.rendering.page.groups import draw_mosaic
 from mulligan.service.rendering.page.headline import render_headline, render_summary
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.plots import cpu_plot, memory_plot
-from mulligan.service.rendering.page.styles import (
-    css_variables,
-    read_styles,
-    render_document,
-    render_section,
-    time_element,
-)
+from mulligan.service.rendering.page.styles import time_element, whole_page
 from mulligan.service.rendering.page.tables import (
     artifacts_table,
     attempts_table,
     children_table,
     events_table,
-    render_details,
     render_values,
     steps_table,
 )
@@ -43,33 +37,33 @@ def render_page(report: Report, graph: str = "", *, folder: str | None = None, h
     """
     title = f"{report.workflow}, run {report.run_id}: {report.status}"
     sections = _sections(report, Html(graph), folder, home_option)
-    body = element("body", element("main", render_headline(report), *sections, _footer(report)))
-    return render_document(title, css_variables() + read_styles("charts.css") + read_styles("page.css"), body)
+    main = element("main", render_headline(report), *sections, _footer(report))
+    return whole_page(title, ("charts.css", "page.css"), main)
 
 
 def _sections(report: Report, graph: Html, folder: str | None, home_option: str) -> Iterator[Html]:
     yield render_summary(report, home_option)
     yield render_failures(report, folder)
-    yield render_section("Graph", "graph", _graph(report, graph))
-    yield render_section("Timeline", "timeline", _timeline(report))
-    yield render_section("Resources", "resources", _resources(report))
-    yield render_section("Steps", "steps", steps_table(report))
+    yield ui.section("Graph", "graph", _graph(report, graph))
+    yield ui.section("Timeline", "timeline", _timeline(report))
+    yield ui.section("Resources", "resources", _resources(report))
+    yield ui.section("Steps", "steps", steps_table(report))
     if report.children:
-        yield render_section("Child runs", "children", children_table(report))
+        yield ui.section("Child runs", "children", children_table(report))
     if report.artifacts:
-        yield render_section("Artifacts", "artifacts", artifacts_table(report))
-    yield render_section("Data", "data", _data(report))
-    yield render_section("Events", "events", events_table(report))
+        yield ui.section("Artifacts", "artifacts", artifacts_table(report))
+    yield ui.section("Data", "data", _data(report))
+    yield ui.section("Events", "events", events_table(report))
 
 
 def _graph(report: Report, graph: Html) -> Html:
     """The drawing; with many steps a mosaic first, since the drawing does not fit on a screen."""
     figure = element("figure", graph, tabindex="0", aria_label="the graph of the workflow")
     if not graph:
-        return join_html([draw_mosaic(report.steps), element("p", "Too many steps to draw.", class_="note")])
+        return join_html([draw_mosaic(report.steps), ui.note("Too many steps to draw.")])
     if graph.count('<g class="node ') > _GRAPH_STEPS_MAX:
         poster = element("div", figure, class_="graph poster")
-        return join_html([draw_mosaic(report.steps), render_details("The graph in full size", poster)])
+        return join_html([draw_mosaic(report.steps), ui.details("The graph in full size", poster)])
     if _fits(graph):
         return element("div", figure, class_="graph")
     box = element("input", type="checkbox", id="full")
@@ -84,28 +78,22 @@ def _fits(graph: Html) -> bool:
 
 def _timeline(report: Report) -> Html:
     chart = render_timeline(report)
-    if not chart:
-        return element("p", "Nothing has run yet.", class_="note")
-    return join_html([chart, attempts_table(report)])
+    return join_html([chart, attempts_table(report)]) if chart else ui.note("Nothing has run yet.")
 
 
 def _resources(report: Report) -> Html:
     memory, cpu = memory_plot(report), cpu_plot(report)
     if not memory and not cpu:
-        return element("p", "Nothing was measured.", class_="note")
-    note = "Each dot is an attempt. The shaded area is the limit that the workflow sets, if it sets one."
-    parts = [element("p", note, class_="note")]
-    parts += [element("h3", "Peak memory"), memory] if memory else []
-    parts += [
-        element("h3", "CPUs in use"),
-        cpu or element("p", "Every attempt was too short to measure.", class_="note"),
-    ]
-    return join_html(parts)
+        return ui.note("Nothing was measured.")
+    words = "Each dot is an attempt. The shaded area is the limit that the workflow sets, if it sets one."
+    used = [element("h3", "Peak memory"), memory] if memory else []
+    cpus = (element("h3", "CPUs in use"), cpu or ui.note("Every attempt was too short to measure."))
+    return join_html([ui.note(words), *used, *cpus])
 
 
 def _data(report: Report) -> Html:
     if not report.inputs and not report.outputs:
-        return element("p", "No inputs and no outputs.", class_="note")
+        return ui.note("No inputs and no outputs.")
     return join_html([render_values("Inputs", report.inputs), render_values("Outputs", report.outputs)])
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from urllib.parse import quote
 
 from mulligan.core.deciding.classify import TOO_LARGE, TOO_LONG
 from mulligan.core.model.text.formatting import pluralize
 from mulligan.history.route_outcomes import FailureOutcome, format_times
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.runs.views.report import Report
 from mulligan.service.runs.views.report.build import FailureCode
@@ -19,29 +20,16 @@ from mulligan.service.runs.views.report.visits import ItemFailures, Log, Rung, V
 OPEN_MAX = 6
 # How many visits of one code are listed; the rest is folded.
 GROUP_MAX = 12
-_TONES = {
-    FailureOutcome.UNHANDLED: "bad",
-    FailureOutcome.ALLOWED: "idle",
-    FailureOutcome.IN_PROGRESS: "now",
-    FailureOutcome.REPAIRED: "good",
-}
-_GLYPHS = {
-    FailureOutcome.UNHANDLED: "✕",
-    FailureOutcome.ALLOWED: "○",
-    FailureOutcome.IN_PROGRESS: "▸",
-    FailureOutcome.REPAIRED: "✓",
-}
 # The parts of a path that are shown: `.mulligan/runs/7/logs/build#1.err`, without the folders above it.
 _PARTS_SHOWN = 5
 _STREAMS = {".err": "stderr", ".out": "stdout"}
-_RUNGS = {"retry": "Retry", "handle": "Handle", "triage": "Triage", "route": "Route", "end": "Converge"}
 
 
 def render_failures(report: Report, folder: str | None = None) -> Html:
     """Every failed visit by code: steps first, then the items of maps, by step. `folder`: the folder of the page."""
     head = element("h2", "Failures and how they were handled", id="failures")
     if not report.visits:
-        return element("section", head, element("p", "Nothing failed.", class_="note"))
+        return element("section", head, ui.note("Nothing failed."))
     steps = [visit for visit in report.visits if not visit.is_item]
     items = [visit for visit in report.visits if visit.is_item]
     order = {one.code: number for number, one in enumerate(report.codes)}
@@ -59,11 +47,13 @@ def _codes(report: Report) -> Html:
     """The failures by code, in numbers; nothing if the list below is short enough."""
     if len(report.codes) < 2 and sum(one.visits for one in report.codes) <= OPEN_MAX:
         return Html("")
-    rows = join_html(
-        element("li", element("b", one.code), element("span", _how_many(one)), class_=_tone(one))
-        for one in report.codes
-    )
-    return element("ul", rows, class_="codes")
+    return codes_list((one.code, _how_many(one), _tone(one)) for one in report.codes)
+
+
+def codes_list(entries: Iterable[tuple[str, str, str]]) -> Html:
+    """Codes of failures with how many there are, each in a tone."""
+    rows = (element("li", element("b", code), element("span", words), class_=tone) for code, words, tone in entries)
+    return element("ul", *rows, class_="codes")
 
 
 def _how_many(one: FailureCode) -> str:
@@ -81,9 +71,7 @@ def _tone(one: FailureCode) -> str:
 
 def _left_out(report: Report) -> Html:
     shown, count = len(report.visits), report.visits_count
-    return (
-        element("p", f"Of {count:,} failed visits, {shown:,} are shown.", class_="note") if shown < count else Html("")
-    )
+    return ui.note(f"Of {count:,} failed visits, {shown:,} are shown.") if shown < count else Html("")
 
 
 def _groups(visits: list[VisitFailure], order: dict[str, int], folder: str | None) -> Iterator[Html]:
@@ -102,8 +90,7 @@ def _groups(visits: list[VisitFailure], order: dict[str, int], folder: str | Non
             folds.append(render_visit(visit, folder, is_open=is_open))
         yield join_html(folds[:GROUP_MAX])
         if rest := folds[GROUP_MAX:]:
-            more = element("summary", f"{len(rest):,} more with {code}")
-            yield element("details", more, join_html(rest), class_="inner")
+            yield ui.details(f"{len(rest):,} more with {code}", *rest)
 
 
 def _by_code(visits: list[VisitFailure], order: dict[str, int]) -> list[tuple[str, list[VisitFailure]]]:
@@ -117,18 +104,18 @@ def render_visit(
     visit: VisitFailure, folder: str | None = None, *, is_open: bool = False, href: str = "", name: str = ""
 ) -> Html:
     """A failed visit with its ladder, its story and its logs. `href`: the page of its step; `name`: its id."""
-    tone = _TONES[visit.outcome]
+    tone, glyph = ui.OUTCOME_LOOKS[visit.outcome]
     occurrence = _occurrence(visit)
     head = element(
         "summary",
-        element("span", _GLYPHS[visit.outcome], class_=f"glyph {tone}", aria_hidden="true"),
+        element("span", glyph, class_=f"glyph {tone}", aria_hidden="true"),
         element("strong", visit.name or visit.unit, title=visit.unit if visit.name else None),
         element("small", occurrence) if occurrence else "",
         element("span", visit.what, class_="what"),
         element("span", visit.answer, class_=f"answer {tone}"),
     )
     parts = [
-        element("ol", join_html(_rung(rung, visit) for rung in visit.rungs), class_="rungs") if visit.rungs else "",
+        rungs_list((ui.RUNG_NAMES[rung.name], *_rung(rung, visit)) for rung in visit.rungs) if visit.rungs else "",
         _message(visit),
         _stream("the output that 'validate' rejected", visit.refused) if visit.refused else "",
         _story(visit) if visit.lines else Html(""),
@@ -149,27 +136,31 @@ def _occurrence(visit: VisitFailure) -> str:
     return ", ".join(words)
 
 
-def _rung(rung: Rung, visit: VisitFailure) -> Html:
+def rungs_list(rungs: Iterable[tuple[str, str, str]]) -> Html:
+    """The rungs of the ladder: what each is called, what came of it, and what it says."""
+    rows = (element("li", element("b", name), element("span", said), class_=outcome) for name, outcome, said in rungs)
+    return element("ol", *rows, class_="rungs")
+
+
+def _rung(rung: Rung, visit: VisitFailure) -> tuple[str, str]:
     unused = "not reached" if visit.outcome == FailureOutcome.IN_PROGRESS else "not needed"
-    said = unused if rung.outcome == "unasked" else rung.said
-    return element("li", element("b", _RUNGS[rung.name]), element("span", said), class_=rung.outcome)
+    return rung.outcome, unused if rung.outcome == "unasked" else rung.said
 
 
 def _message(visit: VisitFailure) -> Html:
     """The message of the failure, unless the summary line already shows all of it."""
     message = visit.message.strip()
     is_shown = not message or message in visit.what or message in (TOO_LONG, TOO_LARGE)
-    return Html("") if is_shown else element("pre", message, tabindex="0")
+    return Html("") if is_shown else ui.text_block(message)
 
 
 def _story(visit: VisitFailure) -> Html:
     lines = [_line(line, visit.unit) for line in visit.lines]
     if visit.lines_left:
-        lines.insert(
-            len(lines) // 2, element("tr", element("td"), element("td", f"… {visit.lines_left:,} more lines …"))
-        )
-    head = element("summary", f"Story ({pluralize(len(visit.lines) + visit.lines_left, 'line')})")
-    return element("details", head, element("table", join_html(lines), class_="story"), class_="inner")
+        more = element("tr", element("td"), element("td", f"… {visit.lines_left:,} more lines …"))
+        lines.insert(len(lines) // 2, more)
+    title = f"Story ({pluralize(len(visit.lines) + visit.lines_left, 'line')})"
+    return ui.details(title, element("table", *lines, class_="story"))
 
 
 def _line(line: VisitLine, unit: str) -> Html:
@@ -189,13 +180,13 @@ def _log(log: Log, folder: str | None) -> Html:
     title = f"Log of {log.name or log.place}, attempt {log.attempt}{' (the end of it)' if log.is_cut else ''}"
     if not (log.stdout or log.stderr):
         said = f"the log is on {log.ran_on}" if log.ran_on else "no log"
-        return element("p", f"{title}: {said}", class_="note")
+        return ui.note(f"{title}: {said}")
     parts = [_stream(name, written) for name, written in (("stderr", log.stderr), ("stdout", log.stdout)) if written]
-    return element("details", element("summary", title), *parts, render_log_links(log.files, folder), class_="inner")
+    return ui.details(title, *parts, render_log_links(log.files, folder))
 
 
 def _stream(name: str, written: str) -> Html:
-    return element("figure", element("figcaption", name), element("pre", written.rstrip("\n"), tabindex="0"))
+    return element("figure", element("figcaption", name), ui.text_block(written.rstrip("\n")))
 
 
 def _items(report: Report, visits: list[VisitFailure], order: dict[str, int], folder: str | None) -> Iterator[Html]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mulligan.core.model.text.formatting import pluralize
-from mulligan.history.matrices import count_statuses, group_counts, group_status, group_title, values_text
+from mulligan.history.matrices import count_statuses, group_counts, group_status, group_title
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.styles import STATUSES, status_label
+from mulligan.service.rendering.page.styles import status_label, status_tone
 from mulligan.service.runs.views.report import Report
 from mulligan.service.runs.views.report.build import StepRow
 
@@ -45,12 +46,7 @@ def status_counts(steps: Sequence[StepRow]) -> str:
 def render_matrix(name: str, steps: Sequence[StepRow], rows: Callable[[Sequence[StepRow]], Html]) -> Html:
     """All steps of a matrix, collapsed: a square and a row for each."""
     title = f"{group_title(name, len(steps))}: {status_counts(steps)}"
-    inside = join_html([draw_mosaic(steps), rows(steps)])
-    return element("details", element("summary", title), inside, class_="inner")
-
-
-def values_of(step: StepRow) -> str:
-    return values_text(step.values)
+    return ui.details(title, draw_mosaic(steps), rows(steps))
 
 
 def _together(steps: Sequence[StepRow]) -> StepRow:
@@ -74,11 +70,11 @@ def _together(steps: Sequence[StepRow]) -> StepRow:
 
 def draw_mosaic(steps: Sequence[StepRow]) -> Html:
     """All steps of a large run at a glance: one small square per step, coloured by status."""
-    squares = join_html(
-        element("i", class_=STATUSES.get(step.status, "idle"), title=f"{step.name}: {status_label(step.status)}")
+    squares = (
+        element("i", class_=status_tone(step.status), title=f"{step.name}: {status_label(step.status)}")
         for step in steps[:SQUARES_MAX]
     )
     left = len(steps) - SQUARES_MAX
-    note = element("p", f"and {pluralize(left, 'more step')}", class_="note") if left > 0 else ""
+    more = ui.note(f"and {pluralize(left, 'more step')}") if left > 0 else ""
     label = f"{pluralize(min(len(steps), SQUARES_MAX), 'step')}, each a square in the colour of its status"
-    return join_html([element("div", squares, class_="mosaic", role="img", aria_label=label), note])
+    return join_html([element("div", *squares, class_="mosaic", role="img", aria_label=label), more])

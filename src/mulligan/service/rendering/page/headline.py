@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from mulligan.core.model.text.formatting import format_size, pluralize
 from mulligan.history.phrases import describe_degraded
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
-from mulligan.service.rendering.page.styles import STATUSES, format_elapsed, status_label, time_element
+from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone, time_element
 from mulligan.service.runs.views.report import Report
 from mulligan.service.runs.views.report.build import Round
 
@@ -31,13 +32,11 @@ _BAR = (
 def render_headline(report: Report) -> Html:
     """Workflow, run and status, then a sentence."""
     round_ = f", round {report.round}" if report.round > 1 else ""
-    tone = STATUSES.get(report.status, "idle")
-    word = f"{report.status}, degraded" if report.degraded else report.status
-    badge = element("span", f"{_GLYPHS.get(report.status, '')} {word}", class_=f"badge {tone}")
+    words = f"{_GLYPHS.get(report.status, '')} {report.status}{', degraded' if report.degraded else ''}"
     return element(
         "header",
         element("p", f"Mulligan · run {report.run_id}{round_}", class_="over"),
-        element("h1", report.workflow, " ", badge),
+        element("h1", report.workflow, " ", ui.badge(words, status_tone(report.status))),
         element("p", report.description, class_="description") if report.description else "",
         element("p", join_html(_sentence(report)), class_="sentence"),
     )
@@ -77,65 +76,54 @@ def _round(one: Round) -> str:
 
 def render_summary(report: Report, home_option: str = "") -> Html:
     """Numbers, the steps by status, what `end` returned, what the run waits for, and the next commands."""
-    parts = [element("dl", join_html(_tiles(report)), class_="tiles"), _status_bar(report)]
+    parts = [ui.tiles(_tiles(report)), _status_bar(report)]
     if report.end_said:
         parts.append(element("p", "end returned: ", element("q", report.end_said), class_="sentence"))
     parts += [_waits(report)] if report.waits else []
     parts += [_next(report, home_option)] if report.next_commands else []
-    return element("section", element("h2", "Summary", id="summary"), *parts)
+    return ui.section("Summary", "summary", *parts)
 
 
 def _next(report: Report, home_option: str) -> Html:
-    rows = join_html(
-        element("li", element("code", f"{one.text}{home_option}"), element("span", one.why) if one.why else "")
+    rows = (
+        join_html([element("code", f"{one.text}{home_option}"), element("span", one.why) if one.why else ""])
         for one in report.next_commands
     )
-    return join_html([element("h3", "Next commands"), element("ul", rows, class_="commands")])
+    return join_html([element("h3", "Next commands"), ui.bullets(rows, "commands")])
 
 
-def _tile(name: str, figure: str, tone: str = "") -> Html:
-    return element("div", element("dt", name), element("dd", figure, class_=tone or None))
-
-
-def _tiles(report: Report) -> Iterator[Html]:
+def _tiles(report: Report) -> Iterator[tuple[str, str, str]]:
     counts, own = report.counts, [one for one in report.attempts if one.part == "own" and not one.is_map]
     statuses = report.statuses
     total = counts.total_steps if counts else sum(statuses.values())
-    yield _tile("steps", f"{total:,}")
-    yield _tile("completed", f"{statuses['completed']:,}", "good" if statuses["completed"] else "")
+    yield "steps", f"{total:,}", ""
+    yield "completed", f"{statuses['completed']:,}", "good" if statuses["completed"] else ""
     failed = counts.failed_steps_count if counts else statuses["failed"]
-    yield _tile("failed, unhandled" if counts else "failed", f"{failed:,}", "bad" if failed else "")
+    yield "failed, unhandled" if counts else "failed", f"{failed:,}", "bad" if failed else ""
     if counts is not None:
-        yield _tile("handled", f"{counts.handled_steps_count:,}")
-        yield _tile("recovered", f"{counts.recovered_steps_count:,}")
-        yield _tile("skipped", f"{counts.skipped_steps_count:,}")
-    yield _tile("attempts", f"{len(own):,}")
-    yield _tile("time", format_elapsed(report.seconds))
+        yield "handled", f"{counts.handled_steps_count:,}", ""
+        yield "recovered", f"{counts.recovered_steps_count:,}", ""
+        yield "skipped", f"{counts.skipped_steps_count:,}", ""
+    yield "attempts", f"{len(own):,}", ""
+    yield "time", format_elapsed(report.seconds), ""
     if any(one.cpu_seconds for one in report.attempts):
-        yield _tile("CPU time", format_elapsed(sum(one.cpu_seconds or 0.0 for one in report.attempts)))
+        yield "CPU time", format_elapsed(sum(one.cpu_seconds or 0.0 for one in report.attempts)), ""
     if peak := max((one.peak_memory or 0 for one in report.attempts), default=0):
-        yield _tile("peak memory", format_size(peak))
+        yield "peak memory", format_size(peak), ""
     if report.agents:
-        yield _tile("agents", report.agents)
+        yield "agents", report.agents, ""
     if report.budget:
-        yield _tile("agent budget", report.budget)
+        yield "agent budget", report.budget, ""
 
 
 def _status_bar(report: Report) -> Html:
     """A bar with the share of each status among all steps, and the counts below it."""
-    found = [(status, report.statuses.get(status, 0)) for status in _BAR]
-    total = sum(count for _, count in found)
-    if not total:
+    found = [(status, count) for status in _BAR if (count := report.statuses.get(status, 0))]
+    if not found:
         return Html("")
-    pieces, left = [], 0.0
-    for status, count in ((status, count) for status, count in found if count):
-        share = count / total * 100
-        tone = STATUSES.get(status, "idle")
-        pieces.append(element("rect", class_=tone, x=f"{left:.2f}%", y=0, width=f"{share:.2f}%", height=8))
-        left += share
-    words = ", ".join(f"{count:,} {status_label(status)}" for status, count in found if count)
-    bar = element("svg", join_html(pieces), class_="bar", height=8, role="img", aria_label=f"steps by status: {words}")
-    return element("div", bar, element("p", words, class_="note"), class_="statuses")
+    words = ", ".join(f"{count:,} {status_label(status)}" for status, count in found)
+    bar = ui.stacked_bar([(status_tone(status), count) for status, count in found], f"steps by status: {words}")
+    return element("div", bar, ui.note(words), class_="statuses")
 
 
 def _waits(report: Report) -> Html:

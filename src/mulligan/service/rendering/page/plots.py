@@ -9,6 +9,7 @@ import msgspec
 
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.text.formatting import format_size
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.axis import Mark, draw_axis, grid_style
 from mulligan.service.rendering.page.groups import matrix_of
 from mulligan.service.rendering.page.markup import Html, element, join_html
@@ -95,10 +96,9 @@ def _plot(
         return Html("")
     chosen = _select_steps(usages)
     scale = scaled(chosen)
-    left = len(usages) - len(chosen)
-    note = element("p", f"and {left:,} more steps, which used less", class_="note") if left else ""
-    rows = join_html(_row(usage, scale, format_figure) for usage in chosen)
-    return element("div", draw_axis(scale.marks), rows, note, class_="timeline plot", style=grid_style(scale.marks))
+    more = ui.left_out(len(usages) - len(chosen), "more steps, which used less")
+    rows = (_row(usage, scale, format_figure) for usage in chosen)
+    return element("div", draw_axis(scale.marks), *rows, more, class_="timeline plot", style=grid_style(scale.marks))
 
 
 def _select_steps(usages: list[Usage]) -> list[Usage]:

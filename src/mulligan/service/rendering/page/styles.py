@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from importlib.resources import files
 
@@ -69,11 +70,6 @@ def chart_styles() -> str:
     ) + f"{page_style()}\n{read_styles('charts.css')}"
 
 
-def coverage_styles() -> str:
-    """The style sheet of coverage, behind that of the charts."""
-    return read_styles("coverage.css")
-
-
 def read_styles(name: str) -> str:
     """One of our style sheets."""
     return (files(__package__) / name).read_text(encoding="utf-8")
@@ -88,9 +84,9 @@ def _of(palette: Palette) -> str:
     return plain + "".join(tones)
 
 
-def time_element(at: datetime) -> Html:
+def time_element(at: datetime, **attributes: str) -> Html:
     """A time as an element that programs can read too."""
-    return element("time", format_time(at), datetime=at.isoformat())
+    return element("time", format_time(at), datetime=at.isoformat(), **attributes)
 
 
 def format_elapsed(seconds: float) -> str:
@@ -98,6 +94,20 @@ def format_elapsed(seconds: float) -> str:
     return (
         f"{seconds * 1000:.0f}ms" if seconds < 0.1 else format_duration(round(seconds, 2) if seconds < 10 else seconds)
     )
+
+
+def whole_page(title: str, styles: Iterable[str], *body: object) -> str:
+    """A page that needs nothing else: no scripts, no fonts, no links to other servers."""
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        # Should any markup get past the escaping, it can load nothing and run nothing.
+        element("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
+        element("title", title),
+        element("style", Html(css_variables() + "".join(map(read_styles, styles)))),
+    )
+    return f"<!doctype html>\n{element('html', head, element('body', *body), lang='en')}\n"
 
 
 def status_tone(status: str) -> str:

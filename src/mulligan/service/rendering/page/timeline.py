@@ -10,6 +10,7 @@ import msgspec
 
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.text.formatting import format_size, pluralize
+from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.axis import Timescale, draw_axis, grid_style
 from mulligan.service.rendering.page.groups import matrix_of
 from mulligan.service.rendering.page.markup import Html, element, join_html
@@ -72,7 +73,7 @@ def _legend(lanes: Sequence[Lane]) -> Html:
     kinds = {bar.tone for bar in bars} | {wait.kind for lane in lanes for wait in lane.all_waits()}
     rows = [element("li", element("i", class_=kind), words) for kind, words in _LEGEND.items() if kind in kinds]
     rows += [element("li", "small: handlers, scripts and checks")] if any(bar.is_small for bar in bars) else []
-    return element("ul", join_html(rows), class_="legend")
+    return element("ul", *rows, class_="legend")
 
 
 _LEGEND = {
@@ -122,7 +123,7 @@ class _LaneWriter:
         bars = list(lane.all_bars())
         head = _line(lane, draw_density(bars, self._scale, _summary(lane)), name="summary")
         if len(bars) > self._bars_left:
-            return element("details", head, element("p", "too many to list one by one", class_="note"))
+            return element("details", head, ui.note("too many to list one by one"))
         return element("details", head, element("div", join_html(inside), class_="below"))
 
 
