@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -240,8 +239,7 @@ def _reader(
     return _Reader(str(path), named, trust_templates, catalogue, given, options or {}, is_alone)
 
 
-@dataclass(eq=False)
-class _Reader:
+class _Reader(msgspec.Struct, eq=False):
     """Reads a file and those that it includes: recognizes and translates each. `_named` is the system of the first."""
 
     _first: str
@@ -252,8 +250,8 @@ class _Reader:
     _options: Dict[str, Any]
     _is_alone: bool
     _advice: str = ""
-    _plugin_problems: list[str] = field(default_factory=list)
-    _translations: list[Translation] = field(default_factory=list)
+    _plugin_problems: list[str] = []
+    _translations: list[Translation] = []
     # Of the first file, as one of ours; and its text.
     tree: Node | None = None
     text: str = ""

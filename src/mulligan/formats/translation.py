@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
 from collections.abc import Mapping as Dict
-from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,12 +19,10 @@ Translate: TypeAlias = "Callable[[Node, Translation], Mapping]"
 OPTION_MARK = "the option --"
 
 
-@dataclass(eq=False)
-class Translation:
+class Translation(msgspec.Struct, eq=False):
     """The translation of one file: what to warn about, and the comments for `convert`."""
 
     source: Source
-    _: KW_ONLY
     # Whether another file calls this one.
     is_included: bool = False
     # Whether any value may become part of a command or a query, as in NoETL.
@@ -33,16 +30,16 @@ class Translation:
     # The folder in which called playbooks are looked up by their paths; None: found from the file.
     catalogue: Path | None = None
     # The inputs that the run will be started with, where they are known already.
-    given: Dict[str, Any] = field(default_factory=dict)
+    given: Dict[str, Any] = {}
     # Options of `mulligan run` for files of this system: see `FormatPlugin.options`.
-    options: Dict[str, Any] = field(default_factory=dict)
+    options: Dict[str, Any] = {}
     # The comments that `convert` writes above a node of the new tree, by the identity of the node.
-    remarks: dict[int, list[str]] = field(default_factory=dict)
+    remarks: dict[int, list[str]] = {}
     # For `convert`: makes a shorter tree that may say the same, and compares the workflows of both trees.
     fold: Callable[[], Mapping | None] | None = None
     is_same: Callable[[Workflow, Workflow], bool] | None = None
     # These nodes stay alive, so that no other node gets the identity of one that was left out of the tree.
-    _remarked: list[Node] = field(default_factory=list)
+    _remarked: list[Node] = []
 
     def remark(self, node: Node, text: str) -> None:
         """Add a comment that `convert` writes above `node`, a node of the new tree."""

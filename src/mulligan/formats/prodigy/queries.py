@@ -302,7 +302,7 @@ class _FilterParser(LogicParser[Value]):
         return self._entries("]", lambda number: self._operand())
 
     def _entries(self, closing: str, read: Callable[[int], Value]) -> list[Value]:
-        """What stands between commas up to the closing bracket; `read` is told how many were before."""
+        """What stands between commas up to the closing bracket; `read` gets how many stood before."""
         found: list[Value] = []
         while self.tokens.peek() != closing:
             if found:

@@ -168,6 +168,7 @@ class NameIndex(Generic[Entry]):
 
     def __init__(self, what: str, items: dict[str, Entry], source: Source, *, is_complete: bool) -> None:
         self.what = what
+        self._code = f"unknown_{what.replace(' ', '_')}"
         # If False, some entries have no readable name, and an unknown name may be meant for them.
         self._is_complete = is_complete
         self.by_name = items
@@ -179,9 +180,13 @@ class NameIndex(Generic[Entry]):
         """The entry with this name as a tuple; empty if there is none, which is noted."""
         if name in self.by_name:
             return (self.by_name[name],)
-        # A brace is an unfilled parameter.
-        hint = did_you_mean(name, self.by_name) or "use a regular expression to match several" * ("{" in name)
-        self._note(f"unknown_{self.what.replace(' ', '_')}", f"there is no {self.what} '{shorten(name)}'", node, hint)
+        # Once per node: a name with parameters would otherwise be noted for each value.
+        if self._is_complete and id(node) not in self._noted:
+            self._noted.add(id(node))
+            # A brace is an unfilled parameter.
+            hint = did_you_mean(name, self.by_name) or "use a regular expression to match several" * ("{" in name)
+            message = f"there is no {self.what} '{shorten(name)}'"
+            self._source.note(self._source.refuse(self._code, message, node, hint=hint))
         return ()
 
     def find_matching(self, text: str, node: Scalar) -> tuple[Entry, ...]:
@@ -196,7 +201,7 @@ class NameIndex(Generic[Entry]):
         found = tuple(self.by_name[name] for name in self._matching_names(expression))
         if not found and self._is_complete:
             message = f"no {self.what} matches '{shorten(text)}'"
-            raise self._source.refuse(f"unknown_{self.what.replace(' ', '_')}", message, node)
+            raise self._source.refuse(self._code, message, node)
         return found
 
     def _python_pattern(self, text: str, node: Scalar) -> str:
@@ -227,9 +232,3 @@ class NameIndex(Generic[Entry]):
     @cached_property
     def _beginnings(self) -> PrefixIndex:
         return PrefixIndex(self.by_name)
-
-    def _note(self, code: str, message: str, node: Node, hint: str) -> None:
-        """Note a problem once per node: a name with parameters would otherwise be noted for each value."""
-        if self._is_complete and id(node) not in self._noted:
-            self._noted.add(id(node))
-            self._source.note(self._source.refuse(code, message, node, hint=hint))

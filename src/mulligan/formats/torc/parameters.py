@@ -237,15 +237,22 @@ class ParameterTexts:
 
     def _formatted(self, part: tuple[str, str, str], values: Values, node: Scalar) -> str:
         name, spec, written = part
-        value = values[name]
-        if not spec:
-            return format_value(value)
-        if isinstance(value, str) or (spec.endswith("d") and value != int(value)):
-            kind = "a whole number" if spec.endswith("d") else "a number"
-            message = f"'{written}' is left as written where '{name}' is '{format_value(value)}', which is not {kind}"
-            self._source.warn("parameter", message, node)
-            return written
-        return format(int(value) if spec.endswith("d") else float(value), spec)
+        found = formatted(values[name], spec)
+        if found is not None:
+            return found
+        kind, shown = "a whole number" if spec.endswith("d") else "a number", format_value(values[name])
+        message = f"'{written}' is left as written where '{name}' is '{shown}', which is not {kind}"
+        self._source.warn("parameter", message, node)
+        return written
+
+
+def formatted(value: Any, spec: str) -> str | None:
+    """A value in a format of Torc's, such as `03d`; None where it is no number for that."""
+    if not spec:
+        return format_value(value)
+    if isinstance(value, str) or (spec.endswith("d") and value != int(value)):
+        return None
+    return format(int(value) if spec.endswith("d") else float(value), spec)
 
 
 def format_value(value: Any) -> str:

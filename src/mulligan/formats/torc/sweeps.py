@@ -18,7 +18,7 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Action, Expression, Step, Template, Workflow
 from mulligan.formats.torc.jobs import Job
-from mulligan.formats.torc.parameters import PLACEHOLDER, Values, format_value, scalar_items
+from mulligan.formats.torc.parameters import PLACEHOLDER, Values, format_value, formatted, scalar_items
 from mulligan.formats.translation import mapping, renewed, sequence
 from mulligan.language.text.nodes import Mapping, Node, Sequence, plain
 
@@ -171,7 +171,7 @@ class _Sweep:
         if not self._is_zip:
             return {name: _range(list(dict.fromkeys(items))) for name, items in lists.items()}
         for (name, spec), key in self._texts.items():
-            lists[key] = [format(int(one) if spec.endswith("d") else float(one), spec) for one in lists[name]]
+            lists[key] = [formatted(one, spec) for one in lists[name]]
         shown = {name: _range(items) for name, items in lists.items()}
         return shown if len(shown) == 1 else {"zip": shown}
 
@@ -192,12 +192,10 @@ def _formatted(found: re.Match[str], values: Values) -> str:
     mark, name, spec = found.groups()
     if mark or name not in values:
         return found.group()
-    value = values[name]
-    if not spec:
-        return format_value(value)
-    if isinstance(value, str) or (spec.endswith("d") and value != int(value)):
+    written = formatted(values[name], spec or "")
+    if written is None:
         raise NotTheSame
-    return format(int(value) if spec.endswith("d") else float(value), spec)
+    return written
 
 
 def _check_words(text: str, names: Values) -> None:
