@@ -28,9 +28,9 @@ CALLS_MAX = 200
 # What a Python step of a chain looks like in other files: they may cost a little more, but not what they once did.
 FORMS = {
     "nothing": ('python: "def main(): return None"', CALLS_MAX),
-    "an output": ("python: \"def main(): return {'rows': 3}\"", CALLS_MAX),
-    "a timeout and retries": ('python: "def main(): return None", timeout: 60s, retry: 2', CALLS_MAX),
-    "arguments": ("python: \"def main(number): return None\", args: {number: '${1 + 1}'}", CALLS_MAX + 45),
+    "an output": ("python: \"def main(): return {'rows': 3}\"", CALLS_MAX + 10),
+    "a timeout and retries": ('python: "def main(): return None", timeout: 60s, retry: 2', CALLS_MAX + 10),
+    "arguments": ("python: \"def main(number): return None\", args: {number: '${1 + 1}'}", CALLS_MAX + 55),
 }
 
 

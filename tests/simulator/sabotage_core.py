@@ -334,5 +334,5 @@ def _(real: Any) -> Any:
 
 @defect(ordinary, "_succeeded")
 def _(real: Any) -> Any:
-    """an ordinary end leaves out what its attempt has used"""
-    return lambda report: replace(real(report), usage={})
+    """an ordinary end forgets what its attempt has given"""
+    return lambda report: replace(real(report), output=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.nightly import examples
 
-from mulligan.core.model.workflow import Action, Breaker, Command, Need, Triage, TriageAgent, Workflow
+from mulligan.core.model.workflow import Action, Breaker, Command, Need, Step, Triage, TriageAgent, Workflow
 from mulligan.testing.history import command, handler, retry, step, workflow
 from proof.simulator.fault_budget import STORE_KINDS, FaultBudget, StoreKind
 from proof.simulator.shrinking import complaint
@@ -92,6 +92,13 @@ UNDOING = workflow(
 _ASKED = Command(action=Action("agent", {"provider": "triager"}), timeout=60.0, deadline=60.0)
 _TRIAGE = Triage("always", agent=TriageAgent("triager", _ASKED, may=("retry",), max_per_run=1))
 TRIAGED = workflow(*(step(f"s{number}", triage=_TRIAGE) for number in range(3)))
+
+# or steps that are in a group which others wait for.
+GROUPED = workflow(
+    *(step(f"s{number}") for number in range(3)),
+    Step(name="last", action=Action("shell", {"text": "true"}), needs=(Need("all", is_group=True),)),
+    groups={"all": ("s0", "s1", "s2")},
+)
 
 # What is broken, in which workflow (random: None) and kind of store, from which seed on, and the promise that says so.
 FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
@@ -240,6 +247,16 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a run that lacks an output completes as if nothing had happened", None, "memory", 26, "promise 1"),
     ("a fork keeps an approval that was given for other inputs", APPROVED, "memory", 5, "promise 12"),
     ("a run takes up whatever it is asked for", None, "memory", 133, "promise 10"),
+    # Found because such a turn is taken both ways.
+    (
+        "an ordinary end leaves the steps behind the first that is not ordinary as they are",
+        None,
+        "memory",
+        27,
+        "promise 10",
+    ),
+    ("an ordinary end does not count for the groups that its step is in", GROUPED, "memory", 0, "promise 10"),
+    ("an ordinary end forgets what its attempt has given", None, "memory", 0, "promise 10"),
 ]
 # Where it takes more of one kind of thing than histories have.
 THEMES: dict[str, Theme] = {

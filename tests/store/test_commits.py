@@ -110,6 +110,51 @@ def leased_task(turn: Turn) -> Commit:
     return commit(turn, taken=[task(turn.run_id, "held by another")])
 
 
+def ordinary(turn: Turn, **fields: Any) -> Commit:
+    """What the end of an ordinary step writes: its lease has ended, and the next task is taken."""
+    about: dict[str, Any] = {
+        "entries": [e.Entry(1, T0, 0, e.AttemptScheduled("next", 1)), e.Entry(2, T0, 0, e.AttemptStarted("next", 1))],
+        "rows": [("run", "", "", b"1"), ("places", "build", "", b"2"), ("places", "next", "", b"3")],
+        "taken": [task(turn.run_id, "next")],
+    }
+    return replace(commit(turn), **{**about, **fields})
+
+
+def test_an_ordinary_turn_is_written_as_any_other(store: Store) -> None:
+    plain, turn = started(store), started(store)
+    found = []
+
+    for one, is_ordinary in ((plain, False), (turn, True)):
+        (lease,) = take(store, one, task(one.run_id, "build"))
+        (done,) = store.commit([ordinary(one, ended=[lease.token], is_ordinary=is_ordinary)])
+        loaded = store.load(one.run_id)
+        places = [lease.task.place for lease in store.leases_of("w") if lease.task.run_id == one.run_id]
+        found.append((store.log(one.run_id), sorted(loaded.rows), loaded.record.seq, places, len(done.leases)))
+
+    assert found[0] == found[1]
+    assert found[1][3] == ["next"]
+
+
+@pytest.mark.parametrize("how", ["void turn", "grown log", "void lease"])
+def test_an_ordinary_turn_that_is_void_is_refused_and_leaves_nothing(store: Store, how: str) -> None:
+    turn = started(store)
+    bad: dict[str, Any] = {
+        "void turn": {"turn": Turn(turn.run_id, "w", turn.fence + 1)},
+        "grown log": {"after": 7},
+        "void lease": {"ended": [10**9]},
+    }[how]
+    entries = [e.Entry(8, T0, 0, e.AttemptScheduled("next", 1))] if how == "grown log" else ordinary(turn).entries
+
+    refusals = []
+    for is_ordinary in (False, True):
+        with pytest.raises(Conflict) as refused:
+            store.commit([replace(ordinary(turn, entries=entries, is_ordinary=is_ordinary), **bad)])
+        refusals.append(refused.value.message)
+
+    assert refusals[0] == refusals[1]
+    assert (store.log(turn.run_id), store.leases_of("w")) == ([], [])
+
+
 @pytest.mark.parametrize("bad", [void_turn, grown_log, void_lease, leased_task], ids=lambda bad: bad.__name__)
 @pytest.mark.parametrize("is_first", [True, False], ids=["bad one first", "bad one last"])
 def test_a_bad_commit_leaves_nothing_of_the_others_in_its_batch(

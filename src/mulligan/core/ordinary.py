@@ -209,7 +209,7 @@ def task_of(state: State, place: Place) -> Task:
 def start_step(state: State, place: Place, worker: str, host: str, at: datetime) -> e.Entry:
     """Start the task of a step that `end_step` has entered in this turn."""
     run = state.run
-    place = state.places[place.key]
+    place = state.touch(place.key)
     place.status, place.worker, place.host = "running", worker, host
     run.seq, run.at = run.seq + 1, max(at, run.at)
     return e.Entry(run.seq, run.at, 0, e.AttemptStarted(place.key, place.attempt, worker, host))

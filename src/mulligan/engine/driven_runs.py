@@ -17,7 +17,8 @@ from mulligan.core.state.state import State
 from mulligan.engine.change_watch import ChangeWatch
 from mulligan.engine.integrity import refuse_damaged
 from mulligan.engine.observers import Observer
-from mulligan.engine.run_driver import NOT_AHEAD, QueuedReport, RunDriver
+from mulligan.engine.pending_turn import QueuedReport
+from mulligan.engine.run_driver import NOT_AHEAD, RunDriver
 from mulligan.engine.task_leasing import TaskSupply
 from mulligan.engine.tasks_in_flight import TasksInFlight
 from mulligan.engine.timer_watch import TimerWatch

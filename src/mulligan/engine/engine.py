@@ -16,7 +16,7 @@ from mulligan.engine.change_watch import IDLE_SECONDS, ChangeWatch
 from mulligan.engine.driven_runs import DrivenRuns
 from mulligan.engine.heartbeat import HeartbeatSender
 from mulligan.engine.observers import NullObserver, Observer
-from mulligan.engine.run_driver import QueuedReport
+from mulligan.engine.pending_turn import QueuedReport
 from mulligan.engine.store_wait import StoreWait
 from mulligan.engine.task_leasing import TaskSupply
 from mulligan.engine.tasks_in_flight import TasksInFlight

@@ -12,14 +12,13 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from mulligan.core import ordinary
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.deciding.report_checks import REQUESTS, check_report
 from mulligan.core.deciding.rounds.child_failure import child_end, undo_failed_in
-from mulligan.core.deciding.workers.breaker import Guard, GuardedOutcome, breaker_verdict
+from mulligan.core.deciding.workers.breaker import GuardedOutcome, breaker_verdict
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import round_request, run_request
 from mulligan.core.effects.lease_rules import ahead_share, has_time_for, may_be_held
@@ -40,6 +39,7 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
 from mulligan.core.turn import end_by_force, follow_at_length, follow_rest, refused_report, report_before
 from mulligan.engine.crash_answers import OVER, REPORT_IT, running_tasks, to_children, to_parent, without_content
+from mulligan.engine.pending_turn import PendingTurn, QueuedReport
 from mulligan.engine.task_backlog import BacklogEntry, TaskBacklog
 from mulligan.errors import (
     ExpressionFailed,
@@ -60,50 +60,6 @@ NOT_AHEAD = timedelta(0)
 REPORTS_PER_TURN_MAX = 1000
 # How many tasks that do not fit are looked at before a run gives up for now: there may be a hundred thousand.
 REJECTED_MAX = 20
-
-
-class QueuedReport(msgspec.Struct, frozen=True):
-    """A report that waits for the run's next turn: from its inbox or, with a token, from a task of this worker."""
-
-    report: r.Report
-    message_id: int | None = None
-    is_asking: bool = False
-    token: int | None = None
-    # The guard of that task.
-    guard: Guard | None = None
-    # Why it is refused without being processed: it crashed a turn.
-    refusal: str = ""
-
-
-class _Pending(msgspec.Struct):
-    """What the open turn has gathered."""
-
-    after: int
-    entries: list[e.Entry] = []
-    # Tasks that this turn has scheduled, by place: not assigned yet, left to any worker.
-    fresh: dict[str, Task] = {}
-    queued: dict[str, Task] = {}
-    # Tasks that our executor takes, by place and attempt. Each starts when the turn is written.
-    taken: dict[tuple[str, int], Task] = {}
-    # Place and attempt of tasks that an earlier turn has queued and this one takes, in order.
-    claimed: list[tuple[str, int]] = []
-    stopped: list[fx.StopTask] = []
-    timers: list[fx.SetTimer] = []
-    children: list[NewRun] = []
-    outgoing: list[tuple[int, r.Report]] = []
-    child_reports: list[ChildReport] = []
-    ended: list[int] = []
-    counted: list[GuardedOutcome] = []
-    drained: list[tuple[int, Answer | None]] = []
-    processed: list[QueuedReport] = []
-    # Whether nothing has happened but ends of ordinary steps, whose next tasks our executor takes.
-    is_ordinary: bool = True
-    # Batches of first steps by their first index: entered by this turn, and left for later turns.
-    entered: list[int] = []
-    starts: list[int] = []
-    # Reports that follow in the same turn: a timer that is due already, a task that our executor takes.
-    next: deque[r.Report] = msgspec.field(default_factory=deque)
-    is_last: bool = False
 
 
 class RunDriver:
@@ -153,7 +109,7 @@ class RunDriver:
         self._forced_end = ""
         # Ids of inbox messages that are in `reports` or in the open turn.
         self.delivered: set[int] = set()
-        self._pending: _Pending | None = None
+        self._pending: PendingTurn | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -295,7 +251,7 @@ class RunDriver:
         """Whether the time of the run is up, and the run is not stopped for it yet."""
         return is_time_up(self.state, now + self.ahead)
 
-    def _stop_if_time_is_up(self, pending: _Pending, now: datetime) -> None:
+    def _stop_if_time_is_up(self, pending: PendingTurn, now: datetime) -> None:
         """Stop the run before anything else of it starts, whatever was due or reported meanwhile.
 
         Its timer may not have fired: nobody drove the run, or another timer was due before it.
@@ -303,7 +259,7 @@ class RunDriver:
         if is_time_up(self.state, now):
             self._report_first(pending, r.TimerFired(now, "run", "", self.state.run.round), now)
 
-    def _report_first(self, pending: _Pending, report: r.Report | None, now: datetime) -> None:
+    def _report_first(self, pending: PendingTurn, report: r.Report | None, now: datetime) -> None:
         if report is not None:
             pending.next.append(report)
             self._follow(pending, now)
@@ -357,13 +313,13 @@ class RunDriver:
         # A task on hold is queued again when its step is resumed.
         return is_ready and not is_on_hold(self.state, self.state.places[key])
 
-    def _begin(self) -> _Pending:
+    def _begin(self) -> PendingTurn:
         if self._pending is None:
             self.state.begin()
-            self._pending = _Pending(self.state.run.seq)
+            self._pending = PendingTurn(self.state.run.seq)
         return self._pending
 
-    def _process(self, pending: _Pending, queued: QueuedReport, now: datetime) -> None:
+    def _process(self, pending: PendingTurn, queued: QueuedReport, now: datetime) -> None:
         refusal: Answer | None = None
         try:
             if isinstance(queued.report, REQUESTS | r.Unreadable):
@@ -378,7 +334,7 @@ class RunDriver:
                 self._refuse_round(pending, queued.report, error, now)
         self._note_end(pending, queued, refusal)
 
-    def _note_end(self, pending: _Pending, queued: QueuedReport, refusal: Answer | None) -> None:
+    def _note_end(self, pending: PendingTurn, queued: QueuedReport, refusal: Answer | None) -> None:
         """The report is processed: its lease is over, and whoever waits for an answer gets one."""
         if queued.token is not None:
             pending.ended.append(queued.token)
@@ -389,7 +345,7 @@ class RunDriver:
         if queued.message_id is not None:
             pending.drained.append((queued.message_id, (refusal or Answer()) if queued.is_asking else None))
 
-    def _refuse_senseless(self, pending: _Pending, queued: QueuedReport, now: datetime) -> None:
+    def _refuse_senseless(self, pending: PendingTurn, queued: QueuedReport, now: datetime) -> None:
         """Raise if no run can make sense of the request, or this one could not. The log says so, for people to see."""
         report, reason = queued.report, queued.refusal
         try:
@@ -404,7 +360,7 @@ class RunDriver:
                 pending.entries.append(refused_report(self.state, report, reason or error.message, now))
             raise
 
-    def _end_by_force(self, pending: _Pending, now: datetime) -> None:
+    def _end_by_force(self, pending: PendingTurn, now: datetime) -> None:
         """End the run, whatever its state is, and stop what still runs of it. Nothing is decided."""
         run, record, reason = self.state.run, self.record, self._forced_end
         asked = next((one.report for one in self.all_reports if isinstance(one.report, r.CancelRequested)), None)
@@ -452,7 +408,7 @@ class RunDriver:
             return replace(task, deadline=deadline, run_due=run_due)
         return task
 
-    def _follow(self, pending: _Pending, now: datetime) -> None:
+    def _follow(self, pending: PendingTurn, now: datetime) -> None:
         state, entries, rules = self.state, pending.entries, fx.RULES
         while pending.next:
             report = pending.next.popleft()
@@ -489,7 +445,7 @@ class RunDriver:
             if pending.fresh:
                 self._take(pending, now)
 
-    def _take_entered(self, pending: _Pending, places: Sequence[Place], now: datetime) -> None:
+    def _take_entered(self, pending: PendingTurn, places: Sequence[Place], now: datetime) -> None:
         """Give the tasks of ordinary steps that this turn has entered to our executor, as `_take` does.
 
         From the first that it does not take at once, `_take` decides.
@@ -505,8 +461,7 @@ class RunDriver:
                 continue
             executor.reserve(task)
             pending.taken[place.key, place.attempt] = task
-            started = ordinary.start_step(self.state, place, executor.name, executor.host_of(task), now)
-            pending.entries.append(started)
+            pending.entries.append(ordinary.start_step(self.state, place, executor.name, executor.host_of(task), now))
         if pending.fresh:
             pending.is_ordinary = False
             self._take(pending, now)
@@ -519,7 +474,7 @@ class RunDriver:
             return executor.fits(task) or executor.may_hold(task)
         return task.home not in executor.offer().lacks and executor.fits(task)
 
-    def _take(self, pending: _Pending, now: datetime) -> None:
+    def _take(self, pending: PendingTurn, now: datetime) -> None:
         """Give the tasks that this turn has scheduled to our executor while they fit; queue the rest."""
         # If the time of the run is up, it is stopped in this turn, and what does not go on is dropped.
         is_paused = self.is_paused or is_time_up(self.state, now)
@@ -570,7 +525,7 @@ class RunDriver:
         assert self.executor is not None
         return self.executor.fits(task) or (self.is_alone and self.executor.may_hold(task))
 
-    def _take_or_refuse(self, pending: _Pending, task: Task, now: datetime) -> None:
+    def _take_or_refuse(self, pending: PendingTurn, task: Task, now: datetime) -> None:
         assert self.executor is not None
         if not self.executor.can_ever_fit(task):
             outcome = Outcome(
@@ -586,23 +541,23 @@ class RunDriver:
             r.TaskStarted(now, task.place, task.attempt, self.executor.name, self.executor.host_of(task))
         )
 
-    def _is_too_late(self, pending: _Pending, started: r.TaskStarted) -> bool:
+    def _is_too_late(self, pending: PendingTurn, started: r.TaskStarted) -> bool:
         """Whether a task that this turn has taken was ended before it could start: by a timer that was due, say."""
         task_key = (started.place, started.attempt)
         return task_key in pending.taken and not self._is_ready(*task_key)
 
-    def _give_back(self, pending: _Pending, task_key: tuple[str, int]) -> None:
+    def _give_back(self, pending: PendingTurn, task_key: tuple[str, int]) -> None:
         """Do not start a task that this turn has taken."""
         assert self.executor is not None
         self.executor.unreserve(pending.taken.pop(task_key))
 
-    def _is_stopped_in_time(self, pending: _Pending, stop: fx.StopTask) -> bool:
+    def _is_stopped_in_time(self, pending: PendingTurn, stop: fx.StopTask) -> bool:
         """Whether this turn has started the task that it stops: its process has not begun, and need not."""
         place = self.state.places.get(stop.place)
         is_started = place is not None and place.status == "running" and place.phase != "stopped"
         return is_started and stop.grace_seconds is not None and (stop.place, stop.attempt) in pending.taken
 
-    def _end(self, pending: _Pending, now: datetime) -> None:
+    def _end(self, pending: PendingTurn, now: datetime) -> None:
         """End the round, and report the result to the attempt of the parent run that waits for it."""
         pending.is_last = True
         record = self.record
@@ -611,7 +566,9 @@ class RunDriver:
         report = child_end(self.state, record.parent_place, record.parent_attempt, now)
         pending.outgoing.append((record.parent_run_id, report))
 
-    def _refuse_round(self, pending: _Pending, report: r.RoundRequested, error: MulliganError, now: datetime) -> None:
+    def _refuse_round(
+        self, pending: PendingTurn, report: r.RoundRequested, error: MulliganError, now: datetime
+    ) -> None:
         """A child run cannot open the round that its parent waits for: the attempt of the parent has failed."""
         record = self.record
         if record.parent_run_id is not None:
@@ -636,8 +593,6 @@ class RunDriver:
         if pending is None:
             return None
         notices = self._notices(pending.entries) if self.state.workflow.notify or run.notify else ()
-        others: object = pending.queued or pending.stopped or pending.timers or pending.drained or pending.children
-        others = others or pending.outgoing or pending.child_reports or pending.is_last or pending.counted or notices
         return Commit(
             turn=self.turn,
             after=pending.after,
@@ -661,7 +616,7 @@ class RunDriver:
             counted=pending.counted,
             failures=self._failures() if pending.is_last else None,
             notices=notices,
-            is_ordinary=pending.is_ordinary and bool(pending.entries) and not others,
+            is_ordinary=pending.has_only_ends and not notices,
         )
 
     def _notices(self, entries: Sequence[e.Entry]) -> Sequence[NoticeRecord]:
@@ -728,7 +683,7 @@ _ENDS = frozenset({e.RunCompleted, e.RunFailed, e.RunCancelled})
 # -- effects ---------------------------------------------------------------------------------------------------------
 
 
-def _queue(driver: RunDriver, pending: _Pending, effect: fx.QueueTask, now: datetime) -> None:
+def _queue(driver: RunDriver, pending: PendingTurn, effect: fx.QueueTask, now: datetime) -> None:
     if pending.stopped:
         # A step that was paused and resumed in one turn: its task stays where it is.
         task_key = (effect.place, effect.attempt)
@@ -736,7 +691,7 @@ def _queue(driver: RunDriver, pending: _Pending, effect: fx.QueueTask, now: date
     pending.fresh[effect.place] = driver._task(effect.place)
 
 
-def _stop(driver: RunDriver, pending: _Pending, effect: fx.StopTask, now: datetime) -> None:
+def _stop(driver: RunDriver, pending: PendingTurn, effect: fx.StopTask, now: datetime) -> None:
     """Drop the task if this turn has queued or started it. The store may have it too, from before a pause."""
     for tasks in (pending.fresh, pending.queued):
         task = tasks.get(effect.place)
@@ -748,7 +703,7 @@ def _stop(driver: RunDriver, pending: _Pending, effect: fx.StopTask, now: dateti
     pending.stopped.append(effect)
 
 
-def _set_timer(driver: RunDriver, pending: _Pending, effect: fx.SetTimer, now: datetime) -> None:
+def _set_timer(driver: RunDriver, pending: PendingTurn, effect: fx.SetTimer, now: datetime) -> None:
     # A time of day is compared with the wall clock, by the store.
     if effect.kind != "until" and effect.due <= driver.state.run.at:
         pending.next.append(r.TimerFired(driver.state.run.at, effect.kind, effect.place, effect.number))
@@ -756,7 +711,7 @@ def _set_timer(driver: RunDriver, pending: _Pending, effect: fx.SetTimer, now: d
         pending.timers.append(effect)
 
 
-def _start_child(driver: RunDriver, pending: _Pending, effect: fx.StartChild, now: datetime) -> None:
+def _start_child(driver: RunDriver, pending: PendingTurn, effect: fx.StartChild, now: datetime) -> None:
     """Create the child run in the same commit. Its inputs come from expressions and are checked here."""
     called = _called_workflow(driver, pending, effect)
     if called is None:
@@ -777,7 +732,7 @@ def _start_child(driver: RunDriver, pending: _Pending, effect: fx.StartChild, no
 
 
 def _called_workflow(
-    driver: RunDriver, pending: _Pending, effect: fx.StartChild | fx.ContinueChild
+    driver: RunDriver, pending: PendingTurn, effect: fx.StartChild | fx.ContinueChild
 ) -> tuple[Workflow, dict[str, Any]] | None:
     """The definition and the inputs of a child run; None if they do not fit: then the attempt fails in this turn."""
     place = driver.state.places[effect.place]
@@ -792,7 +747,7 @@ def _called_workflow(
         return None
 
 
-def _continue_child(driver: RunDriver, pending: _Pending, effect: fx.ContinueChild, now: datetime) -> None:
+def _continue_child(driver: RunDriver, pending: PendingTurn, effect: fx.ContinueChild, now: datetime) -> None:
     """Ask the child run for the round that the attempt waits for, in the same commit: so it is asked once."""
     revised: r.Revised | None = None
     if driver.state.run.revision is not None:
@@ -806,7 +761,7 @@ def _continue_child(driver: RunDriver, pending: _Pending, effect: fx.ContinueChi
     pending.outgoing.append((effect.run_id, report))
 
 
-def _stop_child(driver: RunDriver, pending: _Pending, effect: fx.StopChild, now: datetime) -> None:
+def _stop_child(driver: RunDriver, pending: PendingTurn, effect: fx.StopChild, now: datetime) -> None:
     report = r.CancelRequested(now, f"run {driver.run_id}", "its parent asked it to end", effect.now)
     if effect.run_id:
         # It may not have opened its round yet: its row says that it has ended.
@@ -815,23 +770,23 @@ def _stop_child(driver: RunDriver, pending: _Pending, effect: fx.StopChild, now:
         pending.child_reports.append(ChildReport(report, effect.place, effect.attempt))
 
 
-def _enter_more(driver: RunDriver, pending: _Pending, effect: fx.EnterMore, now: datetime) -> None:
+def _enter_more(driver: RunDriver, pending: PendingTurn, effect: fx.EnterMore, now: datetime) -> None:
     pending.starts.append(effect.begin)
 
 
-def _pause_children(driver: RunDriver, pending: _Pending, effect: fx.PauseChildren, now: datetime) -> None:
+def _pause_children(driver: RunDriver, pending: PendingTurn, effect: fx.PauseChildren, now: datetime) -> None:
     report = r.PauseRequested(now, f"run {driver.run_id}", "its parent was paused")
     pending.child_reports.append(ChildReport(report))
     pending.outgoing += [(run_id, report) for run_id in effect.continued]
 
 
-def _resume_children(driver: RunDriver, pending: _Pending, effect: fx.ResumeChildren, now: datetime) -> None:
+def _resume_children(driver: RunDriver, pending: PendingTurn, effect: fx.ResumeChildren, now: datetime) -> None:
     report = r.ResumeRequested(now, f"run {driver.run_id}")
     pending.child_reports.append(ChildReport(report))
     pending.outgoing += [(run_id, report) for run_id in effect.continued]
 
 
-_CARRY_OUT: dict[type[fx.Effect], Callable[[RunDriver, _Pending, Any, datetime], None]] = {
+_CARRY_OUT: dict[type[fx.Effect], Callable[[RunDriver, PendingTurn, Any, datetime], None]] = {
     fx.QueueTask: _queue,
     fx.StopTask: _stop,
     fx.SetTimer: _set_timer,

@@ -227,8 +227,8 @@ class Commit(msgspec.Struct, kw_only=True):
     failures: RunFailures | None = None
     # Messages to people and programs about this turn. One whose key is in the store already is ignored.
     notices: Sequence[NoticeRecord] = ()
-    # It has nothing but entries that correct no inputs, rows of which none is removed, ended leases and taken tasks: a
-    # store may write it in fewer steps.
+    # It has nothing but entries that correct no inputs, rows of which none is removed or there twice, ended leases, and
+    # taken tasks that it has scheduled itself: a store may write it in fewer steps.
     is_ordinary: bool = False
 
 

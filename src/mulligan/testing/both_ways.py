@@ -2,8 +2,8 @@
 
 `core.ordinary` says in one plain function what `core.turn` finds fact by fact. While `both_ways` is open, each such
 turn of this process is taken three times: at length and at once, both undone, and then as the product takes it.
-Entries, their bytes, rows, state and tasks must be the same. So are the rows of the tables of SQLite, which writes such
-a turn in fewer steps.
+Entries, their bytes, rows, state and tasks must be the same, and so must be the statements for PostgreSQL, which are
+made in fewer steps.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, NamedTuple
-
-import apsw
 
 from mulligan.core import ordinary
 from mulligan.core.effects import effects as fx
@@ -27,14 +25,12 @@ from mulligan.core.model.workflow import Expression, Template
 from mulligan.core.state.scope import Evaluator
 from mulligan.core.state.state import Place, State
 from mulligan.core.turn import follow_at_length, follow_rest
-from mulligan.errors import Conflict
-from mulligan.ports import Commit, CommitResult
-from mulligan.store.sqlite import sqlite_commit
-from mulligan.store.sqlite.sqlite_commit import Leases
+from mulligan.ports import Commit
+from mulligan.store.postgres import postgres_commit
 
 # What the product calls: replaced while turns are compared.
 _END_STEP, _START_STEP, _TASK_OF = ordinary.end_step, ordinary.start_step, ordinary.task_of
-_WRITE = sqlite_commit.write_ordinary
+_ASK = postgres_commit.ordinary_statements
 
 
 class WaysDiffer(AssertionError):
@@ -101,55 +97,29 @@ def both_ways() -> Iterator[BothWays]:
         _compare("a task", found, make_task(state, place.key))
         return found
 
-    def write_both_ways(db: apsw.Cursor, commit: Commit, numbers: Iterator[int], held: Leases) -> CommitResult:
+    def ask_both_ways(commit: Commit) -> Any:
         counts.commits += 1
-        taken = list(islice(numbers, len(commit.taken)))
-        short, long = (_written(db, write, commit, taken, held) for write in (_WRITE, sqlite_commit.write_at_length))
-        _compare("what is written", short, long)
-        return _WRITE(db, commit, iter(taken), held)
+        found = _ASK(commit)
+        _compare("statements", found, list(postgres_commit.commit_statements([commit], (), "")))
+        return found
 
-    _replace(end_both_ways, start_both_ways, task_both_ways, write_both_ways)
+    _replace(end_both_ways, start_both_ways, task_both_ways, ask_both_ways)
     try:
         yield counts
     finally:
-        _replace(_END_STEP, _START_STEP, _TASK_OF, _WRITE)
+        _replace(_END_STEP, _START_STEP, _TASK_OF, _ASK)
 
 
-def _replace(end_step: Any, start_step: Any, task_of: Any, write: Any) -> None:
+def _replace(end_step: Any, start_step: Any, task_of: Any, ask: Any) -> None:
+    postgres_commit.ordinary_statements = ask
     ordinary.end_step, ordinary.start_step, ordinary.task_of = end_step, start_step, task_of
-    sqlite_commit.write_ordinary = write
-
-
-def _written(db: apsw.Cursor, write: Any, commit: Commit, numbers: list[int], held: Leases) -> list[Any]:
-    """What a way of writing a turn leaves in the tables, and says; undone."""
-    run_id = commit.turn.run_id
-    before = db.connection.total_changes()
-    db.execute("SAVEPOINT both_ways")
-    try:
-        try:
-            said: object = write(db, commit, iter(numbers), held)
-        except Conflict as conflict:
-            # What it has written until then is rolled back.
-            return [str(conflict)]
-        found: list[Any] = [said, db.connection.total_changes() - before]
-        found.append(db.execute("SELECT * FROM runs WHERE run_id = ?", (run_id,)).fetchall())
-        first = (run_id << 32) + commit.after
-        found.append(db.execute("SELECT * FROM events WHERE id BETWEEN ? AND ?", (first, first + 1000)).fetchall())
-        found.append(db.execute("SELECT * FROM tasks WHERE run_id = ?", (run_id,)).fetchall())
-        for kind, key, _, _ in commit.rows:
-            asked = "SELECT * FROM rows WHERE run_id = ? AND kind = ? AND key = ?"
-            found.append(db.execute(asked, (run_id, kind, key)).fetchall())
-        return found
-    finally:
-        db.execute("ROLLBACK TO both_ways")
-        db.execute("RELEASE both_ways")
 
 
 @contextmanager
 def one_way() -> Iterator[None]:
     """Within `both_ways`: take ordinary turns as the product does."""
-    compared = ordinary.end_step, ordinary.start_step, ordinary.task_of, sqlite_commit.write_ordinary
-    _replace(_END_STEP, _START_STEP, _TASK_OF, _WRITE)
+    compared = ordinary.end_step, ordinary.start_step, ordinary.task_of, postgres_commit.ordinary_statements
+    _replace(_END_STEP, _START_STEP, _TASK_OF, _ASK)
     try:
         yield
     finally:

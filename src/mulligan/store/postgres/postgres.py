@@ -32,6 +32,7 @@ from mulligan.store import refusals
 from mulligan.store.breaker_transaction import BreakerTransaction
 from mulligan.store.columns import circuit_from, message_from, stopped_from
 from mulligan.store.encoding import encoded, moment_from, task_from
+from mulligan.store.postgres import postgres_commit
 from mulligan.store.postgres.postgres_arrays import arrays, without_nul
 from mulligan.store.postgres.postgres_artifacts import ArtifactRows
 from mulligan.store.postgres.postgres_client import PostgresClient, Unexpected
@@ -200,6 +201,8 @@ class PostgresStore(SqlStore):
     def commit(self, commits: Sequence[Commit]) -> list[CommitResult]:
         if not commits:
             return []
+        if len(commits) == 1 and commits[0].is_ordinary:
+            return [self._commit_ordinary(commits[0])]
         refusals.check_batch(commits)
         children = [turn for commit in commits for turn in self._new_turns(len(commit.children), commit.turn.holder)]
         asked = list(commit_statements(commits, children, self._client.channel))
@@ -215,6 +218,15 @@ class PostgresStore(SqlStore):
             row for (name, _), rows in zip(asked, found, strict=True) if name.startswith("take_tasks") for row in rows
         ]
         return commit_results(commits, numbers, children)
+
+    def _commit_ordinary(self, commit: Commit) -> CommitResult:
+        asked = postgres_commit.ordinary_statements(commit)
+        with _translate_conflicts([commit]):
+            found = self._client.execute_batch(asked)
+        if not commit.taken:
+            return CommitResult()
+        tokens = {(place, attempt): number for _, place, attempt, number in found[-1]}
+        return CommitResult([Lease(t, commit.turn.holder, tokens[t.place, t.attempt]) for t in commit.taken])
 
     def _ask_and_count(
         self, asked: Sequence[Statement], counted: Sequence[GuardedOutcome], notices: Sequence[Statement]

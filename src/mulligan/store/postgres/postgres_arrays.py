@@ -81,7 +81,7 @@ def encode(column: type[Array], values: Sequence[Any]) -> bytes:
         return struct.pack("!iiI", 0, 0, of)
     if len(values) == 1 and values[0] is not None:
         return head_of_one + elements(values)[0]
-    return _head(of, len(values), None in values) + b"".join(elements(values))
+    return _HEAD.pack(1, None in values, of, len(values), 1) + b"".join(elements(values))
 
 
 def arrays(columns: Columns, rows: Iterable[Sequence[Any]]) -> list[Any]:
@@ -92,6 +92,11 @@ def arrays(columns: Columns, rows: Iterable[Sequence[Any]]) -> list[Any]:
 
 def singles(columns: Columns, row: Sequence[Any]) -> list[Any]:
     """Each cell of a row alone, encoded."""
-    return [
-        None if cell is None else _ENCODINGS[column].single(cell) for column, cell in zip(columns, row, strict=True)
-    ]
+    found: list[Any] = []
+    for column, cell in zip(columns, row, strict=True):
+        if column is Texts and cell is not None:
+            # Written out: a row has several.
+            found.append(cell.replace("\0", "\ufffd").encode())
+        else:
+            found.append(None if cell is None else _ENCODINGS[column].single(cell))
+    return found

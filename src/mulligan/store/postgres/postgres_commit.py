@@ -29,6 +29,7 @@ def of_rows(name: str, columns: Columns, rows: Sequence[Sequence[Any]], *rest: A
 
 
 _RUN = (Bigints, Bigints, Texts, Bigints, Bigints, Texts, Bigints, Bigints, Bigints, Texts, Bigints)
+_LEASE = (Bigints, Texts, Bigints)
 _NEW_RUN = (Bigints, Texts, Texts, Bigints, Bigints, Texts, Bigints, Texts, Texts, Texts)
 _TASK = (Bigints, Texts, Bigints, Texts, Floats, Bigints, Bigints, Texts, Texts, Blobs, Texts, Texts, Bigints, Floats)
 
@@ -49,6 +50,34 @@ def commit_statements(commits: Sequence[Commit], children: Sequence[Turn], chann
         yield "delete_tasks_of_round", [over]
 
 
+def ordinary_statements(commit: Commit) -> list[Statement]:
+    """The statements of one ordinary turn: those of `commit_statements`, value by value, in fewer steps."""
+    run_id, holder, entries = commit.turn.run_id, commit.turn.holder, commit.entries
+    asked: list[Statement] = [(f"advance_runs{OF_ONE}", [*singles(_RUN, _run(commit)), 1])]
+    if commit.ended:
+        asked.append(
+            of_rows("end_leases", _LEASE, [(token, holder, run_id) for token in commit.ended], len(commit.ended))
+        )
+    count = len(entries)
+    first = commit.after + 1
+    events = [
+        encode(Bigints, [run_id] * count),
+        encode(Bigints, range(first, first + count)),
+        encode(Blobs, encode_all(entries)),
+    ]
+    asked.append(("insert_events", events))
+    kinds, keys, tags, data = zip(*commit.rows, strict=True)
+    rows = [
+        encode(Bigints, [run_id] * len(kinds)),
+        *map(encode, (Texts, Texts, Texts, Blobs), (kinds, keys, tags, data)),
+    ]
+    asked.append(("put_rows", rows))
+    if commit.taken:
+        taken = [_task_row(task, holder) for task in commit.taken]
+        asked.append(of_rows("take_tasks", _TASK, taken, len(taken)))
+    return asked
+
+
 def _run(commit: Commit) -> tuple[Any, ...]:
     turn = commit.turn
     seq = commit.entries[-1].seq if commit.entries else commit.after
@@ -61,7 +90,7 @@ def _run(commit: Commit) -> tuple[Any, ...]:
 def _leases(commits: Sequence[Commit]) -> Iterator[Statement]:
     ended = [(token, commit.turn.holder, commit.turn.run_id) for commit in commits for token in commit.ended]
     if ended:
-        yield of_rows("end_leases", (Bigints, Texts, Bigints), ended, len(ended))
+        yield of_rows("end_leases", _LEASE, ended, len(ended))
 
 
 def _state(commits: Sequence[Commit]) -> Iterator[Statement]:

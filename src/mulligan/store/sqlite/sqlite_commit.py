@@ -50,54 +50,15 @@ _NEW_WORDS_MAX = 256
 
 def write_batch(db: apsw.Cursor, commits: Sequence[Commit], sequence: TaskSequence, held: Leases) -> list[CommitResult]:
     """Write all commits, or raise `Conflict`: the caller rolls the transaction back."""
-    if len(commits) > 1 or len(commits[0].taken) > 1:
-        refusals.check_batch(commits)
+    refusals.check_batch(commits)
     tasks = 0
     for commit in commits:
         tasks += len(commit.taken) + len(commit.queued)
     numbers = iter(sequence.take(db, tasks))
-    return [
-        (write_ordinary if commit.is_ordinary else write_at_length)(db, commit, numbers, held) for commit in commits
-    ]
+    return [_write(db, commit, numbers, held) for commit in commits]
 
 
-def write_ordinary(db: apsw.Cursor, commit: Commit, numbers: Iterator[int], held: Leases) -> CommitResult:
-    """`write_at_length` for an ordinary turn, in fewer steps: the same rows and the same `Conflict`."""
-    turn, after, at = commit.turn, commit.after, micros(commit.at)
-    run_id, holder, changes = turn.run_id, turn.holder, db.connection.changes
-    state, kept = None, []
-    for kind, key, tag, data in commit.rows:
-        if kind == _RUN:
-            state = data
-        else:
-            kept.append((run_id, kind, key, tag, data))
-    about = (commit.entries[-1].seq, commit.status, commit.round, at, commit.degraded, commit.reason, state)
-    db.execute(SQL["advance_run"], (*about, run_id, turn.fence, holder, after))
-    if changes() != 1:
-        return write_at_length(db, commit, numbers, held)
-    for token in commit.ended:
-        task_key = held.find(db, token)
-        if task_key is None or task_key[0] != run_id:
-            raise refusals.void_lease(commit)
-        db.execute(SQL["end_own_lease"], (*task_key, token, holder))
-        if changes() != 1:
-            raise refusals.void_lease(commit)
-    # They are numbered without gaps: behind `after`.
-    db.executemany(SQL["insert_event"], enumerate(encode_all(commit.entries), (run_id << 32) + after + 1))
-    db.executemany(SQL["put_row"], kept)
-    leases = []
-    for task in commit.taken:
-        lease = Lease(task, holder, next(numbers))
-        row = (run_id, task.place, task.attempt, lease.token, holder, *task_columns(task), at)
-        db.execute(SQL["take_task"], row)
-        if changes() != 1:
-            raise refusals.not_free(task)
-        leases.append(lease)
-    return CommitResult(leases)
-
-
-def write_at_length(db: apsw.Cursor, commit: Commit, numbers: Iterator[int], held: Leases) -> CommitResult:
-    """Write any turn."""
+def _write(db: apsw.Cursor, commit: Commit, numbers: Iterator[int], held: Leases) -> CommitResult:
     _advance_run(db, commit)
     if commit.ended:
         _end_leases(db, commit, held)
