@@ -1,7 +1,7 @@
 """Recovery coverage: what a workflow does about every failure of every step. Nothing of it is run.
 
 coverage = explore(workflow, evaluator=evaluator)
-story = story_of_case(workflow, "fetch", "exit 11", "always", evaluator=evaluator)
+story = story_in(Explorer(workflow, evaluator), "fetch", "exit 11", "always")
 """
 
 from __future__ import annotations
@@ -122,21 +122,8 @@ def _unknown(explorer: Explorer, workflow: Workflow) -> Iterator[str]:
 # -- one case --------------------------------------------------------------------------------------------------------
 
 
-def story_of_case(
-    workflow: Workflow,
-    step: str,
-    failure: str,
-    times: Times = "always",
-    *,
-    evaluator: Evaluator,
-    inputs: Mapping[str, Any] | None = None,
-) -> PlayedCase:
-    """What happens if a step fails in that way, in the words of `explain`, without steps that it does not concern."""
-    return story_in(Explorer(workflow, evaluator, inputs), step, failure, times)
-
-
 def story_in(explorer: Explorer, step: str, failure: str, times: Times = "always") -> PlayedCase:
-    """The same, with an explorer that has read the workflow already."""
+    """What happens if a step fails in that way, in the words of `explain`, without steps that it does not concern."""
     row, kind = find_case(explorer, step, failure)
     if times not in TIMES:
         raise InputInvalid(f"'{times}' is not how often a failure happens", hint=f"use {', '.join(TIMES)}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, product
 
 import msgspec
 
@@ -32,10 +33,12 @@ def explore_pairs(
     """The pairs that end worse than each of their failures alone; how many were played; whether that is a sample."""
     verdicts = {(cell.step, cell.failure): cell.verdict for cell in cells}
     rows = [row for row in explorer.rows.values() if not row.path and not explorer.assumptions_of(row).injections]
-    kinds = {row.name: _kinds(explorer, row) for row in rows}
-    places = [
-        (first, second) for first, second in _interacting(explorer, rows) if kinds[first.name] and kinds[second.name]
-    ]
+    kinds = {
+        row.name: [kind for kind in explorer.kinds[row.name] if kind.of in _PARTS and kind.after is None]
+        for row in rows
+    }
+    # With `end` behind all of them, all pairs of steps can interact.
+    places = [pair for pair in combinations(rows, 2) if all(kinds[row.name] for row in pair)]
     total = sum(len(kinds[first.name]) * len(kinds[second.name]) for first, second in places)
     is_sample = total > PAIRS_MAX
     pairs = _sample(places, kinds, seed) if is_sample else _all(places, kinds)
@@ -56,22 +59,10 @@ def explore_pairs(
     return found, count, is_sample
 
 
-def _kinds(explorer: Explorer, row: Row) -> list[Kind]:
-    return [kind for kind in explorer.kinds[row.name] if kind.of in _PARTS and kind.after is None]
-
-
-def _interacting(explorer: Explorer, rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
-    """The pairs of steps that can interact: with `end` behind all of them, those are all pairs."""
-    for index, first in enumerate(rows):
-        for second in rows[index + 1 :]:
-            yield first, second
-
-
 def _all(places: Sequence[tuple[Row, Row]], kinds: dict[str, list[Kind]]) -> Iterator[_Pair]:
     for first, second in places:
-        for kind in kinds[first.name]:
-            for other in kinds[second.name]:
-                yield first, kind, second, other
+        for kind, other in product(kinds[first.name], kinds[second.name]):
+            yield first, kind, second, other
 
 
 def _sample(places: Sequence[tuple[Row, Row]], kinds: dict[str, list[Kind]], seed: int) -> Iterator[_Pair]:

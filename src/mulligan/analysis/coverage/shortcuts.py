@@ -50,7 +50,7 @@ class Shortcuts:
                 self.completed.setdefault(entry.fact.step, entry.fact)
         self._is_timeless = ending.status == "completed" and ending.seconds == 0 and len(straight.runs) == 1
         # How cases went on that were played to their end, by how their step ended: the end, and how long after.
-        self._rests: dict[Any, tuple[Verdict, str, float]] = {}
+        self.rests: dict[Any, tuple[Verdict, str, float]] = {}
 
     # -- what may be left out ----------------------------------------------------------------------------------------
 
@@ -97,16 +97,12 @@ class Shortcuts:
         commands = all_commands((*parts, self.workflow.end))
         return any(one.action is not None and traits_of(one.action).runs_in == "engine" for one in commands)
 
-    def is_harmless(self, name: str) -> bool:
-        """Whether nothing that follows from the end of a step can fail, wait or repeat: then that end decides the run.
-
-        Behind it are only tasks, which are assumed to succeed. They may run, or be skipped.
-        """
-        return name in self._harmless
-
     @cached_property
-    def _harmless(self) -> frozenset[str]:
-        """The steps and barriers of which that is true: found from the last ones on."""
+    def harmless(self) -> frozenset[str]:
+        """The steps and barriers from whose end nothing follows that can fail, wait or repeat: it decides the run.
+
+        Behind them are only tasks, which are assumed to succeed. They may run, or be skipped.
+        """
         found: set[str] = set()
         for vertex in _from_the_last(self.graph):
             if all(after in found and self._only_succeeds(after) for after in self.graph.onward(vertex)):
@@ -157,19 +153,15 @@ class Shortcuts:
     @cached_property
     def _reruns_after_loss(self) -> bool:
         """Whether everything runs again after its worker was lost."""
-        commands = all_commands((*self.workflow.steps, self.workflow.end))
+        commands = list(all_commands((*self.workflow.steps, self.workflow.end)))
         lost = ("WORKER_LOST" in rule.codes for one in commands for rule in one.rules)
-        is_run_again = all(one.on_lost == "rerun" for one in all_commands((*self.workflow.steps, self.workflow.end)))
-        return is_run_again and not any(lost) and not self._read_steps
-
-    def rest_of(self, key: Any) -> tuple[Verdict, str, float] | None:
-        return self._rests.get(key)
+        return all(one.on_lost == "rerun" for one in commands) and not any(lost) and not self._read_steps
 
     def remember(self, key: Any, end: CaseEnd, seconds: float) -> None:
         """Keep how a case went on whose step had ended, as `key` says, after `seconds`."""
         # What the end of the run's time cut off says nothing about other cases.
         if self.has_time_left(max(end.seconds, seconds)):
-            self._rests[key] = (end.verdict, end.run_status, end.seconds - seconds)
+            self.rests[key] = (end.verdict, end.run_status, end.seconds - seconds)
 
 
 class LocalPlay:
@@ -292,13 +284,13 @@ class LocalPlay:
         if not self._spreads and kind in (e.StepCompleted, e.StepReplaced) and self._is_as_before(fact):
             self._verdict = "recovered" if kind is e.StepCompleted else "handled"
             return True
-        if known.is_harmless(fact.step) and self._visited_is_harmless:
+        if fact.step in known.harmless and self._visited_is_harmless:
             is_failed = kind is e.StepFailed and not fact.route.is_sent
             if is_failed or (kind is e.StepSettled and fact.outcome == "failed"):
                 self._verdict = self._verdict_of_failed(fact)
                 return True
         self.key = self._key_of(fact)
-        self._rest = known.rest_of(self.key)
+        self._rest = known.rests.get(self.key)
         # Also if nothing is known: then it is played to its end.
         return True
 
@@ -330,7 +322,7 @@ class LocalPlay:
     def _visited_is_harmless(self) -> bool:
         """Whether the other steps of this case have ended well or badly, and nothing can follow from them."""
         places = self._run.state.places
-        return all(self._known.is_harmless(name) and places[name].has_ended for name in self._visited)
+        return all(name in self._known.harmless and places[name].has_ended for name in self._visited)
 
     def _key_of(self, fact: Any) -> Any:
         places = self._run.state.places

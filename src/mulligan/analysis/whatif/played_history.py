@@ -1,4 +1,4 @@
-"""A run that is being decided again: its state under the new definition, what it took, and what that rests on."""
+"""A run that is decided again: its state under the new definition, what it took, and what that rests on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from mulligan.analysis.whatif.attempt_names import AttemptNames, Named
 from mulligan.analysis.whatif.judging import Doubt, Judgement, judge
 from mulligan.analysis.whatif.knowledge import Draw, Drawn, Knowledge, Share, Subject
-from mulligan.analysis.whatif.recording import HistoryCounter, RecordedAttempt, Recording
+from mulligan.analysis.whatif.recording import Counts, HistoryCounter, RecordedAttempt, Recording, end_of
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.actions import traits_of
@@ -80,7 +80,10 @@ def no_children(state: State, place: Place, recorded: RecordedAttempt) -> ChildR
 
 
 class PlayedHistory:
-    """What both parts of a redecision work on: the part that follows the log, and the part that goes on from there."""
+    """How a run goes under another definition.
+
+    Both parts of a redecision work on it: the part that follows the log, and the part that goes on from there.
+    """
 
     def __init__(
         self,
@@ -100,8 +103,12 @@ class PlayedHistory:
         self.children = children
         self.state = State(graph.workflow, graph)
         self.names = AttemptNames()
-        self.counter = HistoryCounter()
+        self.counts = Counts()
+        self.counter = HistoryCounter(self.counts)
         self.divergence: Divergence | None = None
+        # Where it goes another way, and why; "" if it goes exactly as recorded. How many recorded entries are the same.
+        self.step = self.why = ""
+        self.followed = 0
         # The attempt that each place has now: what it is called, and how it came to it.
         self.named: dict[str, Named] = {}
         self.scheduled_at: dict[str, datetime] = {}
@@ -201,6 +208,15 @@ class PlayedHistory:
             self.assumed["other_values"] += 1
         else:
             self.facts += 1
+
+    @property
+    def status(self) -> str:
+        """How it ends, see `end_of`."""
+        return end_of(self.state)
+
+    @property
+    def goes_another_way(self) -> bool:
+        return bool(self.why)
 
     @property
     def by(self) -> Evidence:

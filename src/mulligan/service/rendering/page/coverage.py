@@ -13,10 +13,8 @@ from mulligan.analysis.coverage.figures import Figures, count_figures, describe_
 from mulligan.analysis.coverage.results import VERDICTS, Case, Cell, Coverage, FailureKind, Finding
 from mulligan.analysis.coverage.table import CoverageRow, CoverageTable, arrange_table, steps_label, used_marks
 from mulligan.analysis.coverage.words import (
-    SIGNS,
     TIMES_WORDS,
-    VERDICT_MEANINGS,
-    VERDICT_TONES,
+    VERDICT_WORDS,
     describe_case,
     describe_failure_of,
     describe_pair,
@@ -56,7 +54,7 @@ def render_figures(figures: Figures) -> Html:
     """The figures as tiles, and all cells as one bar."""
     tiles: list[tuple[str, object, str]] = [("dealt with or accepted", f"{figures.percent}%", _percent_tone(figures))]
     tiles += [
-        (VERDICT_MEANINGS[verdict], f"{figures.verdicts[verdict]:,}", _TONES[VERDICT_TONES[verdict]])
+        (VERDICT_WORDS[verdict].meaning, f"{figures.verdicts[verdict]:,}", _TONES[VERDICT_WORDS[verdict].tone])
         for verdict in VERDICTS
         if verdict in figures.verdicts
     ]
@@ -80,7 +78,7 @@ def _bar(figures: Figures) -> Html:
     pieces, left = [], 0.0
     for verdict, number in figures.verdicts.items():
         share = number / figures.total * 100
-        kinds = f"{_TONES[VERDICT_TONES[verdict]]} of-{verdict}"
+        kinds = f"{_TONES[VERDICT_WORDS[verdict].tone]} of-{verdict}"
         pieces.append(element("rect", class_=kinds, x=f"{left:.2f}%", y=0, width=f"{share:.2f}%", height=8))
         left += share
     return element("svg", *pieces, class_="bar", height=8, role="img", aria_label=describe_figures(figures))
@@ -180,7 +178,7 @@ def render_story(case: Case, story: Sequence[StoryLine]) -> Html:
     """What happens in one case, in the words of `explain`, with times from its start."""
     lines = list(_story_rows(fold_skipped(story)))
     table = element("div", element("table", element("tbody", *lines), class_="story"), class_="scroll", tabindex="0")
-    ends = element("p", describe_case(case), class_=f"ends {_TONES[VERDICT_TONES[case.verdict]]}")
+    ends = element("p", describe_case(case), class_=f"ends {_TONES[VERDICT_WORDS[case.verdict].tone]}")
     return join_html([table if lines else "", ends])
 
 
@@ -209,7 +207,7 @@ def _other_cases(cell: Cell, shown: Case) -> Html:
         element(
             "li",
             f"{TIMES_WORDS[case.times]}: ",
-            element("b", SIGNS[case.verdict], class_=_TONES[VERDICT_TONES[case.verdict]]),
+            element("b", VERDICT_WORDS[case.verdict].sign, class_=_TONES[VERDICT_WORDS[case.verdict].tone]),
             " ",
             describe_case(case),
         )
