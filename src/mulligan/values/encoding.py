@@ -189,19 +189,14 @@ class _Encoder:
         return _checked_number(float.__float__(value), path)
 
     def iso(self, value: Any, path: str, _depth: int) -> str:
-        if value != value:
-            raise ValueRefused(f"{path} is {value}, which is not JSON; return None for a missing value")
+        _refuse_missing(value, path)
         return str(value.isoformat())
 
     def duration(self, value: Any, path: str, _depth: int) -> str:
-        if value != value:
-            raise ValueRefused(f"{path} is {value}, which is not JSON; return None for a missing value")
+        _refuse_missing(value, path)
         if getattr(value, "nanoseconds", 0):
             raise ValueRefused(f"{path} is {value}, and a duration is stored to the microsecond; round it")
         return format_duration(value)
-
-    def path_name(self, value: Any, path: str, _depth: int) -> str:
-        return _checked_text(str(value), path)
 
     def binary(self, value: Any, _path: str, _depth: int) -> str:
         return base64.b64encode(value).decode()
@@ -214,8 +209,7 @@ class _Encoder:
 
     def numpy_scalar(self, value: Any, path: str, depth: int) -> Any:
         if value.dtype.kind == "M":
-            if value != value:
-                raise ValueRefused(f"{path} is NaT, which is not JSON; return None for a missing value")
+            _refuse_missing(value, path)
             return str(value)
         if value.dtype.kind == "m":
             exact = value.astype("timedelta64[us]")
@@ -302,7 +296,7 @@ _ENCODERS: dict[tuple[str, str], Callable[..., Any]] = {
     ("pandas", "NaTType"): _Encoder.iso,
     ("decimal", "Decimal"): _Encoder.text,
     ("fractions", "Fraction"): _Encoder.text,
-    ("pathlib", "PurePath"): _Encoder.path_name,
+    ("pathlib", "PurePath"): _Encoder.text,
     ("uuid", "UUID"): _Encoder.text,
     ("ipaddress", "_IPAddressBase"): _Encoder.text,
     ("enum", "Enum"): _Encoder.member,
@@ -382,6 +376,12 @@ def _find_hidden(value: Any, depth: int) -> str:
 
 def _type_name(kind: type) -> str:
     return kind.__qualname__ if kind.__module__ in ("builtins", "__mulligan__") else type_name(kind)
+
+
+def _refuse_missing(value: Any, path: str) -> None:
+    """Refuse a time or a duration that is NaT."""
+    if value != value:
+        raise ValueRefused(f"{path} is {value}, which is not JSON; return None for a missing value")
 
 
 def _checked_text(text: str, path: str) -> str:
