@@ -278,24 +278,21 @@ def read_template(node: Node, scope: Scope) -> Template:
         return Template(("",))
     if "${" not in node.text:
         return Template((node.text,))
-    return Template(
-        tuple(
-            part if isinstance(part, str) else check_placeholder(part, node, scope)
-            for part in placeholders_in(node, scope)
-        )
-    )
+    return _checked_template(node, scope, check_placeholder)
 
 
 def read_path_template(node: Node, scope: Scope) -> Template:
     """A path with placeholders. The value of `${any_path(…)}` may point anywhere."""
     if not isinstance(node, Scalar) or "any_path" not in node.text:
         return read_template(node, scope)
-    return Template(
-        tuple(
-            part if isinstance(part, str) else _check_path_placeholder(part, node, scope)
-            for part in placeholders_in(node, scope)
-        )
-    )
+    return _checked_template(node, scope, _check_path_placeholder)
+
+
+def _checked_template(
+    node: Scalar, scope: Scope, check: Callable[[Placeholder, Scalar, Scope], Expression]
+) -> Template:
+    parts = placeholders_in(node, scope)
+    return Template(tuple(part if isinstance(part, str) else check(part, node, scope) for part in parts))
 
 
 def _check_path_placeholder(part: Placeholder, node: Scalar, scope: Scope) -> Expression:
@@ -421,14 +418,6 @@ def _check_step_fields(path: tuple[str, ...], depth: int, position: Position, sc
         _check_failure_fields(path, depth + 1, position, scope, "a failure", ERROR_FIELDS)
 
 
-def _check_error(path: tuple[str, ...], position: Position, scope: Scope) -> None:
-    _check_failure_fields(path, 1, position, scope, "an error", ERROR_FIELDS)
-
-
-def _check_failure(path: tuple[str, ...], position: Position, scope: Scope) -> None:
-    _check_failure_fields(path, 1, position, scope, "a failure", FAILURE_FIELDS)
-
-
 def _check_failure_fields(
     path: tuple[str, ...], depth: int, position: Position, scope: Scope, what: str, fields: tuple[str, ...]
 ) -> None:
@@ -467,8 +456,8 @@ _CHECKS: dict[str, Any] = {
     "matrix": _check_declared,
     "steps": _check_step,
     "step": _check_own_step,
-    "error": _check_error,
-    "failure": _check_failure,
+    "error": lambda path, at, scope: _check_failure_fields(path, 1, at, scope, "an error", ERROR_FIELDS),
+    "failure": lambda path, at, scope: _check_failure_fields(path, 1, at, scope, "a failure", FAILURE_FIELDS),
     "run": _check_run,
 }
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from mulligan.core.model.graph import Arc, Graph
 from mulligan.core.model.workflow import END, Backoff, Need, Step, Workflow
-from mulligan.language.checks.links import Links, forward_links, need_links, readable, success_links, vertex
+from mulligan.language.checks.links import forward_links, group_links, need_links, readable, success_links, vertex
 from mulligan.language.checks.reachability import Reachability, find_cycle
 from mulligan.language.keys.retry_keys import BACKOFF
 from mulligan.language.readers.groups import output_name
@@ -53,11 +53,7 @@ def _need_node(step: str, needed: str, resolved: Resolved) -> Node:
 def _check_loops(workflow: Workflow, resolved: Resolved, source: Source) -> None:
     """A cycle must be closed by a `next` edge. Only such an edge may have a delay, and it may not have `then`."""
     graph = Graph(workflow)
-    links: Links = {name: [] for name in resolved.steps}
-    for group, members in resolved.groups.items():
-        links[f"group:{group}"] = []
-        for member in members:
-            links[member].append(f"group:{group}")
+    links = group_links(resolved)
     for name, node in graph.nodes.items():
         links[name] += [arc.to for arc in node.arcs if arc.to != END and not arc.is_loop]
         for need in node.step.needs:

@@ -75,7 +75,7 @@ def _values(form: Any, node: Node, name: str, scope: Scope) -> list[Any]:
         found = _RANGE.fullmatch(form)
         if not found:
             message = f"'{name}' is {describe(node)}, a list or a range such as 1..10 is expected"
-            raise scope.source.refuse("matrix", message, node, hint=_suggest_values(form))
+            raise scope.source.refuse("matrix", message, node, hint=_suggest_range(form))
         written = [float(number or 1) for number in found.groups()]
         if max(map(abs, written)) > RANGE_MAX:
             raise scope.source.refuse("matrix", f"a range must lie between {-RANGE_MAX:g} and {RANGE_MAX:g}", node)
@@ -83,19 +83,15 @@ def _values(form: Any, node: Node, name: str, scope: Scope) -> list[Any]:
     return _range(start, stop, step, node, scope)
 
 
-def _suggest_values(text: str) -> str:
+def _suggest_range(text: str) -> str:
+    """The hint for a text that is no range: how ours is written, the same one if it has colons."""
     if "${" in text:
         return "the values of a matrix are known before a run; for a list from an expression, use 'map: {over: …}'"
-    return f"write it as {_suggest_range(text)}"
-
-
-def _suggest_range(text: str) -> str:
-    """The range in our notation."""
     found = _COLONS.fullmatch(text.strip())
     if not found:
-        return "1..10 or '0..1 step 0.25'"
+        return "write it as 1..10 or '0..1 step 0.25'"
     start, stop, step = found.groups()
-    return f"'{start}..{stop} step {step}'" if step else f"{start}..{stop}"
+    return f"write it as '{start}..{stop} step {step}'" if step else f"write it as {start}..{stop}"
 
 
 def _round_number(number: float) -> int | float:

@@ -21,7 +21,7 @@ from mulligan.language.python.python_code import check_code, check_source
 from mulligan.language.readers.inputs import check_child_inputs
 from mulligan.language.scope import Scope, check_expression, check_placeholder, hint_for_name, placeholders_in
 from mulligan.language.shell.shell import ROOTS, ShellRefused, UnknownName, reads_variables, rewrite
-from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, describe
+from mulligan.language.text.nodes import Mapping, Node, Scalar, describe
 from mulligan.language.text.suggestions import quote_list
 from mulligan.language.value_templates import PLACEHOLDER, read_value, refuse_placeholders
 from mulligan.plugins import PluginError
@@ -387,15 +387,11 @@ def _wait(node: Node, fields: Fields, scope: Scope) -> Action:
 
 def _refuse_bad_time(text: str, node: Node, scope: Scope) -> None:
     try:
-        has_zone = datetime.fromisoformat(text).tzinfo is not None
+        problem = "" if datetime.fromisoformat(text).tzinfo is not None else "has no time zone"
     except ValueError:
-        raise _refuse_time(f"'{text}' is not a time", node, scope) from None
-    if not has_zone:
-        raise _refuse_time(f"'{text}' has no time zone", node, scope)
-
-
-def _refuse_time(message: str, node: Node, scope: Scope) -> Refusal:
-    return scope.source.refuse("type", message, node, hint="write it as 2030-01-31T09:00:00Z")
+        problem = "is not a time"
+    if problem:
+        raise scope.source.refuse("type", f"'{text}' {problem}", node, hint="write it as 2030-01-31T09:00:00Z")
 
 
 def _plugin(node: Node, fields: Fields, scope: Scope) -> Action:

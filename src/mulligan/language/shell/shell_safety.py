@@ -11,8 +11,17 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
-from mulligan.language.shell.command_words import COMMAND_OPTION, JOINERS, SCRIPT_OPTION, SHELLS, CommandWords, is_shell
-from mulligan.language.shell.shell_wrappers import ASSIGNMENT, program_name, strip_quoting
+from mulligan.language.shell.command_words import (
+    ASSIGNMENT,
+    COMMAND_OPTION,
+    JOINERS,
+    SCRIPT_OPTION,
+    SHELLS,
+    CommandWords,
+    is_shell,
+    program_name,
+    strip_quoting,
+)
 
 
 class Danger(NamedTuple):
