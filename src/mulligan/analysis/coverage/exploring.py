@@ -329,12 +329,11 @@ class Explorer:
         """The assumptions under which the step of the row is reached."""
         found = self._assumptions.get(row.name)
         if found is None:
-            for _ in self._find(row):
-                pass
+            self._find(row)
             found = self._assumptions.get(row.name, Assumptions())
         return found
 
-    def _find(self, row: Row) -> Iterator[None]:
+    def _find(self, row: Row) -> None:
         """Look for the assumptions of a row and of its callers, without playing their cases."""
         for depth in range(len(row.path)):
             self.assumptions_of(self.rows["/".join(row.path[: depth + 1])])
@@ -345,7 +344,6 @@ class Explorer:
             if any(run.state.places[row.step.name].visit for run in runs):
                 self._assumptions[row.name] = assumed
                 return
-            yield
 
     def _play_alone(self, row: Row, kind: Kind, times: int, assumed: Assumptions) -> tuple[CaseEnd, bool]:
         scenario = scenario_of(row, kind, times, assumed)

@@ -238,7 +238,8 @@ def _parts(step: Step, own: list[Kind]) -> list[Kind]:
         first = next((kind for kind in firsts if matching_rule(command.rules, kind.found) == index), None)
         if rule.recovery_script is not None and first is not None:
             found.append(_part_kind("script", f"recovery script of rule {index + 1} fails", first, str(index)))
-    for target in dict.fromkeys(edge.to for edge in step.edges if _is_remediation(edge)):
+    remediations = (edge for edge in step.edges if edge.on == "failure" and edge.handles and edge.to != END)
+    for target in dict.fromkeys(edge.to for edge in remediations):
         first = next((kind for kind in firsts if leads_to(step, kind, target)), None)
         if first is not None:
             found.append(_part_kind("remediation", f"remediation '{target}' fails", first, target))
@@ -255,10 +256,6 @@ def failing_command(step: Step) -> Command:
     if step.map is None:
         return step
     return next((one for one in step.do if one.action and traits_of(one.action).runs_in != "engine"), step)
-
-
-def _is_remediation(edge: Edge) -> bool:
-    return edge.on == "failure" and edge.handles and edge.to != END
 
 
 def leads_to(step: Step, kind: Kind, target: str) -> bool:

@@ -167,7 +167,9 @@ class UsedOverRuns:
         for what in ("out_of_memory", "timed_out", "hung"):
             if getattr(used, what):
                 setattr(self, what, getattr(self, what) + 1)
-                _keep(self.run_ids.setdefault(what, []), run_id)
+                run_ids = self.run_ids.setdefault(what, [])
+                if len(run_ids) < RUN_IDS_MAX and run_id not in run_ids:
+                    run_ids.append(run_id)
         memory, timeout = one.asked.memory, one.asked.timeout
         self.near_memory += bool(memory and used.memory_well > NEAR * memory)
         self.near_timeout += bool(timeout and used.seconds_well > NEAR * timeout)
@@ -255,11 +257,6 @@ def _says_nothing(failure: Failure) -> bool:
     """Whether the message only repeats the code: a command that printed nothing."""
     words = {"", failure.code, f"exit code {failure.exit_code}", f"killed by signal {failure.signal}"}
     return failure.message.strip() in words
-
-
-def _keep(run_ids: list[int], run_id: int) -> None:
-    if len(run_ids) < RUN_IDS_MAX and run_id not in run_ids:
-        run_ids.append(run_id)
 
 
 # -- reading one run -------------------------------------------------------------------------------------------------

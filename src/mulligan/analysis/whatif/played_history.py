@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from mulligan.analysis.whatif.attempt_names import AttemptNames, Circumstances, Named
-from mulligan.analysis.whatif.knowledge import Draw, Drawn, Knowledge, Share, Subject
+from mulligan.analysis.whatif.attempt_names import AttemptNames, Named
+from mulligan.analysis.whatif.knowledge import Draw, Drawn, DrawnVerdict, Knowledge, Share, Subject
 from mulligan.analysis.whatif.recording import Counts, HistoryCounter, RecordedAttempt, Recording, end_of
 from mulligan.core.deciding.classify import LIMIT, PAST_DEADLINE, TOO_LONG, exceeded_limit
 from mulligan.core.deciding.workers.resource_usage import attempt_limits
@@ -22,7 +22,7 @@ from mulligan.core.model.failure import failure, number_or_zero
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import Command
 from mulligan.core.state.deadlines import deadline_of
-from mulligan.core.state.scope import Evaluator
+from mulligan.core.state.scope import DecisionContext, Evaluator
 from mulligan.core.state.state import Place, State
 
 # Why an outcome is not certain: the step runs something else; with other values; sooner after the failure than then;
@@ -41,52 +41,6 @@ class Judgement(msgspec.Struct, frozen=True):
     end: e.AttemptSucceeded | e.AttemptFailed | e.AttemptLost | e.AttemptInterrupted | e.AttemptCancelled | None
     seconds: float
     doubt: Doubt = ""
-
-    @property
-    def is_recorded(self) -> bool:
-        return self.end is not None
-
-
-def judge(
-    recorded: RecordedAttempt | None,
-    place: Place,
-    *,
-    circumstances: Circumstances,
-    failed_at: datetime | None,
-    at: datetime,
-    deadline: datetime | None = None,
-    may_differ: bool = True,
-) -> Judgement:
-    """What is known about the attempt that was just scheduled at `place`, at the time `at`; `deadline` of its visit.
-
-    `may_differ`: whether its definition may be another one than that of the recorded attempt.
-    """
-    if recorded is None or recorded.seconds is None:
-        return Judgement(None, 0.0, "never_happened")
-    if recorded.circumstances != circumstances:
-        return Judgement(None, 0.0, "other_repair")
-    end, seconds = recorded.end, recorded.seconds
-    doubt: Doubt = ""
-    # Also for an attempt that the run ended: it took at least as long as it was left to run.
-    if (deadline, at) != (recorded.deadline, recorded.scheduled_at) and not is_engine_action(place.spec):
-        limited = _under_its_deadline(recorded, place, deadline, at + timedelta(seconds=recorded.wait_seconds))
-        if limited is not None:
-            return limited
-    if may_differ and recorded.spec != place.spec:
-        limited = _under_its_limits(recorded, place)
-        if limited is not None:
-            return limited
-        if end is not None and _what_runs(recorded.spec) != _what_runs(place.spec):
-            doubt = "other_action"
-        elif _lacks_memory(recorded, place):
-            doubt = "other_limits"
-    if end is None:
-        return Judgement(None, 0.0, "never_happened")
-    if not doubt and _has_other_values(recorded, place):
-        doubt = "other_values"
-    if not doubt and _is_sooner(recorded, failed_at, at):
-        doubt = "sooner"
-    return Judgement(end, seconds, doubt)
 
 
 def _under_its_limits(recorded: RecordedAttempt, place: Place) -> Judgement | None:
@@ -133,11 +87,6 @@ def _lacks_memory(recorded: RecordedAttempt, place: Place) -> bool:
     usage = recorded.end.usage if isinstance(recorded.end, e.AttemptSucceeded) else {}
     limit = attempt_limits(place).memory
     return limit is not None and number_or_zero(usage.get("peak_memory")) > limit
-
-
-def _has_other_values(recorded: RecordedAttempt, place: Place) -> bool:
-    """Whether a recorded value is another one. Older releases recorded fewer."""
-    return any(place.bindings.get(name) != value for name, value in recorded.bindings.items())
 
 
 def _is_sooner(recorded: RecordedAttempt, failed_at: datetime | None, at: datetime) -> bool:
@@ -257,6 +206,10 @@ class PlayedHistory:
         self.shares: dict[Subject, Share] = {}
         self.may_differ = recording.graph.workflow != graph.workflow
 
+    def context(self, at: datetime) -> DecisionContext:
+        """For decisions at a time, which is not before the last entry."""
+        return DecisionContext(self.state, max(at, self.state.run.at), self.evaluator)
+
     def note(self, entry: e.Entry) -> None:
         """Take note of an entry of the new history, after it was applied."""
         fact = entry.fact
@@ -276,16 +229,34 @@ class PlayedHistory:
 
     def judge(self, place: Place) -> Judgement:
         """What the record says about the present attempt at a place."""
-        named = self.named[place.key]
-        return judge(
-            self.recording.attempts.get(named.name),
-            place,
-            circumstances=named.circumstances,
-            failed_at=named.failed_at,
-            at=self.scheduled_at[place.key],
-            deadline=deadline_of(self.state, place),
-            may_differ=self.may_differ,
-        )
+        named, at, deadline = self.named[place.key], self.scheduled_at[place.key], deadline_of(self.state, place)
+        recorded = self.recorded(place)
+        if recorded is None or recorded.seconds is None:
+            return Judgement(None, 0.0, "never_happened")
+        if recorded.circumstances != named.circumstances:
+            return Judgement(None, 0.0, "other_repair")
+        doubt: Doubt = ""
+        # Also for an attempt that the run ended: it took at least as long as it was left to run.
+        if (deadline, at) != (recorded.deadline, recorded.scheduled_at) and not is_engine_action(place.spec):
+            limited = _under_its_deadline(recorded, place, deadline, at + timedelta(seconds=recorded.wait_seconds))
+            if limited is not None:
+                return limited
+        if self.may_differ and recorded.spec != place.spec:
+            limited = _under_its_limits(recorded, place)
+            if limited is not None:
+                return limited
+            if recorded.end is not None and _what_runs(recorded.spec) != _what_runs(place.spec):
+                doubt = "other_action"
+            elif _lacks_memory(recorded, place):
+                doubt = "other_limits"
+        if recorded.end is None:
+            return Judgement(None, 0.0, "never_happened")
+        # Older releases recorded fewer values.
+        if not doubt and any(place.bindings.get(name) != value for name, value in recorded.bindings.items()):
+            doubt = "other_values"
+        if not doubt and _is_sooner(recorded, named.failed_at, at):
+            doubt = "sooner"
+        return Judgement(recorded.end, recorded.seconds, doubt)
 
     def recorded(self, place: Place) -> RecordedAttempt | None:
         return self.recording.attempts.get(self.named[place.key].name)
@@ -306,7 +277,7 @@ class PlayedHistory:
         if child is not None and judgement.doubt not in ("never_happened", "other_repair"):
             self.count_child(child)
             return ExpectedEnd(child.report, child.seconds, judgement.doubt, wait)
-        if judgement.is_recorded:
+        if judgement.end is not None:
             self.count(judgement.doubt)
             return ExpectedEnd(judgement.end, judgement.seconds, judgement.doubt, wait)
         return self._draw(place, judgement.doubt)
@@ -317,9 +288,7 @@ class PlayedHistory:
         named = self.named[place.key]
         drawn: Drawn | None = self.knowledge.draw(place.key, named.circumstances, named.failure, self.draw, named.name)
         if drawn is not None:
-            self.estimated[doubt] += 1
-            self.drawn[drawn.subject] += 1
-            self.shares[drawn.subject] = drawn.share
+            self.count_drawn(doubt, drawn)
             return ExpectedEnd(drawn.end, drawn.seconds, doubt)
         if named.circumstances.kind == "entered" and not is_repair(self.state, place):
             # A step that never ran anywhere, and that no failure leads to.
@@ -333,6 +302,13 @@ class PlayedHistory:
             self.assumed[doubt] += 1
         else:
             self.facts += 1
+
+    def count_drawn(self, doubt: Doubt, drawn: Drawn | DrawnVerdict | None) -> None:
+        """Count an outcome that was drawn, or that could not be."""
+        self.estimated[doubt] += 1
+        if drawn is not None:
+            self.drawn[drawn.subject] += 1
+            self.shares[drawn.subject] = drawn.share
 
     def count_child(self, child: ChildResult) -> None:
         """Count how a child run ends that was decided again: it is as certain as what it rests on."""
