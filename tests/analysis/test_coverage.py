@@ -175,7 +175,7 @@ def test_the_story_of_a_case_is_in_the_words_of_explain():
 
     played = story_in(Explorer(definition, Cel()), "a", "EXIT_NONZERO", "once")
 
-    texts = [(line.place, line.text) for line in played.lines]
+    texts = [(line.place, line.text) for line in played.story]
     assert played.case.verdict == "recovered"
     assert ("a", "attempt 1 failed: EXIT_NONZERO 1: exit code 1") in texts or any(
         "attempt 1" in text for _, text in texts

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import msgspec
 
+from mulligan.analysis.coverage.explore import CaseStory
 from mulligan.analysis.coverage.results import Coverage, Times
 from mulligan.analysis.coverage.summary import summarize
 from mulligan.errors import InputInvalid
 from mulligan.mcp_server.argument_types import File, Text, Version, WorkflowName
 from mulligan.mcp_server.tool import Arguments, Tool, ToolCall
-from mulligan.service.authoring.coverage import CaseStory
 from mulligan.service.rendering.json_output import to_json
 
 Format = Annotated[

@@ -267,7 +267,9 @@ class _Encoder:
                 f"{path} is of type '{_type_name(type(value))}' and cannot be stored: {problem}"
             ) from None
         token = f"{os.urandom(8).hex()}-{len(self._files)}"
-        name = _file_name(_last_name(path[len(self._label) :]), os.path.splitext(written)[1])
+        # The last field or index in the path below the value.
+        last = re.search(r"([^\[\].'\"]+)['\"\]]*$", path[len(self._label) :])
+        name = _file_name(last[1] if last else "", os.path.splitext(written)[1])
         self._files[token] = written, name, fields
         return {KEY: token}
 
@@ -412,12 +414,6 @@ def _replace(value: Any, references: dict[str, Any]) -> Any:
             return references.get(value[KEY], value)
         return {key: _replace(inner, references) for key, inner in value.items()}
     return [_replace(inner, references) for inner in value] if isinstance(value, list) else value
-
-
-def _last_name(path: str) -> str:
-    """Return the last field or index in a path below a value."""
-    found = re.search(r"([^\[\].'\"]+)['\"\]]*$", path)
-    return found[1] if found else ""
 
 
 def _file_name(name: str, ending: str) -> str:

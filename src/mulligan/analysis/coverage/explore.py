@@ -28,12 +28,12 @@ from mulligan.history.story import StoryLine, story
 _ASSUMED_MAX = 20
 
 
-class PlayedCase(msgspec.Struct, frozen=True):
-    """One case, played from the start of the run to its end."""
+class CaseStory(msgspec.Struct, frozen=True):
+    """What happens in one case, in the words of `explain`."""
 
     kind: FailureKind
     case: Case
-    lines: tuple[StoryLine, ...]
+    story: tuple[StoryLine, ...]
 
 
 def explore(
@@ -122,7 +122,7 @@ def _unknown(explorer: Explorer, workflow: Workflow) -> Iterator[str]:
 # -- one case --------------------------------------------------------------------------------------------------------
 
 
-def story_in(explorer: Explorer, step: str, failure: str, times: Times = "always") -> PlayedCase:
+def story_in(explorer: Explorer, step: str, failure: str, times: Times = "always") -> CaseStory:
     """What happens if a step fails in that way, in the words of `explain`, without steps that it does not concern."""
     row, kind = find_case(explorer, step, failure)
     if times not in TIMES:
@@ -142,7 +142,7 @@ def story_in(explorer: Explorer, step: str, failure: str, times: Times = "always
         ]
         lines += of_run
     lines.sort(key=lambda line: line.at)
-    return PlayedCase(kind.shown, make_case(row, kind, times, end), tuple(lines))
+    return CaseStory(kind.shown, make_case(row, kind, times, end), tuple(lines))
 
 
 def _concerns(line: StoryLine, row: Row | None, kind: Kind) -> bool:

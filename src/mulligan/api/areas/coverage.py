@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
+from mulligan.analysis.coverage.explore import CaseStory
 from mulligan.analysis.coverage.figures import Figures, count_figures
 from mulligan.analysis.coverage.results import Coverage, Times
 from mulligan.api.areas.catalogue import Number, WorkflowText
 from mulligan.api.http.routing import Call, Query, Route
 from mulligan.errors import InputInvalid
-from mulligan.service.authoring.coverage import CaseStory
 from mulligan.service.rendering.json_output import to_json
 
 

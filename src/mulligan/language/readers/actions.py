@@ -12,7 +12,6 @@ from mulligan.core.model.clusters.on_dask import CLIENT
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Action, Template
 from mulligan.language.checks.likely_mistakes import warn_unbound_items
-from mulligan.language.expressions import Placeholder
 from mulligan.language.keys.action_keys import ACTION_SCHEMAS, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.keys.plugins import Plugin, find
 from mulligan.language.keys.value_schemas import DURATION, Deferred, Fields, Record
@@ -197,19 +196,15 @@ def _refuse_two_programs(node: Mapping, scope: Scope) -> None:
             scope.note(scope.source.refuse("stray_key", message, node.key(key), hint=f"add '{needed}: …'"))
 
 
-def _record_action(kind: str, record: Record, *static: str) -> Callable[[Node, Fields, Scope], Action]:
-    """A reader for an action that is a record. `static` keys take no placeholders, all others may."""
-
-    def read(node: Node, fields: Fields, scope: Scope) -> Action:
-        form = record.read(node, f"'{kind}'", scope.source)
-        bindings: Bindings = {}
-        params = {key: list(form[key]) if isinstance(form[key], tuple) else form[key] for key in static if key in form}
-        for key in form.values:
-            if key not in static:
-                params[key] = _read_param(form, key, record, scope, bindings)
-        return Action(kind, params, bindings)
-
-    return read
+def _record_action(kind: str, record: Record, static: tuple[str, ...], node: Node, scope: Scope) -> Action:
+    """An action that is a record. `static` keys take no placeholders, all others may."""
+    form = record.read(node, f"'{kind}'", scope.source)
+    bindings: Bindings = {}
+    params = {key: list(form[key]) if isinstance(form[key], tuple) else form[key] for key in static if key in form}
+    for key in form.values:
+        if key not in static:
+            params[key] = _read_param(form, key, record, scope, bindings)
+    return Action(kind, params, bindings)
 
 
 def _read_param(form: Fields, key: str, record: Record, scope: Scope, bindings: Bindings) -> Any:
@@ -222,7 +217,7 @@ def _read_param(form: Fields, key: str, record: Record, scope: Scope, bindings: 
 
 
 def _http(node: Node, fields: Fields, scope: Scope) -> Action:
-    action = _record_action("http", HTTP, *_HTTP_STATIC)(node, fields, scope)
+    action = _record_action("http", HTTP, _HTTP_STATIC, node, scope)
     bodies = [key for key in ("json", "form", "body") if key in action.params]
     if len(bodies) > 1 and isinstance(node, Mapping):
         message = f"'http' has {quote_list(bodies, 'and')}, and a request has one body"
@@ -244,7 +239,7 @@ def _note_bad_address(params: dict[str, Any], key: str, node: Mapping, schemes: 
 def _agent(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(node, Mapping):
         static = ("upstream", "answer", "skip_permissions", *CONVERSATION_KEYS)
-        action = _record_action("agent", AGENT, *static)(node, fields, scope)
+        action = _record_action("agent", AGENT, static, node, scope)
         if isinstance(answer := action.params.get("answer"), Fields):
             action.params["answer"] = dict(answer.values)
         for key in CONVERSATION_KEYS:
@@ -259,7 +254,7 @@ def _agent(node: Node, fields: Fields, scope: Scope) -> Action:
 
 def _approve(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(node, Mapping):
-        action = _record_action("approve", APPROVE, "timeout", "default")(node, fields, scope)
+        action = _record_action("approve", APPROVE, ("timeout", "default"), node, scope)
     else:
         action = _text_action("approve", "message", node, scope)
     if "timeout" in fields:
@@ -277,8 +272,8 @@ def _text_action(kind: str, key: str, node: Node, scope: Scope) -> Action:
 def _sql(node: Node, fields: Fields, scope: Scope) -> Action:
     form: Fields = SQL.read(node, "'sql'", scope.source)
     bindings: Bindings = {}
-    params = {key: _read_param(form, key, SQL, scope, bindings) for key in ("connection",) if key in form}
-    params |= {key: form[key] for key in ("read_only", "rows") if key in form}
+    params = {"connection": _read_param(form, "connection", SQL, scope, bindings)} if "connection" in form else {}
+    params |= form.pick("read_only", "rows")
     if isinstance(node, Mapping):
         _note_bad_address(params, "connection", node, SQL_SCHEMES, scope)
     own = _read_param(form, "params", SQL, scope, bindings) if "params" in form else {}
@@ -307,19 +302,16 @@ def _bind_query(node: Scalar, scope: Scope, bindings: Bindings) -> tuple[str, di
             text, since = text + part, part
             continue
         # No quote was open at the last placeholder, so the text since then is enough.
-        _refuse_unbindable(since, part, node, scope)
+        if _SQL_OPEN.search(_SQL_CLOSED.sub(" ", since)):
+            message = "values are bound as parameters, and nothing is bound inside quotes or a comment"
+            hint = "remove the quotes around it"
+            raise scope.source.refuse_in("sql", message, node, part.offset, part.length, hint=hint)
         since = ""
         name, binding = f"mulligan_{len(bound)}", f"b{len(bindings)}"
         bindings[binding] = Template((check_placeholder(part, node, scope),))
         bound[name] = {PLACEHOLDER: binding}
         text += f":{name}"
     return text, bound
-
-
-def _refuse_unbindable(before: str, part: Placeholder, node: Scalar, scope: Scope) -> None:
-    if _SQL_OPEN.search(_SQL_CLOSED.sub(" ", before)):
-        message = "values are bound as parameters, and nothing is bound inside quotes or a comment"
-        raise scope.source.refuse_in("sql", message, node, part.offset, part.length, hint="remove the quotes around it")
 
 
 def _workflow(node: Node, fields: Fields, scope: Scope) -> Action:

@@ -12,12 +12,12 @@ from mulligan.errors import NotFound
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mulligan.analysis.coverage.explore import CaseStory
     from mulligan.analysis.coverage.results import Coverage, Times
     from mulligan.analysis.whatif.results import WhatIf
     from mulligan.core.model.event_types import Kept
     from mulligan.core.model.workflow import Workflow
     from mulligan.formats import Converted, Examined
-    from mulligan.service.authoring.coverage import CaseStory
     from mulligan.service.authoring.coverage_page import CoveragePage
     from mulligan.service.authoring.handler_trial import HandlerTrial
     from mulligan.service.authoring.step_trial import Fakes
