@@ -177,10 +177,7 @@ class Explorer:
 
     def _explore(self, assumed: Assumptions, left: dict[str, Row]) -> Iterator[Case]:
         """The cases of all rows that are reached under these assumptions; they are taken out of `left`."""
-        straight = self._player(assumed, assumed.injections)
-        play_scenario(straight, None)
-        self._count(straight)
-        known = Shortcuts(straight, self._graph)
+        known = Shortcuts(self.play(Scenario(assumed.injections), assumed), self._graph)
         player = self._player(assumed, assumed.injections)
         by_path: dict[Path, dict[str, Row]] = {}
         for row in left.values():
@@ -319,10 +316,10 @@ class Explorer:
         """Play a case alone, from the start of the run to its end."""
         return self.play(scenario_of(row, kind, times, self.assumptions_of(row)), self.assumptions_of(row))
 
-    def play(self, scenario: Scenario, assumed: Assumptions) -> Player:
-        player = self._player(assumed, scenario.injections)
+    def play(self, scenario: Scenario, assumed: Assumptions, outcomes: InjectedOutcomes | None = None) -> Player:
+        player = self._player(assumed, scenario.injections, outcomes)
         play_scenario(player, scenario.stop)
-        self._count(player)
+        self.events += _length(player)
         return player
 
     def assumptions_of(self, row: Row) -> Assumptions:
@@ -348,13 +345,8 @@ class Explorer:
     def _play_alone(self, row: Row, kind: Kind, times: int, assumed: Assumptions) -> tuple[CaseEnd, bool]:
         scenario = scenario_of(row, kind, times, assumed)
         outcomes = InjectedOutcomes(scenario.injections)
-        player = self._player(assumed, scenario.injections, outcomes)
-        play_scenario(player, scenario.stop)
-        self._count(player)
+        player = self.play(scenario, assumed, outcomes)
         return judge(player, row.path, row.step, kind), not outcomes.was_asked_again
-
-    def _count(self, player: Player) -> None:
-        self.events += _length(player)
 
     def _player(
         self, assumed: Assumptions, injections: tuple[Injection, ...], outcomes: InjectedOutcomes | None = None

@@ -226,31 +226,17 @@ class LocalPlay:
             return None
         if verdict == "parked" and self._known.workflow.timeout is not None:
             return None
-        if self._remedy is not None:
-            return self._end_of_remedy(self._remedy, entries, verdict, status, self.seconds + more)
+        about, is_own = self._remedy or self._step, self._remedy is None
+        if not is_own and status == "completed" and self._rest is None:
+            verdict = good_verdict(self._run.state, self._run.state.places[about.name])
         return CaseEnd(
             verdict,
             status,
-            rung=rung_of(entries, self._step.name, self._kind, verdict),
-            # The first attempt was scheduled before the case began.
-            attempts=1 + attempts_of(entries, self._step),
+            rung=rung_of(entries, about.name, self._kind, verdict),
+            # The first attempt of the step itself was scheduled before the case began.
+            attempts=is_own + attempts_of(entries, about),
             seconds=self.seconds + more,
-            extra_seconds=extra_seconds(entries, self._step, self._begun_at),
-        )
-
-    def _end_of_remedy(
-        self, remedy: Step, entries: list[e.Entry], verdict: Verdict, status: str, seconds: float
-    ) -> CaseEnd:
-        """The end of a case that is about another step than the first one that failed."""
-        if status == "completed" and self._rest is None:
-            verdict = good_verdict(self._run.state, self._run.state.places[remedy.name])
-        return CaseEnd(
-            verdict,
-            status,
-            rung=rung_of(entries, remedy.name, self._kind, verdict),
-            attempts=attempts_of(entries, remedy),
-            seconds=seconds,
-            extra_seconds=extra_seconds(entries, remedy),
+            extra_seconds=extra_seconds(entries, about, self._begun_at if is_own else None),
         )
 
     def _watch(self, run: PlayedRun, entry: e.Entry) -> bool:

@@ -15,7 +15,6 @@ import msgspec
 
 from mulligan.analysis.whatif.attempt_names import failure_kind
 from mulligan.analysis.whatif.following import REFUSALS, Follower, fired, reopened_at, with_present_cap
-from mulligan.analysis.whatif.knowledge import DrawnVerdict
 from mulligan.analysis.whatif.played_history import ExpectedEnd, KnowledgeNeeded, PlayedHistory, Undecidable
 from mulligan.analysis.whatif.recording import ends_outside
 from mulligan.core.deciding.flow import remaining_start_batches
@@ -314,20 +313,15 @@ class Continuation:
         if recorded is not None and not recorded.was_cut:
             # It was parked then too, and nobody decided: its default does, or it still waits.
             return
-        drawn = self._drawn_verdict(step, found, name)
+        if history.knowledge is None:
+            raise KnowledgeNeeded
+        drawn = history.knowledge.draw_verdict(step, failure_kind(found), history.draw, name)
+        history.count_drawn("never_happened", drawn)
         if drawn is None:
             return
         verdict, wait = drawn.verdict, drawn.wait
         report = self._report(lambda now: r.Classified(now, step, verdict, "somebody", "an estimate", attempt=attempt))
         self._push(at + wait, report)
-
-    def _drawn_verdict(self, step: str, found: Any, name: object) -> DrawnVerdict | None:
-        history = self.history
-        if history.knowledge is None:
-            raise KnowledgeNeeded
-        drawn = history.knowledge.draw_verdict(step, failure_kind(found), history.draw, name)
-        history.count_drawn("never_happened", drawn)
-        return drawn
 
     def _ask(self, fact: Any) -> Due:
         """What somebody asked of the run as a whole, or of a step."""
