@@ -30,7 +30,7 @@ Bindings = dict[str, Template]
 CONVERSATION_KEYS = ("tools", "max_turns", "max_tool_calls", "on_tool_failure", "session")
 GROUP_KEY = "group"
 
-_HTTP_SCHEMES = ("http://", "https://")
+HTTP_SCHEMES = ("http://", "https://")
 SQL_SCHEMES = ("sqlite://", "postgresql://", "postgres://", "duckdb://")
 
 _PLACEHOLDER_TEXT = lazy_regex(r"\$\{\s*([A-Za-z_]\w*)[^}\n]*\}?")
@@ -224,11 +224,11 @@ def _http(node: Node, fields: Fields, scope: Scope) -> Action:
         scope.note(scope.source.refuse("stray_key", message, node.key(bodies[-1]), hint="keep one of them"))
     action.params.setdefault("method", "GET")
     if isinstance(node, Mapping):
-        _note_bad_address(action.params, "url", node, _HTTP_SCHEMES, scope)
+        note_bad_address(action.params, "url", node, HTTP_SCHEMES, scope)
     return action
 
 
-def _note_bad_address(params: dict[str, Any], key: str, node: Mapping, schemes: tuple[str, ...], scope: Scope) -> None:
+def note_bad_address(params: dict[str, Any], key: str, node: Mapping, schemes: tuple[str, ...], scope: Scope) -> None:
     """Note a literal address with a wrong scheme, so that it does not fail only when the step runs."""
     address, written = params.get(key), node.get(key)
     if written is not None and isinstance(address, str) and not address.strip().lower().startswith(schemes):
@@ -275,7 +275,7 @@ def _sql(node: Node, fields: Fields, scope: Scope) -> Action:
     params = {"connection": _read_param(form, "connection", SQL, scope, bindings)} if "connection" in form else {}
     params |= form.pick("read_only", "rows")
     if isinstance(node, Mapping):
-        _note_bad_address(params, "connection", node, SQL_SCHEMES, scope)
+        note_bad_address(params, "connection", node, SQL_SCHEMES, scope)
     own = _read_param(form, "params", SQL, scope, bindings) if "params" in form else {}
     query = form.at("query") if "query" in form else None
     if query is not None and not isinstance(query, Scalar):
