@@ -264,9 +264,8 @@ def _to_cel(source: str) -> str:
 def require_no_secrets(expression: Expression, node: Node, scope: Scope) -> Expression:
     secret = next((name for name in expression.reads if name.startswith("secrets.")), None)
     if secret:
-        raise scope.source.refuse(
-            "secret", f"'{secret}' can only be read by workers, and this expression is evaluated by the engine", node
-        )
+        message = f"'{secret}' can only be read by workers, and this expression is evaluated by the engine"
+        raise scope.source.refuse("secret", message, node)
     return expression
 
 
@@ -392,9 +391,8 @@ def _check_step(path: tuple[str, ...], position: Position, scope: Scope) -> None
         message = "an agent calls this step at any time, so it cannot read other steps"
         raise _unknown(path, 0, position, scope, message, "pass the value as one of its inputs")
     if scope.reader == NO_STEPS:
-        raise _unknown(
-            path, 0, position, scope, f"{scope.owner} applies to all steps, so it cannot read any of them", ""
-        )
+        message = f"{scope.owner} applies to all steps, so it cannot read any of them"
+        raise _unknown(path, 0, position, scope, message, "")
     if len(path) == 1:
         if scope.is_after_run:
             return

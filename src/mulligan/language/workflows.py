@@ -300,9 +300,8 @@ def _outputs(fields: Fields, draft: Draft) -> dict[str, Template]:
         with draft.source.noting:
             outputs[name] = value_template(node, scope)
             if any(read.startswith("secrets.") for read in outputs[name].reads):
-                raise draft.source.refuse(
-                    "secret", "an output cannot contain a secret: only workers know secrets", node
-                )
+                message = "an output cannot contain a secret: only workers know secrets"
+                raise draft.source.refuse("secret", message, node)
     return outputs
 
 

@@ -37,7 +37,12 @@ def read_matrix(node: Node, scope: Scope) -> list[Values]:
     lists = _lists(lists_node, scope)
     if not lists:
         raise scope.source.refuse("matrix", "'matrix' names no values", node, hint="write it as {alpha: [1, 2, 3]}")
-    combinations = _zip(lists, lists_node, scope) if form == "zip" else _product(lists, lists_node, scope)
+    if form == "zip":
+        combinations = _zip(lists, lists_node, scope)
+    else:
+        if (count := math.prod(map(len, lists.values()))) > COMBINATIONS_MAX:
+            raise _too_many(count, lists_node, scope)
+        combinations = list(itertools.product(*lists.values()))
     return [dict(zip(lists, values, strict=True)) for values in combinations]
 
 
@@ -114,13 +119,6 @@ def _range(start: Any, stop: Any, step: Any, node: Node, scope: Scope) -> list[A
         raise _too_many(count, node, scope)
     is_whole = isinstance(start, int) and isinstance(step, int)
     return [start + index * step if is_whole else round(float(start + index * step), 12) for index in range(count)]
-
-
-def _product(lists: dict[str, list[Any]], node: Node, scope: Scope) -> list[tuple[Any, ...]]:
-    count = math.prod(map(len, lists.values()))
-    if count > COMBINATIONS_MAX:
-        raise _too_many(count, node, scope)
-    return list(itertools.product(*lists.values()))
 
 
 def _zip(lists: dict[str, list[Any]], node: Node, scope: Scope) -> list[tuple[Any, ...]]:

@@ -112,15 +112,12 @@ def _refuse_values_outside_shell(node: Scalar, program: str, scope: Scope) -> No
 def _rewrite_shell(node: Scalar, scope: Scope) -> tuple[str, Bindings]:
     try:
         rewritten = rewrite(node.text, scope.bare_names, ROOTS | {"matrix"} if scope.matrix else ROOTS)
-    except UnknownName as unknown:
-        hint = hint_for_name(unknown.name, unknown.source, scope.in_shell)
-        raise scope.source.refuse_in(
-            "shell", unknown.message, node, unknown.offset, unknown.length, hint=hint
-        ) from None
     except ShellRefused as refused:
-        raise scope.source.refuse_in(
-            "shell", refused.message, node, refused.offset, refused.length, hint=refused.hint
-        ) from None
+        hint = refused.hint
+        if isinstance(refused, UnknownName):
+            hint = hint_for_name(refused.name, refused.source, scope.in_shell)
+        message, offset, length = refused.message, refused.offset, refused.length
+        raise scope.source.refuse_in("shell", message, node, offset, length, hint=hint) from None
     offsets = {found.source: found.source_offset for found in reversed(rewritten.placeholders)}
     bindings = {
         name: Template((check_expression(source, node, offsets[source], scope),))
@@ -154,10 +151,8 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
     if has_client:
         params["on"] = {"dask": True}
         if args_node is not None and CLIENT in args_node.entries:
-            message, hint = (
-                f"'{CLIENT}' is the client of Dask, and 'args' sets it, too",
-                "give the argument another name",
-            )
+            message = f"'{CLIENT}' is the client of Dask, and 'args' sets it, too"
+            hint = "give the argument another name"
             scope.note(scope.source.refuse("python", message, args_node.key(CLIENT), hint=hint))
     if isinstance(node, Mapping):
         _refuse_two_programs(node, scope)

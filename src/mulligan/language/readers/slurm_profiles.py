@@ -143,10 +143,9 @@ def _read(form: Fields, source: Source) -> SlurmProfile:
     for option, node in zip(form.get("options", ()), nodes, strict=False):
         assert node is not None
         if not option.startswith("-"):
+            message = f"'{option}' is not an option: it does not begin with '-'"
             hint = "write the option and its value as one text: --gres=gpu:a100:1"
-            source.note(
-                source.refuse("slurm", f"'{option}' is not an option: it does not begin with '-'", node, hint=hint)
-            )
+            source.note(source.refuse("slurm", message, node, hint=hint))
         name = _own_option(option)
         if name is not None:
             message = f"'{name}' cannot be among the options of a profile"

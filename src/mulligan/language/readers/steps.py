@@ -91,9 +91,8 @@ def read_step(node: Node, draft: Draft, settings: Settings) -> StepDraft | None:
 def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     source = draft.source
     if not isinstance(node, Mapping):
-        raise source.refuse(
-            "type", f"an entry of 'steps' is {describe(node)}, a mapping with 'step: NAME' is expected", node
-        )
+        message = f"an entry of 'steps' is {describe(node)}, a mapping with 'step: NAME' is expected"
+        raise source.refuse("type", message, node)
     name_node = _name_node(node, draft)
     node = with_retry_of_group(node, source)
     name = name_node.text
@@ -305,15 +304,10 @@ def _refuse_keys_of_steps(node: Mapping, draft: Draft) -> None:
     for word, (key, _) in node.entries.items():
         if word == "step" or END_SHAPE.known(word):
             continue
-        meant = closest_key(word, END_SHAPE.words)
-        hint = (
-            f"did you mean '{meant}'?"
-            if meant and word not in STEP.keys
-            else "every path leads to 'end', and it runs last"
-        )
-        draft.source.note(
-            draft.source.refuse("unknown_key", f"'{shorten(word)}' is not a key of 'end'", key, hint=hint)
-        )
+        meant = closest_key(word, END_SHAPE.words) if word not in STEP.keys else None
+        message = f"'{shorten(word)}' is not a key of 'end'"
+        hint = f"did you mean '{meant}'?" if meant else "every path leads to 'end', and it runs last"
+        draft.source.note(draft.source.refuse("unknown_key", message, key, hint=hint))
 
 
 def default_end() -> Step:
