@@ -84,7 +84,8 @@ def _evaluated(source: str) -> Callable[[str], bytes | None]:
     def by(engine: str) -> bytes | None:
         try:
             expressions.check(source)
-            value = cel_process.evaluate(cel.engine(engine).compile(source.strip()), cel.checked_input(NAMES))
+            cel.checked_json(NAMES)
+            value = cel_process.evaluate(cel.engine(engine).compile(source.strip()), NAMES)
             return msgspec.json.encode(value, order="sorted")
         except (CelFailed, CelRefused, expressions.ExpressionRefused):
             return None

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.analysis.coverage.explore import explore, story_of_case
+from mulligan.analysis.coverage.explore import explore, story_in
+from mulligan.analysis.coverage.exploring import Explorer
 from mulligan.analysis.coverage.results import Case, Coverage
 from mulligan.core.model.workflow import Action, Map, Triage, Workflow
 from mulligan.errors import InputInvalid, UnknownStep
@@ -172,9 +173,9 @@ def test_pairs_show_what_single_failures_do_not():
 def test_the_story_of_a_case_is_in_the_words_of_explain():
     definition = workflow(step("before"), step("a", rules=retry(1, delay=60.0), needs=["before"]))
 
-    played = story_of_case(definition, "a", "EXIT_NONZERO", "once", evaluator=Cel())
+    played = story_in(Explorer(definition, Cel()), "a", "EXIT_NONZERO", "once")
 
-    texts = [(line.place, line.text) for line in played.lines]
+    texts = [(line.place, line.text) for line in played.story]
     assert played.case.verdict == "recovered"
     assert ("a", "attempt 1 failed: EXIT_NONZERO 1: exit code 1") in texts or any(
         "attempt 1" in text for _, text in texts

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from mulligan.analysis.statistics import wilson_bounds
 from mulligan.analysis.whatif.attempt_names import AttemptNames
-from mulligan.analysis.whatif.knowledge import Draw, Knowledge, wilson
-from mulligan.analysis.whatif.played_history import KnowledgeNeeded, Undecidable
+from mulligan.analysis.whatif.knowledge import Draw, Knowledge
+from mulligan.analysis.whatif.played_history import KnowledgeNeeded, PlayedHistory, Undecidable
 from mulligan.analysis.whatif.recording import Recording, record
-from mulligan.analysis.whatif.redecide import Redecided, redecide
+from mulligan.analysis.whatif.redecide import redecide
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import Triage, Workflow
@@ -24,7 +25,7 @@ def recorded(run: History) -> Recording:
     return record(Graph(run.state.workflow), run.log)
 
 
-def decided(run: History, changed: Workflow, knowledge: Knowledge | None = None, **draw: Any) -> Redecided:
+def decided(run: History, changed: Workflow, knowledge: Knowledge | None = None, **draw: Any) -> PlayedHistory:
     return redecide(
         recorded(run), Graph(changed), Answers(), knowledge=knowledge, draw=Draw(draw.pop("seed", 0), 1, **draw)
     )
@@ -167,10 +168,10 @@ def test_a_cancelled_run_is_cancelled_again_unless_it_has_ended_before():
 
 def test_the_interval_of_a_share_is_that_of_wilson():
     # From the literature: 10 of 20, 0 of 10, 39 of 41.
-    assert [round(one, 3) for one in wilson(10, 20)] == [0.299, 0.701]
-    assert [round(one, 3) for one in wilson(0, 10)] == [0.0, 0.278]
-    assert [round(one, 3) for one in wilson(39, 41)] == [0.839, 0.987]
-    assert wilson(0, 0) == (0.0, 1.0)
+    assert [round(one, 3) for one in wilson_bounds(10, 20)] == [0.299, 0.701]
+    assert [round(one, 3) for one in wilson_bounds(0, 10)] == [0.0, 0.278]
+    assert [round(one, 3) for one in wilson_bounds(39, 41)] == [0.839, 0.987]
+    assert wilson_bounds(0, 0) == (0.0, 1.0)
 
 
 def test_a_draw_depends_on_the_seed_the_run_and_what_is_drawn_alone():

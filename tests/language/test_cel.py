@@ -206,7 +206,8 @@ def engine(request: pytest.FixtureRequest) -> cel.Engine:
 
 
 def value(engine: cel.Engine, source: str, names: dict[str, Any] = NAMES) -> Any:
-    return cel.plain(engine.compile(source).evaluate(cel.checked_input(names)))
+    cel.checked_json(names)
+    return cel.plain(engine.compile(source).evaluate(names))
 
 
 @pytest.mark.parametrize(("source", "expected"), VALUES)
@@ -247,7 +248,7 @@ def test_what_has_no_value_is_an_error_in_every_engine(engine: cel.Engine, sourc
 )
 def test_a_value_that_an_engine_would_bend_does_not_go_in(bent: Any, reason: str) -> None:
     with pytest.raises(cel.CelFailed) as failed:
-        cel.checked_input({"x": bent})
+        cel.checked_json({"x": bent})
 
     assert str(failed.value) == reason
 

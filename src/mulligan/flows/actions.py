@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.flows.context import call_site, current, refuse
+from mulligan.flows.context import call_site, current, given, refuse
 from mulligan.flows.recording import Group
 from mulligan.flows.references import Reference
 from mulligan.flows.step_keys import apply_keys, located
@@ -26,10 +26,6 @@ def _add(function: str, name: str, action: dict[str, Any], keys: Mapping[str, An
     record.action = recorder.value({key: value for key, value in action.items() if value is not None}, record.reads)
     apply_keys(recorder, record, located(keys, site))
     return recorder.result(record)
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def shell(
@@ -62,22 +58,7 @@ def http(
     **keys: Unpack[StepKeys],
 ) -> Any:
     """An HTTP request. It returns `{status, headers, body}`."""
-    request = _given(
-        method=method,
-        url=url,
-        headers=headers,
-        params=params,
-        json=json,
-        form=form,
-        body=body,
-        auth=auth,
-        expect=expect,
-        follow_redirects=follow_redirects,
-        connect_timeout=connect_timeout,
-        read_timeout=read_timeout,
-        max_body=max_body,
-        verify=verify,
-    )
+    request = given({"method": method, **locals()}, "name", "keys")
     return _add("http", name, {"http": request}, keys)
 
 
@@ -92,8 +73,7 @@ def sql(
     **keys: Unpack[StepKeys],
 ) -> Any:
     """A query. It returns the list of rows. A reference in the query is bound as a parameter."""
-    action = _given(connection=connection, query=query, params=params, read_only=read_only, rows=rows)
-    return _add("sql", name, {"sql": action}, keys)
+    return _add("sql", name, {"sql": given(locals(), "name", "keys")}, keys)
 
 
 def agent(
@@ -109,8 +89,7 @@ def agent(
     **keys: Unpack[StepKeys],
 ) -> Any:
     """A prompt for an AI agent. It returns `{content, decision, tokens}`, and `json` if `answer` asks for it."""
-    more = _given(provider=provider, model=model, context=context, upstream=upstream, answer=answer)
-    more |= _given(skip_permissions=skip_permissions)
+    more = given(locals(), "name", "prompt", "keys")
     return _add("agent", name, {"agent": {"prompt": prompt, **more} if more else prompt}, keys)
 
 
@@ -129,8 +108,8 @@ def approve(
     **keys: Unpack[StepKeys],
 ) -> Any:
     """Wait until a person approves. A refusal is the failure APPROVAL_REFUSED. `timeout=` limits the wait."""
-    more = _given(default=default)
-    return _add("approve", name, {"approve": {"message": message, **more} if more else message}, keys)
+    asked = message if default is None else {"message": message, "default": default}
+    return _add("approve", name, {"approve": asked}, keys)
 
 
 def action(name: str, **keys: Any) -> Any:
@@ -149,9 +128,10 @@ def secret(name: str, *, env: str | None = None, file: str | None = None, comman
 
     Without a source it names a secret that the flow declares: `@flow(secrets={"token": {"env": "API_TOKEN"}})`.
     """
+    source = given(locals(), "name")
     recorder, site = current("mulligan.secret"), call_site()
-    if given := _given(env=env, file=file, command=command):
-        recorder.declare("secrets", name, given, site)
+    if source:
+        recorder.declare("secrets", name, source, site)
     return Reference(f"secrets.{name}", {})  # type: ignore[return-value]
 
 

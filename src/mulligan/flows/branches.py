@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.flows.context import call_site, current, refuse
+from mulligan.flows.context import call_site, current, given, refuse
 from mulligan.flows.references import OPTIONAL, TERNARY, Reference, conditional, merge, reads_of, source_of
 from mulligan.flows.static_types import overload
 
@@ -92,19 +92,8 @@ def route(
 
     Both are what steps of this flow returned. A step that a route leads to runs only when the route is taken.
     """
+    keys = given(locals(), "source", "target")
     recorder, site = current("mulligan.route"), call_site()
-    given = {
-        "on": on,
-        "when": None if when is None else recorder.condition(when),
-        "then": then,
-        "codes": codes,
-        "exit_codes": exit_codes,
-        "priority": priority,
-        "handles": handles,
-        "delay": delay,
-        "factor": factor,
-        "max_delay": max_delay,
-        "jitter": jitter,
-    }
-    keys = {name: value for name, value in given.items() if value is not None}
+    if when is not None:
+        keys["when"] = recorder.condition(when)
     recorder.route(recorder.record_of(source, "mulligan.route"), target, keys, site)

@@ -45,6 +45,11 @@ def refuse(code: str, message: str, *, hint: str = "", word: str = "", site: Sit
     raise LanguageError([problem]) from None
 
 
+def given(arguments: dict[str, Any], *others: str) -> dict[str, Any]:
+    """The keys of a file among the arguments of a call, which are its `locals()`: those that are not None."""
+    return {key: value for key, value in arguments.items() if value is not None and key not in ("self", *others)}
+
+
 def suggest(word: str, known: list[str]) -> str:
     """`did you mean …?`, or nothing."""
     from mulligan.language.text.suggestions import did_you_mean

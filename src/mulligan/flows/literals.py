@@ -16,16 +16,9 @@ _HINT = "make it in a step: what a step returns may be of any type that can be s
 
 def literal(value: Any) -> str:
     """The value as a literal of CEL."""
-    value = plain(value)
-    if isinstance(value, str):
-        return '"' + "".join(f"\\u{ord(c):04x}" if c in '\\"\x7f' or c < " " else c for c in value) + '"'
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{literal(key)}: {literal(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(literal, value)) + "]"
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    return repr(value)
+    from mulligan.language import value_templates
+
+    return value_templates.literal(plain(value))
 
 
 def plain(value: Any) -> Any:

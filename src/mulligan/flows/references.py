@@ -14,7 +14,7 @@ from mulligan.flows.literals import literal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, NoReturn, TypeVar
 
     T = TypeVar("T")
@@ -51,6 +51,21 @@ _CEL_METHODS = frozenset(
     "charAt getFullYear getMonth getDate getDayOfMonth getDayOfWeek getDayOfYear getHours getMinutes getSeconds "
     "getMilliseconds".split()
 )
+
+
+def _operator(make: Callable[[Any, Any], Reference]) -> Any:
+    """The method of an operator, from what it makes of its left and its right side."""
+    return lambda self, other: make(self, other)
+
+
+def _operators(make: Callable[[Any, Any], Reference]) -> tuple[Any, Any]:
+    """The same with the reference on the left, and on the right."""
+    return _operator(make), lambda self, other: make(other, self)
+
+
+def _refused(message: str, hint: str) -> Any:
+    """The method for what needs the value itself."""
+    return lambda self, *_: _refuse(self, message, hint)
 
 
 class Reference:
@@ -156,65 +171,19 @@ class Reference:
 
     # Operators
 
-    def __eq__(self, other: object) -> Any:
-        return _binary(self, "==", other, RELATION)
-
-    def __ne__(self, other: object) -> Any:
-        return _binary(self, "!=", other, RELATION)
-
-    def __lt__(self, other: object) -> Any:
-        return _binary(self, "<", other, RELATION)
-
-    def __le__(self, other: object) -> Any:
-        return _binary(self, "<=", other, RELATION)
-
-    def __gt__(self, other: object) -> Any:
-        return _binary(self, ">", other, RELATION)
-
-    def __ge__(self, other: object) -> Any:
-        return _binary(self, ">=", other, RELATION)
-
-    def __add__(self, other: object) -> Any:
-        return _arithmetic(self, "+", other, SUM)
-
-    def __radd__(self, other: object) -> Any:
-        return _arithmetic(other, "+", self, SUM)
-
-    def __sub__(self, other: object) -> Any:
-        return _arithmetic(self, "-", other, SUM)
-
-    def __rsub__(self, other: object) -> Any:
-        return _arithmetic(other, "-", self, SUM)
-
-    def __mul__(self, other: object) -> Any:
-        return _arithmetic(self, "*", other, PRODUCT)
-
-    def __rmul__(self, other: object) -> Any:
-        return _arithmetic(other, "*", self, PRODUCT)
-
-    def __truediv__(self, other: object) -> Any:
-        return _binary(_double(self), "/", _double(other), PRODUCT)
-
-    def __rtruediv__(self, other: object) -> Any:
-        return _binary(_double(other), "/", _double(self), PRODUCT)
-
-    def __mod__(self, other: object) -> Any:
-        return _remainder(self, other)
-
-    def __rmod__(self, other: object) -> Any:
-        return _remainder(other, self)
-
-    def __and__(self, other: object) -> Any:
-        return _logical(self, "&&", other, AND, "&")
-
-    def __rand__(self, other: object) -> Any:
-        return _logical(other, "&&", self, AND, "&")
-
-    def __or__(self, other: object) -> Any:
-        return _logical(self, "||", other, OR, "|")
-
-    def __ror__(self, other: object) -> Any:
-        return _logical(other, "||", self, OR, "|")
+    __eq__ = _operator(lambda left, right: _binary(left, "==", right, RELATION))
+    __ne__ = _operator(lambda left, right: _binary(left, "!=", right, RELATION))
+    __lt__ = _operator(lambda left, right: _binary(left, "<", right, RELATION))
+    __le__ = _operator(lambda left, right: _binary(left, "<=", right, RELATION))
+    __gt__ = _operator(lambda left, right: _binary(left, ">", right, RELATION))
+    __ge__ = _operator(lambda left, right: _binary(left, ">=", right, RELATION))
+    __add__, __radd__ = _operators(lambda left, right: _arithmetic(left, "+", right, SUM))
+    __sub__, __rsub__ = _operators(lambda left, right: _arithmetic(left, "-", right, SUM))
+    __mul__, __rmul__ = _operators(lambda left, right: _arithmetic(left, "*", right, PRODUCT))
+    __truediv__, __rtruediv__ = _operators(lambda left, right: _binary(_double(left), "/", _double(right), PRODUCT))
+    __mod__, __rmod__ = _operators(lambda left, right: _remainder(left, right))
+    __and__, __rand__ = _operators(lambda left, right: _logical(left, "&&", right, AND, "&"))
+    __or__, __ror__ = _operators(lambda left, right: _logical(left, "||", right, OR, "|"))
 
     def __invert__(self) -> Any:
         return Reference(f"!{_enclosed(self, UNARY)}", self._mulligan_reads, UNARY)
@@ -243,42 +212,19 @@ class Reference:
         hint = "write step.map(rows) for one run of a step per item, or rows[0] for one of them"
         _refuse(self, "Python cannot iterate over it", hint)
 
-    def __len__(self) -> int:
-        _refuse(self, "Python cannot count it", "write mulligan.size(rows)")
+    __len__ = _refused("Python cannot count it", "write mulligan.size(rows)")
+    __contains__ = _refused("Python cannot search it", "write mulligan.contains(rows, item)")
+    __setitem__ = __delitem__ = __setattr__ = _refused("it cannot be changed", "change the value in a step")
+    __await__ = _refused("it cannot be awaited", "leave 'await' out: steps may be async, and a flow only names them")
+    __int__ = _refused("Python cannot convert it", 'write mulligan.expression(f"int({x})") or convert it in a step')
+    __float__ = _refused("Python cannot convert it", "convert it in a step")
+    __index__ = _refused("Python cannot count with it", "let a step return it: a step may return list(range(count))")
 
-    def __contains__(self, item: object) -> bool:
-        _refuse(self, "Python cannot search it", "write mulligan.contains(rows, item)")
-
-    def __setitem__(self, key: object, value: object) -> None:
-        _refuse(self, "it cannot be changed", "change the value in a step")
-
-    def __delitem__(self, key: object) -> None:
-        _refuse(self, "it cannot be changed", "change the value in a step")
-
-    def __setattr__(self, name: str, value: object) -> None:
-        _refuse(self, "it cannot be changed", "change the value in a step")
-
-    def __await__(self) -> Any:
-        _refuse(self, "it cannot be awaited", "leave 'await' out: steps may be async, and a flow only names them")
-
-    def __int__(self) -> int:
-        _refuse(self, "Python cannot convert it", 'write mulligan.expression(f"int({x})") or convert it in a step')
-
-    def __float__(self) -> float:
-        _refuse(self, "Python cannot convert it", "convert it in a step")
-
-    def __index__(self) -> int:
-        _refuse(self, "Python cannot count with it", "let a step return it: a step may return list(range(count))")
-
-    def _no_operator(self, other: object) -> Any:
-        _refuse(self, "expressions have no such operator", "compute it in a step")
-
+    _no_operator = _refused("expressions have no such operator", "compute it in a step")
     __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _no_operator
     __lshift__ = __rshift__ = __xor__ = __rxor__ = _no_operator
 
-    def _no_function(self, *_: object) -> Any:
-        _refuse(self, "Python cannot compute with it", "compute it in a step")
-
+    _no_function = _refused("Python cannot compute with it", "compute it in a step")
     __abs__ = __round__ = __trunc__ = __floor__ = __ceil__ = __reversed__ = __bytes__ = __complex__ = _no_function
     __enter__ = __exit__ = __next__ = _no_function
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.flows.context import refuse
+from mulligan.flows.context import given, refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ class Retry:
 
     if not TYPE_CHECKING:
 
-        def __new__(cls, **given):
+        def __new__(cls, **keys):
             """Refuse unknown keys with a hint, before `__init__` does it without one."""
             known = cls.__init__.__kwdefaults__
-            for name in given.keys() - known.keys():
+            for name in keys.keys() - known.keys():
                 from mulligan.language.text.suggestions import key_hint
 
                 hint = key_hint(name, known)
@@ -56,10 +56,7 @@ class Retry:
         rules: Sequence[Retry | dict[str, Any]] | None = None,
         deadline: Duration | None = None,
     ) -> None:
-        given = locals()
-        self.keys: dict[str, Any] = {
-            name: value for name, value in given.items() if name != "self" and value is not None
-        }
+        self.keys: dict[str, Any] = given(locals())
 
     def __repr__(self) -> str:
         return f"Retry({', '.join(f'{name}={value!r}' for name, value in self.keys.items())})"

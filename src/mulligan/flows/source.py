@@ -49,7 +49,8 @@ def action_for(function: Any) -> dict[str, str]:
     if (
         not isinstance(module, str)
         or not isinstance(name, str)
-        or (hasattr(plain, "__self__") and not _is_builtin(plain))
+        # The `__self__` of a function of a module in C is the module.
+        or (hasattr(plain, "__self__") and not isinstance(plain.__self__, ModuleType))
     ):
         kind = type(plain).__name__
         message = f"a step calls a function, and this is a {kind}"
@@ -121,11 +122,6 @@ def _installed_folders() -> frozenset[str]:
 
 
 _installed: list[frozenset[str]] = []
-
-
-def _is_builtin(function: Any) -> bool:
-    """Whether it is a function of a module in C, whose `__self__` is the module."""
-    return isinstance(getattr(function, "__self__", None), ModuleType)
 
 
 def _pin(function: Any, name: str) -> dict[str, str]:

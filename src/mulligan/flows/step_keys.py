@@ -109,7 +109,9 @@ def apply_keys(recorder: Recorder, record: Record, keys: Keys) -> None:
         elif name in COMMANDS:
             put_key(record, name, command(recorder, record, value, name), site)
         elif name == "retry":
-            record.keys[name] = (_retry_of(recorder, record, value), site)
+            is_plain = isinstance(value, Retry) and "recovery_script" not in value.keys and "rules" not in value.keys
+            made = recorder.rule(value, record.reads) if is_plain else _retry(recorder, record, value)
+            record.keys[name] = (made, site)
         else:
             put_key(record, name, recorder.value(value, record.reads), site)
 
@@ -143,12 +145,6 @@ def _add_edge(recorder: Recorder, record: Record, edge: Any, site: Site) -> None
         refuse("missing_key", "an edge has no target", hint="add 'to'", word="next", site=site)
     target = keys.pop("to")
     recorder.route(record, target, keys, site)
-
-
-def _retry_of(recorder: Recorder, record: Record, value: Any) -> Any:
-    if isinstance(value, Retry) and "recovery_script" not in value.keys and "rules" not in value.keys:
-        return recorder.rule(value, record.reads)
-    return _retry(recorder, record, value)
 
 
 def _retry(recorder: Recorder, record: Record, value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from mulligan.flows.callbacks import Callback, as_callback, command_for
-from mulligan.flows.context import RECORDER, Site, call_site, current, refuse
+from mulligan.flows.context import RECORDER, Site, call_site, current, given, refuse
 from mulligan.flows.functions import FunctionWrapper
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.references import Reference, conditional, step_path
@@ -112,10 +112,9 @@ class Step(FunctionWrapper, Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         recorder = current(f"step '{self.__name__}'", f"call the plain function: {self.__name__}.fn(…)")
         site = call_site()
-        given = self._signature().bind(args, kwargs, site)
+        bound = self._signature().bind(args, kwargs, site)
         record = self._add(recorder, site)
-        values = {name: recorder.value(value, record.reads) for name, value in given.items()}
-        record.action = self._python(values)
+        record.action = self._python({name: recorder.value(value, record.reads) for name, value in bound.items()})
         self._finish(recorder, record)
         return recorder.result(record, self._shape())  # type: ignore[no-any-return]
 
@@ -157,15 +156,15 @@ class Step(FunctionWrapper, Generic[P, R]):
         chosen = locals()
         recorder = current(f"step '{self.__name__}'")
         site = call_site()
-        given = self._signature().bind((Reference("item", {}), *args), kwargs, site)
+        bound = self._signature().bind((Reference("item", {}), *args), kwargs, site)
         record = self._add(recorder, site)
-        over = recorder.value(items if isinstance(items, Reference) else _items(items), record.reads)
-        mapped = {"over": over}
+        # A list that is known when the flow is built, or `{"file": …}` and `{"shell": …}` as in a file.
+        over = items if isinstance(items, Reference | dict | str) else list(items)
+        mapped = {"over": recorder.value(over, record.reads)}
         for key in _MAP_KEYS:
             if chosen[key] is not None:
-                value = chosen[key]
-                mapped[key] = recorder.value(value, record.reads)
-        values = {name: recorder.value(value, record.reads) for name, value in given.items()}
+                mapped[key] = recorder.value(chosen[key], record.reads)
+        values = {name: recorder.value(value, record.reads) for name, value in bound.items()}
         record.action = {"map": mapped, "do": [self._python(values)]}
         self._finish(recorder, record)
         return recorder.result(record)  # type: ignore[no-any-return]
@@ -180,7 +179,7 @@ class Step(FunctionWrapper, Generic[P, R]):
         recorder = current(f"step '{self.__name__}'")
         site = call_site()
         of_matrix = {name: Reference(f"matrix.{name}", {}) for name in values}
-        given = self._signature().bind((), {**of_matrix, **kwargs}, site)
+        bound = self._signature().bind((), {**of_matrix, **kwargs}, site)
         name = self.name if "{" in self.name else "_".join([self.name, *(f"{{{key}}}" for key in values)])
         record = recorder.add(
             self.name.partition("{")[0].rstrip("_-") or self.name, is_chosen=True, site=site, keys_site=self.site
@@ -192,7 +191,7 @@ class Step(FunctionWrapper, Generic[P, R]):
         }
         record.keys["step"] = (name, site)
         record.keys["matrix"] = ({"zip": lists} if zip else lists, site)
-        record.action = self._python({key: recorder.value(one, record.reads) for key, one in given.items()})
+        record.action = self._python({key: recorder.value(one, record.reads) for key, one in bound.items()})
         self._finish(recorder, record)
         return recorder.result(record)  # type: ignore[no-any-return]
 
@@ -276,9 +275,8 @@ class Step(FunctionWrapper, Generic[P, R]):
         has parameters for. Inside a flow it may also be what a step returned. With `then="rerun"` this step runs again
         when the target completes; with `then="continue"` the target replaces it.
         """
+        keys = {"on": "failure", **given(locals(), "target")}
         site = call_site()
-        given = {"then": then, "codes": codes, "exit_codes": exit_codes, "priority": priority, "handles": handles}
-        keys = {"on": "failure", **{name: value for name, value in given.items() if value is not None}}
         recorder = RECORDER.get()
         if recorder is None:
             self.recovery.routes.append((target, keys, site))
@@ -324,8 +322,8 @@ class Step(FunctionWrapper, Generic[P, R]):
     def record_for_route(self, recorder: Recorder, source: Record, site: Site) -> Record:
         """The step that handles the failures of `source`, which another step has routed to this one."""
         record = self._add(recorder, site)
-        given = {**(arguments_of(source) if "map" not in source.action else {}), "failure": "${failure}"}
-        made = command_for(self, "the step", given=given, first="failure")
+        values = {**(arguments_of(source) if "map" not in source.action else {}), "failure": "${failure}"}
+        made = command_for(self, "the step", given=values, first="failure")
         record.action = self._python(made.get("args", {}))
         self._finish(recorder, record)
         return record
@@ -350,11 +348,6 @@ def _count_elements(annotation: str) -> int | None:
         depth += (character in "[(") - (character in "])")
         count += character == "," and depth == 0
     return count
-
-
-def _items(items: Any) -> Any:
-    """A list that is known when the flow is built, or `{"file": …}` and `{"shell": …}` as in a file."""
-    return items if isinstance(items, dict | str) else list(items)
 
 
 if TYPE_CHECKING:

@@ -17,19 +17,22 @@ import msgspec
 
 from mulligan.core.model.artifacts import (
     INLINE_BYTES_MAX,
+    KEY,
     Artifact,
     Format,
+    decode_content,
     describe_dropped,
     find_dropped,
     holds_reference,
     is_artifact,
     make_reference,
+    parse_reference,
+    replace_references,
 )
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Expression, Template
-from mulligan.errors import ExpressionFailed, MulliganError, OutputDropped, StoreRefused
+from mulligan.errors import ArtifactDamaged, ArtifactGone, ExpressionFailed, MulliganError, OutputDropped, StoreRefused
 from mulligan.language.cel import cel
-from mulligan.language.cel.artifact_reader import ArtifactReader, refuse_references_in
 from mulligan.language.cel.cel import CelFailed, CelRefused
 from mulligan.language.cel.cel_analysis import (
     Analysis,
@@ -352,16 +355,12 @@ class _PathProgram:
         for depth, field in enumerate(self._path):
             # An artifact contains no references.
             if artifacts is not None and depth and is_artifact(value):
-                inner = _walk(artifacts.read(_refuse_dropped(value)), self._path[depth:], depth)
-                return refuse_references_in(inner)
+                value = artifacts.read(_refuse_dropped(value))
+                for at, inner in enumerate(self._path[depth:], depth):
+                    value = _member(value, inner, at)
+                return refuse_references_in(value)
             value = _member(value, field, depth)
         return value
-
-
-def _walk(value: Any, path: tuple[str | int, ...], depth: int) -> Any:
-    for at, field in enumerate(path, depth):
-        value = _member(value, field, at)
-    return value
 
 
 def _member(value: Any, field: str | int, depth: int) -> Any:
@@ -564,3 +563,50 @@ def _refuse_mixed_secrets(expression: Expression, start: int) -> None:
         message = f"'{expression.source}' reads '{secrets[0]}' and '{others[0]}': a secret must be read on its own"
         hint = "only workers know secrets: use two '${…}', one for each"
         raise ExpressionRefused(message, start, length, hint=hint)
+
+
+# -- artifacts --------------------------------------------------------------------------------------------------------
+
+
+# Several expressions of one turn read the same output: the latest values are cached, up to this size.
+CACHED_BYTES_MAX = 16 * 1024 * 1024
+
+
+class ArtifactReader:
+    """Reads the values that references point to. A value inside an artifact is never treated as a reference."""
+
+    def __init__(self, fetch: Callable[[Artifact], bytes]) -> None:
+        self._fetch = fetch
+        self._cached: dict[Artifact, Any] = {}
+
+    def read(self, reference: dict[str, Any]) -> Any:
+        """The value of the artifact; of a file its description. CelFailed if it is gone or damaged."""
+        try:
+            artifact = parse_reference(reference)
+            if artifact.is_file:
+                return artifact.description
+            if artifact not in self._cached:
+                self._cache(artifact, decode_content(artifact, self._fetch(artifact)))
+        except (ArtifactGone, ArtifactDamaged) as error:
+            raise CelFailed(error.message) from error
+        return self._cached[artifact]
+
+    def _cache(self, artifact: Artifact, value: Any) -> None:
+        """Add a value and drop the oldest ones if the cache is full."""
+        room = CACHED_BYTES_MAX - artifact.size
+        for old in reversed(list(self._cached)):
+            room -= old.size
+            if room < 0:
+                del self._cached[old]
+        self._cached[artifact] = value
+
+    def fill_in(self, value: Any) -> Any:
+        """The value with each reference replaced by the value it points to."""
+        return replace_references(value, self.read) if holds_reference(value) else value
+
+
+def refuse_references_in(value: Any) -> Any:
+    """The value itself; CelFailed if it contains what a fact would treat as a reference."""
+    if holds_reference(value):
+        raise CelFailed(f"it has the key '{KEY}' in it, which is reserved for artifacts")
+    return value

@@ -65,7 +65,7 @@ def examine(path: str | Path, *, text: str | None = None, read: Reader = parse) 
         file_bytes(file.path)  # refuse an unreadable file before a process is started
         built = python_files.build(file)
         return LoadResult(built.workflow, built.warnings)
-    data = file_bytes(path) if text is None else _encode(text)
+    data = file_bytes(path) if text is None else text.encode("utf-8", "surrogatepass")
     with pause_garbage_collection():
         return _load(data, path, IncludedFiles(path.parent, (path.resolve(),), {}, read))
 
@@ -99,7 +99,7 @@ def _read_at_most(path: Path) -> bytes:
 
 def load_text(text: str | bytes, file: str = "<text>") -> Workflow:
     """The checked workflow in a text. Included files are relative to the folder of `file`."""
-    data = text if isinstance(text, bytes) else _encode(text)
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     with pause_garbage_collection():
         return _load(data, Path(file), IncludedFiles(Path(file).parent, (Path(file).resolve(),), {})).workflow
 
@@ -119,10 +119,6 @@ def pause_garbage_collection() -> Iterator[None]:
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
-
-
-def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
 
 
 def _load(data: bytes, path: Path, files: IncludedFiles) -> LoadResult:

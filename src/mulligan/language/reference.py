@@ -102,10 +102,7 @@ def _parts(schema: ValueSchema) -> tuple[ValueSchema, ...]:
         return (schema.of,)
     if isinstance(schema, AnyOf):
         return schema.schemas
-    if isinstance(schema, Either):
-        forms = (schema.text, schema.flag, schema.number, schema.list, schema.mapping, schema.empty)
-        return tuple(form for form in forms if form is not None)
-    return ()
+    return schema.forms if isinstance(schema, Either) else ()
 
 
 def _title(record: Record) -> str:

@@ -152,14 +152,12 @@ class _Linker:
 
     def steps(self) -> Iterator[Step]:
         for step, values in self.draft.instances():
-            needs = tuple(dict.fromkeys(self._needs(step.name, values)))
+            needs: dict[Need, None] = {}
+            for need in self.draft.needs or ():
+                with self.scope.noting:
+                    needs[self._need(need, step.name, values)] = None
             edges = tuple(self._edges(step.name, values))
-            yield msgspec.structs.replace(step, needs=needs, edges=edges) if needs or edges else step
-
-    def _needs(self, step: str, values: Values) -> Iterator[Need]:
-        for need in self.draft.needs or ():
-            with self.scope.noting:
-                yield self._need(need, step, values)
+            yield msgspec.structs.replace(step, needs=tuple(needs), edges=edges) if needs or edges else step
 
     def _group(self, name: str, members: tuple[str, ...], on: NeedOn) -> Need:
         self.groups[name] = members

@@ -264,9 +264,8 @@ def _to_cel(source: str) -> str:
 def require_no_secrets(expression: Expression, node: Node, scope: Scope) -> Expression:
     secret = next((name for name in expression.reads if name.startswith("secrets.")), None)
     if secret:
-        raise scope.source.refuse(
-            "secret", f"'{secret}' can only be read by workers, and this expression is evaluated by the engine", node
-        )
+        message = f"'{secret}' can only be read by workers, and this expression is evaluated by the engine"
+        raise scope.source.refuse("secret", message, node)
     return expression
 
 
@@ -278,24 +277,21 @@ def read_template(node: Node, scope: Scope) -> Template:
         return Template(("",))
     if "${" not in node.text:
         return Template((node.text,))
-    return Template(
-        tuple(
-            part if isinstance(part, str) else check_placeholder(part, node, scope)
-            for part in placeholders_in(node, scope)
-        )
-    )
+    return _checked_template(node, scope, check_placeholder)
 
 
 def read_path_template(node: Node, scope: Scope) -> Template:
     """A path with placeholders. The value of `${any_path(…)}` may point anywhere."""
     if not isinstance(node, Scalar) or "any_path" not in node.text:
         return read_template(node, scope)
-    return Template(
-        tuple(
-            part if isinstance(part, str) else _check_path_placeholder(part, node, scope)
-            for part in placeholders_in(node, scope)
-        )
-    )
+    return _checked_template(node, scope, _check_path_placeholder)
+
+
+def _checked_template(
+    node: Scalar, scope: Scope, check: Callable[[Placeholder, Scalar, Scope], Expression]
+) -> Template:
+    parts = placeholders_in(node, scope)
+    return Template(tuple(part if isinstance(part, str) else check(part, node, scope) for part in parts))
 
 
 def _check_path_placeholder(part: Placeholder, node: Scalar, scope: Scope) -> Expression:
@@ -395,9 +391,8 @@ def _check_step(path: tuple[str, ...], position: Position, scope: Scope) -> None
         message = "an agent calls this step at any time, so it cannot read other steps"
         raise _unknown(path, 0, position, scope, message, "pass the value as one of its inputs")
     if scope.reader == NO_STEPS:
-        raise _unknown(
-            path, 0, position, scope, f"{scope.owner} applies to all steps, so it cannot read any of them", ""
-        )
+        message = f"{scope.owner} applies to all steps, so it cannot read any of them"
+        raise _unknown(path, 0, position, scope, message, "")
     if len(path) == 1:
         if scope.is_after_run:
             return
@@ -419,14 +414,6 @@ def _check_step_fields(path: tuple[str, ...], depth: int, position: Position, sc
     _require_field(path, depth, position, scope, "a step", STEP_FIELDS)
     if path[depth : depth + 1] == ("failure",):
         _check_failure_fields(path, depth + 1, position, scope, "a failure", ERROR_FIELDS)
-
-
-def _check_error(path: tuple[str, ...], position: Position, scope: Scope) -> None:
-    _check_failure_fields(path, 1, position, scope, "an error", ERROR_FIELDS)
-
-
-def _check_failure(path: tuple[str, ...], position: Position, scope: Scope) -> None:
-    _check_failure_fields(path, 1, position, scope, "a failure", FAILURE_FIELDS)
 
 
 def _check_failure_fields(
@@ -467,8 +454,8 @@ _CHECKS: dict[str, Any] = {
     "matrix": _check_declared,
     "steps": _check_step,
     "step": _check_own_step,
-    "error": _check_error,
-    "failure": _check_failure,
+    "error": lambda path, at, scope: _check_failure_fields(path, 1, at, scope, "an error", ERROR_FIELDS),
+    "failure": lambda path, at, scope: _check_failure_fields(path, 1, at, scope, "a failure", FAILURE_FIELDS),
     "run": _check_run,
 }
 

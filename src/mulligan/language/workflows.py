@@ -20,7 +20,6 @@ from mulligan.core.model.workflow import (
     Workflow,
 )
 from mulligan.errors import LanguageError
-from mulligan.language.checks.file_dependencies import add_needs
 from mulligan.language.checks.graph_checks import check_graph, check_uses
 from mulligan.language.checks.likely_mistakes import (
     item_names,
@@ -28,6 +27,7 @@ from mulligan.language.checks.likely_mistakes import (
     warn_matrix_placeholders,
     warn_unused,
 )
+from mulligan.language.checks.links import add_needs
 from mulligan.language.checks.plaintext_secrets import hide_plaintext_secrets
 from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.keys.workflow_keys import DEFAULTS, WORKFLOW
@@ -300,9 +300,8 @@ def _outputs(fields: Fields, draft: Draft) -> dict[str, Template]:
         with draft.source.noting:
             outputs[name] = value_template(node, scope)
             if any(read.startswith("secrets.") for read in outputs[name].reads):
-                raise draft.source.refuse(
-                    "secret", "an output cannot contain a secret: only workers know secrets", node
-                )
+                message = "an output cannot contain a secret: only workers know secrets"
+                raise draft.source.refuse("secret", message, node)
     return outputs
 
 

@@ -113,11 +113,7 @@ def _resolve(name: str, hint: Any, function: types.FunctionType) -> Any:
 # -- types ------------------------------------------------------------------------------------------------------------
 
 
-def _leave(value: Any) -> Any:
-    return load_files(value)
-
-
-_ANY = Converter(_leave, is_plain=True)
+_ANY = Converter(load_files, is_plain=True)
 
 
 def _compile(hint: Any) -> Converter:
@@ -245,7 +241,7 @@ def _kind_of_file(file: StoredFile, hint: Any) -> Any:
     """The member of a union that the table in the file was; None if it was another."""
     recorded = file.reference[KEY].get("type")
     kinds = [one for one in typing.get_args(hint) if isinstance(one, type)]
-    return next((one for one in kinds if f"{one.__module__.partition('.')[0]}.{one.__name__}" == recorded), None)
+    return next((one for one in kinds if type_name(one) == recorded), None)
 
 
 def _only_one(found: list[tuple[Converter, Any]], value: Any) -> Any:
@@ -384,7 +380,7 @@ class _Fields:
             if name not in self._fields:
                 if is_closed:
                     raise _Misfit("", reason=f"has the field '{name}', which {self._kind.__name__} does not have")
-                result[name] = _leave(one)
+                result[name] = load_files(one)
             else:
                 try:
                     result[name] = self._converter(name).convert(one)

@@ -189,19 +189,14 @@ class _Encoder:
         return _checked_number(float.__float__(value), path)
 
     def iso(self, value: Any, path: str, _depth: int) -> str:
-        if value != value:
-            raise ValueRefused(f"{path} is {value}, which is not JSON; return None for a missing value")
+        _refuse_missing(value, path)
         return str(value.isoformat())
 
     def duration(self, value: Any, path: str, _depth: int) -> str:
-        if value != value:
-            raise ValueRefused(f"{path} is {value}, which is not JSON; return None for a missing value")
+        _refuse_missing(value, path)
         if getattr(value, "nanoseconds", 0):
             raise ValueRefused(f"{path} is {value}, and a duration is stored to the microsecond; round it")
         return format_duration(value)
-
-    def path_name(self, value: Any, path: str, _depth: int) -> str:
-        return _checked_text(str(value), path)
 
     def binary(self, value: Any, _path: str, _depth: int) -> str:
         return base64.b64encode(value).decode()
@@ -214,8 +209,7 @@ class _Encoder:
 
     def numpy_scalar(self, value: Any, path: str, depth: int) -> Any:
         if value.dtype.kind == "M":
-            if value != value:
-                raise ValueRefused(f"{path} is NaT, which is not JSON; return None for a missing value")
+            _refuse_missing(value, path)
             return str(value)
         if value.dtype.kind == "m":
             exact = value.astype("timedelta64[us]")
@@ -273,7 +267,9 @@ class _Encoder:
                 f"{path} is of type '{_type_name(type(value))}' and cannot be stored: {problem}"
             ) from None
         token = f"{os.urandom(8).hex()}-{len(self._files)}"
-        name = _file_name(_last_name(path[len(self._label) :]), os.path.splitext(written)[1])
+        # The last field or index in the path below the value.
+        last = re.search(r"([^\[\].'\"]+)['\"\]]*$", path[len(self._label) :])
+        name = _file_name(last[1] if last else "", os.path.splitext(written)[1])
         self._files[token] = written, name, fields
         return {KEY: token}
 
@@ -302,7 +298,7 @@ _ENCODERS: dict[tuple[str, str], Callable[..., Any]] = {
     ("pandas", "NaTType"): _Encoder.iso,
     ("decimal", "Decimal"): _Encoder.text,
     ("fractions", "Fraction"): _Encoder.text,
-    ("pathlib", "PurePath"): _Encoder.path_name,
+    ("pathlib", "PurePath"): _Encoder.text,
     ("uuid", "UUID"): _Encoder.text,
     ("ipaddress", "_IPAddressBase"): _Encoder.text,
     ("enum", "Enum"): _Encoder.member,
@@ -384,6 +380,12 @@ def _type_name(kind: type) -> str:
     return kind.__qualname__ if kind.__module__ in ("builtins", "__mulligan__") else type_name(kind)
 
 
+def _refuse_missing(value: Any, path: str) -> None:
+    """Refuse a time or a duration that is NaT."""
+    if value != value:
+        raise ValueRefused(f"{path} is {value}, which is not JSON; return None for a missing value")
+
+
 def _checked_text(text: str, path: str) -> str:
     try:
         text.encode()
@@ -412,12 +414,6 @@ def _replace(value: Any, references: dict[str, Any]) -> Any:
             return references.get(value[KEY], value)
         return {key: _replace(inner, references) for key, inner in value.items()}
     return [_replace(inner, references) for inner in value] if isinstance(value, list) else value
-
-
-def _last_name(path: str) -> str:
-    """Return the last field or index in a path below a value."""
-    found = re.search(r"([^\[\].'\"]+)['\"\]]*$", path)
-    return found[1] if found else ""
 
 
 def _file_name(name: str, ending: str) -> str:

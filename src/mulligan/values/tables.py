@@ -91,16 +91,11 @@ def _write_polars(value: Any, new_path: Callable[[str], str], is_compressed: boo
     """Write Parquet if that keeps all types, otherwise Arrow IPC."""
     polars = sys.modules["polars"]
     frame = value.to_frame() if type_name(type(value)) == "polars.Series" else value
-    empty = io.BytesIO()
-    try:
-        frame.clear().write_parquet(empty)
-        empty.seek(0)
-        is_kept = polars.read_parquet(empty).schema == frame.schema
-    except Exception:
-        is_kept = False
-    format = "parquet" if is_kept else "arrow"
+    format = _format_that_keeps(
+        lambda file: frame.clear().write_parquet(file), lambda file: polars.read_parquet(file).schema == frame.schema
+    )
     path = new_path(ENDINGS[format])
-    if is_kept:
+    if format == "parquet":
         frame.write_parquet(path, compression="zstd" if is_compressed else "uncompressed")
     else:
         frame.write_ipc(path, compression="zstd" if is_compressed else "uncompressed")
@@ -113,21 +108,27 @@ def _write_arrow(value: Any, new_path: Callable[[str], str], is_compressed: bool
         path = new_path(ENDINGS["arrow"])
         pandas_tables.write_ipc(pyarrow, pyarrow.Table.from_batches([value]), path, is_compressed)
         return path, "arrow"
-    try:
-        parquet = _library("pyarrow.parquet")
-        empty = io.BytesIO()
-        parquet.write_table(value.schema.empty_table(), empty)
-        empty.seek(0)
-        is_kept = parquet.read_table(empty).schema.equals(value.schema, check_metadata=True)
-    except Exception:
-        is_kept = False
-    format = "parquet" if is_kept else "arrow"
+    format = _format_that_keeps(
+        lambda file: _library("pyarrow.parquet").write_table(value.schema.empty_table(), file),
+        lambda file: _library("pyarrow.parquet").read_table(file).schema.equals(value.schema, check_metadata=True),
+    )
     path = new_path(ENDINGS[format])
-    if is_kept:
-        parquet.write_table(value, path, compression="zstd" if is_compressed else "none")
+    if format == "parquet":
+        _library("pyarrow.parquet").write_table(value, path, compression="zstd" if is_compressed else "none")
     else:
         pandas_tables.write_ipc(pyarrow, value, path, is_compressed)
     return path, format
+
+
+def _format_that_keeps(write: Callable[[Any], Any], is_same: Callable[[Any], Any]) -> str:
+    """Return Parquet if an empty table of these columns comes back from it as it was, otherwise Arrow IPC."""
+    empty = io.BytesIO()
+    try:
+        write(empty)
+        empty.seek(0)
+        return "parquet" if is_same(empty) else "arrow"
+    except Exception:
+        return "arrow"
 
 
 _WRITERS: dict[str, Callable[..., tuple[str, str]]] = {

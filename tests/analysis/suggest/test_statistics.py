@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.analysis.suggest.statistics import at_least_by_chance, deviations, median, quantile, wilson_bounds
+from mulligan.analysis.statistics import at_least_by_chance, deviations, median, quantile, wilson_bounds
 
 
 def test_the_interval_of_wilson_is_that_of_the_textbook():

@@ -55,15 +55,11 @@ class _Way:
                 self.choices[node.step.when] = True
             waiting += [source for source, _ in node.needs]
             waiting += [member for barrier in node.waits for member in barrier.members]
-            arc = self._arrival(name)
+            # One that needs no failure if there is one.
+            arc = min(node.arrivals, key=lambda arc: arc.edge.on == "failure", default=None)
             if arc is not None:
                 self._take(arc)
                 waiting.append(arc.source)
-
-    def _arrival(self, name: str) -> Arc | None:
-        """The edge by which the step is reached: one that needs no failure if there is one."""
-        arrivals = self._graph.nodes[name].arrivals
-        return min(arrivals, key=lambda arc: arc.edge.on == "failure", default=None)
 
     def _take(self, arc: Arc) -> None:
         source = self._graph.nodes[arc.source]

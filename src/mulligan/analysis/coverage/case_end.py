@@ -100,18 +100,12 @@ def _rung(fact: Any, step: str, kind: Kind) -> str:
     return found(fact) if name == step else ""
 
 
-def _scheduled_rung(fact: e.AttemptScheduled) -> str:
-    return {"retry": "retry", "lost": "rerun", "rerun": "handler", "classified": "triage"}.get(fact.cause, "")
-
-
-def _handler_rung(fact: e.HandlerSucceeded) -> str:
-    return "" if fact.strategy == "cleanup" else "handler"
-
-
+# What led to another attempt.
+_CAUSES = {"retry": "retry", "lost": "rerun", "rerun": "handler", "classified": "triage"}
 _RUNGS: dict[type[e.Fact], Any] = {
-    e.AttemptScheduled: _scheduled_rung,
+    e.AttemptScheduled: lambda fact: _CAUSES.get(fact.cause, ""),
     e.RetryScheduled: lambda fact: "script" if fact.has_script else "",
-    e.HandlerSucceeded: _handler_rung,
+    e.HandlerSucceeded: lambda fact: "" if fact.strategy == "cleanup" else "handler",
     e.StepPutBack: lambda fact: "remediation" if fact.cause == "rerun" else "",
     e.StepReplaced: lambda fact: "remediation",
     e.StepFailed: lambda fact: "route" if fact.route.is_sent else "",

@@ -1,7 +1,7 @@
 """Recovery coverage: what a workflow does about every failure of every step. Nothing of it is run.
 
 coverage = explore(workflow, evaluator=evaluator)
-story = story_of_case(workflow, "fetch", "exit 11", "always", evaluator=evaluator)
+story = story_in(Explorer(workflow, evaluator), "fetch", "exit 11", "always")
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from mulligan.history.story import StoryLine, story
 _ASSUMED_MAX = 20
 
 
-class PlayedCase(msgspec.Struct, frozen=True):
-    """One case, played from the start of the run to its end."""
+class CaseStory(msgspec.Struct, frozen=True):
+    """What happens in one case, in the words of `explain`."""
 
     kind: FailureKind
     case: Case
-    lines: tuple[StoryLine, ...]
+    story: tuple[StoryLine, ...]
 
 
 def explore(
@@ -122,21 +122,8 @@ def _unknown(explorer: Explorer, workflow: Workflow) -> Iterator[str]:
 # -- one case --------------------------------------------------------------------------------------------------------
 
 
-def story_of_case(
-    workflow: Workflow,
-    step: str,
-    failure: str,
-    times: Times = "always",
-    *,
-    evaluator: Evaluator,
-    inputs: Mapping[str, Any] | None = None,
-) -> PlayedCase:
+def story_in(explorer: Explorer, step: str, failure: str, times: Times = "always") -> CaseStory:
     """What happens if a step fails in that way, in the words of `explain`, without steps that it does not concern."""
-    return story_in(Explorer(workflow, evaluator, inputs), step, failure, times)
-
-
-def story_in(explorer: Explorer, step: str, failure: str, times: Times = "always") -> PlayedCase:
-    """The same, with an explorer that has read the workflow already."""
     row, kind = find_case(explorer, step, failure)
     if times not in TIMES:
         raise InputInvalid(f"'{times}' is not how often a failure happens", hint=f"use {', '.join(TIMES)}")
@@ -155,7 +142,7 @@ def story_in(explorer: Explorer, step: str, failure: str, times: Times = "always
         ]
         lines += of_run
     lines.sort(key=lambda line: line.at)
-    return PlayedCase(kind.shown, make_case(row, kind, times, end), tuple(lines))
+    return CaseStory(kind.shown, make_case(row, kind, times, end), tuple(lines))
 
 
 def _concerns(line: StoryLine, row: Row | None, kind: Kind) -> bool:

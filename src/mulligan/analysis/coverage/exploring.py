@@ -181,10 +181,7 @@ class Explorer:
 
     def _explore(self, assumed: Assumptions, left: dict[str, Row]) -> Iterator[Case]:
         """The cases of all rows that are reached under these assumptions; they are taken out of `left`."""
-        straight = self._player(assumed, assumed.injections)
-        play_scenario(straight, None)
-        self._count(straight)
-        known = Shortcuts(straight, self._graph)
+        known = Shortcuts(self.play(Scenario(assumed.injections), assumed), self._graph)
         player = self._player(assumed, assumed.injections)
         by_path: dict[Path, dict[str, Row]] = {}
         for row in left.values():
@@ -350,22 +347,21 @@ class Explorer:
         """Play a case alone, from the start of the run to its end."""
         return self.play(scenario_of(row, kind, times, self.assumptions_of(row)), self.assumptions_of(row))
 
-    def play(self, scenario: Scenario, assumed: Assumptions) -> Player:
-        player = self._player(assumed, scenario.injections)
+    def play(self, scenario: Scenario, assumed: Assumptions, outcomes: InjectedOutcomes | None = None) -> Player:
+        player = self._player(assumed, scenario.injections, outcomes)
         play_scenario(player, scenario.stop)
-        self._count(player)
+        self.events += _length(player)
         return player
 
     def assumptions_of(self, row: Row) -> Assumptions:
         """The assumptions under which the step of the row is reached."""
         found = self._assumptions.get(row.name)
         if found is None:
-            for _ in self._find(row):
-                pass
+            self._find(row)
             found = self._assumptions.get(row.name, Assumptions())
         return found
 
-    def _find(self, row: Row) -> Iterator[None]:
+    def _find(self, row: Row) -> None:
         """Look for the assumptions of a row and of its callers, without playing their cases."""
         for depth in range(len(row.path)):
             self.assumptions_of(self.rows["/".join(row.path[: depth + 1])])
@@ -376,18 +372,12 @@ class Explorer:
             if any(run.state.places[row.step.name].visit for run in runs):
                 self._assumptions[row.name] = assumed
                 return
-            yield
 
     def _play_alone(self, row: Row, kind: Kind, times: int, assumed: Assumptions) -> tuple[CaseEnd, bool]:
         scenario = scenario_of(row, kind, times, assumed)
         outcomes = InjectedOutcomes(scenario.injections)
-        player = self._player(assumed, scenario.injections, outcomes)
-        play_scenario(player, scenario.stop)
-        self._count(player)
+        player = self.play(scenario, assumed, outcomes)
         return judge(player, row.path, row.step, kind), not outcomes.was_asked_again
-
-    def _count(self, player: Player) -> None:
-        self.events += _length(player)
 
     def _player(
         self, assumed: Assumptions, injections: tuple[Injection, ...], outcomes: InjectedOutcomes | None = None

@@ -6,11 +6,12 @@ step itself: the kind that brings it about is its `after`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
-from mulligan.analysis.coverage.pattern_examples import example_of
 from mulligan.analysis.coverage.possible_codes import PossibleCodes
 from mulligan.analysis.coverage.results import FailureKind
 from mulligan.core.deciding.bounded_regex import is_found
@@ -110,48 +111,42 @@ def _command_kinds(step: Step) -> Iterator[Kind]:
         yield _part_kind("success", "on_success fails")
 
 
-def _task_kinds(step: Step, command: Command, of: str = "step") -> Iterator[Kind]:
+def _task_kinds(step: Step, command: Command) -> Iterator[Kind]:
     """What can happen to a task: what rules and edges name, what nobody names, and what happens to everybody."""
     rules, edges = command.rules, tuple(edge for edge in step.edges if edge.on == "failure")
     action = traits_of(command.action)
     named: dict[str, Kind] = {}
     for index, rule in enumerate(rules):
         where = f"rule {index + 1}: {describe_rule(rule)}"
-        for kind in _named(rule.codes, rule.exit_codes, where, of):
+        for kind in _named(rule.codes, rule.exit_codes, where):
             named.setdefault(kind.name, kind)
-        matched = None if rule.pattern is None else _pattern_kind(rule.pattern, where, of)
+        matched = None if rule.pattern is None else _pattern_kind(rule.pattern, where)
         if matched is not None:
             named.setdefault(matched.name, matched)
     for edge in edges:
-        for kind in _named(edge.codes, edge.exit_codes, _edge_words(edge), of):
+        for kind in _named(edge.codes, edge.exit_codes, _edge_words(edge)):
             named.setdefault(kind.name, kind)
     others = []
     if action.calls_run:
-        others.append(_kind("CHILD_FAILED", of=of))
+        others.append(_kind("CHILD_FAILED"))
     else:
         where = _catch_all(rules)
-        others += (
-            [_kind(code, of=of, named_by=where if RETRYABLE[code] else "") for code in action.usual_codes]
-            if action.usual_codes
-            else [_unnamed(rules, edges, of)]
-        )
-        others.append(_kind("WORKER_LOST", of=of))
+        others += [_kind(code, named_by=where if RETRYABLE[code] else "") for code in action.usual_codes]
+        others += [] if action.usual_codes else [_unnamed(rules, edges)]
+        others.append(_kind("WORKER_LOST"))
         if command.action is not None and action.has_memory:
-            others.append(_kind("OUT_OF_MEMORY", of=of))
+            others.append(_kind("OUT_OF_MEMORY"))
         if command.writes:
-            others.append(_kind("OUTPUT_MISSING", of=of))
-    if command.timeout is not None or command.deadline is not None or _item_limit(step):
-        others.append(_kind("TIMEOUT", of=of))
-    if not (command.timeout or command.deadline or _item_limit(step)):
+            others.append(_kind("OUTPUT_MISSING"))
+    item_limit = step.map.item_timeout if step.map is not None else None
+    if command.timeout is not None or command.deadline is not None or item_limit:
+        others.append(_kind("TIMEOUT"))
+    if not (command.timeout or command.deadline or item_limit):
         # Nothing ends an attempt that takes too long, so a rule for it never matches.
         named.pop("TIMEOUT", None)
     for kind in others:
         yield named.pop(kind.name, kind)
     yield from named.values()
-
-
-def _item_limit(step: Step) -> float | None:
-    return step.map.item_timeout if step.map is not None else None
 
 
 def _map_kinds(step: Step, policy: Map) -> Iterator[Kind]:
@@ -170,14 +165,10 @@ def _agent_kinds(step: Step) -> Iterator[Kind]:
         yield _part_kind("tool_list", "list of tools fails")
 
 
-def _named(codes: tuple[str, ...], exit_codes: tuple[int, ...], where: str, of: str) -> Iterator[Kind]:
-    for code in codes:
-        if code not in _FOLLOW_FROM_OTHERS:
-            yield _kind(code, of=of, named_by=where)
+def _named(codes: tuple[str, ...], exit_codes: tuple[int, ...], where: str) -> Iterator[Kind]:
+    yield from (_kind(code, named_by=where) for code in codes if code not in _FOLLOW_FROM_OTHERS)
     shown = exit_codes if len(exit_codes) <= EXIT_CODES_MAX else (exit_codes[0], exit_codes[-1])
-    for exit_code in shown:
-        if exit_code:
-            yield _exit_kind(exit_code, of, where)
+    yield from (_exit_kind(exit_code, where) for exit_code in shown if exit_code)
 
 
 def _edge_words(edge: Edge) -> str:
@@ -185,16 +176,16 @@ def _edge_words(edge: Edge) -> str:
     return f"route to '{edge.to}'{f': {for_what}' if for_what else ''}"
 
 
-def _exit_kind(exit_code: int, of: str, where: str, name: str = "") -> Kind:
-    shown = FailureKind(name or f"exit {exit_code}", "EXIT_NONZERO", exit_code=exit_code, of=of, named_by=where)
+def _exit_kind(exit_code: int, where: str, name: str = "") -> Kind:
+    shown = FailureKind(name or f"exit {exit_code}", "EXIT_NONZERO", exit_code=exit_code, named_by=where)
     return Kind(shown, failure("EXIT_NONZERO", f"exit code {exit_code}", exit_code=exit_code))
 
 
-def _unnamed(rules: tuple[Rule, ...], edges: tuple[Edge, ...], of: str) -> Kind:
+def _unnamed(rules: tuple[Rule, ...], edges: tuple[Edge, ...]) -> Kind:
     """An exit code that no rule and no edge names."""
     names = {code for rule in rules for code in rule.exit_codes} | {code for edge in edges for code in edge.exit_codes}
     exit_code = next(code for code in range(1, 256) if code not in names or code == 255)
-    return _exit_kind(exit_code, of, _catch_all(rules), "EXIT_NONZERO")
+    return _exit_kind(exit_code, _catch_all(rules), "EXIT_NONZERO")
 
 
 def _catch_all(rules: tuple[Rule, ...]) -> str:
@@ -203,12 +194,12 @@ def _catch_all(rules: tuple[Rule, ...]) -> str:
     return "" if found is None else f"rule {found + 1}: any failure"
 
 
-def _pattern_kind(pattern: str, where: str, of: str) -> Kind | None:
+def _pattern_kind(pattern: str, where: str) -> Kind | None:
     """A failure whose message the pattern finds; None if no example of it is known."""
     message = example_of(pattern)
     if message is None or not is_found(pattern, message):
         return None
-    shown = FailureKind(f"message '{pattern}'", "EXIT_NONZERO", exit_code=1, of=of, named_by=where)
+    shown = FailureKind(f"message '{pattern}'", "EXIT_NONZERO", exit_code=1, named_by=where)
     return Kind(shown, failure("EXIT_NONZERO", message, exit_code=1))
 
 
@@ -216,8 +207,8 @@ def _kind(code: str, *, of: str = "step", name: str = "", named_by: str = "") ->
     return Kind(FailureKind(name or code, code, of=of, named_by=named_by), failure(code, code))
 
 
-def _part_kind(of: str, name: str, after: Kind | None = None, target: str = "", named_by: str = "") -> Kind:
-    shown = FailureKind(name, "EXIT_NONZERO", exit_code=1, of=of, named_by=named_by)
+def _part_kind(of: str, name: str, after: Kind | None = None, target: str = "") -> Kind:
+    shown = FailureKind(name, "EXIT_NONZERO", exit_code=1, of=of)
     return Kind(shown, failure("EXIT_NONZERO", "exit code 1", exit_code=1), after, target)
 
 
@@ -237,7 +228,8 @@ def _parts(step: Step, own: list[Kind]) -> list[Kind]:
         first = next((kind for kind in firsts if matching_rule(command.rules, kind.found) == index), None)
         if rule.recovery_script is not None and first is not None:
             found.append(_part_kind("script", f"recovery script of rule {index + 1} fails", first, str(index)))
-    for target in dict.fromkeys(edge.to for edge in step.edges if _is_remediation(edge)):
+    remediations = (edge for edge in step.edges if edge.on == "failure" and edge.handles and edge.to != END)
+    for target in dict.fromkeys(edge.to for edge in remediations):
         first = next((kind for kind in firsts if leads_to(step, kind, target)), None)
         if first is not None:
             found.append(_part_kind("remediation", f"remediation '{target}' fails", first, target))
@@ -254,10 +246,6 @@ def failing_command(step: Step) -> Command:
     if step.map is None:
         return step
     return next((one for one in step.do if one.action and traits_of(one.action).runs_in != "engine"), step)
-
-
-def _is_remediation(edge: Edge) -> bool:
-    return edge.on == "failure" and edge.handles and edge.to != END
 
 
 def leads_to(step: Step, kind: Kind, target: str) -> bool:
@@ -283,4 +271,64 @@ def unexplained_patterns(workflow: Workflow) -> list[str]:
     """The patterns of rules of which no example is known."""
     rules = (rule for one in all_commands((*workflow.steps, workflow.end)) for rule in one.rules)
     patterns = dict.fromkeys(rule.pattern for rule in rules if rule.pattern is not None)
-    return [one for one in patterns if _pattern_kind(one, "", "step") is None]
+    return [one for one in patterns if _pattern_kind(one, "") is None]
+
+
+# -- examples of messages ---------------------------------------------------------------------------------------------
+
+
+# The parser of the standard library: its tree is all that is needed here.
+_parser: Any = re._parser  # type: ignore[attr-defined]
+_REPEATS_MAX = 3
+_CATEGORIES = {"CATEGORY_DIGIT": "0", "CATEGORY_SPACE": " ", "CATEGORY_WORD": "a", "CATEGORY_NOT_SPACE": "a"}
+
+
+def example_of(pattern: str) -> str | None:
+    """A short text in which the pattern is probably found; None if none can be made. The caller checks it."""
+    try:
+        return "".join(_text(node) for node in _parser.parse(pattern))
+    except (re.error, ValueError, RecursionError, OverflowError, LookupError):
+        return None
+
+
+def _text(node: tuple[Any, Any]) -> str:
+    kind, value = str(node[0]), node[1]
+    if kind == "LITERAL":
+        return chr(value)
+    if kind == "ANY":
+        return "a"
+    if kind == "NOT_LITERAL":
+        return "a" if chr(value) != "a" else "b"
+    if kind == "IN":
+        return _member(value)
+    if kind == "BRANCH":
+        return "".join(map(_text, value[1][0]))
+    if kind == "SUBPATTERN":
+        return "".join(map(_text, value[-1]))
+    if kind in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+        least, _, inner = value
+        if least > _REPEATS_MAX * 100:
+            raise ValueError("too long")
+        return "".join("".join(map(_text, inner)) for _ in range(least))
+    if kind in ("AT", "ASSERT_NOT"):
+        return ""
+    if kind == "ATOMIC_GROUP":
+        return "".join(map(_text, value))
+    if kind == "ASSERT":
+        return "".join(map(_text, value[1])) if value[0] > 0 else ""
+    raise ValueError(f"no example for {kind}")
+
+
+def _member(choices: list[tuple[Any, Any]]) -> str:
+    """A character of a class."""
+    if str(choices[0][0]) == "NEGATE":
+        refused = "".join(_member([one]) for one in choices[1:])
+        return next(char for char in "abc 0-_xyz" if char not in refused)
+    kind, value = str(choices[0][0]), choices[0][1]
+    if kind == "LITERAL":
+        return chr(value)
+    if kind == "RANGE":
+        return chr(value[0])
+    if kind == "CATEGORY":
+        return _CATEGORIES[str(value)]
+    raise ValueError(f"no example for {kind}")

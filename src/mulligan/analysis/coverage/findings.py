@@ -29,19 +29,10 @@ def find(
     written: WhatIsWritten | None = None,
 ) -> tuple[Finding, ...]:
     """What the author of a workflow would want to know before the night. Accepted cells are not looked at."""
-    found = _found(workflow, cells, failures, written or WhatIsWritten())
-    return tuple(to_findings(found, workflow, line_of))
-
-
-def _found(
-    workflow: Workflow, cells: Sequence[Cell], failures: Sequence[FailureKind], written: WhatIsWritten
-) -> Iterator[Found]:
-    too_long: set[str] = set()
-    for found in _seen(workflow, written):
-        if found.code in _ABOUT_TIME:
-            too_long.add(found.step.name)
-        yield found
-    yield from played_findings(workflow, cells, failures, too_long=too_long)
+    seen = list(_seen(workflow, written or WhatIsWritten()))
+    too_long = {found.step.name for found in seen if found.code in _ABOUT_TIME}
+    played = played_findings(workflow, cells, failures, too_long=too_long)
+    return tuple(to_findings((*seen, *played), workflow, line_of))
 
 
 def _seen(workflow: Workflow, written: WhatIsWritten, path: str = "") -> Iterator[Found]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import combinations, count
+from itertools import combinations, count, product
 from math import comb, isqrt
 
 import msgspec
@@ -63,9 +63,8 @@ def _kinds(explorer: Explorer, row: Row) -> list[Kind]:
 
 def _all(rows: Sequence[Row], kinds: dict[str, list[Kind]]) -> Iterator[_Pair]:
     for first, second in combinations(rows, 2):
-        for kind in kinds[first.name]:
-            for other in kinds[second.name]:
-                yield first, kind, second, other
+        for kind, other in product(kinds[first.name], kinds[second.name]):
+            yield first, kind, second, other
 
 
 def _sample(rows: Sequence[Row], kinds: dict[str, list[Kind]], seed: int) -> Iterator[_Pair]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from mulligan.core.model.actions import is_group, traits_of
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.workflow import Action, Command, Step, Workflow
+from mulligan.core.model.workflow import Command, Step, Workflow
 
 # A step reports codes of its own by writing to the file that this variable names.
 _REPORT_VARIABLE = "MULLIGAN_ERROR"
@@ -89,7 +89,9 @@ class PossibleCodes:
         if _REPORT_VARIABLE in str(place.action.params.get(found.script, "")) and code not in _OF_APPROVALS:
             return ""
         if code == "APPROVAL_EXPIRED" and found.asks_person:
-            return _why_never_expired(place.action)
+            if "timeout" not in place.action.params:
+                return "the approval has no 'timeout'"
+            return "its default is to approve" if place.action.params.get("default") == "approve" else ""
         if code in found.only_if_asked and not _ASKED[code](place):
             return found.only_if_asked[code]
         return found.never.get(code, "")
@@ -122,9 +124,3 @@ def _of_map(step: Step, code: str) -> str:
     if code in _OF_HTTP or code in _OF_PROCESSES or code in ("CONNECTION", "CHILD_FAILED", "EXCEPTION"):
         return "a map fails with ITEMS_FAILED, whatever its items fail with"
     return ""
-
-
-def _why_never_expired(approval: Action) -> str:
-    if "timeout" not in approval.params:
-        return "the approval has no 'timeout'"
-    return "its default is to approve" if approval.params.get("default") == "approve" else ""

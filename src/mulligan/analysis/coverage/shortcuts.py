@@ -93,7 +93,7 @@ class Shortcuts:
                 self.completed.setdefault(entry.fact.step, entry.fact)
         self._is_timeless = ending.status == "completed" and ending.seconds == 0 and len(straight.runs) == 1
         # How cases went on that were played to their end, by how their step ended: the end, and how long after.
-        self._rests: dict[Any, tuple[Verdict, str, float]] = {}
+        self.rests: dict[Any, tuple[Verdict, str, float]] = {}
 
     # -- what may be left out ----------------------------------------------------------------------------------------
 
@@ -139,16 +139,12 @@ class Shortcuts:
         commands = all_commands((*parts, self.workflow.end))
         return any(one.action is not None and traits_of(one.action).runs_in == "engine" for one in commands)
 
-    def is_harmless(self, name: str) -> bool:
-        """Whether nothing that follows from the end of a step can fail, wait or repeat: then that end decides the run.
-
-        Behind it are only tasks, which are assumed to succeed. They may run, or be skipped.
-        """
-        return name in self._harmless
-
     @cached_property
-    def _harmless(self) -> frozenset[str]:
-        """The steps and barriers of which that is true: found from the last ones on."""
+    def harmless(self) -> frozenset[str]:
+        """The steps and barriers from whose end nothing follows that can fail, wait or repeat: it decides the run.
+
+        Behind them are only tasks, which are assumed to succeed. They may run, or be skipped.
+        """
         found: set[str] = set()
         for vertex in _from_the_last(self.graph):
             if all(after in found and self._only_succeeds(after) for after in self.graph.onward(vertex)):
@@ -199,7 +195,7 @@ class Shortcuts:
         fields = msgspec.structs.replace(step, name="", action=None, matrix={}, needs=(), edges=edges, accepts={})
         return (
             msgspec.json.encode(fields, order="sorted"),
-            self.is_harmless(step.name),
+            step.name in self.harmless,
             self.is_output_read(step.name),
         )
 
@@ -239,19 +235,15 @@ class Shortcuts:
     @cached_property
     def _reruns_after_loss(self) -> bool:
         """Whether everything runs again after its worker was lost."""
-        commands = all_commands((*self.workflow.steps, self.workflow.end))
+        commands = list(all_commands((*self.workflow.steps, self.workflow.end)))
         lost = ("WORKER_LOST" in rule.codes for one in commands for rule in one.rules)
-        is_run_again = all(one.on_lost == "rerun" for one in all_commands((*self.workflow.steps, self.workflow.end)))
-        return is_run_again and not any(lost) and not self._reads.in_full
-
-    def rest_of(self, key: Any) -> tuple[Verdict, str, float] | None:
-        return self._rests.get(key)
+        return all(one.on_lost == "rerun" for one in commands) and not any(lost) and not self._reads.in_full
 
     def remember(self, key: Any, end: CaseEnd, seconds: float) -> None:
         """Keep how a case went on whose step had ended, as `key` says, after `seconds`."""
         # What the end of the run's time cut off says nothing about other cases.
         if self.has_time_left(max(end.seconds, seconds)):
-            self._rests[key] = (end.verdict, end.run_status, end.seconds - seconds)
+            self.rests[key] = (end.verdict, end.run_status, end.seconds - seconds)
 
 
 class LocalPlay:
@@ -316,31 +308,17 @@ class LocalPlay:
             return None
         if verdict == "parked" and self._known.workflow.timeout is not None:
             return None
-        if self._remedy is not None:
-            return self._end_of_remedy(self._remedy, entries, verdict, status, self.seconds + more)
+        about, is_own = self._remedy or self._step, self._remedy is None
+        if not is_own and status == "completed" and self._rest is None:
+            verdict = good_verdict(self._run.state, self._run.state.places[about.name])
         return CaseEnd(
             verdict,
             status,
-            rung=rung_of(entries, self._step.name, self._kind, verdict),
-            # The first attempt was scheduled before the case began.
-            attempts=1 + attempts_of(entries, self._step),
+            rung=rung_of(entries, about.name, self._kind, verdict),
+            # The first attempt of the step itself was scheduled before the case began.
+            attempts=is_own + attempts_of(entries, about),
             seconds=self.seconds + more,
-            extra_seconds=extra_seconds(entries, self._step, self._begun_at),
-        )
-
-    def _end_of_remedy(
-        self, remedy: Step, entries: list[e.Entry], verdict: Verdict, status: str, seconds: float
-    ) -> CaseEnd:
-        """The end of a case that is about another step than the first one that failed."""
-        if status == "completed" and self._rest is None:
-            verdict = good_verdict(self._run.state, self._run.state.places[remedy.name])
-        return CaseEnd(
-            verdict,
-            status,
-            rung=rung_of(entries, remedy.name, self._kind, verdict),
-            attempts=attempts_of(entries, remedy),
-            seconds=seconds,
-            extra_seconds=extra_seconds(entries, remedy),
+            extra_seconds=extra_seconds(entries, about, self._begun_at if is_own else None),
         )
 
     def _watch(self, run: PlayedRun, entry: e.Entry) -> bool:
@@ -374,13 +352,13 @@ class LocalPlay:
         if not self._spreads and kind in (e.StepCompleted, e.StepReplaced) and self._is_as_before(fact):
             self._verdict = "recovered" if kind is e.StepCompleted else "handled"
             return True
-        if known.is_harmless(fact.step) and not known.is_read_after_failure(fact.step) and self._visited_is_harmless:
+        if fact.step in known.harmless and not known.is_read_after_failure(fact.step) and self._visited_is_harmless:
             is_failed = kind is e.StepFailed and not fact.route.is_sent
             if is_failed or (kind is e.StepSettled and fact.outcome == "failed"):
                 self._verdict = self._verdict_of_failed(fact)
                 return True
         self.key = self._key_of(fact)
-        self._rest = known.rest_of(self.key)
+        self._rest = known.rests.get(self.key)
         # Also if nothing is known: then it is played to its end.
         return True
 
@@ -414,7 +392,7 @@ class LocalPlay:
         places = self._run.state.places
         known = self._known
         return all(
-            known.is_harmless(name) and places[name].has_ended and not known.is_output_read(name)
+            name in known.harmless and places[name].has_ended and not known.is_output_read(name)
             for name in self._visited
         )
 

@@ -23,7 +23,6 @@ from mulligan.core.model.workflow import (
     Expression,
     Handler,
     Step,
-    Template,
     Workflow,
 )
 
@@ -59,17 +58,13 @@ def _lost_handlers(step: Step) -> Iterator[Found]:
     """A handler that always succeeds: the step is recovered although what should repair it failed."""
     for place, path in _commands(step):
         handler = place.on_failure
-        if handler is None or handler.strategy not in _RECOVERING or handler.rerun or _is_checked(place):
+        # Declared files must be there after a recovery: then something is asked of the result of the handler.
+        if handler is None or handler.strategy not in _RECOVERING or handler.rerun or place.writes:
             continue
         if reason := _why_lost(handler):
             message = f"the handler of '{step.name}' cannot fail: {reason}, so the step always counts as recovered"
             hint = "remove what hides the failure, or say 'strategy: cleanup'"
             yield Found("handler_failure_lost", message, step, hint, path=(*path, "on_failure"))
-
-
-def _is_checked(place: Command) -> bool:
-    """Whether something is asked of the result of the handler: declared files must be there after a recovery."""
-    return bool(place.writes)
 
 
 def _why_lost(handler: Handler) -> str:
@@ -199,16 +194,11 @@ def _expressions(step: Step) -> Iterator[Expression]:
     """The expressions in what a step does. Those of handlers and scripts are left out: they run after a failure."""
     for command in (step, *step.do):
         templates = [*(command.action.bindings.values() if command.action is not None else ()), *command.env.values()]
-        for template in templates:
-            yield from _parts(template)
+        yield from (part for template in templates for part in template.parts if isinstance(part, Expression))
     if step.when is not None:
         yield step.when
     if step.map is not None and step.map.over is not None:
         yield step.map.over
-
-
-def _parts(template: Template) -> Iterator[Expression]:
-    return (part for part in template.parts if isinstance(part, Expression))
 
 
 def _reads_of_allowed(step: Step, readers: list[tuple[Step, str]]) -> Iterator[Found]:

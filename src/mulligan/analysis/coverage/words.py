@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from itertools import groupby
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,41 +16,25 @@ from mulligan.core.model.agents.spending import format_dollars
 from mulligan.core.model.text.formatting import format_duration, pluralize
 from mulligan.history.story import StoryLine
 
-SIGNS: dict[Verdict, str] = {
-    "recovered": "✓",
-    "handled": "→",
-    "allowed": "~",
-    "parked": "?",
-    "fails": "✗",
-    "stops": "■",
+
+class VerdictWords(NamedTuple):
+    """A verdict as a sign, in one word for a cell that has room for it, in a phrase, and the tone of its story."""
+
+    sign: str
+    word: str
+    meaning: str
+    tone: str
+
+
+VERDICT_WORDS: dict[Verdict, VerdictWords] = {
+    "recovered": VerdictWords("✓", "recovered", "recovered", "good"),
+    "handled": VerdictWords("→", "handled", "handled", "good"),
+    "allowed": VerdictWords("~", "allowed", "allowed", "plain"),
+    "parked": VerdictWords("?", "waits", "waits for a person", "wait"),
+    "fails": VerdictWords("✗", "fails", "fails the run", "bad"),
+    "stops": VerdictWords("■", "stops", "stops everything", "bad"),
 }
 ACCEPTED_SIGN = "○"
-# In one word, for a cell that has room for it.
-VERDICT_WORDS: dict[Verdict, str] = {
-    "recovered": "recovered",
-    "handled": "handled",
-    "allowed": "allowed",
-    "parked": "waits",
-    "fails": "fails",
-    "stops": "stops",
-}
-VERDICT_MEANINGS: dict[Verdict, str] = {
-    "recovered": "recovered",
-    "handled": "handled",
-    "allowed": "allowed",
-    "parked": "waits for a person",
-    "fails": "fails the run",
-    "stops": "stops everything",
-}
-# Of a story, of a status: `good`, `bad`, …
-VERDICT_TONES: dict[Verdict, str] = {
-    "recovered": "good",
-    "handled": "good",
-    "allowed": "plain",
-    "parked": "wait",
-    "fails": "bad",
-    "stops": "bad",
-}
 TIMES_WORDS: dict[Times, str] = {"once": "once", "twice": "twice", "always": "every time"}
 _SKIPPED = "skipped: "
 # So many steps in a row that were skipped have a line of their own.
@@ -83,25 +68,27 @@ def sign_of(mark: Mark) -> str:
     """One sign; two if a single failure is better dealt with than one that goes on: `✓✗`."""
     if mark.is_accepted:
         return ACCEPTED_SIGN
-    return SIGNS[mark.verdict] if mark.once == mark.verdict else SIGNS[mark.once] + SIGNS[mark.verdict]
+    sign = VERDICT_WORDS[mark.verdict].sign
+    return sign if mark.once == mark.verdict else VERDICT_WORDS[mark.once].sign + sign
 
 
 def word_of(mark: Mark) -> str:
     """What is behind the sign, in a word."""
-    return "accepted" if mark.is_accepted else VERDICT_WORDS[mark.verdict]
+    return "accepted" if mark.is_accepted else VERDICT_WORDS[mark.verdict].word
 
 
 def meaning_of(mark: Mark) -> str:
     """What the sign means, for a legend: `recovered if it happens once, otherwise fails the run`."""
     if mark.is_accepted:
         return "accepted in the file"
+    meaning = VERDICT_WORDS[mark.verdict].meaning
     if mark.once == mark.verdict:
-        return VERDICT_MEANINGS[mark.verdict]
-    return f"{VERDICT_MEANINGS[mark.once]} if it happens once, {VERDICT_MEANINGS[mark.verdict]} if it goes on"
+        return meaning
+    return f"{VERDICT_WORDS[mark.once].meaning} if it happens once, {meaning} if it goes on"
 
 
 def tone_of(mark: Mark) -> str:
-    return "plain" if mark.is_accepted else VERDICT_TONES[mark.verdict]
+    return "plain" if mark.is_accepted else VERDICT_WORDS[mark.verdict].tone
 
 
 def describe_failure_of(step: str, kind: FailureKind, times: Times = "once") -> str:
@@ -164,7 +151,7 @@ def describe_pair(case: Case, kinds: Mapping[str, FailureKind]) -> str:
         for step, failure in ((case.step, case.failure), (case.with_step, case.with_failure))
         if step
     ]
-    return f"{' and '.join(said)}: {VERDICT_MEANINGS[case.verdict]}"
+    return f"{' and '.join(said)}: {VERDICT_WORDS[case.verdict].meaning}"
 
 
 def played_text(coverage: Coverage) -> str:

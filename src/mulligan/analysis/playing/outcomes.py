@@ -60,16 +60,3 @@ class Outcomes(Protocol):
 
     def of_person(self, state: State, place: Place, at: datetime) -> Decision | None:
         """What is decided about a parked step or an approval; None if nobody ever decides."""
-
-
-class AllWell:
-    """Every task succeeds at once, child runs are played, approvals are given, and nobody decides about failures."""
-
-    def of_task(self, state: State, place: Place, task: QueueTask, at: datetime) -> Assumed:
-        return Assumed()
-
-    def of_child(self, state: State, place: Place, child: Workflow, at: datetime) -> AssumedChild | None:
-        return None
-
-    def of_person(self, state: State, place: Place, at: datetime) -> Decision | None:
-        return None if place.status == "pending_failed" else Decision("approve")

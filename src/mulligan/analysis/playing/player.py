@@ -1,6 +1,6 @@
 """Plays a run in memory, with its child runs. The core decides, `Outcomes` say how things end, time jumps.
 
-    player = Player(workflow, evaluator=evaluator, outcomes=AllWell())
+    player = Player(workflow, evaluator=evaluator, outcomes=InjectedOutcomes(()))
     ending = player.play()
 
 At the same time, timers fire and runs report to each other before tasks end and people decide; each in the order in
@@ -515,7 +515,9 @@ class Player:
     def _ask_person(self, run: PlayedRun, fact: Any) -> None:
         key = fact.place if isinstance(fact, e.AttemptStarted) else fact.step
         place = run.state.places.get(key)
-        if place is None or not (place.is_open_approval or _waits_for_decision(place, fact)):
+        # About a parked step a person is asked only while no agent is.
+        is_asked = isinstance(fact, e.TriageSuggested) or (isinstance(fact, e.StepParked) and not fact.agent)
+        if place is None or not (place.is_open_approval or (is_asked and place.status == "pending_failed")):
             return
         decision = self.outcomes.of_person(run.state, place, self.now)
         if decision is not None:
@@ -524,12 +526,6 @@ class Player:
 
 
 _ASKS_PEOPLE = frozenset({e.StepParked, e.TriageSuggested, e.AttemptStarted})
-
-
-def _waits_for_decision(place: Place, fact: e.Fact) -> bool:
-    """Whether a person is asked about a parked step now: not while an agent is."""
-    is_asked = isinstance(fact, e.TriageSuggested) or (isinstance(fact, e.StepParked) and not fact.agent)
-    return is_asked and place.status == "pending_failed"
 
 
 def _decision_report(place: Place, decision: Decision, at: datetime) -> r.Report:

@@ -104,7 +104,7 @@ def apply_change(workflow: Workflow, change: Change) -> Workflow:
     if isinstance(change, SetLimit):
         return _with_steps(workflow, change.step, lambda step: _with_limit(step, change))
     declared = {change.name: Breaker(failures=change.failures, reset=change.reset), **workflow.breakers}
-    changed = _with_steps(workflow, change.step, lambda step: _with_breaker(step, change.name))
+    changed = _with_steps(workflow, change.step, lambda step: _replace(step, breaker=change.name))
     return _replace(changed, breakers=declared)
 
 
@@ -118,10 +118,6 @@ def _with_limit(step: Step, change: SetLimit) -> Step:
     if change.what == "timeout":
         return _replace(step, timeout=change.value)
     return _replace(step, resources=_replace(step.resources or Resources(), memory=int(change.value)))
-
-
-def _with_breaker(step: Step, name: str) -> Step:
-    return _replace(step, breaker=name)
 
 
 def steps_by_name(workflow: Workflow) -> dict[str, list[Step]]:

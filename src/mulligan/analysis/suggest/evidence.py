@@ -41,16 +41,17 @@ class ErrorKey(NamedTuple):
     exit_code: int | None
 
 
-class RunCount:
+class RunCount(msgspec.Struct):
     """What one run says about one error of one step."""
 
-    __slots__ = ("agents", "failures", "let_fail", "lost_runs", "retried", "worked")
-
-    def __init__(self) -> None:
-        # Attempts that failed; cases that were retried, of those the ones that worked, and cases that were let fail.
-        self.failures = self.retried = self.worked = self.let_fail = 0
-        # Cases in which an agent decided, and rounds that ended as failed before somebody gave the run another one.
-        self.agents = self.lost_runs = 0
+    # Attempts that failed; cases that were retried, of those the ones that worked, and cases that were let fail.
+    failures: int = 0
+    retried: int = 0
+    worked: int = 0
+    let_fail: int = 0
+    # Cases in which an agent decided, and rounds that ended as failed before somebody gave the run another one.
+    agents: int = 0
+    lost_runs: int = 0
 
 
 class ErrorCount:
@@ -97,7 +98,7 @@ class ErrorCount:
         """Take over what was counted of another template of the same error."""
         for run_id, more in other.by_run.items():
             mine = self.run(run_id)
-            for name in RunCount.__slots__:
+            for name in RunCount.__struct_fields__:
                 setattr(mine, name, getattr(mine, name) + getattr(more, name))
         self.samples = [*self.samples, *(one for one in other.samples if one not in self.samples)][:SAMPLES_MAX]
         self.tries, self.waits = self.tries + other.tries, self.waits + other.waits
@@ -166,7 +167,9 @@ class UsedOverRuns:
         for what in ("out_of_memory", "timed_out", "hung"):
             if getattr(used, what):
                 setattr(self, what, getattr(self, what) + 1)
-                _keep(self.run_ids.setdefault(what, []), run_id)
+                run_ids = self.run_ids.setdefault(what, [])
+                if len(run_ids) < RUN_IDS_MAX and run_id not in run_ids:
+                    run_ids.append(run_id)
         memory, timeout = one.asked.memory, one.asked.timeout
         self.near_memory += bool(memory and used.memory_well > NEAR * memory)
         self.near_timeout += bool(timeout and used.seconds_well > NEAR * timeout)
@@ -256,56 +259,43 @@ def _says_nothing(failure: Failure) -> bool:
     return failure.message.strip() in words
 
 
-def _keep(run_ids: list[int], run_id: int) -> None:
-    if len(run_ids) < RUN_IDS_MAX and run_id not in run_ids:
-        run_ids.append(run_id)
-
-
 # -- reading one run -------------------------------------------------------------------------------------------------
 
 
-class _Case:
+class _Case(msgspec.Struct):
     """A failure that no rule dealt with, until it is known how it ended."""
 
-    __slots__ = ("failed_at", "failure", "has_worked", "is_agents", "is_void", "lost_runs", "retries", "wait")
-
-    def __init__(self, failure: Failure, failed_at: datetime) -> None:
-        self.failure = failure
-        self.failed_at = failed_at
-        self.retries = self.lost_runs = 0
-        self.wait = 0.0
-        self.has_worked = False
-        self.is_agents = False
-        # Something else than a plain retry was decided.
-        self.is_void = False
+    failure: Failure
+    failed_at: datetime
+    retries: int = 0
+    lost_runs: int = 0
+    wait: float = 0.0
+    has_worked: bool = False
+    is_agents: bool = False
+    # Something else than a plain retry was decided.
+    is_void: bool = False
 
 
-class _Trial:
+class _Trial(NamedTuple):
     """A rung that is being tried."""
 
-    __slots__ = ("since", "tried")
-
-    def __init__(self, tried: Tried, since: datetime) -> None:
-        self.tried = tried
-        self.since = since
+    tried: Tried
+    since: datetime
 
 
-class _Visit:
+class _Visit(msgspec.Struct):
     """Where a step stands in its run."""
 
-    __slots__ = ("awaits_retry", "case", "failed_at", "failure", "handler", "has_failed", "rules")
-
-    def __init__(self) -> None:
-        self.failure: Failure | None = None
-        self.failed_at: datetime | None = None
-        self.case: _Case | None = None
-        # Whether an attempt is on its way that somebody decided on.
-        self.awaits_retry = False
-        # Whether the step has ended as failed, so that only another round runs it again.
-        self.has_failed = False
-        # The rules that granted a retry in this visit, the last one last, and the handler that ran.
-        self.rules: dict[int, _Trial] = {}
-        self.handler: _Trial | None = None
+    failure: Failure | None = None
+    failed_at: datetime | None = None
+    case: _Case | None = None
+    # Whether an attempt is on its way that somebody decided on.
+    awaits_retry: bool = False
+    # Whether the step has ended as failed, so that only another round runs it again.
+    has_failed: bool = False
+    # The rules that granted a retry in this visit, the last one last, and the handler that ran.
+    rules: dict[int, _Trial] = {}
+    handler: _Trial | None = None
 
 
 class _Reading:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mulligan.analysis.statistics import wilson_bounds
 from mulligan.analysis.suggest.changes import SetLimit, has_items, steps_by_name
 from mulligan.analysis.suggest.evidence import Evidence, UsedOverRuns
 from mulligan.analysis.suggest.proposals import RUNS_MIN, Answer, Counted, Nearly, Proposal, Question, Saving
-from mulligan.analysis.suggest.statistics import wilson_bounds
 from mulligan.core.model.text.formatting import format_duration, format_size, pluralize
 from mulligan.core.model.workflow import Workflow
 from mulligan.history.consumption import Advice, Requested, advice, generous_timeout, requested_by
@@ -47,22 +47,22 @@ class _Look:
         over, used, asked = self._over, self._over.used, self._asked.memory
         found = self._advice.get("memory")
         if found is None or asked is None:
-            return Answer()
+            return []
         if found.why == "ran_out":
             is_real = used.memory >= _RAN_FULL * used.too_little_memory and used.too_little_memory >= asked
             seen = (
                 f"'{self._name}' ran out of memory at {format_size(used.too_little_memory)} {_in(over.out_of_memory)}"
             )
-            return self._more(found, over.out_of_memory, "out_of_memory", seen, z) if is_real else Answer()
+            return self._more(found, over.out_of_memory, "out_of_memory", seen, z) if is_real else []
         if found.why == "too_much":
             seen = f"'{self._name}' used at most {format_size(used.memory)} of {format_size(asked)}"
             return self._less(found, seen, z)
-        return Answer()
+        return []
 
     def timeout(self, z: float) -> Answer:
         over, used, asked = self._over, self._over.used, self._asked.timeout
         if asked is None:
-            return Answer()
+            return []
         found = self._advice.get("timeout")
         if found is not None and found.why == "ran_out":
             is_real = over.near_timeout >= 2 or used.seconds_well > used.too_little_seconds
@@ -73,11 +73,11 @@ class _Look:
         if over.hung and used.seconds_well and shorter * 2 <= asked:
             text = f"successful attempts took at most {format_duration(used.seconds_well)}"
             return self._hung(Advice("timeout", shorter, "too_much", text), asked, z)
-        return Answer()
+        return []
 
     def _more(self, found: Advice, runs: int, what: str, seen: str, z: float) -> Answer:
         if runs < RUNS_MIN or wilson_bounds(runs, self._over.runs, z)[0] < RARE:
-            return Answer(nearly=[Nearly(self._workflow, self._name, seen, _more_often(z), runs)])
+            return [Nearly(self._workflow, self._name, seen, _more_often(z), runs)]
         used = self._over.used
         attempts = used.out_of_memory if what == "out_of_memory" else used.timed_out
         each = used.too_little_seconds if what == "timed_out" else used.wall_seconds / max(1, used.attempts)
@@ -87,7 +87,7 @@ class _Look:
         runs = self._over.ended_well
         if runs < RUNS_MIN or wilson_bounds(0, runs, z)[1] > SURPRISE_MAX:
             needed = f"the same in {int((1 - SURPRISE_MAX) / SURPRISE_MAX * z * z) + 1} runs"
-            return Answer(nearly=[Nearly(self._workflow, self._name, f"{seen} {_in(runs)}", needed, runs)])
+            return [Nearly(self._workflow, self._name, f"{seen} {_in(runs)}", needed, runs)]
         return self._propose(found, f"{seen} {_in(runs)}", runs, "ended_well", Saving())
 
     def _hung(self, found: Advice, asked: float, z: float) -> Answer:
@@ -95,7 +95,7 @@ class _Look:
         seen = f"'{self._name}' hung until its timeout of {format_duration(asked)} {_in(over.hung)}; {found.text}"
         is_often = over.hung >= RUNS_MIN and wilson_bounds(over.hung, over.runs, z)[0] >= RARE
         if not is_often or wilson_bounds(0, over.ended_well, z)[1] > SURPRISE_MAX:
-            return Answer(nearly=[Nearly(self._workflow, self._name, seen, _more_often(z), over.hung)])
+            return [Nearly(self._workflow, self._name, seen, _more_often(z), over.hung)]
         saving = Saving(seconds=round(over.used.hung * (asked - found.value), 3))
         return self._propose(found, seen, over.hung, "hung", saving, failures=over.used.hung)
 
@@ -115,7 +115,7 @@ class _Look:
             # Each command of an item has limits of its own, and the figures are those of all of them.
             change=change if self._is_own else None,
         )
-        return Answer(proposals=[proposal])
+        return [proposal]
 
 
 def _in(runs: int) -> str:

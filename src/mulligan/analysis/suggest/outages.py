@@ -13,11 +13,11 @@ from itertools import groupby
 
 import msgspec
 
+from mulligan.analysis.statistics import at_least_by_chance, chance_of, median
 from mulligan.analysis.suggest.changes import AddBreaker, steps_by_name
 from mulligan.analysis.suggest.evidence import RUN_IDS_MAX, ErrorKey, Evidence
 from mulligan.analysis.suggest.proposals import RUNS_MIN, Answer, Counted, Proposal, Question, Saving
 from mulligan.analysis.suggest.retries import describe_error
-from mulligan.analysis.suggest.statistics import at_least_by_chance, chance_of, median
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.failure import CODES
 from mulligan.core.model.text.formatting import format_duration
@@ -104,9 +104,9 @@ class _Look:
         attempts = sum(one.attempts for one in self.outages)
         held_back = attempts - FAILURES * len(self.outages)
         if len(self.outages) < OUTAGES_MIN or held_back < HELD_BACK_MIN or by_chance > chance_of(z):
-            return Answer()
+            return []
         lengths = [(one.end - one.begin).total_seconds() for one in self.outages]
-        reset = _rounded(min(max(median(lengths) / 4, RESET_SECONDS[0]), RESET_SECONDS[1]))
+        reset = round(min(max(median(lengths) / 4, RESET_SECONDS[0]), RESET_SECONDS[1]) / 30) * 30.0
         change = AddBreaker(self._name, _free_name(self._name, self._definition), FAILURES, reset)
         run_ids = tuple(dict.fromkeys(run_id for one in self.outages for run_id in one.run_ids))
         proposal = Proposal(
@@ -128,14 +128,10 @@ class _Look:
             saving=Saving(seconds=0.0),
             change=change,
         )
-        return Answer(proposals=[proposal])
+        return [proposal]
 
 
 def _free_name(step: str, definition: Workflow) -> str:
     """A name for the breaker that the workflow does not use yet."""
     name = re.sub(r"\W+", "_", step, flags=re.ASCII).strip("_") or "service"
     return name if name not in definition.breakers else f"{name}_service"
-
-
-def _rounded(seconds: float) -> float:
-    return round(seconds / 30) * 30.0

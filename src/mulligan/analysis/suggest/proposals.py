@@ -90,11 +90,8 @@ class Nearly(msgspec.Struct, frozen=True):
     runs: int
 
 
-class Answer(msgspec.Struct):
-    """What one look at a step gives."""
-
-    proposals: list[Proposal] = []
-    nearly: list[Nearly] = []
+# What one look at a step gives.
+Answer = list[Proposal | Nearly]
 
 
 class Question(NamedTuple):

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import msgspec
 
+from mulligan.analysis.statistics import deviations
 from mulligan.analysis.suggest.evidence import Evidence
 from mulligan.analysis.suggest.limits import limit_questions
 from mulligan.analysis.suggest.outages import breaker_questions
 from mulligan.analysis.suggest.proposals import Nearly, Proposal
 from mulligan.analysis.suggest.retries import retry_questions
-from mulligan.analysis.suggest.statistics import deviations
 from mulligan.analysis.suggest.useless import useless_questions
 from mulligan.core.model.workflow import Workflow
 
@@ -38,9 +38,9 @@ def propose(workflows: Iterable[tuple[Evidence, Workflow]]) -> Proposed:
     ]
     count = sum(question.looks for question in questions)
     z = deviations(count)
-    answers = [question.answer(z) for question in questions]
-    proposals = [one for answer in answers for one in answer.proposals]
-    nearly = [one for answer in answers for one in answer.nearly if one.runs]
+    answers = [one for question in questions for one in question.answer(z)]
+    proposals = [one for one in answers if isinstance(one, Proposal)]
+    nearly = [one for one in answers if isinstance(one, Nearly) and one.runs]
     saving = {one.id: (-one.saving.decisions, -one.saving.failed_runs, -one.saving.seconds) for one in proposals}
     proposals.sort(key=lambda one: (saving[one.id], one.workflow, one.step, one.kind, one.id))
     nearly.sort(key=lambda one: (-one.runs, one.workflow, one.step, one.seen))

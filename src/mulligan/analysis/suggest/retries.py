@@ -11,11 +11,11 @@ import math
 from collections.abc import Iterator
 from datetime import datetime
 
+from mulligan.analysis.statistics import median, quantile, wilson_bounds
 from mulligan.analysis.suggest.changes import AddRule, is_risky_to_repeat, steps_by_name
 from mulligan.analysis.suggest.evidence import RUN_IDS_MAX, ErrorCount, ErrorKey, Evidence, StepEvidence
 from mulligan.analysis.suggest.messages import Template, is_found_safely, merge_templates, pattern_of, written
 from mulligan.analysis.suggest.proposals import RUNS_MIN, Answer, Counted, Nearly, Proposal, Question, Saving
-from mulligan.analysis.suggest.statistics import median, quantile, wilson_bounds
 from mulligan.core.deciding.conditions import describe_rule, matching_rule
 from mulligan.core.model.text.formatting import format_duration, pluralize
 from mulligan.core.model.workflow import Step, Workflow
@@ -86,10 +86,8 @@ class _Look:
         return 1 + len(self._by_template) if len(self._by_template) > 1 else 1
 
     def answer(self, z: float) -> Answer:
-        chosen = list(self._choose(z))
-        if chosen:
-            return Answer(proposals=[self._proposal(change, count, z, said) for change, count, said in chosen])
-        return Answer(nearly=[self._nearly(z)])
+        proposals: Answer = [self._proposal(change, count, z, said) for change, count, said in self._choose(z)]
+        return proposals or [self._nearly(z)]
 
     # -- which condition ---------------------------------------------------------------------------------------------
 

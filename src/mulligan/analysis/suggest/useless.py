@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from mulligan.analysis.statistics import wilson_bounds
 from mulligan.analysis.suggest.changes import Change, RemoveRule, steps_by_name
 from mulligan.analysis.suggest.evidence import RUN_IDS_MAX, Evidence, StepEvidence, Tried, definition
 from mulligan.analysis.suggest.proposals import RUNS_MIN, Answer, Counted, Kind, Nearly, Proposal, Question, Saving
-from mulligan.analysis.suggest.statistics import wilson_bounds
 from mulligan.core.deciding.conditions import describe_rule, matching_rule
 from mulligan.core.model.text.formatting import format_duration, pluralize
-from mulligan.core.model.workflow import Rule, Step, Workflow
+from mulligan.core.model.workflow import Step, Workflow
 
 # Something that works in fewer than a quarter of the runs is not worth its time; see also the page "Recovery".
 SHARE_MAX = 0.25
@@ -27,42 +28,19 @@ def useless_questions(evidence: Evidence, workflow: Workflow) -> Iterator[Questi
 def _of_step(workflow: str, name: str, step: Step, of_step: StepEvidence) -> Iterator[Question]:
     for index, rule in enumerate(step.rules):
         if tried := of_step.rules.get(definition(rule)):
-            yield _question(_UselessRule(workflow, name, of_step, step, rule, index), tried)
+            advice, change = "remove the rule", RemoveRule(name, index)
+            what = f"the retry rule for {describe_rule(rule)} of '{name}'"
+            if later := _worked_later(of_step, step, index):
+                advice = f"give it a longer delay: later retries that people decided worked {later:,} times"
+            look = _Look(workflow, name, "useless_rule", what, advice, tried, None if later else change)
+            yield Question(1, look.answer)
     if step.on_failure is not None and (tried := of_step.handlers.get(definition(step.on_failure))):
-        what = f"the {step.on_failure.strategy} handler of '{name}'"
-        yield _question(_Useless(workflow, name, "useless_handler", what, "mend or remove the handler"), tried)
+        what, advice = f"the {step.on_failure.strategy} handler of '{name}'", "mend or remove the handler"
+        yield Question(1, _Look(workflow, name, "useless_handler", what, advice, tried).answer)
     for to in dict.fromkeys(edge.to for edge in step.edges if edge.on == "failure"):
         if tried := of_step.remediations.get(to):
             what = f"'{to}', where failures of '{name}' are routed,"
-            yield _question(_Useless(workflow, name, "useless_remediation", what, f"mend '{to}'"), tried)
-
-
-class _Useless:
-    """What is said about something that never helped."""
-
-    def __init__(self, workflow: str, name: str, kind: Kind, what: str, advice: str) -> None:
-        self.workflow, self.name, self.kind, self.what, self.advice = workflow, name, kind, what, advice
-
-    @property
-    def change(self) -> Change | None:
-        """Nothing: somebody has to look why it fails."""
-        return None
-
-
-class _UselessRule(_Useless):
-    def __init__(self, workflow: str, name: str, of_step: StepEvidence, step: Step, rule: Rule, index: int) -> None:
-        self._index = index
-        self._worked_later = _worked_later(of_step, step, index)
-        advice = "remove the rule"
-        if self._worked_later:
-            advice = f"give it a longer delay: later retries that people decided worked {self._worked_later:,} times"
-        super().__init__(
-            workflow, name, "useless_rule", f"the retry rule for {describe_rule(rule)} of '{name}'", advice
-        )
-
-    @property
-    def change(self) -> Change | None:
-        return None if self._worked_later else RemoveRule(self.name, self._index)
+            yield Question(1, _Look(workflow, name, "useless_remediation", what, f"mend '{to}'", tried).answer)
 
 
 def _worked_later(of_step: StepEvidence, step: Step, index: int) -> int:
@@ -74,33 +52,41 @@ def _worked_later(of_step: StepEvidence, step: Step, index: int) -> int:
     return found
 
 
-def _question(about: _Useless, tried: Tried) -> Question:
-    return Question(1, lambda z: _answer(about, tried, z))
+class _Look(NamedTuple):
+    """Something that was tried, what is said about it, and what to do if it never helped."""
 
+    workflow: str
+    name: str
+    kind: Kind
+    what: str
+    advice: str
+    tried: Tried
+    # None: somebody has to look why it fails.
+    change: Change | None = None
 
-def _answer(about: _Useless, tried: Tried, z: float) -> Answer:
-    runs = len(tried.by_run)
-    if tried.worked or runs < RUNS_MIN:
-        return Answer()
-    bound = wilson_bounds(tried.runs_worked, runs, z)[1]
-    seen = f"{about.what} was tried {tried.tried:,} times in {pluralize(runs, 'run')} and never helped"
-    if bound > SHARE_MAX:
-        enough = int((1 - SHARE_MAX) / SHARE_MAX * z * z) + 1
-        return Answer(nearly=[Nearly(about.workflow, about.name, seen, f"the same in {enough} runs", runs)])
-    proposal = Proposal(
-        workflow=about.workflow,
-        step=about.name,
-        kind=about.kind,
-        evidence=seen + (f"; that took {format_duration(tried.seconds)}" if tried.seconds >= 1 else ""),
-        proposal=about.advice,
-        counted=Counted(
-            runs=runs,
-            run_ids=tuple(list(tried.by_run)[:RUN_IDS_MAX]),
-            tried=tried.tried,
-            worked=0,
-            share_bound=round(bound, 3),
-        ),
-        saving=Saving(seconds=round(tried.seconds, 3)),
-        change=about.change,
-    )
-    return Answer(proposals=[proposal])
+    def answer(self, z: float) -> Answer:
+        tried, runs = self.tried, len(self.tried.by_run)
+        if tried.worked or runs < RUNS_MIN:
+            return []
+        bound = wilson_bounds(tried.runs_worked, runs, z)[1]
+        seen = f"{self.what} was tried {tried.tried:,} times in {pluralize(runs, 'run')} and never helped"
+        if bound > SHARE_MAX:
+            enough = int((1 - SHARE_MAX) / SHARE_MAX * z * z) + 1
+            return [Nearly(self.workflow, self.name, seen, f"the same in {enough} runs", runs)]
+        proposal = Proposal(
+            workflow=self.workflow,
+            step=self.name,
+            kind=self.kind,
+            evidence=seen + (f"; that took {format_duration(tried.seconds)}" if tried.seconds >= 1 else ""),
+            proposal=self.advice,
+            counted=Counted(
+                runs=runs,
+                run_ids=tuple(list(tried.by_run)[:RUN_IDS_MAX]),
+                tried=tried.tried,
+                worked=0,
+                share_bound=round(bound, 3),
+            ),
+            saving=Saving(seconds=round(tried.seconds, 3)),
+            change=self.change,
+        )
+        return [proposal]

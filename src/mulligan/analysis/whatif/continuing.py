@@ -15,7 +15,6 @@ import msgspec
 
 from mulligan.analysis.whatif.attempt_names import failure_kind
 from mulligan.analysis.whatif.following import REFUSALS, Follower, fired, reopened_at, with_present_cap
-from mulligan.analysis.whatif.knowledge import DrawnVerdict
 from mulligan.analysis.whatif.played_history import ExpectedEnd, KnowledgeNeeded, PlayedHistory, Undecidable
 from mulligan.analysis.whatif.recording import ends_outside
 from mulligan.core.deciding.flow import remaining_start_batches
@@ -124,7 +123,7 @@ class Continuation:
             keep_completed=asked.keep_completed or asked.fresh is None,
         )
         plan = plan_round(self.state, report)
-        now = self._now(at)
+        now = self.history.context(at)
         adjustments = {step: given for step, given in asked.adjustments.items() if step in plan.steps}
         fact = _replace(
             asked,
@@ -137,9 +136,6 @@ class Continuation:
             fresh=plan.fresh,
         )
         return follow_facts(now, iter((reopened_at(now, fact),)))
-
-    def _now(self, at: datetime) -> DecisionContext:
-        return DecisionContext(self.state, max(at, self.state.run.at), self.history.evaluator)
 
     def _push(self, at: datetime, due: Due, *, is_start: bool = False) -> None:
         """Do something at a time. Tasks start before anything else of that time, as in the turn that queues them."""
@@ -262,7 +258,7 @@ class Continuation:
         if isinstance(expected.end, r.ChildEnded):
             report = _replace(expected.end, at=at, place=key, attempt=attempt)
             return follow(self.state, report, self.history.evaluator)
-        now = self._now(at)
+        now = self.history.context(at)
         return follow_facts(now, iter((_moved(now, place, expected.end),)))
 
     def _stop(self, at: datetime, key: str, attempt: int) -> Iterator[e.Entry] | None:
@@ -272,7 +268,7 @@ class Continuation:
             return None
         if self._reports_although_stopping(place):
             return None
-        return follow_facts(self._now(at), iter((e.AttemptCancelled(key, attempt),)))
+        return follow_facts(self.history.context(at), iter((e.AttemptCancelled(key, attempt),)))
 
     def _reports_although_stopping(self, place: Place) -> bool:
         """Whether its outcome counts although it was asked to end: it may finish, or had reported already."""
@@ -317,23 +313,15 @@ class Continuation:
         if recorded is not None and not recorded.was_cut:
             # It was parked then too, and nobody decided: its default does, or it still waits.
             return
-        drawn = self._drawn_verdict(step, found, name)
+        if history.knowledge is None:
+            raise KnowledgeNeeded
+        drawn = history.knowledge.draw_verdict(step, failure_kind(found), history.draw, name)
+        history.count_drawn("never_happened", drawn)
         if drawn is None:
             return
         verdict, wait = drawn.verdict, drawn.wait
         report = self._report(lambda now: r.Classified(now, step, verdict, "somebody", "an estimate", attempt=attempt))
         self._push(at + wait, report)
-
-    def _drawn_verdict(self, step: str, found: Any, name: object) -> DrawnVerdict | None:
-        history = self.history
-        if history.knowledge is None:
-            raise KnowledgeNeeded
-        drawn = history.knowledge.draw_verdict(step, failure_kind(found), history.draw, name)
-        history.estimated["never_happened"] += 1
-        if drawn is not None:
-            history.drawn[drawn.subject] += 1
-            history.shares[drawn.subject] = drawn.share
-        return drawn
 
     def _ask(self, fact: Any) -> Due:
         """What somebody asked of the run as a whole, or of a step."""

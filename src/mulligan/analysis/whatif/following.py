@@ -134,17 +134,20 @@ class Follower:
         """The turn that begins with a recorded entry."""
         history = self.history
         state, fact = history.state, expected.fact
-        now = DecisionContext(state, max(expected.at, state.run.at), history.evaluator)
+        now = history.context(expected.at)
         if expected.caused_by != 0:
             # Nothing came in but the time: a loop is due.
             return follow_facts(now, NOTHING)
-        report = self._report(expected)
+        read = _REPORTS.get(type(fact))
+        report = None if read is None else read(self, expected.at, fact)
         if report is not None:
             return follow(state, report, history.evaluator)
         if isinstance(fact, e.RunRevised):
             if history.may_differ:
                 raise Undecidable("revised", str(state.run.round + 1))
-            return follow_facts(now, iter((fact, self._after(e.RunReopened))))
+            # Both came in together.
+            later = (entry.fact for entry in self.entries[self.next + 1 :])
+            return follow_facts(now, iter((fact, next(one for one in later if isinstance(one, e.RunReopened)))))
         if isinstance(fact, e.RunReopened):
             return follow_facts(now, iter((reopened_at(now, fact),)))
         if isinstance(fact, e.StepPaused | e.StepResumed):
@@ -154,10 +157,6 @@ class Follower:
         if isinstance(fact, _AS_RECORDED):
             return follow_facts(now, iter((fact,)))
         raise Undecidable("unknown_event", f"{expected.seq}")
-
-    def _after(self, kind: type[e.Fact]) -> e.Fact:
-        """The next recorded fact, which came in together with this one."""
-        return next(entry.fact for entry in self.entries[self.next + 1 :] if isinstance(entry.fact, kind))
 
     def _same_request(self, expected: e.Entry, fact: e.StepPaused | e.StepResumed) -> Facts:
         """All facts of one request: that for a matrix pauses or resumes several steps."""
@@ -169,11 +168,6 @@ class Follower:
             if not is_alike or (other.by, other.reason) != (fact.by, fact.reason):  # type: ignore[union-attr]
                 return
             yield other
-
-    def _report(self, entry: e.Entry) -> r.Report | None:
-        """The report that a recorded entry comes from; None if its fact has all that is needed."""
-        found = _REPORTS.get(type(entry.fact))
-        return None if found is None else found(self, entry.at, entry.fact)
 
     def _starts(self, at: Any, fact: Any) -> r.Report | None:
         graph = self.history.graph
@@ -197,9 +191,6 @@ class Follower:
         if isinstance(fact, e.AttemptFailed) and fact.failure.code == "TIMEOUT":
             return r.TimerFired(at, "deadline", fact.place, place.visit)
         return r.TimerFired(at, "until" if waits_until(place.spec) else "attempt", fact.place, fact.attempt, LATEST)
-
-    def _classified(self, at: Any, fact: e.StepClassified) -> r.Report | None:
-        return r.TimerFired(at, "triage", fact.step, fact.attempt) if fact.is_default else None
 
     def _stopping(self, at: Any, fact: e.AttemptStopping) -> r.Report:
         """A timer has asked an attempt to end: which one depends on what is due."""
@@ -243,7 +234,7 @@ def with_present_cap(now: DecisionContext, fact: e.AttemptFailed) -> e.AttemptFa
 def fired(history: PlayedHistory, at: datetime, timer: fx.SetTimer) -> Iterator[e.Entry]:
     """The turn of a timer that is due."""
     if timer.kind == "loop":
-        return follow_facts(DecisionContext(history.state, max(at, history.state.run.at), history.evaluator), NOTHING)
+        return follow_facts(history.context(at), NOTHING)
     report = r.TimerFired(at, timer.kind, timer.place, timer.number, max(at, timer.due))
     return follow(history.state, report, history.evaluator)
 
@@ -253,7 +244,9 @@ def is_same(entry: e.Entry, expected: e.Entry) -> bool:
     if entry == expected:
         return True
     one, other = entry.fact, expected.fact
-    if type(one) is not type(other) or (entry.seq, entry.at, entry.caused_by) != _position(expected):
+    if type(one) is not type(other) or entry.caused_by != expected.caused_by:
+        return False
+    if (entry.seq, entry.at) != (expected.seq, expected.at):
         return False
     if "due" in one.__struct_fields__:
         one = _replace(one, due=other.due)  # type: ignore[union-attr]
@@ -277,10 +270,6 @@ def _without_wording(value: Any) -> Any:
 _WORDING = frozenset({"reason", "message"})
 
 
-def _position(entry: e.Entry) -> tuple[int, datetime, int]:
-    return entry.seq, entry.at, entry.caused_by
-
-
 # Facts that have all that came in.
 _AS_RECORDED = (
     e.RunPaused,
@@ -292,6 +281,7 @@ _AS_RECORDED = (
     e.ReportRefused,
 )
 
+# The report that a recorded entry comes from; None if its fact has all that is needed.
 _REPORTS: dict[type[e.Fact], Callable[[Follower, Any, Any], r.Report | None]] = {
     e.RunStarted: lambda follower, at, fact: requested(at, fact, follower.inputs),
     e.RunResumed: lambda follower, at, fact: r.ResumeRequested(at, fact.by, fact.reason, steps=fact.steps),
@@ -304,6 +294,8 @@ _REPORTS: dict[type[e.Fact], Callable[[Follower, Any, Any], r.Report | None]] = 
     e.AttemptStarted: lambda follower, at, fact: r.TaskStarted(at, fact.place, fact.attempt, fact.worker, fact.host),
     e.AttemptFailed: Follower._attempt_failed,
     e.AttemptSucceeded: Follower._attempt_ended,
-    e.StepClassified: Follower._classified,
+    e.StepClassified: lambda follower, at, fact: (
+        r.TimerFired(at, "triage", fact.step, fact.attempt) if fact.is_default else None
+    ),
     e.AttemptStopping: Follower._stopping,
 }

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from datetime import timedelta
 from typing import Literal, NamedTuple
 
 import msgspec
 
+from mulligan.analysis.statistics import wilson_bounds
 from mulligan.analysis.whatif.attempt_names import Circumstances, FailureKind, failure_kind, general_place
 from mulligan.analysis.whatif.recording import Recording
 from mulligan.core.model import events as e
 from mulligan.core.model.place_keys import step_name
-
-# The quantile of the normal distribution for an interval that holds the true share in 95 of 100 cases.
-_Z = 1.959964
 
 # Which end of the interval an outcome is drawn with.
 Level = Literal["low", "middle", "high"]
@@ -35,22 +32,8 @@ class Share(msgspec.Struct, frozen=True):
         """The share, or an end of its interval."""
         if level == "middle":
             return self.middle
-        low, high = wilson(self.worked, self.tried)
+        low, high = wilson_bounds(self.worked, self.tried)
         return low if level == "low" else high
-
-
-def wilson(worked: int, tried: int) -> tuple[float, float]:
-    """The interval in which the true share is, with 95 % confidence, by Wilson's formula.
-
-    It is also right for few cases and for shares near 0 and 1.
-    """
-    if tried == 0:
-        return 0.0, 1.0
-    share, squared = worked / tried, _Z * _Z
-    scale = 1 + squared / tried
-    middle = (share + squared / (2 * tried)) / scale
-    half = _Z * math.sqrt(share * (1 - share) / tried + squared / (4 * tried * tried)) / scale
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 class Subject(NamedTuple):

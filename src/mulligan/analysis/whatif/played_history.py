@@ -1,25 +1,108 @@
-"""A run that is being decided again: its state under the new definition, what it took, and what that rests on."""
+"""A run that is decided again: its state under the new definition, what it took, and what that rests on."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from mulligan.analysis.whatif.attempt_names import AttemptNames, Named
-from mulligan.analysis.whatif.judging import Doubt, Judgement, judge
-from mulligan.analysis.whatif.knowledge import Draw, Drawn, Knowledge, Share, Subject
-from mulligan.analysis.whatif.recording import HistoryCounter, RecordedAttempt, Recording
+from mulligan.analysis.whatif.knowledge import Draw, Drawn, DrawnVerdict, Knowledge, Share, Subject
+from mulligan.analysis.whatif.recording import Counts, HistoryCounter, RecordedAttempt, Recording, end_of
+from mulligan.core.deciding.classify import LIMIT, PAST_DEADLINE, TOO_LONG, exceeded_limit
+from mulligan.core.deciding.workers.resource_usage import attempt_limits
+from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.actions import traits_of
+from mulligan.core.model.failure import failure, number_or_zero
 from mulligan.core.model.graph import Graph
+from mulligan.core.model.workflow import Command
 from mulligan.core.state.deadlines import deadline_of
-from mulligan.core.state.scope import Evaluator
+from mulligan.core.state.scope import DecisionContext, Evaluator
 from mulligan.core.state.state import Place, State
+
+# Why an outcome is not certain: the step runs something else; with other values; sooner after the failure than then;
+# with other limits of memory or time; after another repair; it never happened; nothing like it was ever recorded.
+Doubt = Literal[
+    "", "other_action", "other_values", "sooner", "other_limits", "other_repair", "never_happened", "unknown"
+]
+
+# A retry that comes this much sooner than the recorded one is not the same retry.
+SOONER_SECONDS, SOONER_SHARE = 1.0, 0.1
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What the record says about an attempt: nothing (`end` is None), a fact (no doubt), or a guess."""
+
+    end: e.AttemptSucceeded | e.AttemptFailed | e.AttemptLost | e.AttemptInterrupted | e.AttemptCancelled | None
+    seconds: float
+    doubt: Doubt = ""
+
+
+def _under_its_limits(recorded: RecordedAttempt, place: Place) -> Judgement | None:
+    """What another limit makes of the recorded outcome; None if it changes nothing."""
+    if is_engine_action(place.spec):
+        # Its limits are timers of the run.
+        return None
+    limits, end = attempt_limits(place), recorded.end
+    assert recorded.seconds is not None
+    is_timeout = isinstance(end, e.AttemptFailed) and exceeded_limit(end.failure) == "timeout"
+    adjusted = recorded.circumstances.adjusted
+    had = (adjusted.timeout if adjusted is not None else None) or recorded.spec.timeout
+    if is_timeout and had != limits.timeout and (limits.timeout is None or limits.timeout > recorded.seconds):
+        return Judgement(None, 0.0, "other_limits")
+    if limits.timeout is not None and limits.timeout < recorded.seconds and limits.timeout != had:
+        found = failure("TIMEOUT", TOO_LONG, details={LIMIT: "timeout", "timeout": limits.timeout})
+        return Judgement(e.AttemptFailed(place.key, place.attempt, found), limits.timeout)
+    if isinstance(end, e.AttemptFailed) and end.failure.code == "OUT_OF_MEMORY":
+        given = number_or_zero(end.failure.details.get("memory"))
+        if given and (limits.memory is None or limits.memory > given):
+            return Judgement(None, 0.0, "other_limits")
+    return None
+
+
+def _under_its_deadline(
+    recorded: RecordedAttempt, place: Place, deadline: datetime | None, started_at: datetime
+) -> Judgement | None:
+    """What another deadline, or less time until it, makes of the recorded outcome; None if it changes nothing."""
+    end = recorded.end
+    assert recorded.seconds is not None
+    left = None if deadline is None else max(0.0, (deadline - started_at).total_seconds())
+    if isinstance(end, e.AttemptFailed) and exceeded_limit(end.failure) == "deadline":
+        if left is None or left > recorded.seconds + SOONER_SECONDS:
+            return Judgement(None, 0.0, "other_limits")
+        return Judgement(end, left)
+    if left is None or left >= recorded.seconds:
+        return None
+    found = failure("TIMEOUT", PAST_DEADLINE, details={LIMIT: "deadline"})
+    return Judgement(e.AttemptFailed(place.key, place.attempt, found), left)
+
+
+def _lacks_memory(recorded: RecordedAttempt, place: Place) -> bool:
+    """Whether the attempt used more memory than it would be given."""
+    usage = recorded.end.usage if isinstance(recorded.end, e.AttemptSucceeded) else {}
+    limit = attempt_limits(place).memory
+    return limit is not None and number_or_zero(usage.get("peak_memory")) > limit
+
+
+def _is_sooner(recorded: RecordedAttempt, failed_at: datetime | None, at: datetime) -> bool:
+    """Whether it comes sooner after the failure: what was wrong may have needed that time to pass."""
+    if failed_at is None or recorded.failed_at is None or recorded.circumstances.kind == "entered":
+        return False
+    then = (recorded.scheduled_at - recorded.failed_at).total_seconds()
+    now = (at - failed_at).total_seconds()
+    return now < then - max(SOONER_SECONDS, SOONER_SHARE * then)
+
+
+def _what_runs(spec: Command) -> tuple[object, ...]:
+    """What determines the outcome of one attempt, without the policy about it."""
+    files = spec.reads, spec.writes, spec.file_paths
+    return spec.action, spec.env, spec.cwd, spec.capture, files, spec.tools, spec.session
+
 
 # What a history rests on: recorded outcomes alone; also recorded outcomes under other conditions; also drawn ones.
 Evidence = Literal["fact", "assumed", "estimate"]
@@ -80,7 +163,10 @@ def no_children(state: State, place: Place, recorded: RecordedAttempt) -> ChildR
 
 
 class PlayedHistory:
-    """What both parts of a redecision work on: the part that follows the log, and the part that goes on from there."""
+    """How a run goes under another definition.
+
+    Both parts of a redecision work on it: the part that follows the log, and the part that goes on from there.
+    """
 
     def __init__(
         self,
@@ -100,8 +186,12 @@ class PlayedHistory:
         self.children = children
         self.state = State(graph.workflow, graph)
         self.names = AttemptNames()
-        self.counter = HistoryCounter()
+        self.counts = Counts()
+        self.counter = HistoryCounter(self.counts)
         self.divergence: Divergence | None = None
+        # Where it goes another way, and why; "" if it goes exactly as recorded. How many recorded entries are the same.
+        self.step = self.why = ""
+        self.followed = 0
         # The attempt that each place has now: what it is called, and how it came to it.
         self.named: dict[str, Named] = {}
         self.scheduled_at: dict[str, datetime] = {}
@@ -115,6 +205,10 @@ class PlayedHistory:
         self.drawn: Counter[Subject] = Counter()
         self.shares: dict[Subject, Share] = {}
         self.may_differ = recording.graph.workflow != graph.workflow
+
+    def context(self, at: datetime) -> DecisionContext:
+        """For decisions at a time, which is not before the last entry."""
+        return DecisionContext(self.state, max(at, self.state.run.at), self.evaluator)
 
     def note(self, entry: e.Entry) -> None:
         """Take note of an entry of the new history, after it was applied."""
@@ -135,16 +229,34 @@ class PlayedHistory:
 
     def judge(self, place: Place) -> Judgement:
         """What the record says about the present attempt at a place."""
-        named = self.named[place.key]
-        return judge(
-            self.recording.attempts.get(named.name),
-            place,
-            circumstances=named.circumstances,
-            failed_at=named.failed_at,
-            at=self.scheduled_at[place.key],
-            deadline=deadline_of(self.state, place),
-            may_differ=self.may_differ,
-        )
+        named, at, deadline = self.named[place.key], self.scheduled_at[place.key], deadline_of(self.state, place)
+        recorded = self.recorded(place)
+        if recorded is None or recorded.seconds is None:
+            return Judgement(None, 0.0, "never_happened")
+        if recorded.circumstances != named.circumstances:
+            return Judgement(None, 0.0, "other_repair")
+        doubt: Doubt = ""
+        # Also for an attempt that the run ended: it took at least as long as it was left to run.
+        if (deadline, at) != (recorded.deadline, recorded.scheduled_at) and not is_engine_action(place.spec):
+            limited = _under_its_deadline(recorded, place, deadline, at + timedelta(seconds=recorded.wait_seconds))
+            if limited is not None:
+                return limited
+        if self.may_differ and recorded.spec != place.spec:
+            limited = _under_its_limits(recorded, place)
+            if limited is not None:
+                return limited
+            if recorded.end is not None and _what_runs(recorded.spec) != _what_runs(place.spec):
+                doubt = "other_action"
+            elif _lacks_memory(recorded, place):
+                doubt = "other_limits"
+        if recorded.end is None:
+            return Judgement(None, 0.0, "never_happened")
+        # Older releases recorded fewer values.
+        if not doubt and any(place.bindings.get(name) != value for name, value in recorded.bindings.items()):
+            doubt = "other_values"
+        if not doubt and _is_sooner(recorded, named.failed_at, at):
+            doubt = "sooner"
+        return Judgement(recorded.end, recorded.seconds, doubt)
 
     def recorded(self, place: Place) -> RecordedAttempt | None:
         return self.recording.attempts.get(self.named[place.key].name)
@@ -165,7 +277,7 @@ class PlayedHistory:
         if child is not None and judgement.doubt not in ("never_happened", "other_repair"):
             self.count_child(child)
             return ExpectedEnd(child.report, child.seconds, judgement.doubt, wait)
-        if judgement.is_recorded:
+        if judgement.end is not None:
             self.count(judgement.doubt)
             return ExpectedEnd(judgement.end, judgement.seconds, judgement.doubt, wait)
         return self._draw(place, judgement.doubt)
@@ -176,9 +288,7 @@ class PlayedHistory:
         named = self.named[place.key]
         drawn: Drawn | None = self.knowledge.draw(place.key, named.circumstances, named.failure, self.draw, named.name)
         if drawn is not None:
-            self.estimated[doubt] += 1
-            self.drawn[drawn.subject] += 1
-            self.shares[drawn.subject] = drawn.share
+            self.count_drawn(doubt, drawn)
             return ExpectedEnd(drawn.end, drawn.seconds, doubt)
         if named.circumstances.kind == "entered" and not is_repair(self.state, place):
             # A step that never ran anywhere, and that no failure leads to.
@@ -193,6 +303,13 @@ class PlayedHistory:
         else:
             self.facts += 1
 
+    def count_drawn(self, doubt: Doubt, drawn: Drawn | DrawnVerdict | None) -> None:
+        """Count an outcome that was drawn, or that could not be."""
+        self.estimated[doubt] += 1
+        if drawn is not None:
+            self.drawn[drawn.subject] += 1
+            self.shares[drawn.subject] = drawn.share
+
     def count_child(self, child: ChildResult) -> None:
         """Count how a child run ends that was decided again: it is as certain as what it rests on."""
         if child.by == "estimate":
@@ -201,6 +318,15 @@ class PlayedHistory:
             self.assumed["other_values"] += 1
         else:
             self.facts += 1
+
+    @property
+    def status(self) -> str:
+        """How it ends, see `end_of`."""
+        return end_of(self.state)
+
+    @property
+    def goes_another_way(self) -> bool:
+        return bool(self.why)
 
     @property
     def by(self) -> Evidence:

@@ -98,22 +98,22 @@ class Counts(msgspec.Struct):
 class Recording(msgspec.Struct):
     """One run as its log tells it."""
 
-    run_id: int
     graph: Graph
     entries: list[e.Entry]
-    attempts: dict[AttemptName, RecordedAttempt]
-    decisions: dict[AttemptName, RecordedDecision]
-    rounds: dict[int, RecordedRound]
+    attempts: dict[AttemptName, RecordedAttempt] = {}
+    decisions: dict[AttemptName, RecordedDecision] = {}
+    rounds: dict[int, RecordedRound] = {}
     # What was asked of the run from outside, with its place in the log.
-    asked: list[e.Entry]
+    asked: list[e.Entry] = []
     # The timers that each entry set, by its number.
-    timers: dict[int, tuple[fx.SetTimer, ...]]
+    timers: dict[int, tuple[fx.SetTimer, ...]] = {}
     # When timers fired: later than they were due if no process drove the run.
-    fired: dict[fx.SetTimer, datetime]
-    counts: Counts
-    status: str
-    degraded: bool
-    is_revised: bool
+    fired: dict[fx.SetTimer, datetime] = {}
+    run_id: int = 0
+    counts: Counts = msgspec.field(default_factory=Counts)
+    status: str = ""
+    degraded: bool = False
+    is_revised: bool = False
     # When it was forked from an event of another run: what is before that happened there.
     forked_at: datetime | None = None
 
@@ -133,72 +133,54 @@ class Recording(msgspec.Struct):
 
 def record(graph: Graph, log: Iterable[e.Entry]) -> Recording:
     """Read a log with the definition that its run was started with."""
-    return _Recorder(graph).read(list(log))
+    recorder = _Recorder(Recording(graph, list(log)))
+    recorder.read()
+    return recorder.recording
 
 
 class _Recorder:
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.state = State(graph.workflow, graph)
+    """Fills a recording from its entries."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.state = State(recording.graph.workflow, recording.graph)
         self.names = AttemptNames()
-        self.attempts: dict[AttemptName, RecordedAttempt] = {}
-        self.decisions: dict[AttemptName, RecordedDecision] = {}
-        self.rounds: dict[int, RecordedRound] = {}
-        self.asked: list[e.Entry] = []
-        self.timers: dict[int, tuple[fx.SetTimer, ...]] = {}
-        self.fired: dict[fx.SetTimer, datetime] = {}
         self.set_timers: dict[tuple[str, str, int], fx.SetTimer] = {}
         # The attempts and parked steps that are open, by key.
         self.open: dict[str, RecordedAttempt] = {}
         self.parked: dict[str, RecordedDecision] = {}
-        self.counter = HistoryCounter()
-        self.is_revised = False
-        self.forked_at: datetime | None = None
+        self.counter = HistoryCounter(recording.counts)
 
-    def read(self, entries: list[e.Entry]) -> Recording:
-        for entry in entries:
+    def read(self) -> None:
+        recording = self.recording
+        for entry in recording.entries:
             self.note_before(entry)
             evolve(self.state, entry)
             self.note(entry)
         run = self.state.run
-        return Recording(
-            run_id=run.run_id,
-            graph=self.graph,
-            entries=entries,
-            attempts=self.attempts,
-            decisions=self.decisions,
-            rounds=self.rounds,
-            asked=self.asked,
-            timers=self.timers,
-            fired=self.fired,
-            counts=self.counter.counts,
-            status=end_of(self.state),
-            degraded=run.degraded,
-            is_revised=self.is_revised,
-            forked_at=self.forked_at,
-        )
+        recording.run_id, recording.status, recording.degraded = run.run_id, end_of(self.state), run.degraded
 
     def note_before(self, entry: e.Entry) -> None:
         """What has to be read from the state before the entry is applied: commands are dropped when they end."""
         fact = entry.fact
         timer = fired_timer(self.state, entry)
         if timer is not None and (found := self.set_timers.get(timer)) is not None:
-            self.fired[found] = entry.at
+            self.recording.fired[found] = entry.at
         if isinstance(fact, ENDS):
             self.end(entry, fact)
 
     def note(self, entry: e.Entry) -> None:
-        fact, state = entry.fact, self.state
+        fact, state, recording = entry.fact, self.state, self.recording
         self.counter.note(state, entry)
         named = self.names.note(state, entry)
         timers = tuple(effect for effect in fx.effects(state, fact) if isinstance(effect, fx.SetTimer))
         if timers:
-            self.timers[entry.seq] = timers
+            recording.timers[entry.seq] = timers
             self.set_timers.update({(timer.kind, timer.place, timer.number): timer for timer in timers})
         if isinstance(fact, e.AttemptScheduled):
             place = state.places.get(fact.place)
             if named is not None and place is not None and ends_outside(place):
-                self.open[fact.place] = self.attempts[named.name] = RecordedAttempt(
+                self.open[fact.place] = recording.attempts[named.name] = RecordedAttempt(
                     name=named.name,
                     key=fact.place,
                     attempt=fact.attempt,
@@ -216,7 +198,7 @@ class _Recorder:
         elif isinstance(fact, e.StepParked):
             name = self.names.name_of(state, fact.step, fact.attempt)
             kind = failure_kind(fact.failure)
-            self.parked[fact.step] = self.decisions[name] = RecordedDecision(name, kind, entry.at)
+            self.parked[fact.step] = recording.decisions[name] = RecordedDecision(name, kind, entry.at)
         elif isinstance(fact, e.TriageSuggested):
             # The time of a person begins here.
             if fact.step in self.parked:
@@ -229,17 +211,17 @@ class _Recorder:
             if (parked := self.parked.pop(fact.step, None)) is not None:
                 parked.was_cut = True
         elif isinstance(fact, e.RunReopened):
-            ended = self.rounds.get(fact.round - 1)
+            ended = recording.rounds.get(fact.round - 1)
             if ended is not None:
-                ended.reopened_at, ended.reopened, ended.is_revised = entry.at, fact, self.is_revised
+                ended.reopened_at, ended.reopened, ended.is_revised = entry.at, fact, recording.is_revised
         elif isinstance(fact, e.RunRevised):
-            self.is_revised = True
+            recording.is_revised = True
         elif isinstance(fact, e.RunForked):
-            self.forked_at = entry.at
+            recording.forked_at = entry.at
         elif isinstance(fact, e.RunCompleted | e.RunFailed | e.RunCancelled):
-            self.rounds[state.run.round] = RecordedRound(state.run.status, entry.at)
+            recording.rounds[state.run.round] = RecordedRound(state.run.status, entry.at)
         elif entry.caused_by == 0 and (isinstance(fact, _ASKED) or _is_cancel(fact)):
-            self.asked.append(entry)
+            recording.asked.append(entry)
 
     def end(self, entry: e.Entry, fact: AttemptEnd) -> None:
         found = self.open.get(fact.place)
@@ -324,8 +306,8 @@ def end_of(state: State) -> str:
 class HistoryCounter:
     """Counts what a history takes, from its entries in order, each after it was applied."""
 
-    def __init__(self) -> None:
-        self.counts = Counts()
+    def __init__(self, counts: Counts) -> None:
+        self.counts = counts
         self._began_at: datetime | None = None
 
     def note(self, state: State, entry: e.Entry) -> None:

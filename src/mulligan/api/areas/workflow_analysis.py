@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from mulligan.analysis.coverage.explore import CaseStory
 from mulligan.analysis.coverage.figures import Figures, count_figures
 from mulligan.analysis.coverage.results import Coverage, Times
 from mulligan.analysis.whatif.results import WhatIf
@@ -15,7 +16,6 @@ from mulligan.api.areas.operations import RunId
 from mulligan.api.areas.run_filters import moment_of
 from mulligan.api.http.routing import Body, Call, Query, Routes
 from mulligan.errors import InputInvalid
-from mulligan.service.authoring.coverage import CaseStory
 from mulligan.service.authoring.served_coverage import PlayedText
 from mulligan.service.authoring.suggest import DraftedChanges, Suggestions, choose
 from mulligan.service.authoring.whatif import WhatIfSelection

@@ -91,12 +91,6 @@ def _load(name: str) -> Engine:
     return cast("Engine", importlib.import_module(_ENGINES[name]).ENGINE)
 
 
-def checked_input(value: Any) -> Any:
-    """`value` itself; CelFailed if an engine would change it."""
-    checked_json(value)
-    return value
-
-
 def checked_json(value: Any) -> bytes:
     """The value as JSON; CelFailed if an engine would change it."""
     try:
@@ -137,7 +131,9 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
-        return _require_finite(value)
+        if not math.isfinite(value):
+            raise CelFailed(f"the result is {value}, which JSON does not have")
+        return value
     if isinstance(value, list):
         return [plain(inner) for inner in value]
     if isinstance(value, dict):
@@ -149,12 +145,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         raise CelFailed("the result is bytes: make it text with string(…)")
     raise CelFailed(f"the result is not a JSON value ({type(value).__name__})")
-
-
-def _require_finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise CelFailed(f"the result is {value}, which JSON does not have")
-    return value
 
 
 def _require_text_key(key: object) -> str:

@@ -89,7 +89,8 @@ class Cost(NamedTuple):
         values = size.values + (chars if self.splits else 0)
         char_micros = max(_MATCH_MICROS, self.states * _MATCH_STATE_MICROS) if self.patterns else _CHAR_MICROS
         pattern_micros = self.patterns * _PATTERN_MICROS
-        growth = self._growth()
+        # How much copies enlarge a value if each macro copies the result of the previous one.
+        growth = _power(1 + self.copies / max(1, self.macros), max(1, self.macros))
         search_micros = self._search_micros(chars * growth)
         micros = values * _VALUE_MICROS + pattern_micros
         micros += ((size.bytes + chars) * char_micros + search_micros) * (1 + self.macros)
@@ -113,10 +114,6 @@ class Cost(NamedTuple):
         chars = written * self.replaced * _power(written, self.replaces)
         return chars + size.items * written if self.joins else chars
 
-    def _growth(self) -> float:
-        """How much copies enlarge a value if each macro copies the result of the previous one."""
-        return _power(1 + self.copies / max(1, self.macros), max(1, self.macros))
-
 
 def cost(found: list[Token], *, reads_around: bool) -> Cost:
     """The cost of the expression that consists of these tokens."""
@@ -124,7 +121,7 @@ def cost(found: list[Token], *, reads_around: bool) -> Cost:
     macros, depth = _macros(texts)
     replaced, replaces = _replacements(found)
     patterns, states = _patterns(found)
-    needles, needles_unknown = _needles(found)
+    needles = list(_first_arguments(found, _SEARCHES, "),"))
     return Cost(
         chars=sum(len(token.text) for token in found),
         macros=macros,
@@ -136,8 +133,8 @@ def cost(found: list[Token], *, reads_around: bool) -> Cost:
         joins="join" in texts,
         patterns=patterns,
         states=states,
-        needles=needles,
-        needles_unknown=needles_unknown,
+        needles=sum(len(one.text.encode(errors="surrogatepass")) for one in needles if one is not None),
+        needles_unknown=needles.count(None),
         replaced=replaced,
         replaces=replaces,
     )
@@ -191,12 +188,6 @@ def _patterns(found: list[Token]) -> tuple[float, float]:
         compiled += _PATTERN_CALL_CHARS + (length + slow) * repeats
         matched += length * repeats
     return min(compiled, _PATTERN_UNKNOWN_CHARS), min(matched, _PATTERN_UNKNOWN_CHARS)
-
-
-def _needles(found: list[Token]) -> tuple[int, int]:
-    """The total length of literal needles, and the number of needles that are not literal."""
-    needles = list(_first_arguments(found, _SEARCHES, "),"))
-    return sum(len(one.text.encode(errors="surrogatepass")) for one in needles if one is not None), needles.count(None)
 
 
 def _first_arguments(found: list[Token], functions: frozenset[str], ends: str) -> Iterator[Token | None]:

@@ -130,7 +130,8 @@ class Rust:
 
     def compile(self, source: str) -> _Program:
         _compile(source)  # first, so that an error points into the original source
-        called = _called_functions(source)
+        pairs = itertools.pairwise(tokens(source))
+        called = {name.text for name, after in pairs if after.text == "(" and name.kind == "name"}
         functions = {_RENAMED.get(name, name) for name in called} & _FUNCTIONS.keys()
         return _Program(_compile(_rename_calls(source)), {name: _FUNCTIONS[name] for name in functions})
 
@@ -143,11 +144,6 @@ def _compile(source: str) -> cel.Program:
         if match is None or "recursion" in str(error):
             raise CelRefused("recursion") from error
         raise CelRefused(match[3], int(match[1]), int(match[2])) from error
-
-
-def _called_functions(source: str) -> set[str]:
-    found = tokens(source)
-    return {name.text for name, after in itertools.pairwise(found) if after.text == "(" and name.kind == "name"}
 
 
 def _rename_calls(source: str) -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from mulligan.core.model.failure import CODES
 from mulligan.core.model.text.lazy_regex import lazy_regex
-from mulligan.language.keys.value_schemas import ListOf, Value
+from mulligan.language.keys.value_schemas import ListOf, Value, text_that
 from mulligan.language.text.nodes import Node, Scalar, Source
 from mulligan.language.text.suggestions import most_similar
 
@@ -73,12 +73,6 @@ def _exit_codes(value: Any) -> range:
     return codes
 
 
-def _code(value: Any) -> str:
-    if not isinstance(value, str) or not _CODE.fullmatch(value):
-        raise ValueError(value)
-    return value
-
-
 @lru_cache(maxsize=1024)
 def suggest_code(code: str) -> str | None:
     """Our code that was probably meant, or None."""
@@ -89,7 +83,7 @@ def suggest_code(code: str) -> str | None:
 
 CODE = CodeSchema(
     "an error code such as TIMEOUT",
-    _code,
+    text_that(lambda text: _CODE.fullmatch(text)),
     {"type": "string", "pattern": "^[A-Z][A-Z0-9_]*$"},
     known=tuple(sorted(CODES)),
 )

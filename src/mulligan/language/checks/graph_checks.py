@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from mulligan.core.model.graph import Arc, Graph
 from mulligan.core.model.workflow import END, Backoff, Need, Step, Workflow
-from mulligan.language.checks.links import Links, forward_links, need_links, readable, success_links, vertex
+from mulligan.language.checks.links import forward_links, group_links, need_links, readable, success_links, vertex
 from mulligan.language.checks.reachability import Reachability, find_cycle
 from mulligan.language.keys.retry_keys import BACKOFF
 from mulligan.language.readers.groups import output_name
@@ -53,11 +53,7 @@ def _need_node(step: str, needed: str, resolved: Resolved) -> Node:
 def _check_loops(workflow: Workflow, resolved: Resolved, source: Source) -> None:
     """A cycle must be closed by a `next` edge. Only such an edge may have a delay, and it may not have `then`."""
     graph = Graph(workflow)
-    links: Links = {name: [] for name in resolved.steps}
-    for group, members in resolved.groups.items():
-        links[f"group:{group}"] = []
-        for member in members:
-            links[member].append(f"group:{group}")
+    links = group_links(resolved)
     for name, node in graph.nodes.items():
         links[name] += [arc.to for arc in node.arcs if arc.to != END and not arc.is_loop]
         for need in node.step.needs:
@@ -138,7 +134,11 @@ def _check_remediations(resolved: Resolved, source: Source) -> None:
         (failed, vertex(need)) for failed, _, need, _ in questions
     )
     for failed, repair, need, is_awaited in questions:
-        if _never_runs(failed, need, is_awaited, connected):
+        if need.of == failed and not need.is_group:
+            never_runs = need.on != "always" or is_awaited
+        else:
+            never_runs = (failed, vertex(need)) in connected and (is_awaited or need.on == "success")
+        if never_runs:
             node, hint = _need_node(repair.name, vertex(need), resolved), "remove the need"
             if (reads := _reads_node(repair, need, resolved)) and node is resolved.drafts[repair.name].name_node:
                 node, hint = reads, "a reader needs the writer: leave the file out of its 'reads'"
@@ -152,12 +152,6 @@ def _reads_node(step: Step, need: Need, resolved: Resolved) -> Node | None:
     writer = resolved.steps.get(need.of)
     is_read = writer is not None and not need.is_group and not set(step.reads).isdisjoint(writer.writes)
     return resolved.drafts[step.name].node.get("reads") if is_read else None
-
-
-def _never_runs(failed: str, need: Need, is_awaited: bool, connected: set[tuple[str, str]]) -> bool:
-    if need.of == failed and not need.is_group:
-        return need.on != "always" or is_awaited
-    return (failed, vertex(need)) in connected and (is_awaited or need.on == "success")
 
 
 def check_uses(uses: Iterable[Use], resolved: Resolved, source: Source, *, is_graph_sound: bool) -> None:
@@ -255,10 +249,8 @@ def _refuse_unknown(use: Use, resolved: Resolved, matrices: Mapping[str, list[st
 
 def _refuse_unreachable(use: Use, reader: str, source: Source, *, comes_after: bool) -> Refusal:
     if use.step == reader:
-        message, hint = (
-            f"step '{reader}' reads its own result before it has one",
-            "it can be read in a loop, and after the action",
-        )
+        message = f"step '{reader}' reads its own result before it has one"
+        hint = "it can be read in a loop, and after the action"
     else:
         message = f"step '{reader}' reads '{use.step}', but no path leads from it to this step"
         hint = f"'{use.step}' comes after '{reader}'" if comes_after else f"add '{use.step}' to its 'needs'"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.errors import Problem
@@ -15,9 +14,6 @@ from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Draft, Scope
 from mulligan.language.shell.shell_placeholders import ROOTS as SHELL_ROOTS
 from mulligan.language.shell.shell_placeholders import Names, ShellRefused
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source
-
-if TYPE_CHECKING:
-    pass
 
 _PLACEHOLDER = lazy_regex(r"(?<![$\w{\\])\{(?P<name>[A-Za-z_]\w*)(?::[^{}\s]*)?\}(?!\})", re.A)
 # Keys in which `{i}` is replaced, in names of steps and files and in paths, and the matrix itself.
@@ -112,9 +108,9 @@ def warn_matrix_placeholders(root: Mapping, source: Source) -> None:
     for step in steps.items if isinstance(steps, Sequence) else ():
         matrix = step.get("matrix") if isinstance(step, Mapping) else None
         if matrix is not None and isinstance(step, Mapping):
-            found = (text for key, value in step.items() if key.text not in _NAMING for text in _texts(value))
-            for scalar in found:
-                _warn_placeholder(scalar, written_names(matrix), source)
+            for value in (value for key, value in step.items() if key.text not in _NAMING):
+                for scalar, _ in _texts_with_shells(value, is_shell=True):
+                    _warn_placeholder(scalar, written_names(matrix), source)
 
 
 def _warn_placeholder(scalar: Scalar, names: tuple[str, ...], source: Source) -> None:
@@ -126,7 +122,10 @@ def _warn_placeholder(scalar: Scalar, names: tuple[str, ...], source: Source) ->
 
 
 def _texts_with_shells(node: Node, *, is_shell: bool) -> Iterator[tuple[Scalar, bool]]:
-    """Every text as in `_texts`, and whether it may be shell text."""
+    """Every text, and whether it may be shell text.
+
+    Except Python code, where `{{` is a brace, and NoETL steps, which use such templates.
+    """
     if isinstance(node, Scalar):
         yield node, is_shell
     elif isinstance(node, Sequence):
@@ -136,11 +135,6 @@ def _texts_with_shells(node: Node, *, is_shell: bool) -> Iterator[tuple[Scalar, 
         for key, each in node.items():
             if key.text not in _WITH_BRACES:
                 yield from _texts_with_shells(each, is_shell=is_shell and key.text not in _WITHOUT_SHELL)
-
-
-def _texts(node: Node) -> Iterator[Scalar]:
-    """Every text except Python code, where `{{` is a brace, and NoETL steps, which use such templates."""
-    return (scalar for scalar, _ in _texts_with_shells(node, is_shell=True))
 
 
 def _refuse_foreign(scalar: Scalar, items: frozenset[str], source: Source, *, is_shell: bool) -> None:

@@ -14,10 +14,10 @@ _SOURCES = ("env", "file", "command")
 class SecretSchema(Record, frozen=True):
     """Where workers find a secret. A plain value is refused as a secret in plain text."""
 
-    def refuse(self, node: Node, label: str, source: Source) -> Refusal:
+    def refuse(self, node: Node, label: str, source: Source, hint: str = "") -> Refusal:
         if isinstance(node, Scalar) and node.value is not None:
             return source.refuse("secret", f"{label} is written in plain text", node, hint=_HINT)
-        return super().refuse(node, label, source)
+        return super().refuse(node, label, source, hint)
 
 
 def hide_plaintext_secrets(root: Mapping, source: Source) -> None:

@@ -28,6 +28,7 @@ from mulligan.language.keys.value_schemas import (
     Template,
     Value,
     ValueSchema,
+    text_that,
     whole,
 )
 from mulligan.language.python.requirements import REQUIREMENTS
@@ -47,13 +48,11 @@ def as_node(schema: ValueSchema) -> Deferred:
 _CALL = lazy_regex(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
-def _call(value: Any) -> str:
-    if not isinstance(value, str) or not _CALL.fullmatch(value):
-        raise ValueError(value)
-    return value
-
-
-CALL = Value("a function such as package.module:function", _call, {"type": "string", "pattern": "^[A-Za-z_].*:.+$"})
+CALL = Value(
+    "a function such as package.module:function",
+    text_that(lambda text: _CALL.fullmatch(text)),
+    {"type": "string", "pattern": "^[A-Za-z_].*:.+$"},
+)
 
 _QUERY = MapOf(TEMPLATED, pattern=r"(?s:.+)")
 HTTP_AUTH = Record(
@@ -64,12 +63,13 @@ HTTP_AUTH = Record(
     },
 )
 HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_HEADERS = as_node(MapOf(ANY_TEXT, HEADER, names="letters, digits and '-'"))
 HTTP = Record(
     "http",
     {
         "method": Key(Choice(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")), "default GET"),
         "url": Key(as_node(Template("an address")), "the URL", is_required=True),
-        "headers": Key(as_node(MapOf(ANY_TEXT, HEADER, names="letters, digits and '-'")), "the request's headers"),
+        "headers": Key(_HEADERS, "the request's headers"),
         "params": Key(as_node(_QUERY), "query parameters of the URL"),
         "json": Key(as_node(TEMPLATED), "a body to send as JSON"),
         "form": Key(as_node(_QUERY), "a body to send as a form"),
@@ -119,7 +119,7 @@ MCP_SERVER = Record(
         ),
         "url": Key(as_node(Template("an address")), "the address of a server (streamable HTTP)"),
         "env": Key(as_node(MapOf(ANY_TEXT)), "environment variables of the command"),
-        "headers": Key(as_node(MapOf(ANY_TEXT, HEADER, names="letters, digits and '-'")), "headers for the address"),
+        "headers": Key(_HEADERS, "headers for the address"),
         "timeout": Key(LIMIT, "how long one call may take (default 1m)"),
         "on_lost": Key(Choice(("rerun", "fail")), "what to do with a call whose worker is lost (default rerun)"),
     },

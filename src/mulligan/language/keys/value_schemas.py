@@ -49,8 +49,8 @@ class ValueSchema(msgspec.Struct, frozen=True):
     def to_json_schema(self, definitions: Definitions) -> Schema:
         raise NotImplementedError
 
-    def refuse(self, node: Node, label: str, source: Source) -> Refusal:
-        return source.refuse("type", f"{label} is {describe(node)}, {self.expected} is expected", node)
+    def refuse(self, node: Node, label: str, source: Source, hint: str = "") -> Refusal:
+        return source.refuse("type", f"{label} is {describe(node)}, {self.expected} is expected", node, hint=hint)
 
 
 class Value(ValueSchema, frozen=True):
@@ -63,14 +63,12 @@ class Value(ValueSchema, frozen=True):
     known: tuple[str, ...] = ()
 
     def read(self, node: Node, label: str, source: Source) -> Any:
-        if isinstance(node, Scalar):
-            try:
-                return self.convert(node.value)
-            except ValueError:
-                pass
-            message = f"{label} is {describe(node)}, {self.expected} is expected"
-            raise source.refuse("type", message, node, hint=self.hint(node))
-        raise self.refuse(node, label, source)
+        if not isinstance(node, Scalar):
+            raise self.refuse(node, label, source)
+        try:
+            return self.convert(node.value)
+        except ValueError:
+            raise self.refuse(node, label, source, self.hint(node)) from None
 
     def hint(self, node: Scalar) -> str:
         """A suggestion for a refused scalar."""
@@ -98,16 +96,18 @@ class Flag(Value, frozen=True):
 _YAML_1_1_FLAGS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(value)
-    return value
+def text_that(is_right: Callable[[str], object]) -> Callable[[Any], str]:
+    """A conversion that leaves a text as it is. ValueError for another value, and for a text that is not right."""
+
+    def convert(value: Any) -> str:
+        if not isinstance(value, str) or not is_right(value):
+            raise ValueError(value)
+        return value
+
+    return convert
 
 
-def _plain_text(value: Any) -> str:
-    if "${" in _text(value):
-        raise ValueError(value)
-    return _text(value)
+_plain_text = text_that(lambda text: text.strip() and "${" not in text)
 
 
 def _label(value: Any) -> str:
@@ -125,38 +125,36 @@ def _flag(value: Any) -> bool:
 def _name(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    if not isinstance(value, str) or not NAME.fullmatch(value):
-        raise ValueError(value)
-    return value
+    return _word(value)
+
+
+_word = text_that(lambda text: NAME.fullmatch(text))
 
 
 def whole(least: int, most: int | None = None) -> Value:
     """A whole number between bounds."""
-
-    def convert(value: Any) -> int:
-        if type(value) is not int or value < least or (most is not None and value > most):
-            raise ValueError(value)
-        return value
-
-    bounds = f" from {least} to {most}" if most is not None else f" of at least {least}"
-    limits = {"minimum": least} if most is None else {"minimum": least, "maximum": most}
-    return Value(f"a whole number{bounds}", convert, {"type": "integer", **limits})
+    return _bounded("a whole number", "integer", (int,), least, most, form="")
 
 
 def number(least: float, most: float | None = None) -> Value:
     """A number between bounds."""
+    return _bounded("a number", "number", (int, float), least, most, form="g")
 
-    def convert(value: Any) -> float:
-        if type(value) not in (int, float) or not least <= value <= (float_info.max if most is None else most):
+
+def _bounded(what: str, kind: str, types: tuple[type, ...], least: float, most: float | None, *, form: str) -> Value:
+    largest = float_info.max if most is None else most
+
+    def convert(value: Any) -> Any:
+        if type(value) not in types or not least <= value <= largest:
             raise ValueError(value)
-        return float(value)
+        return types[-1](value)
 
-    bounds = f" from {least:g} to {most:g}" if most is not None else f" of at least {least:g}"
+    bounds = f" of at least {least:{form}}" if most is None else f" from {least:{form}} to {most:{form}}"
     limits = {"minimum": least} if most is None else {"minimum": least, "maximum": most}
-    return Value(f"a number{bounds}", convert, {"type": "number", **limits})
+    return Value(what + bounds, convert, {"type": kind, **limits})
 
 
-TEXT = Value("a text", _text, {"type": "string", "pattern": r"\S"})
+TEXT = Value("a text", text_that(str.strip), {"type": "string", "pattern": r"\S"})
 # For texts in which placeholders are not replaced.
 PLAIN = Value("a text without '${…}'", _plain_text, {"type": "string", "pattern": r"\S", "not": {"pattern": r"\$\{"}})
 # The value of a label: a number or a flag is the text that it is written as.
@@ -177,8 +175,7 @@ class OrMatrixValue(ValueSchema, frozen=True):
 
     def read(self, node: Node, label: str, source: Source) -> Any:
         if isinstance(node, Scalar) and "${" in node.text:
-            message = f"{label} is {describe(node)}, {self.expected} is expected"
-            raise source.refuse("type", message, node, hint=_MATRIX_HINT)
+            raise self.refuse(node, label, source, _MATRIX_HINT)
         return self.inner.read(node, label, source)
 
     def to_json_schema(self, definitions: Definitions) -> Schema:
@@ -294,7 +291,7 @@ class Template(ValueSchema, frozen=True):
     types: tuple[str, ...] = ("string",)
 
     def read(self, node: Node, label: str, source: Source) -> Node:
-        if not isinstance(node, Scalar) or _json_type(node.value) not in self.types:
+        if not isinstance(node, Scalar) or _JSON_TYPES[type(node.value)] not in self.types:
             raise self.refuse(node, label, source)
         return node
 
@@ -303,10 +300,6 @@ class Template(ValueSchema, frozen=True):
 
 
 _JSON_TYPES = {str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
-
-
-def _json_type(value: Any) -> str:
-    return _JSON_TYPES[type(value)]
 
 
 class ListOf(ValueSchema, frozen=True):
@@ -384,11 +377,9 @@ class Either(ValueSchema, frozen=True):
 
     def read(self, node: Node, label: str, source: Source) -> Any:
         schema = self._schema_for(node)
-        if schema is None and isinstance(node, Scalar) and isinstance(self.flag, Flag):
-            message = f"{label} is {describe(node)}, {self.expected} is expected"
-            raise source.refuse("type", message, node, hint=self.flag.hint(node))
         if schema is None:
-            raise self.refuse(node, label, source)
+            hint = self.flag.hint(node) if isinstance(node, Scalar) and isinstance(self.flag, Flag) else ""
+            raise self.refuse(node, label, source, hint)
         return schema.read(node, label, source)
 
     def _schema_for(self, node: Node) -> ValueSchema | None:
@@ -402,12 +393,15 @@ class Either(ValueSchema, frozen=True):
             return self.empty
         return self.text if isinstance(node.value, str) else self.number
 
-    def to_json_schema(self, definitions: Definitions) -> Schema:
+    @property
+    def forms(self) -> tuple[ValueSchema, ...]:
         forms = (self.text, self.flag, self.number, self.list, self.mapping, self.empty)
+        return tuple(form for form in forms if form is not None)
+
+    def to_json_schema(self, definitions: Definitions) -> Schema:
         schemas: list[Schema] = []
-        for schema in forms:
-            one = schema.to_json_schema(definitions) if schema else None
-            if one is not None and one not in schemas:
+        for form in self.forms:
+            if (one := form.to_json_schema(definitions)) not in schemas:
                 schemas.append(one)
         return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 

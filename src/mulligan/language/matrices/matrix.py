@@ -37,7 +37,12 @@ def read_matrix(node: Node, scope: Scope) -> list[Values]:
     lists = _lists(lists_node, scope)
     if not lists:
         raise scope.source.refuse("matrix", "'matrix' names no values", node, hint="write it as {alpha: [1, 2, 3]}")
-    combinations = _zip(lists, lists_node, scope) if form == "zip" else _product(lists, lists_node, scope)
+    if form == "zip":
+        combinations = _zip(lists, lists_node, scope)
+    else:
+        if (count := math.prod(map(len, lists.values()))) > COMBINATIONS_MAX:
+            raise _too_many(count, lists_node, scope)
+        combinations = list(itertools.product(*lists.values()))
     return [dict(zip(lists, values, strict=True)) for values in combinations]
 
 
@@ -75,7 +80,7 @@ def _values(form: Any, node: Node, name: str, scope: Scope) -> list[Any]:
         found = _RANGE.fullmatch(form)
         if not found:
             message = f"'{name}' is {describe(node)}, a list or a range such as 1..10 is expected"
-            raise scope.source.refuse("matrix", message, node, hint=_suggest_values(form))
+            raise scope.source.refuse("matrix", message, node, hint=_suggest_range(form))
         written = [float(number or 1) for number in found.groups()]
         if max(map(abs, written)) > RANGE_MAX:
             raise scope.source.refuse("matrix", f"a range must lie between {-RANGE_MAX:g} and {RANGE_MAX:g}", node)
@@ -83,19 +88,15 @@ def _values(form: Any, node: Node, name: str, scope: Scope) -> list[Any]:
     return _range(start, stop, step, node, scope)
 
 
-def _suggest_values(text: str) -> str:
+def _suggest_range(text: str) -> str:
+    """The hint for a text that is no range: how ours is written, the same one if it has colons."""
     if "${" in text:
         return "the values of a matrix are known before a run; for a list from an expression, use 'map: {over: …}'"
-    return f"write it as {_suggest_range(text)}"
-
-
-def _suggest_range(text: str) -> str:
-    """The range in our notation."""
     found = _COLONS.fullmatch(text.strip())
     if not found:
-        return "1..10 or '0..1 step 0.25'"
+        return "write it as 1..10 or '0..1 step 0.25'"
     start, stop, step = found.groups()
-    return f"'{start}..{stop} step {step}'" if step else f"{start}..{stop}"
+    return f"write it as '{start}..{stop} step {step}'" if step else f"write it as {start}..{stop}"
 
 
 def _round_number(number: float) -> int | float:
@@ -118,13 +119,6 @@ def _range(start: Any, stop: Any, step: Any, node: Node, scope: Scope) -> list[A
         raise _too_many(count, node, scope)
     is_whole = isinstance(start, int) and isinstance(step, int)
     return [start + index * step if is_whole else round(float(start + index * step), 12) for index in range(count)]
-
-
-def _product(lists: dict[str, list[Any]], node: Node, scope: Scope) -> list[tuple[Any, ...]]:
-    count = math.prod(map(len, lists.values()))
-    if count > COMBINATIONS_MAX:
-        raise _too_many(count, node, scope)
-    return list(itertools.product(*lists.values()))
 
 
 def _zip(lists: dict[str, list[Any]], node: Node, scope: Scope) -> list[tuple[Any, ...]]:

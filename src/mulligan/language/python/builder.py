@@ -27,7 +27,7 @@ from mulligan.core.model.workflow import Workflow as CheckedWorkflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.language.loading import IncludedFiles, LoadResult, pause_garbage_collection
 from mulligan.language.text.document import UNUSABLE_CHARACTER
-from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, plain, shorten
 from mulligan.language.text.scalars import INTEGER_MAX, INTEGER_MIN
 from mulligan.language.text.step_positions import step_nodes
 from mulligan.language.workflows import read_workflow
@@ -165,7 +165,7 @@ class Workflow:
 
     def plain_keys(self) -> dict[str, Any]:
         """Its keys and values, as a workflow file would have them."""
-        keys: dict[str, Any] = _plain_value(self._root)
+        keys: dict[str, Any] = plain(self._root)
         return keys
 
     def first_child(self) -> str:
@@ -194,14 +194,6 @@ class Workflow:
             message = f"'{shorten(key)}' appears twice: first in line {first}"
             raise LanguageError([self._sites.problem("duplicate_key", message, site, key, "remove one of them")])
         mapping.entries[key] = (self._sites.scalar(key, site), value)
-
-
-def _plain_value(node: Node) -> Any:
-    if isinstance(node, Mapping):
-        return {key: _plain_value(value) for key, (_, value) in node.entries.items()}
-    if isinstance(node, Sequence):
-        return [_plain_value(item) for item in node.items]
-    return node.value
 
 
 class _Children(IncludedFiles):
@@ -286,15 +278,10 @@ class _CallSites:
         value = _plain(value)
         if problem := self._problem_of_value(value, site):
             raise LanguageError([problem])
-        text = (
-            value
-            if isinstance(value, str)
-            else ""
-            if value is None
-            else str(value).lower()
-            if isinstance(value, bool)
-            else repr(value)
-        )
+        if isinstance(value, str):
+            text = value
+        else:
+            text = "" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
         return Scalar(value, text, '"', line, 0, 0)
 
     def _problem_of_value(self, value: Any, site: CallSite) -> Problem | None:

@@ -18,7 +18,6 @@ from mulligan.core.deciding.report_checks import check_values
 from mulligan.core.model.graph import link_problem
 from mulligan.core.model.text.durations import DURATION_SECONDS_MAX
 from mulligan.core.model.workflow import (
-    Action,
     Command,
     Expression,
     Step,
@@ -64,20 +63,16 @@ def _check_parts(workflow: Workflow) -> None:
 
 
 def _check_command(command: Command) -> None:
-    if command.action is not None:
-        _check_action(command.action)
+    if (action := command.action) is not None:
+        for name in (*holes(action.params), *action.paths.values()):
+            if name not in action.bindings:
+                raise _refusal(f"it refers to the value '{shorten(str(name))}', which it does not have")
     for rule in command.rules:
         if rule.pattern is not None:
             _check_pattern(rule.pattern)
     for value in _numbers(command):
         if not 0 <= value <= DURATION_SECONDS_MAX:
             raise _refusal(f"{value:g} is neither a duration nor a share")
-
-
-def _check_action(action: Action) -> None:
-    for name in (*holes(action.params), *action.paths.values()):
-        if name not in action.bindings:
-            raise _refusal(f"it refers to the value '{shorten(str(name))}', which it does not have")
 
 
 def _check_pattern(pattern: str) -> None:

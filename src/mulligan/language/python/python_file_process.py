@@ -30,7 +30,9 @@ _METHOD = "__mulligan_workflow__"
 def main(path: str, name: str, fd: str, wanted: str = "") -> None:
     """Write the answer to the pipe `fd`."""
     try:
-        built = _build(PythonFile(Path(path), name), with_keys=wanted == WITH_KEYS)
+        file = PythonFile(Path(path), name)
+        found = choose_workflow(_execute(file.path), file)
+        built = _examine(found, file.path, with_keys=wanted == WITH_KEYS)
     except LanguageError as refused:
         built = Built(
             problems=tuple(
@@ -39,11 +41,6 @@ def main(path: str, name: str, fd: str, wanted: str = "") -> None:
         )
     with os.fdopen(int(fd), "wb") as answer:
         answer.write(msgspec.json.encode(built))
-
-
-def _build(file: PythonFile, *, with_keys: bool) -> Built:
-    module = _execute(file.path)
-    return _examine(choose_workflow(module, file), file.path, with_keys=with_keys)
 
 
 def _examine(found: Any, path: Path, *, with_keys: bool = False) -> Built:

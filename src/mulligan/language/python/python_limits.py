@@ -20,7 +20,8 @@ def refuse_excess(error: Exception, source: Source) -> Refusal:
     """The refusal of the file, at its most likely place. A ValueError that is a bug of ours is raised again."""
     if isinstance(error, RecursionError | MemoryError):
         line = max(range(len(source.lines)), key=lambda number: len(source.lines[number]))
-        return source.refuse_at("too_deep", "something is nested too deep, or is too long", line, _indent(source, line))
+        indent = len(source.lines[line]) - len(source.lines[line].lstrip())
+        return source.refuse_at("too_deep", "something is nested too deep, or is too long", line, indent)
     if isinstance(error, OverflowError):
         return _refuse_number("a number is too large", _LARGE_NUMBER, source)
     if "integer string conversion" in str(error):
@@ -33,8 +34,3 @@ def _refuse_number(message: str, pattern: re.Pattern[str], source: Source) -> Re
         if found := pattern.search(text):
             return source.refuse_at("number", message, line, found.start(), found.end() - found.start())
     return source.refuse_at("number", message, 0, 0)
-
-
-def _indent(source: Source, line: int) -> int:
-    text = source.lines[line]
-    return len(text) - len(text.lstrip())

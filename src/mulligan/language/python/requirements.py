@@ -217,11 +217,45 @@ def _explain_missing_comparison(text: str, at: int, name: str) -> Mistake:
 
 
 def _check_marker(text: str, at: int) -> Mistake | None:
-    """Check `python_version < '3.12' and …`."""
+    """Check `python_version < '3.12' and …`: comparisons with `and` and `or` between them, with brackets.
+
+    What it comes to is the installer's question.
+    """
     tokens = _tokenize_marker(text, at)
     if isinstance(tokens, Mistake):
         return tokens
-    return _MarkerParser(text, tokens).find_mistake()
+    # What is expected, and how many brackets are open.
+    expected, depth = "first value", 0
+    for token in [*tokens, _Token("end", "", len(text))]:
+        length = max(1, len(token.text))
+        if expected.endswith("value"):
+            if expected == "first value" and token.text == "(":
+                depth += 1
+                if depth > _DEPTH_MAX:
+                    return Mistake("the brackets are nested too deep", token.offset, 1)
+            elif token.kind == "text" or (token.kind == "word" and token.text in _MARKERS):
+                expected = "comparison" if expected == "first value" else "end"
+            elif token.kind == "word" and token.text not in ("and", "or", "in", "not"):
+                message = f"'{token.text}' is not known in a condition"
+                return Mistake(message, token.offset, length, f"{_CONDITION}; values are in quotes")
+            else:
+                return Mistake("a value is expected", token.offset, length, _CONDITION)
+        elif expected != "end":
+            if token.kind == "comparison" or token.text == "in":
+                expected = "second value"
+            elif token.text == "not" and expected == "comparison":
+                expected = "comparison after not"
+            else:
+                return Mistake("a comparison is expected", token.offset, length, _CONDITION)
+        elif token.text in ("and", "or"):
+            expected = "first value"
+        elif depth and token.text == ")":
+            depth -= 1
+        elif depth:
+            return Mistake("a bracket does not end", token.offset, 1, "write ')' there")
+        elif token.kind != "end":
+            return Mistake(f"'{token.text}' is not expected here", token.offset, len(token.text), _CONDITION)
+    return None
 
 
 class _Token(NamedTuple):
@@ -242,72 +276,6 @@ def _tokenize_marker(text: str, at: int) -> list[_Token] | Mistake:
         tokens.append(_Token(kind, found[kind], found.start(kind)))
         at = found.end()
     return tokens
-
-
-class _MarkerParser:
-    """comparison (`and`|`or` comparison)*, with brackets. What it comes to is the installer's question."""
-
-    def __init__(self, text: str, tokens: list[_Token]) -> None:
-        self._text = text
-        self._tokens = tokens
-        self._at = 0
-        self._depth = 0
-
-    def find_mistake(self) -> Mistake | None:
-        mistake = self._check_alternatives()
-        if mistake is None and self._at < len(self._tokens):
-            token = self._tokens[self._at]
-            return Mistake(f"'{token.text}' is not expected here", token.offset, len(token.text), _CONDITION)
-        return mistake
-
-    def _check_alternatives(self) -> Mistake | None:
-        while True:
-            if (mistake := self._check_one()) is not None:
-                return mistake
-            if self._peek().text not in ("and", "or"):
-                return None
-            self._at += 1
-
-    def _check_one(self) -> Mistake | None:
-        if self._peek().text == "(":
-            return self._check_bracketed()
-        return self._check_value() or self._check_comparison() or self._check_value()
-
-    def _check_bracketed(self) -> Mistake | None:
-        self._at += 1
-        self._depth += 1
-        if self._depth > _DEPTH_MAX:
-            return Mistake("the brackets are nested too deep", self._tokens[self._at - 1].offset, 1)
-        if (mistake := self._check_alternatives()) is not None:
-            return mistake
-        if self._peek().text != ")":
-            return Mistake("a bracket does not end", self._peek().offset, 1, "write ')' there")
-        self._at += 1
-        self._depth -= 1
-        return None
-
-    def _check_value(self) -> Mistake | None:
-        token = self._peek()
-        if token.kind == "text" or (token.kind == "word" and token.text in _MARKERS):
-            self._at += 1
-            return None
-        if token.kind == "word" and token.text not in ("and", "or", "in", "not"):
-            message = f"'{token.text}' is not known in a condition"
-            return Mistake(message, token.offset, len(token.text), f"{_CONDITION}; values are in quotes")
-        return Mistake("a value is expected", token.offset, max(1, len(token.text)), _CONDITION)
-
-    def _check_comparison(self) -> Mistake | None:
-        token = self._peek()
-        if token.text == "not":
-            self._at += 1
-            token = self._peek()
-        if token.kind == "comparison" or token.text == "in":
-            self._at += 1
-            return None
-        return Mistake("a comparison is expected", token.offset, max(1, len(token.text)), _CONDITION)
-
-    def _peek(self) -> _Token:
-        return self._tokens[self._at] if self._at < len(self._tokens) else _Token("end", "", len(self._text))
 
 
 _CONDITION = "write it like ; python_version < '3.12'"

@@ -12,7 +12,6 @@ from mulligan.core.model.clusters.on_dask import CLIENT
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Action, Template
 from mulligan.language.checks.likely_mistakes import warn_unbound_items
-from mulligan.language.expressions import Placeholder
 from mulligan.language.keys.action_keys import ACTION_SCHEMAS, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.keys.plugins import Plugin, find
 from mulligan.language.keys.value_schemas import DURATION, Deferred, Fields, Record
@@ -21,7 +20,7 @@ from mulligan.language.python.python_code import check_code, check_source
 from mulligan.language.readers.inputs import check_child_inputs
 from mulligan.language.scope import Scope, check_expression, check_placeholder, hint_for_name, placeholders_in
 from mulligan.language.shell.shell import ROOTS, ShellRefused, UnknownName, reads_variables, rewrite
-from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, describe
+from mulligan.language.text.nodes import Mapping, Node, Scalar, describe
 from mulligan.language.text.suggestions import quote_list
 from mulligan.language.value_templates import PLACEHOLDER, read_value, refuse_placeholders
 from mulligan.plugins import PluginError
@@ -31,7 +30,7 @@ Bindings = dict[str, Template]
 CONVERSATION_KEYS = ("tools", "max_turns", "max_tool_calls", "on_tool_failure", "session")
 GROUP_KEY = "group"
 
-_HTTP_SCHEMES = ("http://", "https://")
+HTTP_SCHEMES = ("http://", "https://")
 SQL_SCHEMES = ("sqlite://", "postgresql://", "postgres://", "duckdb://")
 
 _PLACEHOLDER_TEXT = lazy_regex(r"\$\{\s*([A-Za-z_]\w*)[^}\n]*\}?")
@@ -113,15 +112,12 @@ def _refuse_values_outside_shell(node: Scalar, program: str, scope: Scope) -> No
 def _rewrite_shell(node: Scalar, scope: Scope) -> tuple[str, Bindings]:
     try:
         rewritten = rewrite(node.text, scope.bare_names, ROOTS | {"matrix"} if scope.matrix else ROOTS)
-    except UnknownName as unknown:
-        hint = hint_for_name(unknown.name, unknown.source, scope.in_shell)
-        raise scope.source.refuse_in(
-            "shell", unknown.message, node, unknown.offset, unknown.length, hint=hint
-        ) from None
     except ShellRefused as refused:
-        raise scope.source.refuse_in(
-            "shell", refused.message, node, refused.offset, refused.length, hint=refused.hint
-        ) from None
+        hint = refused.hint
+        if isinstance(refused, UnknownName):
+            hint = hint_for_name(refused.name, refused.source, scope.in_shell)
+        message, offset, length = refused.message, refused.offset, refused.length
+        raise scope.source.refuse_in("shell", message, node, offset, length, hint=hint) from None
     offsets = {found.source: found.source_offset for found in reversed(rewritten.placeholders)}
     bindings = {
         name: Template((check_expression(source, node, offsets[source], scope),))
@@ -155,10 +151,8 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
     if has_client:
         params["on"] = {"dask": True}
         if args_node is not None and CLIENT in args_node.entries:
-            message, hint = (
-                f"'{CLIENT}' is the client of Dask, and 'args' sets it, too",
-                "give the argument another name",
-            )
+            message = f"'{CLIENT}' is the client of Dask, and 'args' sets it, too"
+            hint = "give the argument another name"
             scope.note(scope.source.refuse("python", message, args_node.key(CLIENT), hint=hint))
     if isinstance(node, Mapping):
         _refuse_two_programs(node, scope)
@@ -197,19 +191,15 @@ def _refuse_two_programs(node: Mapping, scope: Scope) -> None:
             scope.note(scope.source.refuse("stray_key", message, node.key(key), hint=f"add '{needed}: …'"))
 
 
-def _record_action(kind: str, record: Record, *static: str) -> Callable[[Node, Fields, Scope], Action]:
-    """A reader for an action that is a record. `static` keys take no placeholders, all others may."""
-
-    def read(node: Node, fields: Fields, scope: Scope) -> Action:
-        form = record.read(node, f"'{kind}'", scope.source)
-        bindings: Bindings = {}
-        params = {key: list(form[key]) if isinstance(form[key], tuple) else form[key] for key in static if key in form}
-        for key in form.values:
-            if key not in static:
-                params[key] = _read_param(form, key, record, scope, bindings)
-        return Action(kind, params, bindings)
-
-    return read
+def _record_action(kind: str, record: Record, static: tuple[str, ...], node: Node, scope: Scope) -> Action:
+    """An action that is a record. `static` keys take no placeholders, all others may."""
+    form = record.read(node, f"'{kind}'", scope.source)
+    bindings: Bindings = {}
+    params = {key: list(form[key]) if isinstance(form[key], tuple) else form[key] for key in static if key in form}
+    for key in form.values:
+        if key not in static:
+            params[key] = _read_param(form, key, record, scope, bindings)
+    return Action(kind, params, bindings)
 
 
 def _read_param(form: Fields, key: str, record: Record, scope: Scope, bindings: Bindings) -> Any:
@@ -222,18 +212,18 @@ def _read_param(form: Fields, key: str, record: Record, scope: Scope, bindings: 
 
 
 def _http(node: Node, fields: Fields, scope: Scope) -> Action:
-    action = _record_action("http", HTTP, *_HTTP_STATIC)(node, fields, scope)
+    action = _record_action("http", HTTP, _HTTP_STATIC, node, scope)
     bodies = [key for key in ("json", "form", "body") if key in action.params]
     if len(bodies) > 1 and isinstance(node, Mapping):
         message = f"'http' has {quote_list(bodies, 'and')}, and a request has one body"
         scope.note(scope.source.refuse("stray_key", message, node.key(bodies[-1]), hint="keep one of them"))
     action.params.setdefault("method", "GET")
     if isinstance(node, Mapping):
-        _note_bad_address(action.params, "url", node, _HTTP_SCHEMES, scope)
+        note_bad_address(action.params, "url", node, HTTP_SCHEMES, scope)
     return action
 
 
-def _note_bad_address(params: dict[str, Any], key: str, node: Mapping, schemes: tuple[str, ...], scope: Scope) -> None:
+def note_bad_address(params: dict[str, Any], key: str, node: Mapping, schemes: tuple[str, ...], scope: Scope) -> None:
     """Note a literal address with a wrong scheme, so that it does not fail only when the step runs."""
     address, written = params.get(key), node.get(key)
     if written is not None and isinstance(address, str) and not address.strip().lower().startswith(schemes):
@@ -244,7 +234,7 @@ def _note_bad_address(params: dict[str, Any], key: str, node: Mapping, schemes: 
 def _agent(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(node, Mapping):
         static = ("upstream", "answer", "skip_permissions", *CONVERSATION_KEYS)
-        action = _record_action("agent", AGENT, *static)(node, fields, scope)
+        action = _record_action("agent", AGENT, static, node, scope)
         if isinstance(answer := action.params.get("answer"), Fields):
             action.params["answer"] = dict(answer.values)
         for key in CONVERSATION_KEYS:
@@ -259,7 +249,7 @@ def _agent(node: Node, fields: Fields, scope: Scope) -> Action:
 
 def _approve(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(node, Mapping):
-        action = _record_action("approve", APPROVE, "timeout", "default")(node, fields, scope)
+        action = _record_action("approve", APPROVE, ("timeout", "default"), node, scope)
     else:
         action = _text_action("approve", "message", node, scope)
     if "timeout" in fields:
@@ -277,10 +267,10 @@ def _text_action(kind: str, key: str, node: Node, scope: Scope) -> Action:
 def _sql(node: Node, fields: Fields, scope: Scope) -> Action:
     form: Fields = SQL.read(node, "'sql'", scope.source)
     bindings: Bindings = {}
-    params = {key: _read_param(form, key, SQL, scope, bindings) for key in ("connection",) if key in form}
-    params |= {key: form[key] for key in ("read_only", "rows") if key in form}
+    params = {"connection": _read_param(form, "connection", SQL, scope, bindings)} if "connection" in form else {}
+    params |= form.pick("read_only", "rows")
     if isinstance(node, Mapping):
-        _note_bad_address(params, "connection", node, SQL_SCHEMES, scope)
+        note_bad_address(params, "connection", node, SQL_SCHEMES, scope)
     own = _read_param(form, "params", SQL, scope, bindings) if "params" in form else {}
     query = form.at("query") if "query" in form else None
     if query is not None and not isinstance(query, Scalar):
@@ -307,19 +297,16 @@ def _bind_query(node: Scalar, scope: Scope, bindings: Bindings) -> tuple[str, di
             text, since = text + part, part
             continue
         # No quote was open at the last placeholder, so the text since then is enough.
-        _refuse_unbindable(since, part, node, scope)
+        if _SQL_OPEN.search(_SQL_CLOSED.sub(" ", since)):
+            message = "values are bound as parameters, and nothing is bound inside quotes or a comment"
+            hint = "remove the quotes around it"
+            raise scope.source.refuse_in("sql", message, node, part.offset, part.length, hint=hint)
         since = ""
         name, binding = f"mulligan_{len(bound)}", f"b{len(bindings)}"
         bindings[binding] = Template((check_placeholder(part, node, scope),))
         bound[name] = {PLACEHOLDER: binding}
         text += f":{name}"
     return text, bound
-
-
-def _refuse_unbindable(before: str, part: Placeholder, node: Scalar, scope: Scope) -> None:
-    if _SQL_OPEN.search(_SQL_CLOSED.sub(" ", before)):
-        message = "values are bound as parameters, and nothing is bound inside quotes or a comment"
-        raise scope.source.refuse_in("sql", message, node, part.offset, part.length, hint="remove the quotes around it")
 
 
 def _workflow(node: Node, fields: Fields, scope: Scope) -> Action:
@@ -387,15 +374,11 @@ def _wait(node: Node, fields: Fields, scope: Scope) -> Action:
 
 def _refuse_bad_time(text: str, node: Node, scope: Scope) -> None:
     try:
-        has_zone = datetime.fromisoformat(text).tzinfo is not None
+        problem = "" if datetime.fromisoformat(text).tzinfo is not None else "has no time zone"
     except ValueError:
-        raise _refuse_time(f"'{text}' is not a time", node, scope) from None
-    if not has_zone:
-        raise _refuse_time(f"'{text}' has no time zone", node, scope)
-
-
-def _refuse_time(message: str, node: Node, scope: Scope) -> Refusal:
-    return scope.source.refuse("type", message, node, hint="write it as 2030-01-31T09:00:00Z")
+        problem = "is not a time"
+    if problem:
+        raise scope.source.refuse("type", f"'{text}' {problem}", node, hint="write it as 2030-01-31T09:00:00Z")
 
 
 def _plugin(node: Node, fields: Fields, scope: Scope) -> Action:

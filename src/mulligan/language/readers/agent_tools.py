@@ -18,6 +18,7 @@ from mulligan.core.model.workflow import (
 )
 from mulligan.language.keys.action_keys import AGENT, MCP_SERVER, TOOL_SERVER
 from mulligan.language.keys.value_schemas import Fields
+from mulligan.language.readers.actions import HTTP_SCHEMES, note_bad_address
 from mulligan.language.scope import Scope
 from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, describe
 from mulligan.language.text.suggestions import did_you_mean
@@ -104,10 +105,7 @@ def _server(node: Mapping, scope: Scope) -> ToolServer:
             message = f"'{key}' is for a server with '{owner}'"
             scope.note(scope.source.refuse("stray_key", message, server.key(key)))
     action = _server_action(server, scope)
-    url = action.params.get("url")
-    if isinstance(url, str) and not url.strip().lower().startswith(("http://", "https://")):
-        message = "'url' must begin with 'http://' or 'https://'"
-        scope.note(scope.source.refuse("address", message, server.at("url")))
+    note_bad_address(action.params, "url", server.node, HTTP_SCHEMES, scope)
     command = Command(action=action, timeout=server.get("timeout", MCP_CALL_SECONDS), **server.pick("on_lost"))
     return ToolServer(command, tuple(dict.fromkeys(form["allow"])), form.get("prefix", ""))
 

@@ -187,15 +187,13 @@ def _outcome_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[st
             after = scope.with_names("output")
             values["on_success"] = read_commands(fields.at("on_success"), "'on_success'", after, settings.for_effects())
     if "validate" in fields:
+        node, after = fields.at("validate"), scope.with_names("output")
         with scope.noting:
-            values.update(_read_validate(fields.at("validate"), scope.with_names("output"), settings))
+            if isinstance(node, Mapping):
+                values["validator"] = read_command(node, "'validate'", after, settings.for_effects())
+            else:
+                values["validate"] = read_condition(node, after)
     return values
-
-
-def _read_validate(node: Node, scope: Scope, settings: Settings) -> dict[str, Any]:
-    if isinstance(node, Mapping):
-        return {"validator": read_command(node, "'validate'", scope, settings.for_effects())}
-    return {"validate": read_condition(node, scope)}
 
 
 def read_handler(node: Node, scope: Scope, settings: Settings) -> tuple[Handler, bool]:

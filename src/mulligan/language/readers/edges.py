@@ -121,27 +121,17 @@ def _warn_if_alert(edge: Edge, at: Node, form: Fields, scope: Scope) -> None:
 
 def _refuse_misplaced(form: Fields, on: str, scope: Scope) -> None:
     """Refuse keys that have no meaning on this kind of edge."""
-    source = scope.source
+    found: list[tuple[str, str, str]] = []
     if on == "failure" and "when" in form:
-        hint = "filter by 'codes' or 'exit_codes', or decide in the step it leads to"
-        scope.note(
-            source.refuse(
-                "edge",
-                "'when' is not allowed on failure edges: they are chosen by the failure alone",
-                form.key("when"),
-                hint=hint,
-            )
-        )
-    for key in _FAILURE_ONLY:
-        if on != "failure" and key in form:
-            message = f"'{key}' is for failure edges, and this one is 'on: {on}'"
-            scope.note(source.refuse("edge", message, form.key(key), hint="add 'on: failure'"))
-    if form["to"] == END and "then" in form:
-        message = "an edge to 'end' handles nothing, so 'then' has no effect"
-        scope.note(source.refuse("edge", message, form.key("then"), hint="remove one of them"))
-    if form.get("handles") is False and "then" in form:
-        message = "an edge with 'handles: false' handles nothing, so 'then' has no effect"
-        scope.note(source.refuse("edge", message, form.key("then"), hint="remove one of them"))
+        message = "'when' is not allowed on failure edges: they are chosen by the failure alone"
+        found.append(("when", message, "filter by 'codes' or 'exit_codes', or decide in the step it leads to"))
+    for key in form.pick(*_FAILURE_ONLY) if on != "failure" else ():
+        found.append((key, f"'{key}' is for failure edges, and this one is 'on: {on}'", "add 'on: failure'"))
+    idle = {"to 'end'": form["to"] == END, "with 'handles: false'": form.get("handles") is False}
+    for edge in (edge for edge, is_idle in idle.items() if is_idle and "then" in form):
+        found.append(("then", f"an edge {edge} handles nothing, so 'then' has no effect", "remove one of them"))
+    for key, message, hint in found:
+        scope.note(scope.source.refuse("edge", message, form.key(key), hint=hint))
 
 
 def _refuse_equal_priorities(found: list[EdgeDraft], scope: Scope) -> None:
@@ -151,15 +141,8 @@ def _refuse_equal_priorities(found: list[EdgeDraft], scope: Scope) -> None:
         if priority is None or draft.edge.on != "failure" or not draft.edge.handles:
             continue
         if priority in seen:
-            message = (
-                f"the failure edges to '{seen[priority]}' and '{draft.edge.to}' have the same priority, {priority}"
-            )
-            scope.note(
-                scope.source.refuse(
-                    "edge",
-                    message,
-                    draft.at("priority"),
-                    hint="give them different priorities: the lowest is tried first",
-                )
-            )
+            edges = f"the failure edges to '{seen[priority]}' and '{draft.edge.to}'"
+            message = f"{edges} have the same priority, {priority}"
+            hint = "give them different priorities: the lowest is tried first"
+            scope.note(scope.source.refuse("edge", message, draft.at("priority"), hint=hint))
         seen.setdefault(priority, draft.edge.to)

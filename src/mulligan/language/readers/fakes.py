@@ -41,13 +41,16 @@ def read_fakes(workflow: Workflow, fake: Mapping[str, Any]) -> dict[str, tuple[F
     """The outcomes of each faked step; the name of a matrix means all its steps. Invalid fakes are refused."""
     found: dict[str, tuple[FakeEnd, ...]] = {}
     for name, ends in fake.items():
-        step_name, dot, _ = name.partition(".")
-        if dot:
-            found.update((triager_name(one.name), _ends(one, ends)) for one in _triagers(workflow, name, step_name))
-            continue
-        for step in _steps(workflow, name):
-            found[step.name] = _ends(step, ends)
+        found.update((key, _ends(step, ends)) for key, step in _faked(workflow, name).items())
     return found
+
+
+def _faked(workflow: Workflow, name: str) -> dict[str, Step]:
+    """What this name of a fake stands for: steps, or the triagers of steps."""
+    step_name, dot, _ = name.partition(".")
+    if dot:
+        return {triager_name(one.name): one for one in _triagers(workflow, name, step_name)}
+    return {step.name: step for step in _steps(workflow, name)}
 
 
 def _triagers(workflow: Workflow, name: str, step_name: str) -> list[Step]:
@@ -125,18 +128,10 @@ def _fail(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
             raise _refusal(step, f"has the {name} {_show(fields[name])}, and a number is expected")
     if code == "EXIT_NONZERO":
         fields.setdefault("exit_code", 1)
-    message = str(fake.get("message") or _message(code, fields))
-    return FakeEnd(failure=failure(code, message, **fields))
-
-
-def _message(code: str, fields: Mapping[str, Any]) -> str:
-    if code == "EXIT_NONZERO":
-        return f"exit code {fields['exit_code']} (faked)"
-    return f"killed by signal {fields['signal']} (faked)" if "signal" in fields else f"{code} (faked)"
-
-
-def _raises(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
-    return FakeEnd(failure=failure("EXCEPTION", str(fake["raises"]), details=dict(fake.get("details") or {})))
+    what = f"exit code {fields['exit_code']}" if code == "EXIT_NONZERO" else code
+    if "signal" in fields and code != "EXIT_NONZERO":
+        what = f"killed by signal {fields['signal']}"
+    return FakeEnd(failure=failure(code, str(fake.get("message") or f"{what} (faked)"), **fields))
 
 
 def _answer(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
@@ -184,7 +179,9 @@ _READERS: dict[str, Callable[[Step, Mapping[str, Any]], FakeEnd]] = {
     "output": _output,
     "fail": _fail,
     "returns": lambda step, fake: FakeEnd(fake["returns"]),
-    "raises": _raises,
+    "raises": lambda step, fake: FakeEnd(
+        failure=failure("EXCEPTION", str(fake["raises"]), details=dict(fake.get("details") or {}))
+    ),
     "status": _answer,
     "rows": _rows,
     "rowcount": _rowcount,
@@ -203,9 +200,7 @@ def parse_fakes(workflow: Workflow, words: Iterable[str]) -> dict[str, Any]:
             raise InputInvalid(f"'{word}' is not a fake", hint="""write it like fetch='{"rows": 3}' or load=TIMEOUT""")
         if name in found:
             raise InputInvalid(f"step '{name}' is faked twice")
-        step_name, dot, _ = name.partition(".")
-        fakeable = _triagers(workflow, name, step_name) if dot else _steps(workflow, name)
-        found[name] = _parse_value(fakeable[0], text)
+        found[name] = _parse_value(next(iter(_faked(workflow, name).values())), text)
     return found
 
 

@@ -57,20 +57,14 @@ def read_input(name: str, form: Any, source: Source) -> Input:
 def _read_typed(form: Fields, key: str, type_name: str, name: str, source: Source) -> Any:
     node = form.at(key)
     refuse_not_json(node, source)
-    if key == "enum":
-        if not isinstance(node, Sequence) or not node.items:
-            raise source.refuse("type", f"'enum' of input '{name}' is not a list of values", node)
-        return [_require_type(item, "a value in 'enum'", type_name, name, source) for item in node.items]
-    return _require_type(node, "the default", type_name, name, source)
-
-
-def _require_type(node: Node, what: str, type_name: str, name: str, source: Source) -> Any:
-    value = plain(node)
-    if not fits(value, type_name):
-        raise source.refuse(
-            "input", f"{what} of input '{name}' is {_describe_type(value)}, and its type is {type_name}", node
-        )
-    return value
+    if key == "enum" and (not isinstance(node, Sequence) or not node.items):
+        raise source.refuse("type", f"'enum' of input '{name}' is not a list of values", node)
+    what = "a value in 'enum'" if key == "enum" else "the default"
+    for one in node.items if key == "enum" and isinstance(node, Sequence) else [node]:
+        if not fits(value := plain(one), type_name):
+            message = f"{what} of input '{name}' is {_describe_type(value)}, and its type is {type_name}"
+            raise source.refuse("input", message, one)
+    return plain(node)
 
 
 def _describe_type(value: Any) -> str:
@@ -128,7 +122,7 @@ def convert(name: str, declared: Input, value: Any) -> Any:
     if not fits(value, declared.type):
         shown = shorten(format_input(given))
         shown = f"'{shown}'" if isinstance(given, str) else shown
-        message = f"input '{name}' is {shown}, {_example(declared.type)} is expected"
+        message = f"input '{name}' is {shown}, {_EXAMPLES[declared.type]} is expected"
         raise InputInvalid(message, input=name)
     if not _is_storable(value):
         hint = "numbers have at most 64 bits, texts are Unicode"
@@ -162,16 +156,15 @@ def format_input(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _example(type_name: str) -> str:
-    return {
-        "string": "a text",
-        "integer": "a whole number such as 3",
-        "number": "a number such as 1.5",
-        "boolean": "true or false",
-        "array": "a list such as [1, 2]",
-        "object": 'a mapping such as {"a": 1}',
-        ANY: "a value",
-    }[type_name]
+_EXAMPLES = {
+    "string": "a text",
+    "integer": "a whole number such as 3",
+    "number": "a number such as 1.5",
+    "boolean": "true or false",
+    "array": "a list such as [1, 2]",
+    "object": 'a mapping such as {"a": 1}',
+    ANY: "a value",
+}
 
 
 def check_child_inputs(child: Workflow, file: str, file_node: Node, given: Mapping | None, scope: Scope) -> None:

@@ -70,9 +70,8 @@ def _over_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, 
     if isinstance(node, Mapping):
         return {"lister": _lister(node, scope, settings)}
     if not node.is_text:
-        raise scope.source.refuse(
-            "type", f"'over' is {describe(node)}, a list, an expression or a command is expected", node
-        )
+        message = f"'over' is {describe(node)}, a list, an expression or a command is expected"
+        raise scope.source.refuse("type", message, node)
     return {"over": bare_expression(node, scope)}
 
 

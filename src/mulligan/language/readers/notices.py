@@ -42,11 +42,10 @@ def read_notices(forms: Iterable[Fields], source: Source) -> tuple[NoticeRule, .
             to=tuple(dict.fromkeys(form.get("to", ()))),
             late_after=form.get("late_after"),
         )
-        is_late = "late" in rule.on
-        if is_late and "late_after" not in form:
+        if "late" in rule.on and "late_after" not in form:
             message, hint = "'late' needs to know after how long a run is late", "add 'late_after: 2h'"
             source.note(source.refuse("missing_key", message, form.node, hint=hint))
-        if not is_late and "late_after" in form:
+        if "late" not in rule.on and "late_after" in form:
             message, hint = "'late_after' has no effect without 'late' in 'on'", "add 'late' to 'on'"
             source.note(source.refuse("notify", message, form.key("late_after"), hint=hint))
         if len(rule.to) > TARGETS_MAX:

@@ -88,7 +88,8 @@ def _rule(form: Fields, scope: Scope, settings: Settings, *, is_alone: bool = Fa
     return Rule(
         # A single rule without a condition matches any failure.
         **(form.pick(*matchers) if matchers else {"any": True}),
-        max_retries=_max_retries(form),
+        # By default one less than the attempts.
+        max_retries=form.get("max_retries", form.get("max_attempts", MAX_RETRIES_DEFAULT + 1) - 1),
         backoff=read_backoff(form),
         recovery_script=script,
         adjust=_adjust(form["adjust"], scope) if "adjust" in form else None,
@@ -97,13 +98,6 @@ def _rule(form: Fields, scope: Scope, settings: Settings, *, is_alone: bool = Fa
         restarts_conversation=form.get("conversation") == "new",
         avoids_hosts=form.get("host") == "other",
     )
-
-
-def _max_retries(form: Fields) -> int:
-    """The given number, by default one less than the attempts."""
-    attempts: int = form.get("max_attempts", MAX_RETRIES_DEFAULT + 1)
-    retries: int = form.get("max_retries", attempts - 1)
-    return retries
 
 
 def _refuse_bad_matchers(form: Fields, matchers: list[str], scope: Scope, *, is_alone: bool) -> None:

@@ -3,75 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from mulligan.core.model.schedule import CATCH_UP_MAX, EVERY_SECONDS_MIN, PAUSE_AFTER_MAX, Schedule, parse_catch_up
 from mulligan.core.model.text.durations import parse_time
-from mulligan.language.keys.value_schemas import LIMIT, Choice, Fields, Json, Key, MapOf, Record, Value, whole
+from mulligan.language.keys.value_schemas import (
+    LIMIT,
+    Choice,
+    Fields,
+    Json,
+    Key,
+    MapOf,
+    Record,
+    Value,
+    text_that,
+    whole,
+)
 from mulligan.language.readers.schedule_inputs import check_schedule_nodes, has_placeholders
 from mulligan.language.text.nodes import Source
 
 _NAMES = r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}"
 NAMES_IN_WORDS = "letters, digits, '_' and '-', at most 50"
+_EXAMPLE = "2026-01-31T09:00:00Z"
 
 
-def _cron(value: Any) -> str:
+def _is_cron(text: str) -> bool:
     """Only its form: the server that takes the file over reads the fields."""
-    if not isinstance(value, str) or not (len(value.split()) == 5 or value.startswith("@")):
-        raise ValueError(value)
-    return value
+    return len(text.split()) == 5 or text.startswith("@")
 
 
-def _zone(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(value)
+def _is_zone(text: str) -> bool:
+    # Loaded here, since few files have schedules.
+    import zoneinfo
+
     try:
-        # Loaded here, since few files have schedules.
-        import zoneinfo
-
-        zoneinfo.ZoneInfo(value)
+        return zoneinfo.ZoneInfo(text) is not None
     except (KeyError, OSError):
-        raise ValueError(value) from None
-    return value
-
-
-def _catch_up(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(value)
-    parse_catch_up(value)
-    return value
-
-
-def _time(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(value)
-    parse_time(value)
-    return value
+        return False
 
 
 SCHEDULE = Record(
     "schedule",
     {
         "cron": Key(
-            Value("five fields such as '30 2 * * MON-FRI', or @daily", _cron, {"type": "string", "pattern": r"\S"}),
+            Value(
+                "five fields such as '30 2 * * MON-FRI', or @daily",
+                text_that(_is_cron),
+                {"type": "string", "pattern": r"\S"},
+            ),
             "when it starts: minute, hour, day, month, weekday",
         ),
         "timezone": Key(
-            Value("a time zone such as Europe/Berlin", _zone, {"type": "string", "pattern": r"\S"}),
+            Value("a time zone such as Europe/Berlin", text_that(_is_zone), {"type": "string", "pattern": r"\S"}),
             "in which 'cron' is meant (default UTC)",
         ),
         "every": Key(LIMIT, "in place of 'cron': the time between two starts"),
         "anchor": Key(
-            Value("a time such as 2026-01-31T09:00:00Z", _time, {"type": "string", "format": "date-time"}),
+            Value(
+                "a time such as 2026-01-31T09:00:00Z", text_that(parse_time), {"type": "string", "format": "date-time"}
+            ),
             "from when 'every' is counted (default 1970-01-01T00:00:00Z)",
         ),
         "inputs": Key(MapOf(Json()), "the inputs of its runs; ${schedule.date} is the date of the instant"),
         "catch_up": Key(
             Value(
                 f"none, last, all or all(N) with N up to {CATCH_UP_MAX}",
-                _catch_up,
+                text_that(parse_catch_up),
                 {"type": "string", "pattern": r"^(none|last|all(\([0-9]+\))?)$"},
             ),
             "which missed starts are made up for when a server is back (default last)",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from mulligan.core.model.workflow import Capture, Resources, Rule, Template
@@ -12,9 +10,6 @@ from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.keys.workflow_keys import ENV, RESOURCES
 from mulligan.language.scope import Scope, read_path_template, read_template
 from mulligan.language.text.nodes import Mapping, Node
-
-if TYPE_CHECKING:
-    pass
 
 _KEYS = frozenset({"capture", "env", "cwd", "on_lost", "timeout", "resources", "retry", "breaker"})
 

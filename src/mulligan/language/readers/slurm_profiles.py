@@ -12,7 +12,18 @@ from mulligan.core.model.clusters.slurm_profile import (
     SlurmProfile,
     parse_walltime,
 )
-from mulligan.language.keys.value_schemas import SIZE, DurationSchema, Fields, Key, ListOf, MapOf, Record, Value, whole
+from mulligan.language.keys.value_schemas import (
+    SIZE,
+    DurationSchema,
+    Fields,
+    Key,
+    ListOf,
+    MapOf,
+    Record,
+    Value,
+    text_that,
+    whole,
+)
 from mulligan.language.text.nodes import Scalar, Sequence, Source
 from mulligan.language.text.quantities import DURATION_PATTERN
 
@@ -21,10 +32,8 @@ NAMES_IN_WORDS = "letters, digits, '_' and '-', at most 40"
 _CPUS_MAX = 1_000_000
 
 
-def _word(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip() or not value.isprintable() or "${" in value:
-        raise ValueError(value)
-    return value
+def _is_word(text: str) -> bool:
+    return bool(text.strip()) and text.isprintable() and "${" not in text
 
 
 def _walltime(value: Any) -> float:
@@ -47,20 +56,11 @@ class _Walltime(DurationSchema, frozen=True):
         return "Slurm counts in minutes: write 1m or more"
 
 
-def _label(value: Any) -> str:
-    if "," in _word(value):
-        raise ValueError(value)
-    return _word(value)
-
-
-def _setup(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip() or "\0" in value:
-        raise ValueError(value)
-    return value
-
-
 _WORD_SCHEMA = {"type": "string", "pattern": r"\S"}
-_WORD = Value("a text on one line without '${…}'", _word, _WORD_SCHEMA)
+_WORD = Value("a text on one line without '${…}'", text_that(_is_word), _WORD_SCHEMA)
+_LABEL = Value("a label without ','", text_that(lambda text: _is_word(text) and "," not in text), _WORD_SCHEMA)
+_SETUP = Value("a line of shell", text_that(lambda text: text.strip() and "\0" not in text), _WORD_SCHEMA)
+_OPTION = Value("an option of sbatch such as --exclusive", text_that(_is_word), _WORD_SCHEMA)
 _WALLTIME = _Walltime(
     "a time of at least a minute, such as 4h, 04:00:00 or 2-12:00:00",
     _walltime,
@@ -83,15 +83,15 @@ PROFILE = Record(
         "pilots": Key(whole(1, 10_000), "how many pilots 'mulligan slurm submit' submits if it is given no number"),
         "tasks": Key(whole(1, TASKS_MAX), "a pilot ends after so many tasks; with 1 a task has the pilot for itself"),
         "labels": Key(
-            ListOf(Value("a label without ','", _label, _WORD_SCHEMA), or_one=True),
+            ListOf(_LABEL, or_one=True),
             "labels of its workers, which steps ask for under 'resources'",
         ),
         "setup": Key(
-            ListOf(Value("a line of shell", _setup, _WORD_SCHEMA), or_one=True),
+            ListOf(_SETUP, or_one=True),
             "lines of shell that run before the worker, such as 'module load python'",
         ),
         "options": Key(
-            ListOf(Value("an option of sbatch such as --exclusive", _word, _WORD_SCHEMA), or_one=True),
+            ListOf(_OPTION, or_one=True),
             "further options of sbatch, such as --exclusive; they count more than the other keys",
         ),
     },
@@ -143,10 +143,9 @@ def _read(form: Fields, source: Source) -> SlurmProfile:
     for option, node in zip(form.get("options", ()), nodes, strict=False):
         assert node is not None
         if not option.startswith("-"):
+            message = f"'{option}' is not an option: it does not begin with '-'"
             hint = "write the option and its value as one text: --gres=gpu:a100:1"
-            source.note(
-                source.refuse("slurm", f"'{option}' is not an option: it does not begin with '-'", node, hint=hint)
-            )
+            source.note(source.refuse("slurm", message, node, hint=hint))
         name = _own_option(option)
         if name is not None:
             message = f"'{name}' cannot be among the options of a profile"

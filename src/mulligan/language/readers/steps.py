@@ -7,17 +7,17 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.model.actions import shell_command, traits_of
-from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, Command, Resources, Step
+from mulligan.core.model.actions import TABLE, shell_command, traits_of
+from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, Command, Expression, Resources, Step, Template
+from mulligan.core.state.scope import reads_secrets
 from mulligan.language.keys.action_keys import ACTIONS
 from mulligan.language.keys.value_schemas import NAME, Fields
 from mulligan.language.keys.workflow_keys import END as END_SHAPE
-from mulligan.language.keys.workflow_keys import STEP
+from mulligan.language.keys.workflow_keys import ITEM_WORKSPACE, STEP
 from mulligan.language.matrices.matrix import base_name, read_matrix, step_names, written_names
 from mulligan.language.matrices.matrix_binding import Values, binder
 from mulligan.language.matrices.matrix_limits import keys_with_matrix_values, limits_per_step, without_keys
 from mulligan.language.readers.budgets import read_budget, warn_of_idle_budget
-from mulligan.language.readers.caching import read_cache
 from mulligan.language.readers.commands import (
     action_field,
     command_fields,
@@ -27,13 +27,13 @@ from mulligan.language.readers.commands import (
 )
 from mulligan.language.readers.edges import EdgeDraft, NeedDraft, read_needs, read_next
 from mulligan.language.readers.groups import with_retry_of_group
-from mulligan.language.readers.item_workspaces import read_item_workspace
 from mulligan.language.readers.maps import read_map
 from mulligan.language.readers.settings import Settings
 from mulligan.language.readers.step_files import StepFiles, files_per_step, read_files, with_files
 from mulligan.language.readers.triage import read_triage
-from mulligan.language.scope import Draft, Scope, read_condition
-from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, describe, shorten
+from mulligan.language.readers.workspace_steps import WORK, workspace_action
+from mulligan.language.scope import Draft, Scope, read_condition, read_template
+from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Source, describe, shorten
 from mulligan.language.text.suggestions import closest_key
 
 _COPIED_KEYS = ("take", "no_match", "join", "max_visits", "at_max_visits", "fail_fast")
@@ -91,9 +91,8 @@ def read_step(node: Node, draft: Draft, settings: Settings) -> StepDraft | None:
 def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     source = draft.source
     if not isinstance(node, Mapping):
-        raise source.refuse(
-            "type", f"an entry of 'steps' is {describe(node)}, a mapping with 'step: NAME' is expected", node
-        )
+        message = f"an entry of 'steps' is {describe(node)}, a mapping with 'step: NAME' is expected"
+        raise source.refuse("type", message, node)
     name_node = _name_node(node, draft)
     node = with_retry_of_group(node, source)
     name = name_node.text
@@ -305,17 +304,65 @@ def _refuse_keys_of_steps(node: Mapping, draft: Draft) -> None:
     for word, (key, _) in node.entries.items():
         if word == "step" or END_SHAPE.known(word):
             continue
-        meant = closest_key(word, END_SHAPE.words)
-        hint = (
-            f"did you mean '{meant}'?"
-            if meant and word not in STEP.keys
-            else "every path leads to 'end', and it runs last"
-        )
-        draft.source.note(
-            draft.source.refuse("unknown_key", f"'{shorten(word)}' is not a key of 'end'", key, hint=hint)
-        )
+        meant = closest_key(word, END_SHAPE.words) if word not in STEP.keys else None
+        message = f"'{shorten(word)}' is not a key of 'end'"
+        hint = f"did you mean '{meant}'?" if meant else "every path leads to 'end', and it runs last"
+        draft.source.note(draft.source.refuse("unknown_key", message, key, hint=hint))
 
 
 def default_end() -> Step:
     """The end without an action, which only evaluates outputs."""
     return Step(name=END, timeout=END_TIMEOUT_SECONDS)
+
+
+# -- caching ----------------------------------------------------------------------------------------------------------
+
+
+# What stands for an action that has no result to keep, and why not.
+_NEVER = {kind: one.why_not_cached for kind, one in TABLE.items() if one.why_not_cached}
+_NEVER["group"] = _NEVER["workflow"]
+_INSTEAD = {"workflow": "set 'cache' on the steps of that workflow", "group": "set 'cache' on the steps of the group"}
+
+
+def read_cache(fields: Fields, scope: Scope) -> dict[str, Any]:
+    """The fields for `cache`. A step that no worker runs cannot be cached."""
+    cache = fields["cache"]
+    if cache is False:
+        return {"cache": False}
+    stray = next((word for word in _NEVER if word in fields.node.entries), None)
+    if stray is not None:
+        message = f"'{stray}' cannot be cached: {_NEVER[stray]}"
+        raise scope.source.refuse("stray_key", message, fields.key("cache"), hint=_INSTEAD.get(stray, "remove it"))
+    agent = fields.node.get("agent")
+    if isinstance(agent, Mapping) and ("tools" in agent.entries or "session" in agent.entries):
+        message = "an agent with tools or a session cannot be cached: what it does depends on more than its inputs"
+        raise scope.source.refuse("stray_key", message, fields.key("cache"), hint="remove it")
+    if cache is True or "key" not in cache:
+        return {"cache": True}  # without a key it is already refused
+    key = read_template(cache["key"], scope)
+    if reads_secrets(key):
+        message = "a cache key cannot contain a secret: only workers know secrets, and the engine computes the key"
+        raise scope.source.refuse("secret", message, cache["key"], hint="use a value that changes when the secret does")
+    return {"cache": True, "cache_key": key}
+
+
+# -- worktrees of items -----------------------------------------------------------------------------------------------
+
+
+_ITEM_WORK = Template((Expression("outputs[0]", ("outputs",)),))
+_INDEX = Template((Expression("index", ("index",)),))
+_OUTPUT = Template((Expression("output", ("output",)),))
+
+
+def read_item_workspace(node: Node, commands: tuple[Command, ...], source: Source) -> dict[str, Any]:
+    """The fields of a map step whose items have their own worktrees: `do` with what opens and merges one."""
+    ITEM_WORKSPACE.read(node, "'workspace'", source)
+    opening = workspace_action({"verb": "open_item"}, {"run": WORK, "index": _INDEX})
+    merging = workspace_action({"verb": "merge_item"}, {"run": WORK, "item": _ITEM_WORK, "result": _OUTPUT})
+    # It opens on a host that can run the commands, which then go to that host.
+    asked = commands[0].resources
+    labelled = Resources(labels=asked.labels) if asked is not None and asked.labels else None
+    return {
+        "do": (Command(action=opening, resources=labelled), *commands, Command(action=merging)),
+        "has_worktrees": True,
+    }

@@ -21,16 +21,11 @@ def read_triage(form: Fields | bool, scope: Scope, settings: Settings) -> Triage
     if not isinstance(form, Fields):
         return Triage() if form else None
     agent = _read_agent(form, scope, settings) if form.get("by") == "agent" else None
-    if agent is None:
-        _refuse_agents_keys(form, scope)
-    return Triage(**form.pick("when", "timeout", "default"), agent=agent)
-
-
-def _refuse_agents_keys(form: Fields, scope: Scope) -> None:
     stray = next((key for key in ("agent", *_LIMITS) if key in form), None)
-    if stray is not None:
+    if agent is None and stray is not None:
         message = f"'{stray}' in 'triage' is for an agent, and a person decides here"
         raise scope.source.refuse("triage", message, form.key(stray), hint="add 'by: agent', or remove it")
+    return Triage(**form.pick("when", "timeout", "default"), agent=agent)
 
 
 def _read_agent(form: Fields, scope: Scope, settings: Settings) -> TriageAgent:

@@ -271,17 +271,23 @@ class _Scanner:
 
     def _read_quoted_or_expanded(self, char: str, context: Context) -> bool:
         """Read a quote, an escape or an expansion in text that is not quoted; False if there is none."""
-        if char == "\\":
-            self._at += 2
-        elif char == "'":
+        if char == "'":
             self._skip_single_quotes(self._at + 1, "'", dangers.SINGLE_QUOTES)
         elif char == '"':
             self._at += 1
             self._double_quotes(context._replace(quoting="quoted"))
-        elif char == "`":
-            self._backticks()
         elif self.text.startswith("$'", self._at):
             self._skip_single_quotes(self._at + 2, "\\'", dangers.SINGLE_QUOTES)
+        else:
+            return self._read_expanded(char, context)
+        return True
+
+    def _read_expanded(self, char: str, context: Context) -> bool:
+        """Read an escape, backticks or an expansion; False if there is none."""
+        if char == "\\":
+            self._at += 2
+        elif char == "`":
+            self._backticks()
         elif char == "$":
             self._dollar(context)
         else:
@@ -381,14 +387,7 @@ class _Scanner:
     def _document_body(self, end: int, danger: Danger | None) -> None:
         context = Context("document", danger)
         while self._at < end:
-            char = self.text[self._at]
-            if char == "\\":
-                self._at += 2
-            elif char == "`":
-                self._backticks()
-            elif char == "$":
-                self._dollar(context)
-            else:
+            if not self._read_expanded(self.text[self._at], context):
                 self._at += 1
 
     # Quotes
@@ -399,13 +398,7 @@ class _Scanner:
             if char == '"':
                 self._at += 1
                 return
-            if char == "\\":
-                self._at += 2
-            elif char == "`":
-                self._backticks()
-            elif char == "$":
-                self._dollar(context)
-            else:
+            if not self._read_expanded(char, context):
                 match = _IN_QUOTES.match(self.text, self._at)
                 self._at = match.end() if match else self._at + 1
 
@@ -539,21 +532,20 @@ class _Scanner:
         if context.quoting in ("bare", "pattern") and self.text.startswith(("<(", ">("), self._at):
             self._at += 2
             self._read_nested(context.danger)
-        elif is_quote or char in "\\`":
+        elif is_quote:
             self._read_quoted_or_expanded(char, context)
         elif char == '"' and context.quoting == "quoted" and context.danger is None:
             self._at += 1
             self._double_quotes(context)
-        elif char == "$":
-            self._dollar(context)
-        else:
+        elif not self._read_expanded(char, context):
             self._at += 1
 
     def _braces(self, context: Context) -> None:
         """Read `${…}`: a placeholder, perhaps with a shell operator, or a shell expansion."""
         placeholder = find_placeholder(self.text, self._at, len(self.text), self.names)
         if placeholder is None:
-            self._at = self._parameter_end(self._at + 2)
+            match = _PARAMETER.match(self.text, self._at + 2)
+            self._at = match.end() if match else self._at + 2
             self._subscript()
             self._operator(context)
             return
@@ -567,10 +559,6 @@ class _Scanner:
             self._operator(context._replace(quoting="quoted") if context.quoting == "bare" else context)
             site.close = self._at - 1
             site.danger = site.danger or self._operator_danger(placeholder, context)
-
-    def _parameter_end(self, start: int) -> int:
-        match = _PARAMETER.match(self.text, start)
-        return match.end() if match else start
 
     def _subscript(self) -> None:
         """Read `[…]` and nested subscripts, if there is one."""
@@ -640,15 +628,11 @@ class _Scanner:
                 operands.append((words[0], self.sites[first:]))
                 if words[0] == "]]":
                     break
-        self._refuse_compared(operands)
-
-    def _refuse_compared(self, operands: list[tuple[str, list[PlaceholderSite]]]) -> None:
         for index, (word, _) in enumerate(operands):
             sides = operands[max(index - 1, 0) : index + 2] if word in _NUMBER_TESTS else []
-            sides = operands[index + 1 : index + 2] if word == "-v" else sides
+            danger = dangers.COMPARISON
+            if word == "-v":
+                sides, danger = operands[index + 1 : index + 2], dangers.NAME
             for site in (site for _, sites in sides for site in sites):
-                site.danger = site.danger or self._comparison_danger(word, site)
-
-    def _comparison_danger(self, sign: str, site: PlaceholderSite) -> Danger | None:
-        danger = dangers.NAME if sign == "-v" else dangers.COMPARISON
-        return None if dangers.is_harmless(site.words, danger) else danger
+                if site.danger is None and not dangers.is_harmless(site.words, danger):
+                    site.danger = danger

@@ -91,7 +91,8 @@ def find_placeholder(text: str, offset: int, end: int, names: Names) -> ShellPla
     content = text[offset + 2 : close]
     if any(map(names.knows, _WORD.findall(content))):
         return _find_known(text, offset, close, names)
-    _refuse_unknown(content, offset)
+    if match := _FIELD.match(content):
+        raise _unknown_name(match[1], content, offset)
     return None
 
 
@@ -143,12 +144,6 @@ def _find_with_operator(text: str, offset: int, names: Names) -> ShellPlaceholde
         return None
     source = check(match["path"], offset=match.start("path")).source
     return ShellPlaceholder(source, offset, match.end("path"), operator=match["operator"], prefix=match["prefix"])
-
-
-def _refuse_unknown(content: str, offset: int) -> None:
-    match = _FIELD.match(content)
-    if match:
-        raise _unknown_name(match[1], content, offset)
 
 
 def _unknown_name(name: str, content: str, offset: int) -> UnknownName:

@@ -11,8 +11,17 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
-from mulligan.language.shell.command_words import COMMAND_OPTION, JOINERS, SCRIPT_OPTION, SHELLS, CommandWords, is_shell
-from mulligan.language.shell.shell_wrappers import ASSIGNMENT, program_name, strip_quoting
+from mulligan.language.shell.command_words import (
+    ASSIGNMENT,
+    COMMAND_OPTION,
+    JOINERS,
+    SCRIPT_OPTION,
+    SHELLS,
+    CommandWords,
+    is_shell,
+    program_name,
+    strip_quoting,
+)
 
 
 class Danger(NamedTuple):
@@ -145,7 +154,9 @@ def word_danger(words: CommandWords, before: str, integers: frozenset[str]) -> D
     if _is_integer(before, integers):
         return TYPED
     if name in _DECLARATIONS:
-        return _declaration_danger(words, before)
+        if not words.facts.option_letters.isdisjoint("aAin"):
+            return TYPED
+        return None if ASSIGNMENT.match(before.lstrip('"')) or before.startswith("-") else NAME
     if words.facts.is_for_remote_shell:
         return REMOTE_SHELL
     if danger := _option_danger(words, strip_quoting(before)) or _joined_danger(words, before):
@@ -352,12 +363,6 @@ def integer_variables(text: str) -> frozenset[str]:
     """The variables that `text` declares as integers: values assigned to them are evaluated."""
     declared = (word for match in _INTEGERS.findall(text) for word in match.split())
     return frozenset(word.partition("=")[0] for word in declared if not word.startswith("-"))
-
-
-def _declaration_danger(words: CommandWords, before: str) -> Danger | None:
-    if not words.facts.option_letters.isdisjoint("aAin"):
-        return TYPED
-    return None if ASSIGNMENT.match(before.lstrip('"')) or before.startswith("-") else NAME
 
 
 def _is_integer(before: str, integers: frozenset[str]) -> bool:

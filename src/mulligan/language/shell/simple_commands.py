@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.language.expressions import ExpressionRefused, check
+from mulligan.language.shell.command_words import remove_quoting
 from mulligan.language.shell.shell_placeholders import Names
 from mulligan.language.shell.shell_safety import REEVALUATING_WORDS
-from mulligan.language.shell.shell_wrappers import remove_quoting
 
 _PATH = r"[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+)*+"
 # Literals without a character that means something to the shell, and operators that the shell does not have in `${…}`.

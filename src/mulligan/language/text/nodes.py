@@ -234,17 +234,15 @@ class Source:
 
     def warn(self, code: str, message: str, node: Node, *, hint: str = "") -> None:
         """Note what is allowed but most likely a mistake."""
-        self._warn(self.refuse(code, message, node, hint=hint).problem)
+        self.warn_as(self.refuse(code, message, node, hint=hint))
 
     def warn_in(self, code: str, message: str, scalar: Scalar, offset: int, length: int, *, hint: str = "") -> None:
         """A warning that points into the text of `scalar`."""
-        self._warn(self.refuse_in(code, message, scalar, offset, length, hint=hint).problem)
+        self.warn_as(self.refuse_in(code, message, scalar, offset, length, hint=hint))
 
     def warn_as(self, refusal: Refusal) -> None:
         """A warning in place of a refusal."""
-        self._warn(refusal.problem)
-
-    def _warn(self, problem: Problem) -> None:
+        problem = refusal.problem
         self.warnings[msgspec.structs.replace(problem, code=WARNING + problem.code)] = None
 
     def width(self, node: Node) -> int:

@@ -71,15 +71,11 @@ def _only(*types: type) -> Any:
     return read
 
 
-def _as_float(text: str) -> float:
-    return float(_only(int, float)(text))
-
-
 _TAGGED: dict[str, Any] = {
     "!": str,
     f"{TAG}str": str,
     f"{TAG}int": _only(int),
-    f"{TAG}float": _as_float,
+    f"{TAG}float": lambda text: float(_only(int, float)(text)),
     f"{TAG}bool": _only(bool),
     f"{TAG}null": _only(type(None)),
 }

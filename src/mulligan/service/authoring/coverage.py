@@ -14,13 +14,13 @@ import msgspec
 from mulligan import __version__
 from mulligan.analysis.coverage.acceptance import Acceptance
 from mulligan.analysis.coverage.accepts import FORM, Accept, UnreadableAccept, accepts_of_comments, accepts_of_keys
-from mulligan.analysis.coverage.explore import explore, story_in
+from mulligan.analysis.coverage.explore import CaseStory, explore, story_in
 from mulligan.analysis.coverage.exploring import Explorer
 from mulligan.analysis.coverage.finding_codes import Path as KeyPath
 from mulligan.analysis.coverage.finding_codes import WhatIsWritten
 from mulligan.analysis.coverage.findings import find
 from mulligan.analysis.coverage.played_findings import merge_unhandled
-from mulligan.analysis.coverage.results import Case, Coverage, FailureKind, Times
+from mulligan.analysis.coverage.results import Case, Coverage, Times
 from mulligan.core.model.text.formatting import quote_names
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem, UnknownStep
@@ -31,14 +31,6 @@ from mulligan.language.expressions import Cel
 from mulligan.language.text.nodes import Mapping as Tree
 from mulligan.language.text.step_positions import line_of_key, step_nodes
 from mulligan.language.text.suggestions import did_you_mean
-
-
-class CaseStory(msgspec.Struct, frozen=True):
-    """What happens in one case, in the words of `explain`."""
-
-    kind: FailureKind
-    case: Case
-    story: tuple[StoryLine, ...]
 
 
 class CoveragePage(msgspec.Struct, frozen=True):
@@ -101,8 +93,7 @@ class PlayedWorkflow:
     def story_of_case(self, step: str, failure: str, times: Times = "always") -> CaseStory:
         """What happens if a step fails in that way."""
         with self._with_hint(step):
-            found = story_in(self.explorer, step, failure, times)
-        return CaseStory(found.kind, found.case, found.lines)
+            return story_in(self.explorer, step, failure, times)
 
     def page(self, *, seed: int = 0, pairs: bool = True) -> CoveragePage:
         """The coverage, and as an HTML page with the stories of its cells. What cannot be played has no story."""

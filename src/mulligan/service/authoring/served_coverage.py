@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from functools import lru_cache
 
+from mulligan.analysis.coverage.explore import CaseStory
 from mulligan.analysis.coverage.results import Coverage, Times
 from mulligan.errors import InputInvalid
-from mulligan.service.authoring.coverage import CaseStory, PlayedWorkflow
+from mulligan.service.authoring.coverage import PlayedWorkflow
 from mulligan.service.server.catalogue.text_reading import read_apart
 from mulligan.service.server.catalogue.texts import WorkflowText, examine_located_text
 

@@ -14,11 +14,12 @@ from typing import Any
 
 import msgspec
 
-from mulligan.analysis.whatif.knowledge import Draw, Knowledge, Level, Share, Subject, wilson
-from mulligan.analysis.whatif.played_history import Children, ChildResult, KnowledgeNeeded, Undecidable
+from mulligan.analysis.statistics import wilson_bounds
+from mulligan.analysis.whatif.knowledge import Draw, Knowledge, Level, Share, Subject
+from mulligan.analysis.whatif.played_history import Children, ChildResult, KnowledgeNeeded, PlayedHistory, Undecidable
 from mulligan.analysis.whatif.reasons import undecided_reason
 from mulligan.analysis.whatif.recording import RecordedAttempt, Recording, record
-from mulligan.analysis.whatif.redecide import Redecided, redecide
+from mulligan.analysis.whatif.redecide import redecide
 from mulligan.analysis.whatif.results import Estimate, RunWhatIf, UndecidedRun, WhatIf
 from mulligan.core.deciding.rounds.child_failure import failures_of_child
 from mulligan.core.effects.run_lists import RunFilter
@@ -188,7 +189,7 @@ class _Decider:
             self.sums.add(one, recording, result, completes)
         return True
 
-    def _redecide(self, recording: Recording, level: Level, *, is_learned: bool) -> Redecided:
+    def _redecide(self, recording: Recording, level: Level, *, is_learned: bool) -> PlayedHistory:
         assert self.evaluator is not None
         graph = self._graph_for(recording)
         return redecide(
@@ -279,12 +280,12 @@ class _Decider:
         return kept if kept is not None and is_kept else self.reader.store.artifacts.fetch(artifact)
 
 
-def redecide_own(recording: Recording, evaluator: Cel) -> Redecided:
+def redecide_own(recording: Recording, evaluator: Cel) -> PlayedHistory:
     """Decide a run again with the definition that it had: it must go as recorded."""
     return redecide(recording, recording.graph, evaluator, knowledge=Knowledge(), draw=Draw(0, recording.run_id))
 
 
-def _child_result(found: Redecided, place: Place, run_id: int) -> ChildResult:
+def _child_result(found: PlayedHistory, place: Place, run_id: int) -> ChildResult:
     run = found.state.run
     if run.status not in RUN_ENDED:
         raise Undecidable("nothing_known", f"how run {run_id}, which '{place.key}' called, would have gone on")
@@ -335,7 +336,7 @@ class _Sums:
         if len(self.undecided) < self.selection.listed_max:
             self.undecided.append(UndecidedRun(one.run_id, one.created_at, recording.status, code, reason))
 
-    def add(self, one: RunRecord, recording: Recording, result: Redecided, completes: dict[Level, bool]) -> None:
+    def add(self, one: RunRecord, recording: Recording, result: PlayedHistory, completes: dict[Level, bool]) -> None:
         before, now = recording.counts, result.counts
         by = result.by if result.goes_another_way else "fact"
         both_ended = recording.has_ended and result.status in RUN_ENDED
@@ -414,7 +415,7 @@ class _Sums:
 
     def _estimate(self, subject: Subject, used: int) -> Estimate:
         share = self.shares[subject]
-        low, high = wilson(share.worked, share.tried)
+        low, high = wilson_bounds(share.worked, share.tried)
         return Estimate(
             place=subject.place,
             kind=subject.kind,

@@ -13,10 +13,8 @@ from mulligan.analysis.coverage.figures import Figures, count_figures, describe_
 from mulligan.analysis.coverage.results import VERDICTS, Case, Cell, Coverage, FailureKind, Finding
 from mulligan.analysis.coverage.table import CoverageRow, CoverageTable, Mark, arrange_table, steps_label, used_marks
 from mulligan.analysis.coverage.words import (
-    SIGNS,
     TIMES_WORDS,
-    VERDICT_MEANINGS,
-    VERDICT_TONES,
+    VERDICT_WORDS,
     describe_case,
     describe_failure_of,
     describe_pair,
@@ -58,7 +56,7 @@ def render_figures(figures: Figures) -> Html:
     tone = "good" if figures.reaches(100) else "bad" if figures.verdicts.keys() & {"fails", "stops"} else "ask"
     shown: list[tuple[str, object, str]] = [("dealt with or accepted", f"{figures.percent}%", tone)]
     shown += [
-        (VERDICT_MEANINGS[verdict], f"{figures.verdicts[verdict]:,}", _TONES[VERDICT_TONES[verdict]])
+        (VERDICT_WORDS[verdict].meaning, f"{figures.verdicts[verdict]:,}", _TONES[VERDICT_WORDS[verdict].tone])
         for verdict in VERDICTS
         if verdict in figures.verdicts
     ]
@@ -67,7 +65,7 @@ def render_figures(figures: Figures) -> Html:
     if figures.agent_costs is not None:
         limit = figures.agent_costs.limit
         shown.append(("limit for agents", "none" if limit is None else format_cost_limit(limit), ""))
-    counts = [(f"{_TONES[VERDICT_TONES[one]]} of-{one}", number) for one, number in figures.verdicts.items()]
+    counts = [(f"{_TONES[VERDICT_WORDS[one].tone]} of-{one}", number) for one, number in figures.verdicts.items()]
     return join_html([ui.tiles(shown, "tiles coverage-tiles"), ui.stacked_bar(counts, describe_figures(figures))])
 
 
@@ -154,7 +152,7 @@ def render_story(case: Case, story: Sequence[StoryLine]) -> Html:
     """What happens in one case, in the words of `explain`, with times from its start."""
     lines = list(_story_rows(fold_skipped(story)))
     table = element("div", element("table", element("tbody", *lines), class_="story"), class_="scroll", tabindex="0")
-    ends = element("p", describe_case(case), class_=f"ends {_TONES[VERDICT_TONES[case.verdict]]}")
+    ends = element("p", describe_case(case), class_=f"ends {_TONES[VERDICT_WORDS[case.verdict].tone]}")
     return join_html([table if lines else "", ends])
 
 
@@ -183,7 +181,7 @@ def _other_cases(cell: Cell, shown: Case) -> Html:
         element(
             "li",
             f"{TIMES_WORDS[case.times]}: ",
-            element("b", SIGNS[case.verdict], class_=_TONES[VERDICT_TONES[case.verdict]]),
+            element("b", VERDICT_WORDS[case.verdict].sign, class_=_TONES[VERDICT_WORDS[case.verdict].tone]),
             " ",
             describe_case(case),
         )

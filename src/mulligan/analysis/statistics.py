@@ -21,8 +21,15 @@ def deviations(questions: int) -> float:
     return high
 
 
-def wilson_bounds(successes: float, total: float, z: float) -> tuple[float, float]:
-    """The interval of Wilson for a share: where the true share lies. (0, 1) if nothing was observed."""
+# The quantile of the normal distribution for an interval that holds the true share in 95 of 100 cases.
+Z_95 = 1.959964
+
+
+def wilson_bounds(successes: float, total: float, z: float = Z_95) -> tuple[float, float]:
+    """The interval of Wilson for a share: where the true share lies. (0, 1) if nothing was observed.
+
+    It is also right for few cases and for shares near 0 and 1.
+    """
     if total <= 0:
         return 0.0, 1.0
     share, square = successes / total, z * z
