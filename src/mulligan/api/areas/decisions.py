@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Literal
 
 import msgspec
@@ -113,10 +114,9 @@ def decide(call: Call, body: DecisionsBody) -> DecisionsResult:
 
 def _refuse_other_workflow(call: Call, run_id: int) -> None:
     if call.token.limits.workflows:
-        try:
+        # That there is no such run, the result of the decision says.
+        with suppress(UnknownRun):
             refuse_other_workflow(call, call.service.runs.record(run_id).workflow)
-        except UnknownRun:
-            pass  # the result of the decision says it
 
 
 class ApprovalBody(Body, frozen=True):

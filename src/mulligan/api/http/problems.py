@@ -16,7 +16,6 @@ from mulligan.errors import (
     LanguageError,
     MethodNotAllowed,
     MulliganError,
-    Problem,
     RequestTooLarge,
     RequestTooSlow,
     ServerBusy,
@@ -71,7 +70,8 @@ class ProblemDetails(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def details(error: MulliganError) -> ProblemDetails:
     """An error as the body of an answer."""
-    status = _status(error)
+    problems = error.problems if isinstance(error, LanguageError) else ()
+    status = error.http_status if 400 <= error.http_status < 600 else 500
     return ProblemDetails(
         type=f"urn:mulligan:error:{error.code}",
         title=_title(error),
@@ -80,7 +80,7 @@ def details(error: MulliganError) -> ProblemDetails:
         code=error.code,
         hint=bounded(error.hint),
         data=_plain(error.data),
-        problems=[_file_problem(one) for one in error.problems] if isinstance(error, LanguageError) else [],
+        problems=[msgspec.convert(to_json(one), FileProblem) for one in problems],
     )
 
 
@@ -143,17 +143,9 @@ def headers_of(error: MulliganError) -> Mapping[str, str]:
     return {}
 
 
-def _status(error: MulliganError) -> int:
-    return error.http_status if 400 <= error.http_status < 600 else 500
-
-
 def _title(error: MulliganError) -> str:
     words = _WORD.sub(" ", type(error).__name__)
     return words[0] + words[1:].lower()
-
-
-def _file_problem(problem: Problem) -> FileProblem:
-    return msgspec.convert(to_json(problem), FileProblem)
 
 
 def _plain(data: Mapping[str, object]) -> dict[str, Any]:
