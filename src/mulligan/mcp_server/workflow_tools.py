@@ -11,7 +11,6 @@ from msgspec.structs import asdict
 from mulligan.analysis.coverage.results import Coverage, Times
 from mulligan.analysis.coverage.summary import summarize
 from mulligan.api.areas.run_filters import moment_of
-from mulligan.api.areas.workflow_analysis import RUNS_MAX, SECONDS_MAX
 from mulligan.errors import InputInvalid, ScopeMissing
 from mulligan.mcp_server.argument_types import File, PageSize, Text, Version, WorkflowName
 from mulligan.mcp_server.tool import Arguments, ToolCall, Tools
@@ -22,6 +21,9 @@ from mulligan.service.rendering.json_output import to_json
 from mulligan.service.server.catalogue.catalogue import Proposal
 
 TOOLS = Tools()
+
+# What one call of a what-if may look at.
+RUNS_MAX, SECONDS_MAX = 2_000, 20.0
 
 Format = Annotated[
     str, msgspec.Meta(description="The system whose file it is, if that is not recognized: torc, noetl …")
@@ -170,6 +172,8 @@ def coverage(call: ToolCall, asked: CoverageArguments) -> Any:
     if bool(asked.step) != bool(asked.failure):
         missing = "failure" if asked.step else "step"
         raise InputInvalid("a case is a step and a failure", hint=f"give '{missing}' too", argument=missing)
+    if asked.file:
+        call.access.refuse_files()
     if asked.step:
         return _case(call, asked)
     return summarize(_coverage(call, asked))
@@ -179,7 +183,6 @@ def _coverage(call: ToolCall, asked: CoverageArguments) -> Coverage:
     if asked.name:
         return call.service.workflows.published_coverage(asked.name, asked.version)
     if asked.file:
-        call.access.refuse_files()
         return call.service.workflows.coverage(asked.file, named=asked.format)
     return call.service.workflows.text_coverage(asked.text, format=asked.format)
 
@@ -189,7 +192,6 @@ def _case(call: ToolCall, asked: CoverageArguments) -> CaseStory:
     if asked.name:
         return call.service.workflows.published_coverage_story(asked.name, asked.version, *case)
     if asked.file:
-        call.access.refuse_files()
         return call.service.workflows.coverage_story(asked.file, *case, named=asked.format)
     return call.service.workflows.text_coverage_story(asked.text, *case, format=asked.format)
 
