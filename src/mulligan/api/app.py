@@ -80,14 +80,16 @@ RUN_FIELDS = ("run_id", "run", "a", "b")
 _log = logging.getLogger("mulligan.server")
 
 
-@dataclass(frozen=True)
 class _Endpoint:
     """A route with what was prepared for it."""
 
-    route: Route
-    query: QueryDecoder
-    body: BodyDecoder | None
-    is_coroutine: bool
+    def __init__(self, route: Route) -> None:
+        handler = route.handler.func if isinstance(route.handler, partial) else route.handler
+        is_json = route.body is not None and route.body is not bytes
+        self.route = route
+        self.query = QueryDecoder(route.query)
+        self.body = BodyDecoder(route.body) if is_json else None
+        self.is_coroutine = inspect.iscoroutinefunction(inspect.unwrap(handler))
 
 
 @dataclass
@@ -146,7 +148,7 @@ class Api:
         described = Route(**openapi.ROUTE, handler=partial(openapi.answer, self._routes))
         table = (*self._routes, described, *(pages.routes if pages else ()), *others)
         self._paths = PathTable(table)
-        self._endpoints = {id(route): _prepare(route) for route in table}
+        self._endpoints = {id(route): _Endpoint(route) for route in table}
 
     def close(self) -> None:
         self.threads.close()
@@ -501,17 +503,6 @@ def _with_start_token(find_token: TokenLookup, start_token: TokenRecord | None) 
         return start_token if digest == start_token.digest else find_token(service, digest)
 
     return find
-
-
-def _prepare(route: Route) -> _Endpoint:
-    handler = route.handler.func if isinstance(route.handler, partial) else route.handler
-    is_json = route.body is not None and route.body is not bytes
-    return _Endpoint(
-        route,
-        query=QueryDecoder(route.query),
-        body=BodyDecoder(route.body) if is_json else None,
-        is_coroutine=inspect.iscoroutinefunction(inspect.unwrap(handler)),
-    )
 
 
 def claimant(token: TokenRecord) -> Claimant:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from mulligan.errors import MulliganError
 from mulligan.ports.server_records import TokenRecord
-from mulligan.service.server.audit import ACCEPTED, audit_row
+from mulligan.service.server.audit import ACCEPTED, audit_row, reason_of
 from mulligan.service.server.tokens.decision_ledger import DecisionLedger
 from mulligan.service.service import Service
 
@@ -48,7 +48,7 @@ def guarded(
         return
     token = caller.token
     about: dict[str, Any] = {"action": f"MCP {tool}", "target": caller.target, "source": caller.source}
-    row = audit_row(token, at=service.now(), status=ACCEPTED, why=_reason(arguments), **about)
+    row = audit_row(token, at=service.now(), status=ACCEPTED, why=reason_of(arguments), **about)
     is_change = scope != "read" and not getattr(arguments, "dry_run", False)
     # It writes a row for each decision, and for each approval that a fork or a round keeps.
     has_row = scope != "decide"
@@ -65,8 +65,3 @@ def guarded(
             why = f"{error.code}: {row.why}" if row.why else error.code
             service.audit.add([replace(row, at=service.now(), status=error.http_status, why=why)])
         raise
-
-
-def _reason(arguments: object) -> str:
-    found = getattr(arguments, "reason", "") or getattr(arguments, "note", "")
-    return found if isinstance(found, str) else ""

@@ -43,8 +43,7 @@ class TokenAccess(Access):
         return Caller(token, target=PATH, source=self._call.source, decisions=_DECISIONS)
 
     async def in_thread(self, kind: Kind, work: Callable[[Service], Result]) -> Result:
-        threads = {"read": self._call.read, "change": self._call.change, "compute": self._call.compute}
-        found: Result = await threads[kind](work)
+        found: Result = await getattr(self._call, kind)(work)
         return found
 
 

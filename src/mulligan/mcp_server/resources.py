@@ -90,8 +90,7 @@ def _schema(service: Service, _: Mapping[str, str]) -> str:
 
 def _page(service: Service, parts: Mapping[str, str]) -> str:
     found = service.documentation.read(parts["page"])
-    text: str = service.documentation.pages[found.page]
-    return text
+    return service.documentation.pages[found.page]
 
 
 def _app(_: Service, __: Mapping[str, str]) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Collection
-from typing import Any
 
 from mcp.server.stdio import stdio_server
 
@@ -31,9 +30,6 @@ def serve(
 
 
 async def _serve(access: Access) -> None:
-    def find_access(_: Any) -> Access:
-        return access
-
-    server = build_server(find_access)
+    server = build_server(lambda _: access)
     async with stdio_server() as (reads, writes):
         await server.run(reads, writes, server.create_initialization_options())

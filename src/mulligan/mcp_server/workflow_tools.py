@@ -11,7 +11,6 @@ from msgspec.structs import asdict
 from mulligan.analysis.coverage.results import Times
 from mulligan.analysis.coverage.summary import summarize
 from mulligan.api.areas.run_filters import moment_of
-from mulligan.api.areas.workflow_analysis import RUNS_MAX, SECONDS_MAX
 from mulligan.errors import InputInvalid, ScopeMissing
 from mulligan.mcp_server.argument_types import File, PageSize, Text, Version, WorkflowName
 from mulligan.mcp_server.tool import Arguments, ToolCall, Tools
@@ -24,6 +23,9 @@ from mulligan.service.rendering.json_output import to_json
 from mulligan.service.server.catalogue.catalogue import Proposal
 
 TOOLS = Tools()
+
+# What one call of a what-if may look at.
+RUNS_MAX, SECONDS_MAX = 2_000, 20.0
 
 Format = Annotated[
     str, msgspec.Meta(description="The system whose file it is, if that is not recognized: torc, noetl …")
@@ -172,6 +174,8 @@ def coverage(call: ToolCall, asked: CoverageArguments) -> Any:
     if bool(asked.step) != bool(asked.failure):
         missing = "failure" if asked.step else "step"
         raise InputInvalid("a case is a step and a failure", hint=f"give '{missing}' too", argument=missing)
+    if asked.file:
+        call.access.refuse_files()
     if asked.step:
         return _played(call, asked).story_of_case(asked.step, asked.failure, asked.times)
     return summarize(_played(call, asked).cover())
@@ -181,7 +185,6 @@ def _played(call: ToolCall, asked: CoverageArguments) -> PlayedWorkflow | Played
     if asked.name:
         return call.service.workflows.play_published(asked.name, asked.version)
     if asked.file:
-        call.access.refuse_files()
         return call.service.workflows.play(asked.file, named=asked.format)
     return call.service.workflows.play_text(asked.text, format=asked.format)
 

@@ -14,7 +14,7 @@ from mulligan.api.access.auth import NOBODY, Request
 from mulligan.api.http.routing import Call, Query, Route, Routes
 from mulligan.errors import MulliganError, TooManyDecisions
 from mulligan.ports.server_records import AuditRecord, TokenRecord
-from mulligan.service.server.audit import ACCEPTED, AuditPage, audit_row
+from mulligan.service.server.audit import ACCEPTED, AuditPage, audit_row, reason_of
 
 ROUTES = Routes()
 
@@ -49,7 +49,7 @@ def accepted(call: Call, route: Route, request: Request) -> list[AuditRecord]:
         about, why = _store_change(call.body)
         row = _record(route, request, call.token, call.source, ACCEPTED, why=why)
         return [msgspec.structs.replace(row, target=row.target + about)]
-    return [_record(route, request, call.token, call.source, ACCEPTED, why=_reason(call.body))]
+    return [_record(route, request, call.token, call.source, ACCEPTED, why=reason_of(call.body))]
 
 
 def decision(call: Call, route: Route, request: Request) -> AuditRecord:
@@ -113,10 +113,3 @@ def _store_change(body: bytes) -> tuple[str, str]:
     }
     about = urlencode({name: text for name, text in named.items() if text}, safe=",")
     return f"?{about}" if about else "", found.report.reason
-
-
-def _reason(body: Any) -> str:
-    for name in ("reason", "note", "why"):
-        if isinstance(found := getattr(body, name, None), str) and found:
-            return found
-    return ""

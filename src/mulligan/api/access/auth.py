@@ -93,7 +93,8 @@ class Gate:
         """`HostRefused` for a name that is not ours: a page whose name was pointed at us would send its own."""
         header = request.headers.get("host", "")
         name = _host_name(header)
-        if not _HOST.fullmatch(header) or (name not in self._hosts and not _is_address(name)):
+        # Nobody else can point an address at us.
+        if not _HOST.fullmatch(header) or (name not in self._hosts and _address(name) is None):
             raise HostRefused(
                 f"this server is not known as '{name}'",
                 hint="use its address; or whoever runs it adds the name to 'hosts' in server.toml",
@@ -265,11 +266,8 @@ class ProxyRule:
         )
 
     def _is_trusted(self, address: str) -> bool:
-        try:
-            found = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        return any(found in network for network in self._networks)
+        found = _address(address)
+        return found is not None and any(found in network for network in self._networks)
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
@@ -294,13 +292,11 @@ def _host_name(header: str) -> str:
     return header.rpartition(":")[0].lower() if header.count(":") == 1 else header.lower()
 
 
-def _is_address(name: str) -> bool:
-    """Whether it is an address: nobody else can point one at us."""
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _cookie(header: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from mulligan.api.access.auth import allows
 from mulligan.api.http.routing import Call, Route, RouteScope
 from mulligan.errors import NotFound, ScopeMissing
@@ -30,11 +32,9 @@ def _workflows(call: Call, route: Route) -> set[str]:
 
 def _workflow_of_schedule(call: Call, name: str) -> str | None:
     """None if there is no such schedule."""
-    try:
-        workflow: str = call.service.schedules.show(name).workflow
-    except NotFound:
-        return None
-    return workflow
+    with suppress(NotFound):
+        return call.service.schedules.show(name).workflow
+    return None
 
 
 def refuse_other_workflow(call: Call, workflow: str) -> None:

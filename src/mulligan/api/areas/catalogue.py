@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from mulligan.api.http.entity_tags import entity_tag, expected_revision, with_revision
+from mulligan.api.http.paging import Limit
 from mulligan.api.http.routing import Answer, Body, Call, Query, Routes
 from mulligan.errors import InputInvalid
 from mulligan.service.rendering.json_output import to_json
@@ -27,7 +28,6 @@ from mulligan.service.server.catalogue.text_edits import AddedEdge, AddedRule, A
 ROUTES = Routes()
 
 Number = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
-Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 
 
 class WorkflowsQuery(Query, frozen=True):

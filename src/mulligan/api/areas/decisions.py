@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Literal
 
 import msgspec
@@ -105,18 +106,12 @@ class DecisionsBody(Body, frozen=True):
 @ROUTES.add("POST", "decisions", "decide", answer=DecisionsAnswer, problems=(409,))
 def decide(call: Call, body: DecisionsBody) -> DecisionsResult:
     """Decide about parked steps, each with a reason. One decision that is refused does not stop the others."""
-    for one in body.decisions:
-        _refuse_other_workflow(call, one.run_id)
+    for one in body.decisions if call.token.limits.workflows else ():
+        # That there is no such run, the result of the decision says.
+        with suppress(UnknownRun):
+            refuse_other_workflow(call, call.service.runs.record(one.run_id).workflow)
     decided = [make_decision(**msgspec.structs.asdict(one)) for one in body.decisions]
     return call.service.changes.decide(decided, dry_run=body.dry_run)
-
-
-def _refuse_other_workflow(call: Call, run_id: int) -> None:
-    if call.token.limits.workflows:
-        try:
-            refuse_other_workflow(call, call.service.runs.record(run_id).workflow)
-        except UnknownRun:
-            pass  # the result of the decision says it
 
 
 class ApprovalBody(Body, frozen=True):

@@ -229,7 +229,6 @@ def _other_definition(call: Call, run_id: int, asked: RetryBody | ForkBody) -> W
     """The version of the workflow of a run, or the text, that is asked for; None for the definition that it has."""
     if asked.format is not None and not asked.text:
         raise InputInvalid("'format' is for a text", hint="leave it out, or send a text", field="format")
-    workflow: Workflow
     if asked.text:
         refuse_without(call, "write", "sending text to run is sending code")
         if asked.version is not None:
@@ -241,8 +240,7 @@ def _other_definition(call: Call, run_id: int, asked: RetryBody | ForkBody) -> W
         return workflow
     if asked.version is None:
         return None
-    workflow = call.service.catalogue.load(call.service.runs.record(run_id).workflow, asked.version)
-    return workflow
+    return call.service.catalogue.load(call.service.runs.record(run_id).workflow, asked.version)
 
 
 class ForkBody(Body, frozen=True):

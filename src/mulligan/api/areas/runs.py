@@ -392,12 +392,11 @@ class LogIndexQuery(Query, frozen=True):
     stream: Literal["stdout", "stderr"] = "stdout"
 
 
-@ROUTES.add("GET", "runs/{run_id:int}/attempts/{place}/{attempt:int}/log/index", "read")
-async def index_log(call: Call, query: LogIndexQuery) -> LogIndex:
+@ROUTES.add("GET", "runs/{run_id:int}/attempts/{place}/{attempt:int}/log/index", "read", answer=LogIndex)
+async def index_log(call: Call, query: LogIndexQuery) -> Any:
     """Count the lines of a log, and those before each of its blocks: what is needed to read any part of it."""
     key = await _counted(call)
-    found: LogIndex = await call.read(lambda service: service.logs.lines.index(key))
-    return found
+    return await call.read(lambda service: service.logs.lines.index(key))
 
 
 async def _counted(call: Call) -> LogKey:
@@ -419,12 +418,11 @@ class LogSearchQuery(Query, frozen=True):
     start: Count = 0
 
 
-@ROUTES.add("GET", "runs/{run_id:int}/attempts/{place}/{attempt:int}/log/matches", "read")
-async def search_log(call: Call, query: LogSearchQuery) -> LogMatches:
+@ROUTES.add("GET", "runs/{run_id:int}/attempts/{place}/{attempt:int}/log/matches", "read", answer=LogMatches)
+async def search_log(call: Call, query: LogSearchQuery) -> Any:
     """Find the lines of a log that have a text, in at most 32 MiB of it; `next` says where to go on."""
     key = await _counted(call)
-    found: LogMatches = await call.read(lambda service: service.logs.lines.search(key, query.text, query.start))
-    return found
+    return await call.read(lambda service: service.logs.lines.search(key, query.text, query.start))
 
 
 # -- the runs that it called, events, outputs and files ----------------------------------------------------------------

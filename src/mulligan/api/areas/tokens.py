@@ -36,8 +36,8 @@ class LoginLink(msgspec.Struct, frozen=True):
 @ROUTES.add("GET", "/login", "public", media=HTML, status=303, is_change=True)
 def log_in(call: Call, query: LoginQuery) -> Answer:
     """Log a browser in with a link that works once."""
-    session = call.service.logins.log_in(query.code, datetime.now(UTC), call.session_hours)
-    cookie = _cookie(call, session.secret, call.session_hours * 3600)
+    secret = call.service.logins.log_in(query.code, datetime.now(UTC), call.session_hours)
+    cookie = _cookie(call, secret, call.session_hours * 3600)
     return Answer(b"", status=303, headers={"location": _own_path(query.next), "set-cookie": cookie}, media=HTML)
 
 

@@ -19,15 +19,8 @@ class RangeUnsatisfiable(MulliganError):
     exit_code = 2
 
 
-class ByteRange(NamedTuple):
-    """Part of a text: from `start` up to and without `end`."""
-
-    start: int
-    end: int
-
-
 class AskedRange(NamedTuple):
-    """What is sent of a text, all of it or a part, with the status and the headers that say so."""
+    """What is sent of a text: from `start` up to and without `end`, with the status and the headers that say so."""
 
     start: int
     end: int
@@ -44,7 +37,7 @@ def asked_range(headers: Mapping[str, str], size: int) -> AskedRange:
     return AskedRange(start, end, 206 if part else 200, about)
 
 
-def _read_range(header: str, size: int) -> ByteRange | None:
+def _read_range(header: str, size: int) -> tuple[int, int] | None:
     """The part that is asked for; None for all of it, also if the header asks for something else than one range.
 
     `RangeUnsatisfiable` if it begins behind the end.
@@ -61,4 +54,4 @@ def _read_range(header: str, size: int) -> ByteRange | None:
             f"the range begins at {start}, and there are {size} bytes", hint="begin before the end", size=size
         )
     end = size if not first or not last else min(int(last) + 1, size)
-    return ByteRange(start, end)
+    return start, end

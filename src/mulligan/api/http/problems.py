@@ -16,7 +16,6 @@ from mulligan.errors import (
     LanguageError,
     MethodNotAllowed,
     MulliganError,
-    Problem,
     RequestTooLarge,
     RequestTooSlow,
     ServerBusy,
@@ -71,16 +70,19 @@ class ProblemDetails(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def details(error: MulliganError) -> ProblemDetails:
     """An error as the body of an answer."""
-    status = _status(error)
+    words = _WORD.sub(" ", type(error).__name__)
+    problems = error.problems if isinstance(error, LanguageError) else ()
+    status = error.http_status if 400 <= error.http_status < 600 else 500
     return ProblemDetails(
         type=f"urn:mulligan:error:{error.code}",
-        title=_title(error),
+        title=words[0] + words[1:].lower(),
         status=status,
         detail=bounded(error.message),
         code=error.code,
         hint=bounded(error.hint),
-        data=_plain(error.data),
-        problems=[_file_problem(one) for one in error.problems] if isinstance(error, LanguageError) else [],
+        # What has no form in JSON is a text.
+        data=msgspec.to_builtins(dict(error.data), enc_hook=str, str_keys=True),
+        problems=[msgspec.convert(to_json(one), FileProblem) for one in problems],
     )
 
 
@@ -141,22 +143,3 @@ def headers_of(error: MulliganError) -> Mapping[str, str]:
     if isinstance(error, MethodNotAllowed):
         return {"allow": str(error.data["allow"])}
     return {}
-
-
-def _status(error: MulliganError) -> int:
-    return error.http_status if 400 <= error.http_status < 600 else 500
-
-
-def _title(error: MulliganError) -> str:
-    words = _WORD.sub(" ", type(error).__name__)
-    return words[0] + words[1:].lower()
-
-
-def _file_problem(problem: Problem) -> FileProblem:
-    return msgspec.convert(to_json(problem), FileProblem)
-
-
-def _plain(data: Mapping[str, object]) -> dict[str, Any]:
-    """The data of an error as JSON has it; what has no form in JSON as text."""
-    found: dict[str, Any] = msgspec.to_builtins(dict(data), enc_hook=str, str_keys=True)
-    return found

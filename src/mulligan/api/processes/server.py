@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from logging import Logger
@@ -47,14 +46,6 @@ KEEP_ALIVE_SECONDS = 75
 _HAS_PROC = os.path.exists("/proc/self/stat")
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where a server listens."""
-
-    socket: socket.socket
-    url: str
-
-
 def serve(
     home: Home,
     config: ServerConfig,
@@ -81,7 +72,7 @@ def serve(
     home.refuse_read_only()
     _open_store(home, log)
     start.note("opening the store")
-    address = _listen(section)
+    listener, url = _listen(section)
     secret, token = start_token(_user(), datetime.now(UTC))
     app = make_app(home, config, start_token=token, pages=pages, others=others)
     api: Api = app.state.api
@@ -95,13 +86,13 @@ def serve(
         if section.insecure and not _is_loopback(section.host) and not section.tls_cert:
             log.warning("WITHOUT TLS on '%s': anybody on the way can read tokens and take them over", section.host)
         if as_json:
-            write(msgspec.json.encode({"url": address.url, "token": secret}).decode())
+            write(msgspec.json.encode({"url": url, "token": secret}).decode())
             return
         link = ""
         with contextlib.suppress(StoreUnavailable):
             code = await api.threads.change(lambda service: service.logins.offer(token, datetime.now(UTC)))
-            link = f"{address.url}/login?code={code}"
-        for line in _greeting(home, address.url, link):
+            link = f"{url}/login?code={code}"
+        for line in _greeting(home, url, link):
             write(line)
         if open_page is not None and link:
             # Nobody waits for it: a browser may take seconds to start, and some run until they are closed.
@@ -110,7 +101,7 @@ def serve(
     server = _Server(_uvicorn_config(app, section), api, children, announce, log)
     try:
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-            runner.run(server.serve([address.socket]))
+            runner.run(server.serve([listener]))
             # Also what still reads: nobody waits for it.
             api.threads.texts.close()
             api.threads.texts.end_idle()
@@ -119,7 +110,7 @@ def serve(
                 # Python would wait for the threads, however long they take.
                 _leave(0)
     finally:
-        address.socket.close()
+        listener.close()
     return 0
 
 
@@ -327,7 +318,8 @@ def _check_tls(section: ServerSection) -> None:
         )
 
 
-def _listen(section: ServerSection) -> Address:
+def _listen(section: ServerSection) -> tuple[socket.socket, str]:
+    """Where a server listens, and the address under which it is found."""
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(
             section.host, section.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -351,7 +343,7 @@ def _listen(section: ServerSection) -> Address:
     if host in ("0.0.0.0", "::", ""):  # noqa: S104 - we read it, we do not bind to it
         host = socket.gethostname()
     shown = f"[{host}]" if ":" in host else host
-    return Address(listener, f"{'https' if section.tls_cert else 'http'}://{shown}:{port}")
+    return listener, f"{'https' if section.tls_cert else 'http'}://{shown}:{port}"
 
 
 def _cannot_listen(section: ServerSection, error: OSError) -> ServerUnusable:

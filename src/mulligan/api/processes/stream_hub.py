@@ -14,6 +14,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
@@ -126,17 +127,15 @@ class StreamClient:
 CaughtUp: TypeAlias = list[tuple[list[LiveEvent], list[LiveEvent], str]]
 
 
+@dataclass(slots=True, eq=False)
 class _Joining:
     """A client that waits to join: why it could not, and whether it waits no longer."""
 
-    __slots__ = ("client", "error", "is_gone", "known", "wanted")
-
-    def __init__(self, client: StreamClient, wanted: Mapping[Watch, str], known: Mapping[str, str]) -> None:
-        self.client = client
-        self.wanted = wanted
-        self.known = known
-        self.error: MulliganError | None = None
-        self.is_gone = False
+    client: StreamClient
+    wanted: Mapping[Watch, str]
+    known: Mapping[str, str]
+    error: MulliganError | None = None
+    is_gone: bool = False
 
 
 class StreamHub:

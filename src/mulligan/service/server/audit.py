@@ -23,6 +23,14 @@ def audit_row(token: TokenRecord, **about: Any) -> AuditRecord:
     return AuditRecord(who=token.user, project=token.project or "", token_id=owner_of(token.id), **about)
 
 
+def reason_of(body: object) -> str:
+    """Why somebody asks for something, as far as it is said."""
+    for name in ("reason", "note", "why"):
+        if isinstance(found := getattr(body, name, None), str) and found:
+            return found
+    return ""
+
+
 class AuditPage(msgspec.Struct, frozen=True):
     """Rows of the audit, the newest first."""
 

@@ -35,13 +35,6 @@ class _Offer(msgspec.Struct, frozen=True):
     owner: str = ""
 
 
-class Session(msgspec.Struct, frozen=True):
-    """A new session, with the secret for its cookie."""
-
-    secret: str
-    token: TokenRecord
-
-
 def new_secret() -> str:
     """The secret of a token: 256 random bits."""
     return f"mul_{secrets.token_urlsafe(_SECRET_BYTES)}"
@@ -93,8 +86,8 @@ class Logins:
         records.put_document(Document(_KIND, digest_of(code), data, now, updated_by=token.user), expected=0)
         return code
 
-    def log_in(self, code: str, now: datetime, hours: int = SESSION_HOURS) -> Session:
-        """Take the offer of a link for a session: only the first one who asks gets it. `TokenRefused`."""
+    def log_in(self, code: str, now: datetime, hours: int = SESSION_HOURS) -> str:
+        """The secret of a new session, for its cookie. Only the first one who has the link gets it: `TokenRefused`."""
         records = self._reader.store.server_records
         name = digest_of(code)
         # It may be of any project.
@@ -121,7 +114,7 @@ class Logins:
         if self._is_revoked(offer.owner):
             records.revoke_token(token.id, now)
             raise _refusal()
-        return Session(secret, token)
+        return secret
 
     def _is_revoked(self, token_id: str) -> bool:
         """Whether somebody has revoked this token. The one of a server that is running is in no store."""

@@ -89,14 +89,11 @@ def _unsent_runs(home: Path) -> set[int]:
 def _folders_of_runs(home: Path, without: Collection[int]) -> dict[int, Path]:
     try:
         with os.scandir(home / "runs") as entries:
-            found = {int(one.name): Path(one.path) for one in entries if one.name.isdecimal() and _is_folder(one)}
+            folders = (one for one in entries if one.name.isdecimal() and one.is_dir(follow_symlinks=False))
+            found = {int(one.name): Path(one.path) for one in folders}
     except OSError:
         return {}
     return {run_id: path for run_id, path in found.items() if run_id not in without}
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir(follow_symlinks=False)
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -13,6 +13,7 @@ import msgspec
 from mulligan.core.model.schedule import Schedule
 from mulligan.errors import WARNING, LanguageError, Problem, Refused
 from mulligan.service.home import Home
+from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.catalogue.catalogue import (
     Catalogue,
     Draft,
@@ -39,24 +40,33 @@ def ask(
     type_: type[Answered],
     body: Any = None,
     *,
+    text: str = "",
     expected: int | str | None = None,
     dry_run: bool = False,
 ) -> Answered:
-    """The answer of a route of the server, or the error that it answers with."""
+    """The answer of a route of the server, or the error that it answers with. `text`: what problems are about."""
     query = f"?{urlencode({'dry_run': 'true'})}" if dry_run else ""
     tag = expected if isinstance(expected, str) else f'"{expected}"'
     headers = {} if expected is None else {"If-Match": tag}
     data = b"" if body is None else msgspec.json.encode(body)
-    with open_transport(home) as transport:
-        return msgspec.json.decode(transport.request(method, f"{path}{query}", data, headers), type=type_)
+    try:
+        with open_transport(home) as transport:
+            return msgspec.json.decode(transport.request(method, f"{path}{query}", data, headers), type=type_)
+    except LanguageError as refused:
+        raise LanguageError([_with_line(one, text) for one in refused.problems]) from None
 
 
-class RemoteCatalogue(Catalogue):
+class _Remote:
+    """What the routes of a server change."""
+
+    _reader: RunReader
+
+    def _ask(self, method: str, path: str, type_: type[Answered], body: Any = None, **about: Any) -> Answered:
+        return ask(self._reader.home, method, path, type_, body, **about)
+
+
+class RemoteCatalogue(_Remote, Catalogue):
     """The catalogue of a server."""
-
-    @property
-    def _home(self) -> Home:
-        return self._reader.home
 
     def publish(
         self,
@@ -71,57 +81,47 @@ class RemoteCatalogue(Catalogue):
     ) -> Publication:
         body = {"text": text, "file": file, "format": format, "note": note, "labels": dict(labels)}
         path = f"workflows/{quote(name, safe='')}"
-        try:
-            return _publication(ask(self._home, "PUT", path, Published, body, dry_run=dry_run), text)
-        except LanguageError as refused:
-            raise LanguageError([_with_line(one, text) for one in refused.problems]) from None
+        return _publication(self._ask("PUT", path, Published, body, text=text, dry_run=dry_run), text)
 
     def put_draft(self, name: str, text: str, *, file: str = "", note: str = "", expected: int | None = 0) -> Draft:
         body = {"text": text, "file": file, "note": note}
         path = f"workflows/{quote(name, safe='')}/draft"
-        return ask(self._home, "PUT", path, Draft, body, expected="*" if expected is None else expected)
+        return self._ask("PUT", path, Draft, body, expected="*" if expected is None else expected)
 
     def propose(self, name: str, text: str, *, file: str = "", note: str = "", dry_run: bool = False) -> Proposal:
         body = {"text": text, "file": file, "note": note, "dry_run": dry_run}
-        try:
-            found = ask(self._home, "POST", f"workflows/{quote(name, safe='')}:propose", ProposedDraft, body)
-        except LanguageError as refused:
-            raise LanguageError([_with_line(one, text) for one in refused.problems]) from None
+        found = self._ask("POST", f"workflows/{quote(name, safe='')}:propose", ProposedDraft, body, text=text)
         return combine(Proposal, found, warnings=tuple(_warning(one, text) for one in found.warnings))
 
     def delete_draft(self, name: str, *, expected: int | None = None) -> None:
-        ask(self._home, "DELETE", f"workflows/{quote(name, safe='')}/draft", dict, expected=expected)
+        self._ask("DELETE", f"workflows/{quote(name, safe='')}/draft", dict, expected=expected)
 
     def publish_draft(
         self, name: str, *, note: str = "", expected: int | None = None, dry_run: bool = False
     ) -> Publication:
         body = {"note": note, "dry_run": dry_run}
         path = f"workflows/{quote(name, safe='')}:publish"
-        return _publication(ask(self._home, "POST", path, Published, body, expected=expected))
+        return _publication(self._ask("POST", path, Published, body, expected=expected))
 
 
-class RemoteSchedules(Schedules):
+class RemoteSchedules(_Remote, Schedules):
     """The schedules of a server."""
 
-    @property
-    def _home(self) -> Home:
-        return self._reader.home
-
     def put(self, name: str, form: ScheduleForm, *, expected: int | None = None, dry_run: bool = False) -> ScheduleView:
-        return ask(self._home, "PUT", _path(name), ScheduleView, form, expected=expected, dry_run=dry_run)
+        return self._ask("PUT", _path(name), ScheduleView, form, expected=expected, dry_run=dry_run)
 
     def delete(self, name: str) -> None:
-        ask(self._home, "DELETE", _path(name), dict)
+        self._ask("DELETE", _path(name), dict)
 
     def pause(self, name: str, reason: str = "") -> ScheduleView:
-        return ask(self._home, "POST", f"{_path(name)}:pause", ScheduleView, {"reason": reason})
+        return self._ask("POST", f"{_path(name)}:pause", ScheduleView, {"reason": reason})
 
     def resume(self, name: str, reason: str = "") -> ScheduleView:
-        return ask(self._home, "POST", f"{_path(name)}:resume", ScheduleView, {"reason": reason})
+        return self._ask("POST", f"{_path(name)}:resume", ScheduleView, {"reason": reason})
 
     def backfill(self, name: str, begin: datetime, end: datetime, *, dry_run: bool = False) -> Backfill:
         body = {"from": instant_text(begin), "to": instant_text(end), "dry_run": dry_run}
-        return ask(self._home, "POST", f"{_path(name)}:backfill", Backfill, body)
+        return self._ask("POST", f"{_path(name)}:backfill", Backfill, body)
 
     def take_over(self, workflow: str, schedules: Mapping[str, Schedule]) -> NoReturn:
         raise AssertionError("the server takes them over when it publishes the text")
@@ -130,21 +130,17 @@ class RemoteSchedules(Schedules):
         raise Refused("the server starts what is due by itself", hint="list what comes: mulligan schedule list")
 
 
-class RemoteTokens(Tokens):
+class RemoteTokens(_Remote, Tokens):
     """The tokens of a server. It writes the audit."""
 
-    @property
-    def _home(self) -> Home:
-        return self._reader.home
-
     def create(self, form: TokenForm) -> NewToken:
-        return ask(self._home, "POST", "tokens", NewToken, form)
+        return self._ask("POST", "tokens", NewToken, form)
 
     def list_tokens(self) -> TokenList:
-        return ask(self._home, "GET", "tokens", TokenList)
+        return self._ask("GET", "tokens", TokenList)
 
     def revoke(self, token_id: str) -> TokenView:
-        return ask(self._home, "DELETE", f"tokens/{quote(token_id, safe='')}", TokenView)
+        return self._ask("DELETE", f"tokens/{quote(token_id, safe='')}", TokenView)
 
 
 def _with_line(problem: Problem, text: str) -> Problem:

@@ -730,7 +730,7 @@ class _Answered:
             self._error = error
             raise
         except BaseException:
-            self._error = _not_remembered()
+            self._error = StoreUnavailable("the server has failed at the request", hint="its log says why")
             raise
         finally:
             self._is_done.set()
@@ -742,10 +742,6 @@ class _Answered:
         if self._error is not None:
             raise self._error
         return self._answer
-
-
-def _not_remembered() -> StoreUnavailable:
-    return StoreUnavailable("the server has failed at the request", hint="its log says why")
 
 
 ANSWERED = AnsweredChanges()

@@ -286,7 +286,10 @@ class Catalogue:
         workflow, warnings = read_text(given)
         schedules = {key: msgspec.structs.replace(one, workflow=name) for key, one in workflow.schedules.items()}
         for key, one in schedules.items():
-            self._check_schedule(key, one, workflow)
+            try:
+                self._schedules().check_of_file(f"{name}.{key}", one, workflow)
+            except InputInvalid as error:
+                raise InputInvalid(f"schedule '{key}': {error.message}", hint=error.hint) from None
         self._schedules().refuse_taken(name, schedules)
         version = WorkflowVersion(
             name=name,
@@ -437,13 +440,6 @@ class Catalogue:
 
     def _load(self, found: WorkflowVersion) -> Workflow:
         return _parse(found.name, found.text, found.format)
-
-    def _check_schedule(self, name: str, schedule: Schedule, workflow: Workflow) -> None:
-        """Refuse a schedule of a text that would start nothing."""
-        try:
-            self._schedules().check_of_file(f"{schedule.workflow}.{name}", schedule, workflow)
-        except InputInvalid as error:
-            raise InputInvalid(f"schedule '{name}': {error.message}", hint=error.hint) from None
 
     def _unknown(self, name: str, number: int | None = None) -> UnknownWorkflow:
         is_possible = number is not None and self._is_there and is_name(name)

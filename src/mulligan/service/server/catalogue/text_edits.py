@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -100,14 +100,7 @@ def edit_text(given: WorkflowText, *edits: Edit) -> EditedText:
     refuse_long_text(given.text)
     text = given.text
     for edit in edits:
-        if isinstance(edit, AddedStep):
-            text = add_step(text, edit)
-        elif isinstance(edit, AddedEdge):
-            text = add_edge(text, edit)
-        elif isinstance(edit, AddedRule):
-            text = add_rule(text, edit)
-        else:
-            text = edit_step(text, edit)
+        text = _EDITS[type(edit)](text, edit)
     return edited_text(given, text)
 
 
@@ -277,6 +270,10 @@ def add_rule(text: str, new: AddedRule) -> str:
     if after != before or added != rule or other_keys(result, new.step) != other_keys(text, new.step):
         raise InputInvalid(f"'retry' of step '{new.step}' cannot be extended in place", hint=BY_HAND)
     return result
+
+
+_EDITS: Mapping[type[Edit], Callable[[str, Any], str]]
+_EDITS = {StepEdit: edit_step, AddedStep: add_step, AddedEdge: add_edge, AddedRule: add_rule}
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------

@@ -162,7 +162,9 @@ class Notices:
         """Send what is due; when to call again if that is near. Otherwise None: more may be written at any time."""
         if not self._reader.home.is_there:
             return None
-        self._remove_old(now)
+        if now - self._removed_at >= REMOVE_EVERY:
+            self._outbox.remove_notices(now - KEEP)
+            self._removed_at = now
         due = self.next_due(now)
         # What is being sent is claimed, so it is due later; its results are written all the same.
         is_sending = "sender" in self.__dict__ and self.sender.is_sending
@@ -174,12 +176,6 @@ class Notices:
         """When something may be sent next; None if nothing waits."""
         waiting: list[WaitingTarget] = self._outbox.waiting_targets(now)
         return min((one.next_at for one in waiting), default=None)
-
-    def _remove_old(self, now: datetime) -> None:
-        """Remove what was sent or given up long ago, now and then."""
-        if now - self._removed_at >= REMOVE_EVERY:
-            self._outbox.remove_notices(now - KEEP)
-            self._removed_at = now
 
     def send_all(self) -> SentNotices:
         """Send what waits, also what would be tried later, and wait for it."""

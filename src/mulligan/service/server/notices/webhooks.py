@@ -59,7 +59,8 @@ def send_to_webhook(target: Target, message: Message, now: datetime) -> Delivery
         return Delivery()
     if 300 <= status < 400:
         return Delivery(f"{host} answered {status}: redirects are not followed", is_target_down=True)
-    seconds = _seconds(patience)
+    # Few send a date.
+    seconds = min(float(patience), PATIENCE_SECONDS_MAX) if patience.isdecimal() else 0.0
     return Delivery(
         f"{host} answered {status}",
         # It says for how long it wants no message at all.
@@ -73,8 +74,3 @@ def send_to_webhook(target: Target, message: Message, now: datetime) -> Delivery
 def _certificates(hour: int) -> ssl.SSLContext:
     """The certificates that count. To read them takes longer than to send a message; they may change meanwhile."""
     return httpx2.create_ssl_context()
-
-
-def _seconds(patience: str) -> float:
-    """The seconds of `Retry-After`; 0 for a date, which few send."""
-    return min(float(patience), PATIENCE_SECONDS_MAX) if patience.isdecimal() else 0.0

@@ -225,13 +225,10 @@ class Schedules:
         if old is not None:
             self._refuse_of_file(name, old, "change")
         schedule = read_schedule(form, self._now())
-        self.check(name, schedule)
-        return self._put(name, schedule, old, expected=expected, dry_run=dry_run)
-
-    def check(self, name: str, schedule: Schedule) -> None:
-        """Refuse a schedule whose workflow is not published, or would not start with these inputs."""
+        # Its workflow is published, and would start with these inputs.
         workflow = self._in_project(self._by, self._project).catalogue.load(schedule.workflow, schedule.version)
         check_inputs_of_next(name, schedule, workflow, self._now())
+        return self._put(name, schedule, old, expected=expected, dry_run=dry_run)
 
     def check_of_file(self, name: str, schedule: Schedule, workflow: Workflow) -> None:
         """Refuse a time that cannot be read or never comes, and inputs with which the workflow would not start."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -80,24 +81,22 @@ def request_families(
     yield gauge("mulligan_http_streams", "Live streams that are open", (), [((), streams)])
 
 
-def counter(
-    name: str, help_text: str, labels: tuple[str, ...], values: Iterable[tuple[tuple[str, ...], float]]
+def _family(
+    kind: type[CounterMetricFamily | GaugeMetricFamily],
+    name: str,
+    help_text: str,
+    labels: tuple[str, ...],
+    values: Iterable[tuple[tuple[str, ...], float]],
 ) -> Metric:
-    """A number that only grows. Its name gets `_total`."""
-    family = CounterMetricFamily(name, help_text, labels=labels)
+    family = kind(name, help_text, labels=labels)
     for given, value in values:
         family.add_metric(given, value)
     return family
 
 
-def gauge(
-    name: str, help_text: str, labels: tuple[str, ...], values: Iterable[tuple[tuple[str, ...], float]]
-) -> Metric:
-    """A number that goes up and down."""
-    family = GaugeMetricFamily(name, help_text, labels=labels)
-    for given, value in values:
-        family.add_metric(given, value)
-    return family
+# A number that only grows, whose name gets `_total`; and one that goes up and down.
+counter = partial(_family, CounterMetricFamily)
+gauge = partial(_family, GaugeMetricFamily)
 
 
 def histogram(name: str, help_text: str, found: Histogram) -> Metric:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -36,11 +36,11 @@ class CollectorUnavailable(StoreUnavailable):
 class SpanSender:
     """Sends spans to one collector. `endpoint` is its address; "" takes that of the environment (`OTEL_…`)."""
 
-    def __init__(self, endpoint: str = "", headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, endpoint: str = "") -> None:
         address = endpoint.rstrip("/")
         where = None if not address else address if address.endswith(_PATH) else f"{address}{_PATH}"
         self._reasons = _Reasons()
-        self._exporter = OTLPSpanExporter(where, headers=headers, timeout=SEND_SECONDS_MAX)
+        self._exporter = OTLPSpanExporter(where, timeout=SEND_SECONDS_MAX)
         self._resource = Resource.create({"service.version": __version__}).merge(Resource(_service_name()))
 
     def send(self, spans: Iterable[Span]) -> int:

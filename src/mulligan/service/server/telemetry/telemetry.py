@@ -48,9 +48,9 @@ class Telemetry:
         """Send these spans to a collector; how many. Sending them twice does no harm."""
         return int(_otlp().SpanSender(_checked(endpoint)).send(self.spans(run_id)))
 
-    def exporter(self, endpoint: str = "", headers: Mapping[str, str] | None = None) -> TraceExporter:
+    def exporter(self, endpoint: str = "") -> TraceExporter:
         """Sends what ends from now on, whenever it is asked."""
-        return TraceExporter(self._reader.store, _otlp().SpanSender(_checked(endpoint), headers))
+        return TraceExporter(self._reader.store, _otlp().SpanSender(_checked(endpoint)).send)
 
     # -- metrics -----------------------------------------------------------------------------------------------------
 

@@ -6,10 +6,9 @@ the ids of spans are hashes, and a collector that gets one twice has it once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import msgspec
 
@@ -26,12 +25,6 @@ NEW_RUNS_MAX, PAGE = 2_000, 500
 _KIND, _NAME = "trace_export", "state"
 
 
-class Sender(Protocol):
-    """Sends spans to a collector."""
-
-    def send(self, spans: Iterator[Span]) -> int: ...
-
-
 class _State(msgspec.Struct):
     """What was exported: the newest run that was seen, and for each followed run the last event."""
 
@@ -42,9 +35,9 @@ class _State(msgspec.Struct):
 class TraceExporter:
     """Follows all runs of a store."""
 
-    def __init__(self, store: Store, sender: Sender) -> None:
+    def __init__(self, store: Store, send: Callable[[Iterable[Span]], object]) -> None:
         self._store = store
-        self._sender = sender
+        self._send = send
         self._state: _State | None = None
         # The open spans of each followed run, and the last event that they know.
         self._readers: dict[int, tuple[SpanReader, int]] = {}
@@ -95,7 +88,7 @@ class TraceExporter:
             spans += [span for span in reader.read(entries) if span.seq > after]
             known = entries[-1].seq
         if spans:
-            self._sender.send(iter(spans))
+            self._send(spans)
         self._readers[record.run_id] = (reader, known)
 
     def _forget(self, state: _State) -> None:
