@@ -39,14 +39,14 @@ _astuple = msgspec.structs.astuple
 _ARRIVALS = ("open_arrivals", "taken_arrivals", "dead_arrivals")
 _fresh = itemgetter(*(i for i, name in enumerate(Place.__struct_fields__) if name not in (*_ARRIVALS, "key", "spec")))
 _READY = _fresh(_astuple(Place("step", "waiting")))
-# What tells of an attempt that more than its result counts: each is asked of all running steps.
-_TELLING = (
+# What is not set while nothing but the first result of a visit counts.
+_NOT_SET = (
     *("phase", "child", "due", "output", "failure", "recovered_by", "climb", "items", "queue", "loop_edge"),
     *("last_status", "no_route", "failure_index", "reused_run_id", "pause", "data", "conversation", "call"),
     "last_child",
 )
-_telling = itemgetter(*map(Place.__struct_fields__.index, _TELLING))
-_RUNNING = _telling(_astuple(Place("step", "running")))
+_not_set = itemgetter(*map(Place.__struct_fields__.index, _NOT_SET))
+_NOTHING = _not_set(_astuple(Place("step", "running")))
 
 
 class OrdinaryEnd(msgspec.Struct):
@@ -77,7 +77,7 @@ def end_step(state: State, report: TaskEnded, evaluator: Evaluator) -> OrdinaryE
         return None
     if report.outcome != _SUCCESS or report.files or report.fingerprint or report.reused_run_id or report.data:
         return None
-    if _telling(_astuple(place)) != _RUNNING or not (not report.usage or report.usage.keys().isdisjoint(LIMITED)):
+    if _not_set(_astuple(place)) != _NOTHING or not report.usage.keys().isdisjoint(LIMITED):
         return None
     if plan.memory and isinstance(used := report.usage.get("peak_memory"), int) and used > plan.memory:
         return None

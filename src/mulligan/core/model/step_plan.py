@@ -33,7 +33,7 @@ class StepPlan(msgspec.Struct, frozen=True):
     waits: bool = False
     # A lost attempt counts as failed.
     is_careful: bool = False
-    # Its limit: an attempt that has used more is told of it.
+    # Its limit: an attempt that has used more gets a warning.
     memory: int | None = None
 
     @property
