@@ -417,7 +417,10 @@ def test_a_server_that_says_nothing_is_a_timeout(model: Asked, kind: ModelKind) 
         web.append(model.web)
         model.web.hang(connection)
 
-    error = model.fail(kind, hang, read_timeout=0.05)
+    for limit in (0.05, 1, 30):
+        error = model.fail(kind, hang, read_timeout=limit)
+        if model.log.pieces:
+            break  # On a busy machine it may take longer until the server has begun to answer.
 
     assert error.code == "TIMEOUT"
     assert error.details["limit"] == "read_timeout"

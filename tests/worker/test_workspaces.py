@@ -291,6 +291,16 @@ def test_files_of_a_worktree_that_git_has_forgotten_are_not_deleted(repository: 
     assert refused.value.code == "WORKSPACE_UNAVAILABLE" and Path(work["worktree"], "two").read_text() == "2"
 
 
+def test_a_worktree_in_a_folder_of_another_host_is_not_forgotten(repository: Repository):
+    work = worked(repository)
+    there = Path(work["worktree"]).rename(repository.folder.parent / "on another host")
+    run("open", run=2, branch="mulligan/2")
+
+    there.rename(work["worktree"])
+
+    assert closed(work, "merge")["merged_into"] == "main"
+
+
 def test_files_that_are_missing_since_a_removal_was_killed_are_not_deleted_in_the_branch(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ):

@@ -437,7 +437,9 @@ def _clear(worktree: Path, checkout: Git) -> None:
     if worktree.exists():
         checkout.query("worktree", "remove", "--force", "--force", str(worktree))
         shutil.rmtree(worktree, ignore_errors=True)
-    checkout("worktree", "prune")
+    # Not `git worktree prune`: on hosts that share the repository, that would forget the worktrees of the others too.
+    if (known := _admin_folder(worktree, checkout)) is not None:
+        shutil.rmtree(known)
 
 
 def _free_branch_name(checkout: Git, branch: str) -> str:
