@@ -9,8 +9,8 @@ from tests.support import forked_supervisor
 from tests.support.nightly import IS_NIGHTLY
 from tests.support.store_schemas import StoreSchemas
 
-from mulligan.testing.both_ways import both_ways, one_way
 from mulligan.worker.supervisor import supervisor_client
+from proof.simulator.both_ways import both_ways, one_way
 
 
 @pytest.fixture(scope="session", autouse=True)

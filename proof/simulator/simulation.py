@@ -22,9 +22,9 @@ from mulligan.core.model.events import Entry
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.state import State
 from mulligan.ports import fault_listeners
-from mulligan.testing.both_ways import both_ways
 from mulligan.testing.faults import Faults
 from proof.invariants.log_facts import format_entries
+from proof.simulator.both_ways import both_ways
 from proof.simulator.cluster.databases import LEASE_SECONDS
 from proof.simulator.cluster.server_cluster import ClusterWithServers
 from proof.simulator.cluster.simulated_cluster import SimulatedCluster

@@ -11,8 +11,8 @@ from mulligan.core import ordinary
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.step_plan import plan_of
 from mulligan.core.model.workflow import Action, Expression, Need, Resources, Rule, Step, Template, Workflow
-from mulligan.testing.both_ways import BothWays, WaysDiffer, both_ways, one_way
 from mulligan.testing.history import History, command, edge, expression, retry, shell, step, workflow
+from proof.simulator.both_ways import BothWays, WaysDiffer, both_ways, one_way
 
 
 @pytest.fixture

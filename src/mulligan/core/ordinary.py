@@ -1,8 +1,9 @@
 """The end of an ordinary step as one plain function: its task has succeeded, and the steps behind it are entered.
 
-The facts are those that `core.turn` finds at length, byte for byte, and so is the state; `testing.both_ways` compares
-them on every such turn of the tests and of the simulator. There is one meaning and two speeds. What is ordinary of a
-step is in its plan (`core.model.step_plan`); anything else, of the step or of its run, takes the general way.
+The facts are those that `core.turn` finds at length, byte for byte, and so is the state; `proof.simulator.both_ways`
+compares them on every such turn of the tests and of the simulator. There is one meaning and two speeds. What is
+ordinary of a step is in its plan (`core.model.step_plan`); anything else, of the step or of its run, takes the general
+way.
 """
 
 from __future__ import annotations
