@@ -26,7 +26,7 @@ AROUND = (
     Stage(
         READING,
         (
-            "mulligan.formats:examine",
+            "mulligan.formats.loading:examine",
             "mulligan.service.runs.changes.prepared_runs:prepare",
         ),
     ),

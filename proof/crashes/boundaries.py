@@ -115,7 +115,7 @@ def _around(act: str, module: str, owner: str, name: str) -> None:
 _INSTALL: dict[str, Callable[[], None]] = {
     "write": _install_write,
     "request": _install_request,
-    "send": lambda: _around("send", "mulligan.service.server.notices.dispatch", "", "send"),
+    "send": lambda: _around("send", "mulligan.service.server.notices.sender", "", "send"),
     "call": lambda: _around("call", "mulligan.store.http.http_connection", "HttpTransport", "call"),
     "message": lambda: _around("message", "mulligan.dask_executor.channel", "Channel", "send"),
     "order": lambda: _around("order", "mulligan.dask_executor.session", "Session", "_receive"),
