@@ -32,18 +32,26 @@ def reading_workflow(rng: Random) -> Workflow:
     steps: list[Step] = []
     for one in plain.steps:
         if one.name.startswith("s") and rng.random() < 0.5:
-            one = _with(one, **_reading(rng, one))
+            one = _with(one, **_reading(rng, one, _before(one, named)))
         steps.append(one)
         if one.name.startswith("s") and rng.random() < 0.6:
             steps += _twins(rng, one, named)
     return _with_steps(plain, _needing_twins(rng, steps))
 
 
-def _reading(rng: Random, one: Step) -> dict[str, Any]:
-    """Fields that read a step which this one needs: its output, or more of it."""
-    if not one.needs:
+def _before(one: Step, named: dict[str, Step]) -> list[str]:
+    """The steps that it needs, and those that these need: only such may be read."""
+    found: dict[str, None] = {}
+    for need in one.needs:
+        found |= dict.fromkeys((need.of, *_before(named[need.of], named)))
+    return list(found)
+
+
+def _reading(rng: Random, one: Step, before: list[str]) -> dict[str, Any]:
+    """Fields that read a step before this one: its output, or more of it."""
+    if not before:
         return {}
-    name = rng.choice(one.needs).of
+    name = rng.choice(before)
     text = rng.choice((f"steps.{name}.output", f"steps.{name}.output", f"steps.{name}.status"))
     reads = (f"steps.{name}",)
     where = rng.choice(("binding", "when", "validate"))

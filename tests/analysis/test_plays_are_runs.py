@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from random import Random
+from textwrap import dedent
 from typing import Any
 
 import msgspec
@@ -27,13 +28,14 @@ from mulligan.analysis.playing.assumed_values import assumed_inputs
 from mulligan.analysis.playing.player import HOST, START, WORKER, PlayedRun, Player
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.workflow import Action, Edge, Expression, Template, Workflow, decode, encode, version
+from mulligan.core.model.workflow import Action, Edge, Expression, Step, Template, Workflow, decode, encode, version
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.engine.engine import Engine
+from mulligan.language import load_text
 from mulligan.language.expressions import Cel
 from mulligan.ports import Lease, NewRun, WorkerRecord
 from mulligan.testing.clock import JumpingClock
-from mulligan.testing.history import expression, handler, retry, step, workflow
+from mulligan.testing.history import expression, handler, retry, shell, step, workflow
 from mulligan.testing.memory.memory_store import MemoryStore
 from proof.simulator.cluster.fake_tasks import FakeTasks
 from proof.simulator.workflows import random_workflow
@@ -270,6 +272,53 @@ def events_of(size: int, **fields: Any) -> int:
 @pytest.mark.parametrize("fields", [{}, {"rules": retry(2), "on_failure": handler("fix")}], ids=["plain", "handled"])
 def test_a_case_of_a_long_workflow_costs_no_more_than_one_of_a_short_one(fields: dict[str, Any]) -> None:
     assert events_of(40, **fields) < 4.2 * events_of(10, **fields)
+
+
+TIMELY = {
+    "agents that share a budget": """
+        budget: {calls: 3}
+        steps:
+          - {step: a, agent: {provider: claude, prompt: p}, retry: 1}
+          - {step: b, agent: {provider: claude, prompt: p}, retry: 1, needs: a}
+          - {step: c, agent: {provider: claude, prompt: p}, retry: 1, needs: b}
+        """,
+    "a step that may ask once": """
+        steps: [{step: a, agent: {provider: claude, prompt: p}, retry: 1, budget: {calls: 1}}]
+        """,
+    "a condition of which each of two steps is reached under another assumption": """
+        inputs: {x: integer}
+        steps:
+          - {step: a, shell: "true", take: first, next: [{to: b, when: inputs.x == 1}, {to: c, when: inputs.x == 2}]}
+          - {step: b, shell: "true"}
+          - {step: c, shell: "true"}
+          - {step: b2, shell: "true", needs: b, validate: inputs.x == 1, retry: 1, on_failure: {shell: "true"}}
+          - {step: c2, shell: "true", needs: c, validate: inputs.x == 1, retry: 1, on_failure: {shell: "true"}}
+        """,
+    "a result that is never right": "steps: [{step: a, shell: 'true', validate: 1 == 2, continue_on_error: true}]",
+}
+NAMED = {
+    "names of themselves": [
+        Step(
+            name=name,
+            action=shell(),
+            rules=retry(1),
+            validate=expression("attempt < 3 || step.name == 'a'", "attempt", "step"),
+        )
+        for name in ("a", "b")
+    ],
+    "the status of a step that runs beside": [
+        step("z"),
+        Step(name="a", action=shell(), rules=retry(1), validate=expression("steps.z.status == 'completed'", "steps.z")),
+    ],
+}
+
+
+@pytest.mark.parametrize("definition", [*TIMELY.values(), *NAMED.values()], ids=[*TIMELY, *NAMED])
+def test_what_depends_on_other_steps_is_not_decided_from_one_alone(definition: str | list[Step]) -> None:
+    read = load_text(f"name: w\n{dedent(definition)}") if isinstance(definition, str) else workflow(*definition)
+    explorer = Explorer(read, Cel({}))
+
+    assert [(case, alone(explorer, case)) for case in explorer.cases() if case != alone(explorer, case)] == []
 
 
 def events_of_workflow(definition: Workflow) -> int:

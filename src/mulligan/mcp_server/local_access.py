@@ -56,6 +56,8 @@ class LocalAccess(Access):
     def _call(self, work: Callable[[Service], Result]) -> Result:
         if self._service is None:
             self._service = self._open()
+            # The call of an agent returns: it drives no run.
+            self._service.drives = False
             self.has_files = not self._service.is_for_others
         try:
             return work(self._service)

@@ -211,7 +211,10 @@ class Service:
         """Published workflows that are started on time."""
 
         def in_project(by: str, project: str) -> Service:
-            return self.as_user(by, project=project)
+            other = self.as_user(by, project=project)
+            # Nobody reads what would follow from what a schedule does.
+            other.drives = True
+            return other
 
         from mulligan.service.server.schedules import schedules
 

@@ -163,7 +163,8 @@ CONDITIONS = "\n      AND ".join(one.in_database for one in FILTERS.values() if 
 def asked_fields(wanted: RunFilter) -> dict[str, Any]:
     """The fields by which a filter leaves out runs, with their values. Without `with_children` it leaves them out."""
     values = {name: getattr(wanted, name) for name in FILTERS}
-    return {name: value for name, value in values.items() if value != FILTERS[name].empty}
+    # An empty list asks for nothing, as an empty tuple does.
+    return {name: value for name, value in values.items() if value != FILTERS[name].empty and value != []}
 
 
 def is_matching(run: SearchedRun, asked: dict[str, Any]) -> bool:

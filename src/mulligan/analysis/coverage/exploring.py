@@ -181,6 +181,8 @@ class Explorer:
 
     def _explore(self, assumed: Assumptions, left: dict[str, Row]) -> Iterator[Case]:
         """The cases of all rows that are reached under these assumptions; they are taken out of `left`."""
+        # Under other assumptions a condition may mean something else.
+        self._ends.clear()
         known = Shortcuts(self.play(Scenario(assumed.injections), assumed), self._graph)
         player = self._player(assumed, assumed.injections)
         by_path: dict[Path, dict[str, Row]] = {}
@@ -230,7 +232,7 @@ class Explorer:
             end = known.end_of_stop(moment.player, row.step, kind) if is_first else None
             if end is not None:
                 return end, True
-        elif is_first and known.is_local(row.step, kind):
+        elif is_first and known.is_local(row.step, kind, moment.run.state):
             outcomes = InjectedOutcomes((Injection(row.path, row.step, kind, times),))
             local = LocalPlay(known, moment.player, moment.run, row.step, kind, moment.keys)
             found = self._play_locally(moment, (row, kind, times), local, outcomes)
@@ -265,7 +267,7 @@ class Explorer:
         step = moment.row.step
         for target in dict.fromkeys(edge.to for edge in step.edges if edge.on == "failure"):
             row = left.get(target)
-            if row is None or not moment.known.is_remedy(step, row.step):
+            if row is None or not moment.known.is_remedy(step, row.step, moment.run.state):
                 continue
             first = self._way_to(moment, row)
             if first is None:
@@ -306,7 +308,7 @@ class Explorer:
             end, is_same = known.end_of_stop(moment.player, row.step, kind, seconds), True
         elif kind.of == "kill":
             end, is_same = known.end_of_kill(straight, row.step), True
-        elif known.is_local(moment.row.step, kind):
+        elif known.is_local(moment.row.step, kind, moment.run.state):
             outcomes = InjectedOutcomes((first, Injection((), row.step, kind, times)))
             local = self._local(moment, kind, row.step)
             end, is_same = self._play_locally(moment, (row, kind, times), local, outcomes) or (None, False)

@@ -14,6 +14,7 @@ timeout of the run interferes. In any other run all cases are played to their en
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -27,11 +28,13 @@ from mulligan.analysis.playing.player import PlayedRun, Player
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.workflow import END, Step, Workflow, all_commands, expressions_in
+from mulligan.core.model.workflow import END, Expression, Step, Workflow, all_commands, expressions_in
+from mulligan.core.state.state import State
 from mulligan.core.state.verdict import unhandled
 
 # A step as an expression reads it, and the field that is read.
 _READ = re.compile(r"""\bsteps\s*(?:\.\s*([\w-]+)|\[\s*["']([^"']+)["']\s*\])(?:\s*\.\s*(\w+))?""")
+_TROUBLE = (e.AttemptFailed, e.ResultRejected, e.StepFailed)
 _DECISIVE = frozenset({e.StepCompleted, e.StepFailed, e.StepReplaced, e.StepSettled})
 _LOCAL_PARTS = frozenset({"step", "handler", "script", "remediation", "triager", "validator", "success", "lister"})
 _STATUSES: dict[Verdict, str] = {"parked": "waiting", "fails": "failed", "stops": "failed"}
@@ -46,6 +49,10 @@ class _Reads:
         # The steps whose output is read; those of them whose output may be read although they have failed.
         self.outputs: set[str] = set()
         self.after_failure: set[str] = set()
+        # The steps that a step reads.
+        self.of_step: dict[str, set[str]] = {}
+        # The steps that read their own name, number or attempt.
+        self.of_themselves: set[str] = set()
         # Whether a failure is read: its code, its message.
         self.failures = False
         self._groups = workflow.groups
@@ -66,8 +73,13 @@ class _Reads:
             named = {name.removeprefix("steps.") for name in one.reads if name.startswith("steps.")}
             for name in named | fields.keys():
                 # A step that is read in a way that the pattern does not know is read in full.
-                found = outputs if fields.get(name) == {"output"} else self.in_full
-                found.update(self._groups.get(name, (name,)))
+                is_output = fields.get(name) == {"output"}
+                steps = self._groups.get(name, (name,))
+                (outputs if is_output else self.in_full).update(steps)
+                if step is not None:
+                    self.of_step.setdefault(step.name, set()).update(steps)
+        if step is not None and any(_is_of_itself(one) for one in _conditions(step)):
+            self.of_themselves.add(step.name)
         if outputs:
             self.outputs |= outputs
             self.after_failure |= outputs - (self._needed(step) - self._allowed)
@@ -77,6 +89,15 @@ class _Reads:
         needs = () if step is None else step.needs
         plain = [need for need in needs if need.on == "success"]
         return {name for need in plain for name in (self._groups[need.of] if need.is_group else (need.of,))}
+
+
+def _conditions(step: Step) -> Iterator[Expression]:
+    """What decides whether the results of a step and of its commands count."""
+    return (one.validate for one in all_commands([step]) if one.validate is not None)
+
+
+def _is_of_itself(condition: Expression) -> bool:
+    return any(name.partition(".")[0] in ("attempt", "step") for name in condition.reads)
 
 
 class Shortcuts:
@@ -91,30 +112,43 @@ class Shortcuts:
         for entry in straight.entries:
             if isinstance(entry.fact, e.StepCompleted):
                 self.completed.setdefault(entry.fact.step, entry.fact)
-        self._is_timeless = ending.status == "completed" and ending.seconds == 0 and len(straight.runs) == 1
+        # What agents have spent in one step decides what they may in the next.
+        has_budget = any(one.budget is not None for one in (self.workflow, *self.workflow.steps))
+        is_at_once = ending.status == "completed" and ending.seconds == 0 and len(straight.runs) == 1
+        # If nothing fails by itself, what runs again completes as before, and what is behind it too.
+        is_smooth = not any(isinstance(entry.fact, _TROUBLE) for entry in straight.entries)
+        self._is_timeless = is_at_once and is_smooth and not has_budget
         # How cases went on that were played to their end, by how their step ended: the end, and how long after.
         self.rests: dict[Any, tuple[Verdict, str, float]] = {}
 
     # -- what may be left out ----------------------------------------------------------------------------------------
 
-    def is_local(self, step: Step, kind: Kind) -> bool:
+    def is_local(self, step: Step, kind: Kind, state: State) -> bool:
         """Whether the case may be decided by what belongs to the step."""
         is_known = step.name in self.completed and step.name != END
         if not (self._is_timeless and is_known and kind.of in _LOCAL_PARTS):
             return False
-        return not {step.name, "*"} & self._reads.in_full and not self._has_slow_stop
+        is_read = bool({step.name, "*"} & self._reads.in_full)
+        return not is_read and self._reads_what_has_ended(step, state) and not self._has_slow_stop
+
+    def _reads_what_has_ended(self, step: Step, state: State) -> bool:
+        """Whether what the step reads of others is known: while it is played locally, the others are held."""
+        places = state.places
+        return all(name in places and places[name].has_ended for name in self._reads.of_step.get(step.name, ()))
 
     @cached_property
     def _reads(self) -> _Reads:
         return _Reads(self.workflow)
 
-    def is_remedy(self, step: Step, target: Step) -> bool:
+    def is_remedy(self, step: Step, target: Step, state: State) -> bool:
         """Whether the cases of `target`, to which only failures of `step` lead, may be played locally."""
         node = self.graph.nodes.get(target.name)
         if node is None or traits_of(target.action).runs_in == "engine" or target.map is not None:
             return False
         is_alone = not (node.needs or node.waits) and all(arc.source == step.name for arc in node.arrivals)
         is_read = target.name in self._reads.in_full or self.is_output_read(target.name)
+        if not (self._reads_what_has_ended(step, state) and self._reads_what_has_ended(target, state)):
+            return False
         is_plain = is_alone and target.when is None and not self._reads.failures and not is_read
         return is_plain and self._is_timeless and step.name in self.completed and not self._has_slow_stop
 
@@ -188,6 +222,7 @@ class Shortcuts:
             not is_task
             or any(traits_of(action).calls_run for action in commands)
             or step.when is not None
+            or step.name in self._reads.of_themselves
             or step.name in self._reads.in_full | self._reads.after_failure
         ):
             return None
@@ -214,7 +249,7 @@ class Shortcuts:
             return None
         if kind.of == "cancel":
             return CaseEnd("allowed", "cancelled", kind.of, 1, seconds)
-        if not self._reruns_after_loss:
+        if not self._reruns_after_loss or self._reads.of_themselves:
             return None
         return CaseEnd("recovered", "completed", "rerun", 2, seconds, failing_command(step).timeout or 0.0)
 
@@ -365,6 +400,8 @@ class LocalPlay:
     def _is_as_before(self, fact: Any) -> bool:
         before = self._known.completed[fact.step]
         is_final = getattr(fact, "is_final", True)
+        if type(fact) is e.StepReplaced and self._known.is_output_read(fact.step):
+            return False  # Its output is that of another step, which nobody knows either.
         return (
             fact.output == before.output
             and fact.taken == before.taken

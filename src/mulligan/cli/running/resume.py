@@ -58,9 +58,11 @@ def resume(
             chosen = Continuation(None if detach or service.runs.is_driven(run_id) else True, detach)
             return continue_run(context, run_id, chosen, asked=asked)
         run_id = service.changes.newest_idle_run() if run is None else service.runs.find(run)
+        # Otherwise a worker may have taken it up since, whose progress is shown.
+        is_lifted = steps is not None or service.runs.record(run_id).status == "paused"
         service.changes.resume(run_id, steps=steps or 0, reason=reason)
         mention_changed_file(context, run_id)
-        if service.runs.is_driven(run_id):
+        if is_lifted and service.runs.is_driven(run_id):
             complain(f"run {run_id} continues in the process that drives it")
             return 0
         if detach:

@@ -20,7 +20,7 @@ import msgspec
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.errors import InputInvalid, UnknownRun
 from mulligan.ports import RunRecord, WaitingPlace
-from mulligan.service.decisions.pending import find_waiting, read_waiting
+from mulligan.service.decisions.pending import commands_for_pending, find_waiting, read_waiting
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.run_list import RunLine, run_lines
@@ -410,7 +410,10 @@ class PendingSource(_ListSource):
         changed = {key: waiting[key] for key, seq in seqs.items() if self._seqs.get(key) != seq}
         removed = [key for key in self._seqs if key not in seqs]
         # All that is read comes first: if the store goes away meanwhile, what has changed is not reported yet.
-        shown = [] if len(changed) > ENTRIES_MAX else [to_json(entry) for entry in read_waiting(store, changed)]
+        waits = [] if len(changed) > ENTRIES_MAX else read_waiting(store, changed)
+        for entry in waits:
+            entry.commands = commands_for_pending(entry)
+        shown = [to_json(entry) for entry in waits]
         is_first, self._is_first = self._is_first, False
         self._seqs = seqs
         for key in removed:

@@ -221,6 +221,8 @@ class CalledTasks:
             self._task_files.look_for_files(running)
             if not (running.may_have_files or running.has_progress):
                 self._end_plain(lease.token, answer.output, process_exit.usage)
+                if self._awaiting_child:
+                    self.start_awaiting()
                 self._wake_up.at(self._children.retire_surplus(time.monotonic()))
                 return
         elif traits(lease.task.kind, lease.task.params).is_short:

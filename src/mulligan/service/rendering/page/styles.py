@@ -34,24 +34,6 @@ STATUSES = {
 _TONES = {"good": "green", "bad": "red", "now": "blue", "try": "amber", "ask": "orange"}
 
 
-def render_document(title: str, styles: str, body: Html) -> str:
-    """A whole page. Should any markup get past the escaping, it can load nothing and run nothing."""
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
-        element("title", title),
-        element("style", Html(styles)),
-    )
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
-
-
-def render_section(title: str, name: str, *inside: object) -> Html:
-    """A part of a page, with its title; `name` is its id."""
-    return element("section", element("h2", title, id=name), *inside)
-
-
 def css_variables() -> str:
     """The CSS variables for the colours, for light, dark and print."""
     return (
