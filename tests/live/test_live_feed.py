@@ -144,6 +144,7 @@ def test_the_list_and_what_waits_are_followed_and_come_back_by_their_positions(l
     assert [(entry["run_id"], entry["step"], entry["message"]) for entry in pending[1]["entries"]] == [
         (run_id, "gate", "go?")
     ]
+    assert pending[1]["entries"][0]["commands"][0] == f"mulligan approve {run_id} gate --reason TEXT"
     assert (quiet, pending[1]["total"]) == ([], 1)
     assert [(line["status"], line["asks"]) for line in ended[1]["runs"]] == [("completed", [])]
     assert (answered[1]["removed"], answered[1]["total"]) == ([{"run_id": run_id, "step": "gate"}], 0)

@@ -104,10 +104,13 @@ def test_an_agent_works_with_the_runs_of_a_server(folder: Path, monkeypatch: pyt
             found = agent.call("get_run", run_id=1)
             log = agent.call("read_log", run_id=1, step="one")
             forked = agent.call("fork_run", run_id=1, from_step="one", text=FLOW)
+            paused = agent.call("pause_run", run_id=forked["fork_run_id"], reason="not now")
         monkeypatch.setenv("MULLIGAN_TOKEN", READER)
         with agent_at(url) as reader:
             refused = reader.refused("cancel_run", run_id=forked["fork_run_id"])
 
     assert (found["status"], log["lines"]) == ("completed", [{"line": 1, "text": "done"}])
     assert forked["fork_run_id"] == 2
+    # The agent is told what follows, as on its own machine.
+    assert (paused["dry_run"], paused["follows"] != []) == (False, True)
     assert refused["code"] == "store.forbidden"
