@@ -113,7 +113,7 @@ class Shortcuts:
             if isinstance(entry.fact, e.StepCompleted):
                 self.completed.setdefault(entry.fact.step, entry.fact)
         # What agents have spent in one step decides what they may in the next.
-        has_budget = any(one.budget is not None for one in (self.workflow, *self.workflow.steps))
+        has_budget = self.workflow.budget is not None or any(one.budget is not None for one in self.workflow.steps)
         is_at_once = ending.status == "completed" and ending.seconds == 0 and len(straight.runs) == 1
         # If nothing fails by itself, what runs again completes as before, and what is behind it too.
         is_smooth = not any(isinstance(entry.fact, _TROUBLE) for entry in straight.entries)
