@@ -39,7 +39,7 @@ def test_a_large_matrix_is_one_row_of_show_with_what_failed_below():
     said = mulligan("show", 1)
 
     assert "sim × 20  failed  20" in said.plain[1]
-    assert "10 failed, 10 completed; failures: 5 with EXIT_NONZERO 5, 5 with EXIT_NONZERO 3" in said.out
+    assert "10 failed, 10 completed; failures: 5 with EXIT_NONZERO 3, 5 with EXIT_NONZERO 5" in said.out
     assert rows(said.out) == ["sim", *(f"sim_{seed:02d}" for seed in range(2, 17, 2)), "…", "compare"]
     assert said.out.splitlines()[-2].split() == "… 2 more failed mulligan show 1 sim".split()
 
@@ -93,7 +93,7 @@ def test_a_matrix_is_shown_alone_with_what_failed_first():
 
     lines = said.out.splitlines()
     assert (
-        lines[0] == "sim × 12 of run 1: 6 failed, 6 completed; failures: 3 with EXIT_NONZERO 5, 3 with EXIT_NONZERO 3"
+        lines[0] == "sim × 12 of run 1: 6 failed, 6 completed; failures: 3 with EXIT_NONZERO 3, 3 with EXIT_NONZERO 5"
     )
     assert [line.split()[:2] for line in lines[2:]] == [
         *([f"sim_{seed:02d}", "failed"] for seed in range(2, 13, 2)),
@@ -350,7 +350,7 @@ def test_many_failed_steps_of_a_matrix_are_one_line_of_the_last_word():
 
     last = said.err.partition("run 1 failed")[2].splitlines()[1:]
     assert last[0].strip() == (
-        "✗ sim × 12  6 failed, 3 with EXIT_NONZERO 5, 3 with EXIT_NONZERO 3  (mulligan show 1 sim)"
+        "✗ sim × 12  6 failed, 3 with EXIT_NONZERO 3, 3 with EXIT_NONZERO 5  (mulligan show 1 sim)"
     )
     assert not any("sim_02" in line for line in last)
 

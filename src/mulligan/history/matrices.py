@@ -71,7 +71,9 @@ def count_statuses(statuses: Iterable[str]) -> dict[str, int]:
 
 def count_failures(failures: Iterable[Failure]) -> dict[str, int]:
     """How many failed in the same way, the most frequent first."""
-    return dict(Counter(map(failure_label, failures)).most_common())
+    counts = Counter(map(failure_label, failures))
+    # Among equals not by which failed first: that is chance.
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
 def group_status(statuses: Mapping[str, int]) -> str:
