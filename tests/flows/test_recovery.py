@@ -24,6 +24,7 @@ import mulligan
 from mulligan import Failure, Retry, flow, step
 from mulligan.core.model.workflow import encode
 from mulligan.language import load_text
+from mulligan.language.keys.retry_keys import POLICY
 from mulligan.language.scope import FAILURE_FIELDS
 from mulligan.values.decoding import convert_value
 
@@ -254,3 +255,8 @@ def test_what_a_worker_imports_stands_for_a_plain_function(name: str) -> None:
 
     assert found.__mulligan_function__ is found.fn
     assert found.fn.__name__ == name
+
+
+def test_retry_has_a_keyword_for_every_key_of_a_file():
+    assert set(Retry.__init__.__kwdefaults__ or ()) == set(POLICY.keys)
+    assert Retry(host="other").keys == {"host": "other"}

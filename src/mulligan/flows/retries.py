@@ -55,6 +55,8 @@ class Retry:
         adjust: dict[str, Any] | None = None,
         rules: Sequence[Retry | dict[str, Any]] | None = None,
         deadline: Duration | None = None,
+        host: str | None = None,
+        conversation: str | None = None,
     ) -> None:
         self.keys: dict[str, Any] = given(locals())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -80,21 +80,12 @@ def show_runs(call: Call) -> Answer:
 def _given(asked: RunsPageQuery) -> RunsPageQuery:
     """The filters without those that are empty."""
 
-    def texts(values: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(one.strip() for one in values if one.strip()))
+    def clean(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(dict.fromkeys(one.strip() for one in value if one.strip()))
+        return value.strip() if isinstance(value, str) else value
 
-    return RunsPageQuery(
-        workflow=texts(asked.workflow),
-        status=texts(asked.status),
-        since=asked.since.strip(),
-        until=asked.until.strip(),
-        who=texts(asked.who),
-        label=texts(asked.label),
-        input=texts(asked.input),
-        text=asked.text.strip(),
-        failure=texts(asked.failure),
-        before=asked.before,
-    )
+    return RunsPageQuery(**{name: clean(value) for name, value in msgspec.structs.asdict(asked).items()})
 
 
 def _path(asked: RunsPageQuery, **changes: object) -> str:
