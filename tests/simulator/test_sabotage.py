@@ -33,7 +33,7 @@ from . import sabotage_worktrees as sabotage_worktrees
 from .sabotage import DEFECTS
 
 # From the seed that is known to show it; others do too, should that one tell another story some day.
-# So many that a change of what the simulator draws makes this slow before it makes it fail.
+# So many that a change of what the simulator draws makes this slow before it makes it fail: `seeds` finds new ones.
 HISTORIES_MAX = 4000
 
 # Where random workflows seldom have what it takes: everything behind one breaker that opens at once,
@@ -104,9 +104,9 @@ GROUPED = workflow(
 FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a fork works in the worktree of the run that it was forked from", None, "memory", 2, "promise 14"),
     ("a fork at an event goes on in the worktree of the other run", None, "memory", 4, "promise 14"),
-    ("the steps of a fork do not wait until its worktree is open", None, "memory", 8, "promise 10"),
+    ("the steps of a fork do not wait until its worktree is open", None, "memory", 10, "promise 10"),
     ("a triager decides whatever it likes", TRIAGED, "memory", 1, "promise 3"),
-    ("a commit forgets its timers", None, "shared", 0, "promise 10"),
+    ("a commit forgets its timers", None, "shared", 1, "promise 10"),
     ("a commit forgets what it queues", None, "shared", 3, "promise 10"),
     ("a commit forgets to tell another run", None, "memory", 8, "promise 10"),
     ("a commit forgets what it stops", None, "memory", 64, "promise 7"),
@@ -133,10 +133,10 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a commit forgets what its breakers count", GUARDED, "shared", 13, "promise 7"),
     ("on SQLite a breaker does not count", GUARDED, "sqlite", 1, "promise 7"),
     ("a commit forgets to tell the child runs", CALLING, "memory", 5, "promise 6"),
-    ("a turn is believed that is another's by now", PLAIN, "shared", 498, "promise 8"),
+    ("a turn is believed that is another's by now", PLAIN, "shared", 873, "promise 8"),
     ("who takes a run up forgets the tasks that wait", PLAIN, "memory", 13, "promise 10"),
-    ("who was kept from his work for long takes it for his own", PLAIN, "shared", 210, "promise 6"),
-    ("after the store was away what runs is started again", PLAIN, "shared", 29, "promise 4"),
+    ("who was kept from his work for long takes it for his own", PLAIN, "shared", 2128, "promise 6"),
+    ("after the store was away what runs is started again", PLAIN, "shared", 40, "promise 4"),
     (
         "after the store was away what a commit without an answer gave is not started",
         PLAIN,
@@ -159,16 +159,16 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a retry is reserved twice", None, "memory", 14, "promise 10"),
     ("a retry starts when its script has ended, whatever its delay", None, "memory", 170, "promise 5"),
     ("a stopped run goes on with a retry whose script has ended", None, "memory", 78, "promise 5"),
-    ("a run with a failure that nobody handled has completed", None, "memory", 2, "promise 1"),
+    ("a run with a failure that nobody handled has completed", None, "memory", 3, "promise 1"),
     ("a step that can never start waits for ever", None, "memory", 3, "promise 10"),
     ("a reserved retry has no timer", None, "memory", 14, "promise 10"),
     ("a secret is written into what a task is told", None, "shared", 6, "promise 9"),
     ("on SQLite only the first of the child runs is told", CALLING, "sqlite", 27, "promise 6"),
-    ("a report counts whose lease is void", PLAIN, "shared", 631, "promise 2"),
-    ("a turn that could not be written has forgotten what it was told", PLAIN, "memory", 159, "promise 4"),
-    ("what our own tasks came to goes with a turn that is another's", PLAIN, "shared", 22, "promise 10"),
+    ("a report counts whose lease is void", PLAIN, "shared", 756, "promise 2"),
+    ("a turn that could not be written has forgotten what it was told", PLAIN, "memory", 175, "promise 4"),
+    ("what our own tasks came to goes with a turn that is another's", PLAIN, "shared", 676, "promise 10"),
     ("a task is started though its turn has ended it before", None, "memory", 189, "promise 6"),
-    ("a task is started though its turn has asked it to stop", PLAIN, "memory", 0, "promise 6"),
+    ("a task is started though its turn has asked it to stop", PLAIN, "memory", 5, "promise 6"),
     ("what a run was told when the store went away is forgotten", PLAIN, "memory", 116, "promise 4"),
     ("what ends while the store is away is forgotten", PLAIN, "memory", 67, "promise 4"),
     ("the dead are not buried", None, "memory", 0, "promise 7"),
@@ -179,12 +179,12 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a run whose log is ahead of the clock waits for it", PLAIN, "sqlite", 201, "promise 10"),
     ("a retry does not wait", PLAIN, "memory", 3, "promise 5"),
     ("a handler runs as often as there are failures", PLAIN, "memory", 550, "promise 3"),
-    ("a run that stops keeps the retries that it has reserved", PLAIN, "memory", 49, "promise 6"),
+    ("a run that stops keeps the retries that it has reserved", PLAIN, "memory", 54, "promise 6"),
     ("a fork keeps what failed", PLAIN, "memory", 40, "promise 8"),
     ("a new round keeps a result of which something that it depends on runs again", BEHIND, "memory", 2, "promise 4"),
     ("a fork keeps a result of which something that it depends on runs again", BEHIND, "memory", 1, "promise 4"),
-    ("end returns a status that no run has, and completes", None, "memory", 125, "promise 1"),
-    ("a step runs in the visit after its last", None, "memory", 18, "promise 3"),
+    ("end returns a status that no run has, and completes", None, "memory", 128, "promise 1"),
+    ("a step runs in the visit after its last", None, "memory", 20, "promise 3"),
     ("a step that is resumed is not queued again", PLAIN, "memory", 3, "promise 10"),
     ("an event is announced to nobody", None, "memory", 0, "promise 11"),
     ("what was done first is undone first", PLAIN, "memory", 21, "promise 4"),
@@ -198,22 +198,22 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
         22,
         "promise 6",
     ),
-    ("a task is handed out although the time of its run is up", TIMED, "shared", 6, "promise 6"),
+    ("a task is handed out although the time of its run is up", TIMED, "shared", 7, "promise 6"),
     ("what was undone is found by later runs", None, "shared", 155, "promise 12"),
     ("a result is found before its step has completed", None, "shared", 50, "promise 12"),
-    ("a result is taken over that its run may still undo", None, "shared", 60, "promise 12"),
-    ("steps with other values have one fingerprint", None, "shared", 4, "promise 12"),
-    ("a step that is forced to run takes an earlier result", None, "shared", 4, "promise 12"),
+    ("a result is taken over that its run may still undo", None, "shared", 76, "promise 12"),
+    ("steps with other values have one fingerprint", None, "shared", 9, "promise 12"),
+    ("a step that is forced to run takes an earlier result", None, "shared", 43, "promise 12"),
     ("a step that runs again on purpose takes an earlier result", None, "shared", 18, "promise 12"),
-    ("a result that has set data of the run is found by later runs", None, "memory", 29, "promise 12"),
+    ("a result that has set data of the run is found by later runs", None, "memory", 35, "promise 12"),
     ("a request that is repeated is carried out again", PLAIN, "shared", 332, "promise 10"),
     ("a server that was started again carries out a repeated request", PLAIN, "shared", 65, "promise 10"),
-    ("what a remote worker has sent is forgotten before the server has it", PLAIN, "shared", 236, "promise 4"),
+    ("what a remote worker has sent is forgotten before the server has it", PLAIN, "shared", 332, "promise 4"),
     ("a server expires workers whose heartbeats it could not take", PLAIN, "shared", 34, "promise 7"),
-    ("the ends of tasks that come with a heartbeat are lost", PLAIN, "shared", 236, "promise 4"),
+    ("the ends of tasks that come with a heartbeat are lost", PLAIN, "shared", 332, "promise 4"),
     ("a lost request of a remote worker counts as answered by the one before", PLAIN, "shared", 98, "promise 10"),
-    ("the run of an instant has a key that no other server finds", None, "memory", 8, "promise 13"),
-    ("a server writes over what another server has decided meanwhile", None, "shared", 13, "promise 13"),
+    ("the run of an instant has a key that no other server finds", None, "memory", 19, "promise 13"),
+    ("a server writes over what another server has decided meanwhile", None, "shared", 47, "promise 13"),
     ("what a schedule has decided to start is taken for done", None, "memory", 0, "promise 13"),
     ("an instant starts a run though the one before has not ended", None, "memory", 0, "promise 13"),
     ("instants that were missed are not written down", None, "memory", 0, "promise 13"),
@@ -223,7 +223,7 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a schedule misses an instant at which a server looks a second late", None, "memory", 5, "promise 13"),
     ("a notice that a target has refused counts as sent", None, "memory", 0, "promise 11"),
     ("what came of sending notices is not written", None, "memory", 0, "promise 11"),
-    ("a notice that was claimed and not tried counts as sent", None, "memory", 15, "promise 11"),
+    ("a notice that was claimed and not tried counts as sent", None, "memory", 63, "promise 11"),
     ("a task that its worker has interrupted has failed", None, "memory", 51, "promise 3"),
     ("a task fails when the time of its first worker is over", None, "memory", 29, "promise 3"),
     ("what an agent has spent is counted twice", None, "memory", 14, "promise 2"),
@@ -241,9 +241,9 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a child run is not asked for the round that its caller waits for", RETRIED, "memory", 0, "promise 10"),
     ("a round of a child run does not say who asked for it", RETRIED, "memory", 0, "promise 2"),
     ("a child run that is continued is not stopped with its caller", RETRIED, "memory", 11, "promise 6"),
-    ("a pause does not reach a child run that has not opened its round yet", RETRIED, "shared", 46, "promise 6"),
+    ("a pause does not reach a child run that has not opened its round yet", RETRIED, "shared", 50, "promise 6"),
     ("a fork continues a child run of the run that it was forked from", RETRIED, "memory", 250, "promise 2"),
-    ("an output that is too large to be kept is null", None, "memory", 11, "promise 2"),
+    ("an output that is too large to be kept is null", None, "memory", 26, "promise 2"),
     ("a run that lacks an output completes as if nothing had happened", None, "memory", 26, "promise 1"),
     ("a fork keeps an approval that was given for other inputs", APPROVED, "memory", 5, "promise 12"),
     ("a run takes up whatever it is asked for", None, "memory", 133, "promise 10"),
@@ -256,7 +256,7 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
         "promise 10",
     ),
     ("an ordinary end does not count for the groups that its step is in", GROUPED, "memory", 0, "promise 10"),
-    ("an ordinary end forgets what its attempt has given", None, "memory", 0, "promise 10"),
+    ("an ordinary end forgets what its attempt has given", None, "memory", 3, "promise 10"),
 ]
 # Where it takes more of one kind of thing than histories have.
 THEMES: dict[str, Theme] = {
@@ -279,14 +279,22 @@ THEMES: dict[str, Theme] = {
 }
 
 
+def first_that_shows(
+    sentence: str, of: Workflow | None, store: StoreKind, seed: int, promise: str
+) -> tuple[int | None, str]:
+    """The first seed from this one on that shows the defect, and what the broken promise says."""
+    budget, theme = FaultBudget(store=store), THEMES.get(sentence)
+    with DEFECTS[sentence].at_work():
+        for one in range(seed, seed + HISTORIES_MAX):
+            found = complaint(Simulation(one, of, budget=budget, theme=theme))
+            if found.startswith(f"{promise}: "):
+                return one, found
+    return None, "nothing"
+
+
 @pytest.mark.parametrize(("sentence", "of", "store", "seed", "promise"), FOUND, ids=[row[0] for row in FOUND])
 def test_a_defect_is_found(sentence: str, of: Workflow | None, store: StoreKind, seed: int, promise: str) -> None:
-    trouble, theme = FaultBudget(store=store), THEMES.get(sentence)
-
-    with DEFECTS[sentence].at_work():
-        seeds = range(seed, seed + HISTORIES_MAX)
-        told = (complaint(Simulation(one, of, budget=trouble, theme=theme)) for one in seeds)
-        found = next((one for one in told if one.startswith(f"{promise}: ")), "nothing")
+    _, found = first_that_shows(sentence, of, store, seed, promise)
 
     assert found.startswith(promise)
 
