@@ -61,15 +61,19 @@ class BothWays:
 
 
 @contextmanager
-def both_ways() -> Iterator[BothWays]:
-    """Compare every ordinary turn of this process with the same at length. Within itself it changes nothing."""
+def both_ways(one_of: int = 1) -> Iterator[BothWays]:
+    """Compare every ordinary turn of this process with the same at length, or one of so many, as the log has it."""
     counts = BothWays()
-    if ordinary.end_step is not _END_STEP:
-        yield counts
-        return
+    before = ordinary.end_step, ordinary.start_step, ordinary.task_of, postgres_commit.ordinary_statements
     end_step, start_step, task_of = _END_STEP, _START_STEP, _TASK_OF
 
+    def is_compared(state: State, key: str) -> bool:
+        place = state.places.get(key)
+        return place is None or place.entered_seq % one_of == 0
+
     def end_both_ways(state: State, report: TaskEnded, evaluator: Evaluator) -> ordinary.OrdinaryEnd | None:
+        if not is_compared(state, report.place):
+            return end_step(state, report, evaluator)
         answers = _SameAnswers(evaluator)
 
         def at_once() -> Iterator[e.Entry]:
@@ -79,20 +83,22 @@ def both_ways() -> Iterator[BothWays]:
             return chain(end.entries, follow_rest(end))
 
         is_whole = counts.ends % STATES_EVERY == 0
-        before = state.copy() if is_whole else None
+        untouched = state.copy() if is_whole else None
         try:
             short = _try(state, at_once, is_whole=is_whole)
         except _NotOrdinary:
-            if before is not None:
-                _compare("a state that nothing has changed", state, before)
+            if untouched is not None:
+                _compare("a state that nothing has changed", state, untouched)
             return None
         counts.ends += 1
         _compare_all(short, _try(state, lambda: follow_at_length(state, report, answers.again()), is_whole=is_whole))
-        if before is not None:
-            _compare("the state after a turn that was undone", state, before)
+        if untouched is not None:
+            _compare("the state after a turn that was undone", state, untouched)
         return end_step(state, report, answers.again())
 
     def start_both_ways(state: State, place: Place, worker: str, host: str, at: datetime) -> e.Entry:
+        if not is_compared(state, place.key):
+            return start_step(state, place, worker, host, at)
         is_whole = counts.starts % STATES_EVERY == 0
         counts.starts += 1
         report = TaskStarted(at, place.key, place.attempt, worker, host)
@@ -115,7 +121,7 @@ def both_ways() -> Iterator[BothWays]:
     try:
         yield counts
     finally:
-        _replace(_END_STEP, _START_STEP, _TASK_OF, _ASK)
+        _replace(*before)
 
 
 def _replace(end_step: Any, start_step: Any, task_of: Any, ask: Any) -> None:
