@@ -59,6 +59,8 @@ OF_ACTIONS = (
     "mulligan.worker.child.step_loop",
     "mulligan.worker.git.workspaces",
 )
+# The part of it that is in C keeps the classes of the first import.
+IMPORTED_ONCE = frozenset({"yaml", "_yaml"})
 CHILD_MAIN = "mulligan.worker.child.child_main"
 # As `warm_child` starts one: what is loaded then is what every child has.
 SERVER_PROGRAM = """
@@ -186,6 +188,8 @@ class LoadedModules:
 
     def _remove_others(self) -> None:
         for name in sys.modules.keys() - self._of_start:
+            if name.partition(".")[0] in IMPORTED_ONCE:
+                continue
             module = sys.modules.pop(name)
             package, _, last = name.rpartition(".")
             if package in self._of_start and vars(sys.modules[package]).get(last) is module:

@@ -50,7 +50,7 @@ from mulligan.errors import (
     Refused,
     UndoFailed,
 )
-from mulligan.language import check_recorded_inputs
+from mulligan.language.input_values import check_recorded_inputs
 from mulligan.ports import Answer, ChildReport, Commit, Message, NewRun, NoticeRecord, RunRecord, TaskCapacity, Turn
 
 # The core refuses a verb that is not allowed before it has changed anything.

@@ -170,16 +170,15 @@ class SqlStore:
         if not records:
             raise refusals.unknown_run(run_id)
         run = whole_run_from(records[0])
-        rows = self._whole(rows)
         body = _body(run, dict(bodies))
         if body is None:
             raise refusals.no_workflow(run_id)
-        return LoadedRun(run, body, [row[1:] for row in rows])
+        return LoadedRun(run, body, [row[1:] for row in self._whole(rows)])
 
     def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
         records, bodies, rows = self._loaded(run_ids)
-        body_of, rows = dict(bodies), self._whole(rows)
-        rows_of = {run_id: [row[1:] for row in found] for run_id, found in groupby(rows, itemgetter(0))}
+        body_of = dict(bodies)
+        rows_of = {run_id: [row[1:] for row in found] for run_id, found in groupby(self._whole(rows), itemgetter(0))}
         loaded = []
         for record in records:
             with suppress(CodecError):
