@@ -69,7 +69,9 @@ def both_ways() -> Iterator[BothWays]:
         return
     end_step, start_step, task_of = _END_STEP, _START_STEP, _TASK_OF
 
-    def end_both_ways(state: State, report: TaskEnded, evaluator: Evaluator) -> ordinary.OrdinaryEnd | None:
+    def end_both_ways(
+        state: State, report: TaskEnded, evaluator: Evaluator, entries: list[e.Entry] | None = None
+    ) -> ordinary.OrdinaryEnd | None:
         answers = _SameAnswers(evaluator)
 
         def at_once() -> Iterator[e.Entry]:
@@ -90,7 +92,7 @@ def both_ways() -> Iterator[BothWays]:
         _compare_all(short, _try(state, lambda: follow_at_length(state, report, answers.again()), is_whole=is_whole))
         if before is not None:
             _compare("the state after a turn that was undone", state, before)
-        return end_step(state, report, answers.again())
+        return end_step(state, report, answers.again(), entries)
 
     def start_both_ways(state: State, place: Place, worker: str, host: str, at: datetime) -> e.Entry:
         is_whole = counts.starts % STATES_EVERY == 0

@@ -415,8 +415,10 @@ class RunDriver:
             if isinstance(report, r.TaskStarted) and self._is_too_late(pending, report):
                 self._give_back(pending, (report.place, report.attempt))
                 continue
-            if type(report) is r.TaskEnded and (end := ordinary.end_step(state, report, self.evaluator)) is not None:
-                entries += end.entries
+            end = None
+            if type(report) is r.TaskEnded:
+                end = ordinary.end_step(state, report, self.evaluator, entries)
+            if end is not None:
                 if end.rest is None:
                     self._take_entered(pending, end.queued, now)
                     continue

@@ -51,7 +51,12 @@ def commit_statements(commits: Sequence[Commit], children: Sequence[Turn], chann
 
 
 def ordinary_statements(commit: Commit) -> list[Statement]:
-    """The statements of one ordinary turn: those of `commit_statements`, value by value, in fewer steps."""
+    """The statements of one ordinary turn: those of `commit_statements`, value by value, in fewer steps.
+
+    A turn that deletes a row is not one, whatever it is called.
+    """
+    if None in [row[3] for row in commit.rows]:
+        return list(commit_statements([commit], (), ""))
     run_id, holder, entries = commit.turn.run_id, commit.turn.holder, commit.entries
     asked: list[Statement] = [(f"advance_runs{OF_ONE}", [*singles(_RUN, _run(commit)), 1])]
     if commit.ended:
@@ -60,14 +65,14 @@ def ordinary_statements(commit: Commit) -> list[Statement]:
         )
     count = len(entries)
     first = commit.after + 1
-    lines, whole = lines_and_rows(commit)
+    lines, changed = lines_and_rows(commit)
     events = [
         encode(Bigints, [run_id] * count),
         encode(Bigints, range(first, first + count)),
         encode(Blobs, lines),
     ]
     asked.append(("insert_events", events))
-    kinds, keys, tags, data = zip(*whole, strict=True)
+    kinds, keys, tags, data = zip(*changed, strict=True)
     rows = [
         encode(Bigints, [run_id] * len(kinds)),
         *map(encode, (Texts, Texts, Texts, Blobs), (kinds, keys, tags, data)),
