@@ -26,7 +26,7 @@ SRC = ROOT / "src"
 # Top to bottom: a part knows only what stands above it.
 PARTS = (
     # `step_context` and `values` run in the process of a step, which may be another interpreter.
-    *("errors", "step_context", "values", "core", "history", "analysis", "plugins", "language"),
+    *("errors", "step_context", "values", "core", "history", "analysis", "plugins", "cache_folder", "language"),
     *("flows", "formats"),
     *("ports", "store", "engine", "worker", "runtime", "dask_executor", "service", "client"),
     # `python -m mulligan` stands at the very bottom: it calls the command line, and nobody calls it.
@@ -506,13 +506,13 @@ def test_a_circle_is_found(there: str, back: str) -> None:
 
 def test_the_arrows_of_the_design_are_allowed() -> None:
     assert known_parts("core") == {"core", "errors"}
-    above_the_language = {"plugins", "analysis", "history", "core", "errors"}
+    above_the_language = {"cache_folder", "plugins", "analysis", "history", "core", "errors"}
     assert known_parts("language") == {"language", *above_the_language}
     assert known_parts("flows") == {"flows", "values", "language", *above_the_language}
     assert known_parts("engine") == {*known_parts("language"), "flows", "engine", "formats", "ports"}
-    assert known_parts("runtime") == set(PARTS[:15])
-    assert known_parts("dask_executor") == {*PARTS[:14], "dask_executor"} - IN_A_STEP
-    assert known_parts("service") == {*PARTS[:14], "dask_executor", "service"}
+    assert known_parts("runtime") == set(PARTS[:16])
+    assert known_parts("dask_executor") == {*PARTS[:15], "dask_executor"} - IN_A_STEP
+    assert known_parts("service") == {*PARTS[:15], "dask_executor", "service"}
     assert known_parts("client") == {"client", "errors", "service", "values"}
     assert known_parts("api") == {"api", "errors", "service"}
     assert known_parts("dashboard") == {"dashboard", "api", "errors", "service"}

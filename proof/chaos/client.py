@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import StoreUnavailable
-from mulligan.language import load
+from mulligan.language.loading import load
 from mulligan.service.home import find_home
 from mulligan.service.runs.changes.prepared_runs import Prepared, prepare
 from mulligan.service.service import Service

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mulligan.language import load
+from mulligan.language.loading import load
 from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.server.tokens.tokens import TokenForm
 from mulligan.service.service import Service

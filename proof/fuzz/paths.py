@@ -23,8 +23,8 @@ import msgspec
 from mulligan.core.effects.tasks import Task, make_task
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid
-from mulligan.language import load_text
 from mulligan.language.expressions import Cel
+from mulligan.language.loading import load_text
 from mulligan.testing.history import History
 from mulligan.worker.environment import working_folder_of
 from mulligan.worker.folders import Folders

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import apsw
 
 from mulligan.errors import LanguageError
-from mulligan.language import load_text
+from mulligan.language.loading import load_text
 from mulligan.language.shell.shell import ShellRefused, environment_value, rewrite
 from mulligan.worker.databases.parameters import bind_parameters
 from mulligan.worker.databases.statements import Dialect, statements

@@ -16,11 +16,12 @@ from mulligan.core.deciding.bounded_regex import is_found
 from mulligan.core.model.text.credential_patterns import HIDDEN, hide_credentials
 from mulligan.core.model.text.durations import parse_duration, parse_time, parse_wait
 from mulligan.formats.noetl.runtime import templates
-from mulligan.language import expressions, load_text
+from mulligan.language import expressions
 from mulligan.language.cel import cel, cel_process
 from mulligan.language.cel.cel import CelFailed, CelRefused
 from mulligan.language.checks.regular_expressions import SEARCHED
-from mulligan.language.readers.inputs import check_inputs, refuse_references
+from mulligan.language.input_values import check_inputs, refuse_references
+from mulligan.language.loading import load_text
 from mulligan.language.shell.shell import ShellText, rewrite
 from mulligan.language.text import quantities, scalars
 from mulligan.language.text.nodes import Refusal, Scalar, Source

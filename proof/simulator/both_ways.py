@@ -71,9 +71,11 @@ def both_ways(one_of: int = 1) -> Iterator[BothWays]:
         place = state.places.get(key)
         return place is None or place.entered_seq % one_of == 0
 
-    def end_both_ways(state: State, report: TaskEnded, evaluator: Evaluator) -> ordinary.OrdinaryEnd | None:
+    def end_both_ways(
+        state: State, report: TaskEnded, evaluator: Evaluator, entries: list[e.Entry] | None = None
+    ) -> ordinary.OrdinaryEnd | None:
         if not is_compared(state, report.place):
-            return end_step(state, report, evaluator)
+            return end_step(state, report, evaluator, entries)
         answers = _SameAnswers(evaluator)
 
         def at_once() -> Iterator[e.Entry]:
@@ -94,7 +96,7 @@ def both_ways(one_of: int = 1) -> Iterator[BothWays]:
         _compare_all(short, _try(state, lambda: follow_at_length(state, report, answers.again()), is_whole=is_whole))
         if untouched is not None:
             _compare("the state after a turn that was undone", state, untouched)
-        return end_step(state, report, answers.again())
+        return end_step(state, report, answers.again(), entries)
 
     def start_both_ways(state: State, place: Place, worker: str, host: str, at: datetime) -> e.Entry:
         if not is_compared(state, place.key):

@@ -139,7 +139,7 @@ def _checked(
         from mulligan.client.loading import find_workflow
 
         workflow = find_workflow(flow).workflow
-        from mulligan.language import check_inputs
+        from mulligan.language.input_values import check_inputs
 
         return workflow, check_inputs(workflow, {**(inputs or {}), **given})
 

@@ -8,9 +8,24 @@ from typing import Any
 import pytest
 
 from mulligan.core import ordinary
+from mulligan.core.model import events as e
 from mulligan.core.model.graph import Graph
+from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.step_plan import plan_of
-from mulligan.core.model.workflow import Action, Expression, Need, Resources, Rule, Step, Template, Workflow
+from mulligan.core.model.workflow import (
+    Action,
+    Expression,
+    Need,
+    Resources,
+    Rule,
+    Step,
+    Template,
+    Workflow,
+    decode,
+    encode,
+)
+from mulligan.core.turn import fold
+from mulligan.errors import InputInvalid
 from mulligan.testing.history import History, command, edge, expression, retry, shell, step, workflow
 from proof.simulator.both_ways import BothWays, WaysDiffer, both_ways, one_way
 
@@ -22,6 +37,7 @@ def compared() -> Iterator[BothWays]:
         yield counts
 
 
+VALUE = Template(("value ", Expression("1")))
 CHAIN = workflow(step("a"), step("b", needs=["a"]), step("c", needs=["b"]))
 GROUP = workflow(
     step("a"),
@@ -44,6 +60,15 @@ GROUP = workflow(
         (workflow(step("a", next=["c"]), step("b", next=["c"]), step("c", join="each")), "abcc"),
         (workflow(step("a", next=["c"]), step("b", next=["c"]), step("c", join="first")), "acb"),
         (workflow(step("a", next=["c"]), step("b", next=["c"]), step("c", join="all")), "abc"),
+        # With values: in parameters, in shell text, in the environment, as a folder.
+        (
+            workflow(
+                step("a", action=Action("python", {"args": {"n": {"${}": "n"}}}, {"n": VALUE})),
+                step("b", needs=["a"], action=Action("shell", {"text": "echo $_v"}, {"_v": VALUE}), env={"A": VALUE}),
+                step("c", needs=["b"], env={"A": VALUE}, cwd=VALUE),
+            ),
+            "abc",
+        ),
         # What is taken back later, what may use so much, what is tried again.
         (workflow(step("a", undo=command()), step("b", needs=["a"], rules=retry(2))), "ab"),
         (workflow(step("a", resources=Resources(memory=100)), step("b", needs=["a"], timeout=9.0)), "ab"),
@@ -82,6 +107,32 @@ def test_a_failure_goes_at_length(compared: BothWays) -> None:
 
     assert compared.ends == 0
     assert (run["a"].attempt, run.statuses) == (2, {"a": "ready", "b": "waiting"})
+
+
+def test_what_cannot_be_decided_leaves_no_gap_in_the_log() -> None:
+    odd = edge("b", when=expression("odd"))
+    run = History(workflow(step("a", next=[odd]), step("b")), {"odd": InputInvalid("it is odd")}).start()
+    entries: list[e.Entry] = list(run.log)
+
+    with one_way(), pytest.raises(InputInvalid):
+        ordinary.end_step(run.state, TaskEnded(run.clock, "a", 1), run.evaluator, entries)
+
+    assert [entry.seq for entry in entries] == list(range(1, run.state.run.seq + 1))
+    assert type(entries[-1].fact) is e.AttemptSucceeded
+    assert fold(run.state.workflow, entries).places == run.state.places
+
+
+def test_after_a_correction_the_ends_of_unchanged_steps_are_ordinary(compared: BothWays) -> None:
+    run = History(CHAIN).start().ok("a").cancel()
+    before = compared.ends
+    # As it is read from a file, equal and not the same.
+    mended = decode(encode(workflow(step("a"), step("b", needs=["a"], timeout=9.0), step("c", needs=["b"]))))
+
+    run.retry_with(mended).ok("b").ok("c")
+
+    assert run.status == "completed"
+    assert compared.ends == before + 2
+    assert all(run.state.places[name].spec is node.step for name, node in run.state.graph.nodes.items())
 
 
 def _without_the_last(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,13 +181,18 @@ def test_a_plan_names_the_stages_of_a_step(fields: Any, before: tuple[str, ...],
         ({"timeout": 3.0}, True, False),
         ({"rules": (Rule(codes=("WORKER_LOST",)),)}, True, True),
         ({"on_lost": "fail"}, True, True),
-        ({"env": {"A": Template(("b",))}}, False, False),
+        ({"env": {"A": Template(("b",))}}, True, False),
+        ({"action": Action("python", {"args": {"a": {"${}": "a"}}}, {"a": Template(("b",))})}, True, False),
+        # Its file may be anywhere, and what it asks for depends on where.
+        ({"action": Action("sql", {"query": "x", "database": {"${}": "a"}}, {"a": Template(("b",))})}, False, False),
+        ({"action": Action("shell", {"text": "x"}, {"a": Template(("b",))}, {"a": "a"})}, False, False),
+        ({"cwd": Template(("b",))}, False, False),
         ({"writes": ("a.txt",)}, False, False),
         ({"breaker": "net"}, False, False),
     ],
 )
 def test_a_plan_says_whether_a_task_has_anything_of_its_run(fields: Any, is_plain: bool, is_careful: bool) -> None:
-    plan = plan_of(Step(name="a", action=shell(), **fields))
+    plan = plan_of(Step(**{"name": "a", "action": shell(), **fields}))
 
     assert (plan.has_plain_task, plan.is_careful) == (is_plain, is_careful)
 

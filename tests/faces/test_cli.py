@@ -124,6 +124,7 @@ def test_what_is_imported_bottom_up_works_as_if_it_had_been_imported_in_any_orde
     program = (
         "import re; compile_now = re.compile\n"
         "from mulligan.service.driving.import_order import import_in_order; import_in_order()\n"
+        "from mulligan.language.text.yaml_library import import_yaml; import_yaml()\n"
         "import yaml; print(yaml.load('[1.5, 0x1F, 2024-01-31, yes, ~]', yaml.SafeLoader), re.compile is compile_now)"
     )
     done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)

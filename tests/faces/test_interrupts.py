@@ -82,7 +82,8 @@ MODULES = [
 
 
 def ran(program: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(SRC)}
+    # A file that was checked before is not read again, and what reads it not loaded.
+    environment = {**os.environ, "PYTHONPATH": str(SRC), "MULLIGAN_CACHE": str(cwd / "cache")}
     command = [sys.executable, "-c", program, *words]
     return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=60)
 

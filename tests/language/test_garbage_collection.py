@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from mulligan.errors import LanguageError
-from mulligan.language import load_text, loading
+from mulligan.language import garbage_collection, load_text
 
 FLOW = "steps: [{step: one, shell: echo}]"
 
@@ -29,14 +29,14 @@ def test_the_objects_of_a_small_file_stay_young_so_that_garbage_among_them_is_so
 def test_the_objects_of_a_large_file_become_old_without_a_look_at_each(
     frozen: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "YOUNG_OBJECTS_MAX", 10)
+    monkeypatch.setattr(garbage_collection, "YOUNG_OBJECTS_MAX", 10)
     monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
     load_text(FLOW)
     assert (frozen, gc.isenabled()) == (["freeze", "unfreeze"], True)
 
 
 def test_what_somebody_else_has_frozen_stays_frozen(frozen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "YOUNG_OBJECTS_MAX", 10)
+    monkeypatch.setattr(garbage_collection, "YOUNG_OBJECTS_MAX", 10)
     monkeypatch.setattr(gc, "get_freeze_count", lambda: 1)
     load_text(FLOW)
     assert frozen == []

@@ -135,6 +135,18 @@ def test_an_ordinary_turn_is_written_as_any_other(store: Store) -> None:
     assert found[1][3] == ["next"]
 
 
+def test_a_turn_that_deletes_a_row_is_written_at_length_whatever_it_is_called(store: Store) -> None:
+    turn = started(store)
+    store.commit([ordinary(turn)])
+    gone = [("places", "build", "", None), ("places", "next", "", b"4")]
+
+    store.commit(
+        [ordinary(turn, after=2, entries=[e.Entry(3, T0, 0, e.RunPaused())], rows=gone, taken=(), is_ordinary=True)]
+    )
+
+    assert [row for row in store.load(turn.run_id).rows if row[0] == "places"] == [("places", "next", "", b"4")]
+
+
 @pytest.mark.parametrize("how", ["void turn", "grown log", "void lease"])
 def test_an_ordinary_turn_that_is_void_is_refused_and_leaves_nothing(store: Store, how: str) -> None:
     turn = started(store)

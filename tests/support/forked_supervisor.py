@@ -26,6 +26,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import cache, partial
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -59,6 +61,8 @@ OF_ACTIONS = (
     "mulligan.worker.child.step_loop",
     "mulligan.worker.git.workspaces",
 )
+# Where a part in C keeps the classes of the first import, a second one would not be of these classes.
+IMPORTED_ONCE = frozenset({"yaml", "_yaml"})
 CHILD_MAIN = "mulligan.worker.child.child_main"
 # As `warm_child` starts one: what is loaded then is what every child has.
 SERVER_PROGRAM = """
@@ -154,11 +158,31 @@ def serve(names: set[str], path: list[str]) -> None:
         caller.send(b"%d" % pid)
 
 
+class _FoundAgain(MetaPathFinder, Loader):
+    """Gives a child that imports one of these modules the one that the server has."""
+
+    def __init__(self, modules: dict[str, ModuleType]) -> None:
+        self._modules = modules
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name not in self._modules:
+            return None
+        return ModuleSpec(name, self, is_package=hasattr(self._modules[name], "__path__"))
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._modules[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It was executed in the server."""
+
+
 class LoadedModules:
     """The modules of the server: those that a child has when it starts, and those that it may import."""
 
     def __init__(self, names: set[str], path: list[str]) -> None:
         self._of_start = names
+        self._once: dict[str, ModuleType] = {}
+        sys.meta_path.insert(0, _FoundAgain(self._once))
         # The search path without what PYTHONPATH says.
         self._path = [path[0], *path[1 + len(python_path(os.environ)) :]]
         self._variables = start_variables(os.environ)
@@ -187,6 +211,8 @@ class LoadedModules:
     def _remove_others(self) -> None:
         for name in sys.modules.keys() - self._of_start:
             module = sys.modules.pop(name)
+            if name.partition(".")[0] in IMPORTED_ONCE:
+                self._once[name] = module
             package, _, last = name.rpartition(".")
             if package in self._of_start and vars(sys.modules[package]).get(last) is module:
                 delattr(sys.modules[package], last)

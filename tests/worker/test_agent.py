@@ -18,9 +18,10 @@ from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import FailedSource, own_context
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
-from mulligan.worker.actions.agent import SKIP_PERMISSIONS, tokens
+from mulligan.worker.actions.agent import tokens
 from mulligan.worker.actions.agent_answer import decision
 from mulligan.worker.actions.agent_prompt import CONTEXT_NOTICE
+from mulligan.worker.actions.default_agents import SKIP_PERMISSIONS
 
 AT = datetime(2026, 11, 15, tzinfo=UTC)
 FAILED = FailedSource("build", 1, 2, 1, 1, "retries_exhausted", failure("EXIT_NONZERO", "disk full"), 4, 9, AT)

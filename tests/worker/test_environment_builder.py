@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from mulligan.cache_folder import cache_folder
 from mulligan.worker.environments.environment_builder import Builder
 from mulligan.worker.environments.environment_cache import (
     Busy,
-    cache_folder,
     find_unused,
     is_ready,
     lock_folder,

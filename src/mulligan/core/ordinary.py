@@ -51,7 +51,7 @@ _NOTHING = _not_set(_astuple(Place("step", "running")))
 
 
 class OrdinaryEnd(msgspec.Struct):
-    """The entries of the turn so far, which are in the state; the steps that it has entered, whose tasks are queued."""
+    """The entries that it was given and those of this end; the steps that it has entered, whose tasks are queued."""
 
     now: DecisionContext
     entries: list[e.Entry]
@@ -61,8 +61,13 @@ class OrdinaryEnd(msgspec.Struct):
     cause: int = 0
 
 
-def end_step(state: State, report: TaskEnded, evaluator: Evaluator) -> OrdinaryEnd | None:
-    """Complete an ordinary step whose task has succeeded; None, and nothing has changed, if it is not one."""
+def end_step(
+    state: State, report: TaskEnded, evaluator: Evaluator, entries: list[e.Entry] | None = None
+) -> OrdinaryEnd | None:
+    """Complete an ordinary step whose task has succeeded; None, and nothing has changed, if it is not one.
+
+    Each entry is added to `entries` when it is in the state: also if a later one cannot be decided, and this raises.
+    """
     run, workflow, key = state.run, state.workflow, report.place
     node = state.graph.nodes.get(key)
     if node is None or run.status != "running" or run.stop is not None or run.loops or run.stepping is not None:
@@ -86,7 +91,8 @@ def end_step(state: State, report: TaskEnded, evaluator: Evaluator) -> OrdinaryE
     place = state.touch(key)
     place.status, place.output, place.bindings = "running", report.output, {}
     run.seq, run.at = seq, at
-    end = OrdinaryEnd(DecisionContext(state, at, evaluator), [e.Entry(seq, at, 0, _succeeded(report))], cause=seq)
+    end = OrdinaryEnd(DecisionContext(state, at, evaluator), [] if entries is None else entries, cause=seq)
+    end.entries.append(e.Entry(seq, at, 0, _succeeded(report)))
     # With `join: each` it may be visited again although no arrival waits.
     is_simple = not node.arcs and node.step.join != "each" and node.step.undo is None
     targets = _complete(end, place) if is_simple else _complete_with_choice(end, node, place)

@@ -50,7 +50,7 @@ from mulligan.errors import (
     Refused,
     UndoFailed,
 )
-from mulligan.language import check_recorded_inputs
+from mulligan.language.input_values import check_recorded_inputs
 from mulligan.ports import Answer, ChildReport, Commit, Message, NewRun, NoticeRecord, RunRecord, TaskCapacity, Turn
 
 # The core refuses a verb that is not allowed before it has changed anything.
@@ -415,8 +415,10 @@ class RunDriver:
             if isinstance(report, r.TaskStarted) and self._is_too_late(pending, report):
                 self._give_back(pending, (report.place, report.attempt))
                 continue
-            if type(report) is r.TaskEnded and (end := ordinary.end_step(state, report, self.evaluator)) is not None:
-                entries += end.entries
+            end = None
+            if type(report) is r.TaskEnded:
+                end = ordinary.end_step(state, report, self.evaluator, entries)
+            if end is not None:
                 if end.rest is None:
                     self._take_entered(pending, end.queued, now)
                     continue

@@ -14,7 +14,7 @@ from mulligan.flows.parameters import Parameters
 from mulligan.flows.recording import END, RESULT, Group, Record, Recorder
 from mulligan.flows.references import SUCCESS, Reference, merge, source_of, step_path
 from mulligan.flows.steps import Step
-from mulligan.language.loading import pause_garbage_collection
+from mulligan.language.garbage_collection import pause_garbage_collection
 from mulligan.language.python.builder import CallSite, Located, Workflow
 
 # What the function of `end` may read, by the names of its parameters.

@@ -13,15 +13,22 @@ if TYPE_CHECKING:
         LocatedSteps,
         LocatedWorkflow,
         convert,
-        examine,
         examine_located,
         examine_text,
-        load,
-        options_of,
     )
-    from mulligan.formats.table import FORMATS, NOETL, OURS, is_system, log_writer, systems_with_logs, title_of
+    from mulligan.formats.reading import examine, load
+    from mulligan.formats.table import (
+        FORMATS,
+        NOETL,
+        OURS,
+        is_system,
+        log_writer,
+        options_of,
+        systems_with_logs,
+        title_of,
+    )
     from mulligan.formats.translation import Translation, mapping, scalar
-    from mulligan.language.loading import LoadResult
+    from mulligan.language.checked_files import LoadResult
 
 __all__ = [
     "FORMATS",
@@ -48,11 +55,12 @@ __all__ = [
 _MODULES = {
     **dict.fromkeys(__all__, "mulligan.formats.loading"),
     **dict.fromkeys(
-        ("FORMATS", "NOETL", "OURS", "is_system", "log_writer", "systems_with_logs", "title_of"),
+        ("FORMATS", "NOETL", "OURS", "is_system", "log_writer", "options_of", "systems_with_logs", "title_of"),
         "mulligan.formats.table",
     ),
     **dict.fromkeys(("Translation", "mapping", "scalar"), "mulligan.formats.translation"),
-    "LoadResult": "mulligan.language.loading",
+    **dict.fromkeys(("examine", "load"), "mulligan.formats.reading"),
+    "LoadResult": "mulligan.language.checked_files",
 }
 
 

@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mulligan.core.model.workflow import END, Workflow
+from mulligan.core.model.workflow import END
 from mulligan.errors import InputInvalid, LanguageError, Problem, bounded, first_of_each_kind
 from mulligan.formats.recognition import advice, check_system, is_ours, other_advice, recognize, recognize_added
 from mulligan.formats.table import BROKEN_PACKAGE, FORMATS, NOETL, OURS, added_names, find_format, title_of
-from mulligan.formats.translation import OPTION_MARK, Translation, scalar
+from mulligan.formats.translation import Translation, scalar
 from mulligan.language import loading
-from mulligan.language.loading import LoadResult, file_bytes, pause_garbage_collection, read_tree
+from mulligan.language.checked_files import LoadResult
+from mulligan.language.garbage_collection import pause_garbage_collection
+from mulligan.language.loading import file_bytes, read_tree
 from mulligan.language.python import python_files
 from mulligan.language.python.python_limits import LIMIT_ERRORS, refuse_excess
 from mulligan.language.text.document import decode, parse
@@ -43,15 +45,11 @@ def examine(
     given: Dict[str, Any] | None = None,
     options: Dict[str, Any] | None = None,
     is_alone: bool = False,
+    digests: dict[str, str] | None = None,
 ) -> LoadResult:
-    """The checked workflow in the file of any system, with its warnings; `text` replaces the content of the file.
-
-    `named` is the system that the file belongs to; by default it is recognized. With `trust_templates` any value may
-    become part of a command or a query of a NoETL file. `catalogue` is the folder of the playbooks that a NoETL file
-    calls, and `given` are the inputs of the run, which may choose one of them. `options` are those of its system:
-    `FormatPlugin.options`. With `is_alone` a file that names other files is refused, and none is read.
-    """
-    return _examine(path, text, _reader(Path(path), named, trust_templates, catalogue, given, options, is_alone))
+    """What `reading.examine` returns, read anew. `digests` gets those of all files that were read, by their paths."""
+    reader = _reader(Path(path), named, trust_templates, catalogue, given, options, is_alone)
+    return _examine(path, text, reader, digests)
 
 
 class LocatedSteps(NamedTuple):
@@ -109,25 +107,13 @@ def examine_located(
     return LocatedWorkflow(LoadResult(built.workflow, built.warnings), built.lines, None, text)
 
 
-def _examine(path: str | Path, text: str | None, reader: _Reader) -> LoadResult:
+def _examine(path: str | Path, text: str | None, reader: _Reader, digests: dict[str, str] | None = None) -> LoadResult:
     try:
-        examined = loading.examine(path, text=text, read=reader)
+        examined = loading.examine(path, text=text, read=reader, digests=digests)
     except LanguageError as refused:
         raise reader.explain(refused) from None
     reader.refuse_idle_options()
     return examined
-
-
-def load(path: str | Path, **how: Any) -> Workflow:
-    """The checked workflow in the file of any system; `how` are the arguments of `examine`."""
-    return examine(path, **how).workflow
-
-
-def options_of(workflow: Workflow) -> dict[str, Any]:
-    """The options of its system with which a workflow was read. They are defaults of its inputs."""
-    system = FORMATS.get(workflow.origin)
-    given = {name: each for name, each in workflow.inputs.items() if each.description.startswith(OPTION_MARK)}
-    return {name: given[name].default for name in (system.options if system else ()) if name in given}
 
 
 # How many warnings of one kind a converted file begins with: it is kept, and read when the original is gone.

@@ -15,12 +15,15 @@ from mulligan.plugins import FormatPlugin, PluginError, load_object, load_plugin
 
 if TYPE_CHECKING:
     from mulligan.core.model.events import Entry
+    from mulligan.core.model.workflow import Workflow
 
 # What to do about a package that cannot be used.
 BROKEN_PACKAGE = "update or remove the package"
 # The word for our own files.
 OURS = "mulligan"
 NOETL = "noetl"
+# How the description of an input begins that has an option of `mulligan run` as its default.
+OPTION_MARK = "the option --"
 
 FORMATS = {
     "torc": FormatPlugin(
@@ -49,6 +52,13 @@ FORMATS = {
         options=("map", "max_iterations"),
     ),
 }
+
+
+def options_of(workflow: Workflow) -> dict[str, Any]:
+    """The options of its system with which a workflow was read. They are defaults of its inputs."""
+    system = FORMATS.get(workflow.origin)
+    given = {name: each for name, each in workflow.inputs.items() if each.description.startswith(OPTION_MARK)}
+    return {name: given[name].default for name in (system.options if system else ()) if name in given}
 
 
 def find_format(name: str) -> FormatPlugin | None:

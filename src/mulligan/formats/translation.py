@@ -15,9 +15,6 @@ from mulligan.language.text.nodes import Mapping, Node, Scalar, Sequence, Source
 # The function of a system that makes the tree of a file of ours out of the tree of its file.
 Translate: TypeAlias = "Callable[[Node, Translation], Mapping]"
 
-# How the description of an input begins that has an option of `mulligan run` as its default.
-OPTION_MARK = "the option --"
-
 
 class Translation(msgspec.Struct, eq=False):
     """The translation of one file: what to warn about, and the comments for `convert`."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
+from mulligan.language.checked_files import LoadResult, digest_of
+from mulligan.language.garbage_collection import pause_garbage_collection
 from mulligan.language.python import python_files
 from mulligan.language.text.document import decode, parse
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Source
@@ -34,18 +34,8 @@ _STEPS = lazy_regex(
     re.MULTILINE,
 )
 
-# About three thousand steps.
-YOUNG_OBJECTS_MAX = 50_000
-
 # Parses a file into the tree of a workflow: `parse`, or a function that also translates.
 Reader: TypeAlias = Callable[[Source], Node]
-
-
-class LoadResult(NamedTuple):
-    """A checked workflow, and the warnings about its file, in file order."""
-
-    workflow: Workflow
-    warnings: tuple[Problem, ...]
 
 
 def load(path: str | Path, *, text: str | None = None) -> Workflow:
@@ -58,16 +48,23 @@ def lint(path: str | Path) -> list[Problem]:
     return list(examine(path).warnings)
 
 
-def examine(path: str | Path, *, text: str | None = None, read: Reader = parse) -> LoadResult:
-    """The checked workflow in a file, with its warnings. `read` also parses the files it includes."""
+def examine(
+    path: str | Path, *, text: str | None = None, read: Reader = parse, digests: dict[str, str] | None = None
+) -> LoadResult:
+    """The checked workflow in a file, with its warnings. `read` also parses the files it includes.
+
+    `digests` gets the digest of the content of each, by its path.
+    """
     path = Path(path)
     if text is None and (file := python_files.as_python_file(path)) is not None:
         file_bytes(file.path)  # refuse an unreadable file before a process is started
         built = python_files.build(file)
         return LoadResult(built.workflow, built.warnings)
     data = file_bytes(path) if text is None else text.encode("utf-8", "surrogatepass")
+    files = IncludedFiles(path.parent, (path.resolve(),), {}, read, digests)
+    files.note(path, data)
     with pause_garbage_collection():
-        return _load(data, path, IncludedFiles(path.parent, (path.resolve(),), {}, read))
+        return _load(data, path, files)
 
 
 def file_bytes(path: Path) -> bytes:
@@ -104,23 +101,6 @@ def load_text(text: str | bytes, file: str = "<text>") -> Workflow:
         return _load(data, Path(file), IncludedFiles(Path(file).parent, (Path(file).resolve(),), {})).workflow
 
 
-@contextmanager
-def pause_garbage_collection() -> Iterator[None]:
-    """Loading creates many objects and little garbage: collecting would take a fifth of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            if gc.get_count()[0] > YOUNG_OBJECTS_MAX and not gc.get_freeze_count():
-                # Makes them old without a look at each: otherwise the next two collections would go through them all.
-                # Not after a small file: what is garbage already would stay until all objects are looked at.
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
-
-
 def _load(data: bytes, path: Path, files: IncludedFiles) -> LoadResult:
     source, root = read_tree(data, path, files.read)
     return _check(source, root, path, files)
@@ -153,20 +133,33 @@ class LoadedFile(NamedTuple):
     workflow: Workflow
     depth: int
     size: int
+    # Of its content, where somebody wants to know it.
+    digest: str = ""
 
 
 class IncludedFiles:
     """Loads the files that the last file of `stack` includes. A file that includes itself is refused."""
 
     def __init__(
-        self, folder: Path, stack: tuple[Path, ...], known: dict[Path, LoadedFile], read: Reader = parse
+        self,
+        folder: Path,
+        stack: tuple[Path, ...],
+        known: dict[Path, LoadedFile],
+        read: Reader = parse,
+        digests: dict[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.stack = stack
         self.known = known
         self.read = read
+        self.digests = digests
         self.depth = 0
         self.size = 1
+
+    def note(self, path: Path, data: bytes) -> None:
+        """Note what was read, if somebody wants to know."""
+        if self.digests is not None:
+            self.digests[str(path)] = digest_of(data)
 
     def child(self, file: str, node: Node, source: Source) -> Workflow:
         source.refuse_other_file(file, node)
@@ -175,6 +168,9 @@ class IncludedFiles:
         if real not in self.known:
             self.known[real] = self._load_child(path, real, file, node, source)
         child = self.known[real]
+        if self.digests is not None:
+            # By this path it may be another file later.
+            self.digests[str(path)] = child.digest
         self.refuse_too_deep(len(self.stack) + child.depth, node, source)
         self.depth = max(self.depth, child.depth + 1)
         self.size += child.size
@@ -206,9 +202,10 @@ class IncludedFiles:
         except (OSError, ValueError) as error:
             raise source.refuse("include", f"'{file}': {_error_reason(error)}", node) from None
         try:
-            inner = IncludedFiles(path.parent, (*self.stack, real), self.known, self.read)
+            inner = IncludedFiles(path.parent, (*self.stack, real), self.known, self.read, self.digests)
             child, root = self._read_child(data, path, file, node, source)
-            return LoadedFile(_check(child, root, path, inner).workflow, inner.depth, inner.size)
+            digest = "" if self.digests is None else digest_of(data)
+            return LoadedFile(_check(child, root, path, inner).workflow, inner.depth, inner.size, digest)
         except LanguageError as error:
             source.problems.extend(error.problems[1:])
             raise Refusal(error.problems[0]) from None

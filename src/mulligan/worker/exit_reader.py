@@ -11,7 +11,7 @@ from mulligan.core.model.clusters.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, Report, TaskInterrupted
 from mulligan.worker.actions import shell
-from mulligan.worker.actions.action_registry import SPAWNED
+from mulligan.worker.actions.action_registry import SPAWNED, spawned_action
 from mulligan.worker.logs.log_limit import LogLimit
 from mulligan.worker.programs import Programs
 from mulligan.worker.running_task import RunningTask
@@ -90,7 +90,7 @@ class ExitReader:
         if running.pipes is not None and running.pipes.loss_reason and _is_output_printed(running, process_exit):
             message = f"its output cannot be stored: {running.pipes.loss_reason}"
             return make_report(task, Outcome(code="EXCEPTION", exit_code=None, message=message), None, process_exit)
-        read_exit = SPAWNED[task.kind].read_exit if task.kind in SPAWNED else shell.read_exit
+        read_exit = spawned_action(task.kind).read_exit if task.kind in SPAWNED else shell.read_exit
         logs = self._task_files.log_paths(running)
         return read_exit(ExitedTask(task, logs, running.scratch, process_exit, is_out_of_memory, self._programs))
 

@@ -26,8 +26,7 @@ from mulligan.core.model.reports import Report, TaskEnded
 from mulligan.errors import InputInvalid, StoreUnavailable
 from mulligan.ports import Artifacts, Clock, FindResults, Lease, Offer
 from mulligan.worker.actions import python
-from mulligan.worker.actions.action_registry import SPAWNED
-from mulligan.worker.actions.model import as_model_task, with_usage
+from mulligan.worker.actions.action_registry import SPAWNED, as_model_task, spawned_action, with_usage
 from mulligan.worker.actions.plain_tasks import is_plain
 from mulligan.worker.child.background_jobs import BackgroundJobs
 from mulligan.worker.child.called_tasks import CalledTasks
@@ -378,7 +377,7 @@ class LocalExecutor:
 
     def _command_for(self, running: RunningTask) -> tuple[Any, ...]:
         lease = running.resolved
-        action = SPAWNED[lease.task.kind]
+        action = spawned_action(lease.task.kind)
         order, running.is_direct = action.build_command(lease, running.scratch, self._folders, self._programs)
         if not self._prefetch.contains(lease.task):
             self._schedule_log_naming(running, time.monotonic())

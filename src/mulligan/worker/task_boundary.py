@@ -13,8 +13,6 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Artifacts, Lease
 from mulligan.worker.actions.called_actions import MODEL
-from mulligan.worker.actions.model import ACCESS, KEY, settings_in
-from mulligan.worker.models.settings import Access
 from mulligan.worker.outputs.artifact_inputs import Spool, fetch_artifacts, locate_artifacts
 from mulligan.worker.outputs.output_storage import FileToStore, OutputStorage
 from mulligan.worker.secrets.redactor import Redactor
@@ -61,6 +59,10 @@ class TaskBoundary:
 
     def _with_access(self, task: Task) -> Task:
         """Return a call of a model with its key. A cassette also gets the secrets that it must not record."""
+        # Few tasks ask a model.
+        from mulligan.worker.actions.model import ACCESS, KEY, settings_in
+        from mulligan.worker.models.settings import Access
+
         settings = settings_in(task)
         access = Access()
         if KEY in task.secrets:

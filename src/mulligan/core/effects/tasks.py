@@ -16,7 +16,7 @@ from mulligan.core.deciding.workers.affinity import avoided_hosts, bound_host
 from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.effects.conversation_task import conversation_of
 from mulligan.core.effects.reuse import Reuse, path_of, reuse_of
-from mulligan.core.model.actions import DEFAULT_CPUS, Traits, default_cpus, traits, waits
+from mulligan.core.model.actions import DEFAULT_CPUS, Traits, default_cpus, traits, traits_of, waits
 from mulligan.core.model.clusters.on_dask import LABEL as DASK
 from mulligan.core.model.clusters.on_dask import wants_client
 from mulligan.core.model.event_types import Adjusted, AvoidedHosts, Role
@@ -264,16 +264,22 @@ def plain_task(state: State, place: Place, plan: StepPlan) -> Task:
     """
     run, workflow, key, action = state.run, state.workflow, place.key, place.spec.action
     assert action is not None
+    params, env = action.params, {}
+    if bindings := place.bindings:
+        env = _environment(traits_of(action), params, bindings)
+        if action.bindings:
+            params = fill_params(action, bindings)
     return Task(
         run.run_id,
         key,
         place.attempt,
         action.kind,
-        action.params,
+        params,
         workflow.name,
         run.version if run.revision is None else run.revision.version,
         key,
         place.visit,
+        env=env,
         home=run.cwd,
         capture=plan.capture,
         timeout=plan.timeout,

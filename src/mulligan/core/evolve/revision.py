@@ -291,8 +291,11 @@ def revise(state: State, fact: e.RunRevised, entry: e.Entry) -> None:
     for name, node in graph.nodes.items():
         if name not in old.nodes:
             _add(state, name, node.step)
-        elif state.places[name].spec != node.step:
+        elif (known := state.places[name].spec) != node.step:
             state.touch(name).spec = node.step
+        elif isinstance(known, Step):
+            # One object: it is asked by identity at each end whether a place has the definition of its step.
+            node.step = known
     state.touch(END).spec = graph.workflow.end
     _count_barriers(state)
     for name in graph.behind(fact.renewed):

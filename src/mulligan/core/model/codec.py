@@ -2,6 +2,9 @@
 
     {"v":1,"seq":8,"at":"2026-11-15T03:12:00Z","caused_by":7,"fact":{"type":"step.completed","step":"build",…}}
 
+A store may write an entry without its output, if that is the output of an earlier entry of the same log: it is in the
+log once. Such a line names that entry (`{"v":1,"output_of":7,"seq":8,…`) and cannot be read without it.
+
 A log outlives the code that wrote it. When the shape of a fact changes, VERSION goes up by one and `UPCASTS` gets a
 function that turns the old shape into the new one. Logs of every release are kept in tests/golden and must still fold.
 """
@@ -13,6 +16,7 @@ from functools import cache
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from mulligan.core.model.events import Entry
 from mulligan.errors import CodecError
@@ -24,6 +28,7 @@ Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 UPCASTS: dict[int, Upcast] = {}
 
 _HEAD = b'{"v":%d,' % VERSION
+_SHARING = b'%s"output_of":' % _HEAD
 _encoder = msgspec.json.Encoder()
 
 
@@ -44,10 +49,23 @@ def encode_all(entries: Iterable[Entry]) -> list[bytes]:
     return [head + write(entry)[1:] for entry in entries]
 
 
+def encode_without_output(entry: Entry, owner: int) -> bytes:
+    """The line of an entry whose output is that of entry `owner`."""
+    fact: Any = entry.fact
+    plain = replace(entry, fact=replace(fact, output=None))
+    return b"%s%d,%s" % (_SHARING, owner, _encoder.encode(plain)[1:])
+
+
 def decode(data: bytes, upcasts: Mapping[int, Upcast] = UPCASTS, version: int = VERSION) -> Entry:
     """The entry that `data` holds, whichever version wrote it."""
     if not isinstance(data, bytes):
         raise CodecError(f"an event cannot be read: it is {type(data).__name__}, not bytes")
+    if data.startswith(_SHARING):
+        raise CodecError("an event cannot be read: its output is in another event", hint=_excerpt(data))
+    return _decode(data, upcasts, version)
+
+
+def _decode(data: bytes, upcasts: Mapping[int, Upcast], version: int) -> Entry:
     try:
         if upcasts or not data.startswith(_HEAD):
             return _decode_old(data, upcasts, version)
@@ -58,16 +76,48 @@ def decode(data: bytes, upcasts: Mapping[int, Upcast] = UPCASTS, version: int = 
         raise CodecError(f"an event cannot be read: {error}", hint=_excerpt(data)) from error
 
 
-def decode_all(lines: Sequence[bytes]) -> list[Entry]:
-    """The entries of many lines, like `decode`: a log may have a million of them."""
+def decode_all(lines: Sequence[bytes], entry_at: Callable[[int], Entry] | None = None) -> list[Entry]:
+    """The entries of many lines of one log, like `decode`: a log may have a million of them.
+
+    `entry_at` gives an entry that is not among them, if the output of one of them is there.
+    """
     if not UPCASTS:
-        read, head = _decoder().decode, _HEAD
+        read, head, sharing = _decoder().decode, _HEAD, _SHARING
         try:
-            return [read(data) if data.startswith(head) else decode(data) for data in lines]
+            if not any(data.startswith(sharing) for data in lines):
+                return [read(data) if data.startswith(head) else decode(data) for data in lines]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, AttributeError):
             # One cannot be read: `decode` says which and why.
             pass
-    return [decode(data) for data in lines]
+    entries: list[Entry] = []
+    found: dict[int, Entry] = {}
+    for data in lines:
+        entry = _decode_sharing(data, found, entry_at) if _is_sharing(data) else decode(data)
+        found[entry.seq] = entry
+        entries.append(entry)
+    return entries
+
+
+def _is_sharing(data: bytes) -> bool:
+    return isinstance(data, bytes) and data.startswith(_SHARING)
+
+
+class _Head(msgspec.Struct):
+    output_of: int
+
+
+def _decode_sharing(data: bytes, found: Mapping[int, Entry], entry_at: Callable[[int], Entry] | None) -> Entry:
+    entry = _decode(data, UPCASTS, VERSION)
+    fact: Any = entry.fact
+    try:
+        owner = msgspec.json.decode(data, type=_Head).output_of
+        whole = found.get(owner) or (entry_at(owner) if entry_at is not None else None)
+        if whole is None:
+            return decode(data)
+        given: Any = whole.fact
+        return replace(entry, fact=replace(fact, output=given.output))
+    except (msgspec.DecodeError, TypeError, AttributeError) as error:
+        raise CodecError(f"an event cannot be read: {error}", hint=_excerpt(data)) from error
 
 
 def _decode_old(data: bytes, upcasts: Mapping[int, Upcast], version: int) -> Entry:

@@ -13,7 +13,7 @@ import msgspec
 
 from mulligan.core.model.actions import DEFAULT_CPUS, TABLE, default_cpus, traits_of, waits
 from mulligan.core.model.clusters.on_dask import wants_client
-from mulligan.core.model.workflow import Action, Capture, Command, Step
+from mulligan.core.model.workflow import Action, Capture, Command, Step, Template
 
 
 class StepPlan(msgspec.Struct, frozen=True):
@@ -25,7 +25,8 @@ class StepPlan(msgspec.Struct, frozen=True):
     after: tuple[str, ...] = ()
     # Its attempts have values: arguments, variables, paths.
     has_values: bool = False
-    # Nothing of its task depends on the run, but what every task has of it. Then these are right:
+    # Nothing of its task depends on the run, but what every task has of it, and values in its parameters and its
+    # environment. Then these are right:
     has_plain_task: bool = True
     capture: Capture = "text"
     timeout: float | None = None
@@ -49,6 +50,10 @@ _VALUES = ("env", "cwd", "logs", "cache_key", "breaker_key", "file_paths")
 # Keys that a task has a part of, besides the values and those below.
 _IN_TASK = ("resources", "breaker", "reads", "writes", "cache")
 _PLAIN = ("capture", "timeout", "on_lost", "rules", "max_visits")
+# Of the values, those that are in a task and nowhere else.
+_FILLED_IN = ("env",)
+
+_NOT_FILLED_IN = tuple(name for name in _VALUES if name not in _FILLED_IN)
 
 _DEFAULTS = dict(zip(Step.__struct_fields__, msgspec.structs.astuple(Step()), strict=True))
 _ASKED = tuple(dict.fromkeys((*_BEFORE, *_AFTER, *_VALUES, *_IN_TASK, *_PLAIN)))
@@ -61,9 +66,9 @@ _NOTHING_ASKED = tuple(_DEFAULTS[name] for name in _ASKED)
 def plan_of(step: Step) -> StepPlan:
     """The plan of a step. Nearly all steps share one of a few."""
     action = step.action
-    if action is not None and not action.bindings and _asked(_astuple(step)) == _NOTHING_ASKED:
-        plain = _PLAIN_PLANS.get(action.kind)
-        if plain is not None and "on" not in action.params:
+    if action is not None and _asked(_astuple(step)) == _NOTHING_ASKED:
+        plain = (_PLANS_WITH_VALUES if action.bindings else _PLAIN_PLANS).get(action.kind)
+        if plain is not None and "on" not in action.params and not action.paths:
             return plain
     return _made(step)
 
@@ -80,7 +85,10 @@ def _made(step: Step) -> StepPlan:
     if step.max_visits < 1:
         before.append("max_visits")
     has_values = (action is not None and bool(action.bindings)) or not asked.isdisjoint(_VALUES)
-    is_plain = not (before or has_values) and asked.isdisjoint(_IN_TASK) and not _is_for_dask(action)
+    is_plain = not before and asked.isdisjoint((*_IN_TASK, *_NOT_FILLED_IN)) and not _is_for_dask(action)
+    if has_values:
+        # What an action with an address asks for depends on its values; a path has to stay in its folder.
+        is_plain = is_plain and action is not None and not given.address and not action.paths
     params = {} if action is None else action.params
     is_waiting = action is not None and waits(action.kind, params)
     return StepPlan(
@@ -106,10 +114,10 @@ def _is_for_dask(action: Action | None) -> bool:
     return action is not None and "on" in action.params and wants_client(action.params)
 
 
-def _plain_plans() -> dict[str, StepPlan]:
+def _plain_plans(bindings: dict[str, Template]) -> dict[str, StepPlan]:
     """The plans of steps that say nothing but their action, by its kind, where that alone decides."""
     kinds = (kind for kind, one in TABLE.items() if not one.address and not one.opens_worktrees)
-    return {kind: _made(Step(action=Action(kind))) for kind in kinds}
+    return {kind: _made(Step(action=Action(kind, bindings=bindings))) for kind in kinds}
 
 
-_PLAIN_PLANS = _plain_plans()
+_PLAIN_PLANS, _PLANS_WITH_VALUES = _plain_plans({}), _plain_plans({"value": Template(())})

@@ -13,7 +13,8 @@ import msgspec
 from mulligan.formats.prodigy.context import TranslatedSteps
 from mulligan.formats.prodigy.repository import Worktree
 from mulligan.formats.prodigy.steps import translate_steps
-from mulligan.formats.translation import OPTION_MARK, made
+from mulligan.formats.table import OPTION_MARK
+from mulligan.formats.translation import made
 from mulligan.language.text.nodes import Sequence
 
 MAP, MAX_ITERATIONS = "map", "max_iterations"

@@ -25,7 +25,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from mulligan.core.model.workflow import Workflow as CheckedWorkflow
 from mulligan.errors import LanguageError, Problem
-from mulligan.language.loading import IncludedFiles, LoadResult, pause_garbage_collection
+from mulligan.language.checked_files import LoadResult
+from mulligan.language.garbage_collection import pause_garbage_collection
+from mulligan.language.loading import IncludedFiles
 from mulligan.language.text.document import UNUSABLE_CHARACTER
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, plain, shorten
 from mulligan.language.text.scalars import INTEGER_MAX, INTEGER_MIN

@@ -26,8 +26,8 @@ from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem, UnknownStep
 from mulligan.formats import LocatedWorkflow, examine_located
 from mulligan.history.story import StoryLine
-from mulligan.language import check_inputs
 from mulligan.language.expressions import Cel
+from mulligan.language.input_values import check_inputs
 from mulligan.language.text.nodes import Mapping as Tree
 from mulligan.language.text.step_positions import line_of_key, step_nodes
 from mulligan.language.text.suggestions import did_you_mean

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 
 from mulligan.core.model.workflow import Budget
 from mulligan.errors import InputInvalid
-from mulligan.language.readers.budgets import parse_budgets
 from mulligan.language.text import quantities as q
 
 
@@ -57,6 +56,9 @@ def parse_end(text: str, now: datetime) -> datetime:
 
 def read_budgets(words: Iterable[str]) -> dict[str, Budget]:
     """`cost=5` and `review.tokens=50k` as budgets by step, "" for the run."""
+    # Few commands have budgets.
+    from mulligan.language.readers.budgets import parse_budgets
+
     try:
         return parse_budgets(words)
     except ValueError as error:

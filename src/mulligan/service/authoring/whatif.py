@@ -33,8 +33,8 @@ from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import ExpressionFailed, IllegalTransition, InputInvalid, NotFound, UnknownStep
-from mulligan.language import check_recorded_inputs
 from mulligan.language.expressions import Cel
+from mulligan.language.input_values import check_recorded_inputs
 from mulligan.language.readers.workspace_steps import keep_workspace
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import RunRecord

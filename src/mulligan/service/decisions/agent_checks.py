@@ -12,8 +12,8 @@ from typing import NamedTuple
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.workflow import Workflow, all_commands
 from mulligan.errors import InputInvalid
-from mulligan.worker.actions.agent import DEFAULT_PROVIDER
 from mulligan.worker.actions.agent_providers import described_names, find_model
+from mulligan.worker.actions.default_agents import DEFAULT_PROVIDER
 from mulligan.worker.models.settings import DEFAULT_KEYS, DEFAULT_URLS, ModelSettings
 from mulligan.worker.programs import Programs
 from mulligan.worker.secrets.secrets import problem_of

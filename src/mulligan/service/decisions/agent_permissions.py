@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from mulligan.core.effects.run_lists import RunFilter
 from mulligan.core.model.workflow import Workflow, all_commands
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.worker.actions.agent import DEFAULT_PROVIDER, SKIP_PERMISSIONS
+from mulligan.worker.actions.default_agents import DEFAULT_PROVIDER, SKIP_PERMISSIONS
 
 
 def first_run_note(reader: RunReader, workflow: Workflow) -> str:

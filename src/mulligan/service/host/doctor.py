@@ -23,7 +23,7 @@ import msgspec
 from mulligan import __version__
 from mulligan.core.model.text.formatting import error_reason
 from mulligan.errors import MulliganError
-from mulligan.language import load_text
+from mulligan.language.loading import load_text
 from mulligan.ports import Store, TableSize, WorkerRecord, WorkerRegistry
 from mulligan.service.decisions.agent_checks import agents_here
 from mulligan.service.driving.driver import machine

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from mulligan.cache_folder import cache_folder
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.artifacts import KEY_AS_JSON, parse_reference, references, run_id_of
 from mulligan.core.model.events import RunStarted
@@ -38,7 +39,7 @@ from mulligan.service.server.remote_run_folders import abandoned_run_folders
 from mulligan.service.server.retention import remove_all_old
 from mulligan.service.server.server_config import find_config
 from mulligan.worker import lock
-from mulligan.worker.environments.environment_cache import REQUESTS, cache_folder, find_unused, remove_unused
+from mulligan.worker.environments.environment_cache import REQUESTS, find_unused, remove_unused
 from mulligan.worker.folders import remove_folder
 from mulligan.worker.outputs.output_storage import artifact_folder_of
 

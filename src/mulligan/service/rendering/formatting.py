@@ -27,7 +27,7 @@ from mulligan.history.phrases import (
     describe_suggestion,
     up_to_date_since,
 )
-from mulligan.language.readers.inputs import format_input
+from mulligan.language.input_values import format_input
 
 __all__ = [
     "ATTENTION",

@@ -6,7 +6,6 @@ The worker removes the folders of ended runs after a while, and `mulligan gc` th
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
@@ -63,6 +62,9 @@ class EndedRunFolders:
         if not has_more:
             self._after = 0
         gone = [run_id for run_id in (ended(list(asked)) if asked else ()) if run_id in asked]
+        if gone:
+            # Only workers of servers get here.
+            import shutil
         for run_id in gone:
             shutil.rmtree(asked[run_id], ignore_errors=True)
         return gone, has_more

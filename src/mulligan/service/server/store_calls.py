@@ -48,8 +48,8 @@ from mulligan.errors import (
     StoreUnavailable,
     UnknownRun,
 )
-from mulligan.language import check_recorded_inputs
 from mulligan.language.expressions import Cel
+from mulligan.language.input_values import check_recorded_inputs
 from mulligan.language.python.definitions import read_definition
 from mulligan.ports import Lease, NewRun, Offer, RunRecord, Store, Turn, WorkerRecord
 from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from mulligan.core.effects.run_lists import RunFailures, attributes, corrected_inputs, input_words
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.codec import encode_all
 from mulligan.core.model.events import AttemptScheduled
 from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
 from mulligan.store.encoding import encoded, micros
 from mulligan.store.postgres.postgres_arrays import arrays, encode, singles
 from mulligan.store.postgres.postgres_pipeline import OF_ONE
 from mulligan.store.run_search import creation_skew, new_entries
+from mulligan.store.sql.shared_outputs import lines_and_rows
 from mulligan.store.sql.sql_arrays import Bigints, Blobs, Columns, Floats, Texts
 from mulligan.store.sql.sql_database import Statement
 from mulligan.store.sql.sql_rows import ATTRIBUTE, MESSAGE, NOTICE, TASK_KEY, notice_row, task_columns
@@ -51,7 +51,12 @@ def commit_statements(commits: Sequence[Commit], children: Sequence[Turn], chann
 
 
 def ordinary_statements(commit: Commit) -> list[Statement]:
-    """The statements of one ordinary turn: those of `commit_statements`, value by value, in fewer steps."""
+    """The statements of one ordinary turn: those of `commit_statements`, value by value, in fewer steps.
+
+    A turn that deletes a row is not one, whatever it is called.
+    """
+    if None in [row[3] for row in commit.rows]:
+        return list(commit_statements([commit], (), ""))
     run_id, holder, entries = commit.turn.run_id, commit.turn.holder, commit.entries
     asked: list[Statement] = [(f"advance_runs{OF_ONE}", [*singles(_RUN, _run(commit)), 1])]
     if commit.ended:
@@ -60,13 +65,14 @@ def ordinary_statements(commit: Commit) -> list[Statement]:
         )
     count = len(entries)
     first = commit.after + 1
+    lines, changed = lines_and_rows(commit)
     events = [
         encode(Bigints, [run_id] * count),
         encode(Bigints, range(first, first + count)),
-        encode(Blobs, encode_all(entries)),
+        encode(Blobs, lines),
     ]
     asked.append(("insert_events", events))
-    kinds, keys, tags, data = zip(*commit.rows, strict=True)
+    kinds, keys, tags, data = zip(*changed, strict=True)
     rows = [
         encode(Bigints, [run_id] * len(kinds)),
         *map(encode, (Texts, Texts, Texts, Blobs), (kinds, keys, tags, data)),
@@ -97,14 +103,17 @@ def _state(commits: Sequence[Commit]) -> Iterator[Statement]:
     run_ids: list[int] = []
     seqs: list[int] = []
     lines: list[bytes] = []
+    # A statement may write a row only once: the last one wins.
+    rows: dict[tuple[int, str, str], tuple[str, bytes | None]] = {}
     for commit in commits:
-        run_ids += [commit.turn.run_id] * len(commit.entries)
+        run_id = commit.turn.run_id
+        run_ids += [run_id] * len(commit.entries)
         seqs += [entry.seq for entry in commit.entries]
-        lines += encode_all(commit.entries)
+        written, changed = lines_and_rows(commit)
+        lines += written
+        rows.update({(run_id, *row[:2]): row[2:] for row in changed})
     if lines:
         yield "insert_events", [encode(Bigints, run_ids), encode(Bigints, seqs), encode(Blobs, lines)]
-    # A statement may write a row only once: the last one wins.
-    rows = {(commit.turn.run_id, *row[:2]): row[2:] for commit in commits for row in commit.rows}
     kept = [(*key, tag, data) for key, (tag, data) in rows.items() if data is not None]
     if kept:
         yield "put_rows", arrays((Bigints, Texts, Texts, Texts, Blobs), kept)

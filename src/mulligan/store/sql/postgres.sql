@@ -120,6 +120,11 @@ SELECT run_id, kind, key, tag, data FROM rows WHERE run_id = ANY (%s::bigint[]) 
 -- name: log
 SELECT entry FROM events WHERE run_id = %s AND seq > %s::bigint ORDER BY seq LIMIT %s::bigint
 
+-- Of any logs, each named by one number: that of the run, and its own in the lower 32 bits.
+-- name: entries
+SELECT wanted.id, e.entry FROM unnest(%s::bigint[]) AS wanted (id)
+JOIN events e ON e.run_id = wanted.id >> 32 AND e.seq = wanted.id & 4294967295
+
 -- name: search_log
 SELECT entry FROM events
 WHERE run_id = %s AND seq > %s::bigint

@@ -24,6 +24,7 @@ from mulligan.store.columns import (
 from mulligan.store.encoding import micros
 from mulligan.store.run_filters import FILTERS, Lookup, Words, asked_fields, lookups, micros_or_none, parameters
 from mulligan.store.run_search import NO_LIMIT
+from mulligan.store.sql.shared_outputs import whole_rows
 from mulligan.store.sql.sql_arrays import Bigints
 from mulligan.store.sql.sql_database import SqlDatabase
 
@@ -163,10 +164,11 @@ class SqlRunLists:
         return [attribute_from(row) for row in self._db.query("attributes", Bigints(run_ids))]
 
     def rows(self, run_ids: Collection[int], kind: str, limit: int) -> list[tuple[int, str, bytes]]:
-        return [kept_row(row) for row in self._db.query("rows_of_kind", Bigints(run_ids), kind, limit)]
+        rows = self._db.query("rows_of_kind", Bigints(run_ids), kind, limit)
+        return [kept_row(row) for row in whole_rows(rows, self._db)]
 
     def places(self, keys: Collection[tuple[int, str]]) -> list[tuple[int, str, bytes]]:
-        return [kept_row(row) for row in self._places(keys)]
+        return [kept_row(row) for row in whole_rows(self._places(keys), self._db)]
 
     # -- work
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -51,6 +51,7 @@ from mulligan.store.columns import (
 )
 from mulligan.store.encoding import answer_from, encoded, micros, moment_from, worker_from
 from mulligan.store.run_search import NO_LIMIT
+from mulligan.store.sql.shared_outputs import entry_id, whole_rows
 from mulligan.store.sql.sql_arrays import Bigints, Texts
 from mulligan.store.sql.sql_database import SqlDatabase
 from mulligan.store.sql.sql_rows import BREAKER, TASK_KEY
@@ -172,12 +173,12 @@ class SqlStore:
         body = _body(run, dict(bodies))
         if body is None:
             raise refusals.no_workflow(run_id)
-        return LoadedRun(run, body, [row[1:] for row in rows])
+        return LoadedRun(run, body, [row[1:] for row in self._whole(rows)])
 
     def load_all(self, run_ids: Collection[int]) -> list[LoadedRun]:
         records, bodies, rows = self._loaded(run_ids)
         body_of = dict(bodies)
-        rows_of = {run_id: [row[1:] for row in found] for run_id, found in groupby(rows, itemgetter(0))}
+        rows_of = {run_id: [row[1:] for row in found] for run_id, found in groupby(self._whole(rows), itemgetter(0))}
         loaded = []
         for record in records:
             with suppress(CodecError):
@@ -192,11 +193,21 @@ class SqlStore:
 
     def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
         rows = self._db.query("log", run_id, after, NO_LIMIT if limit is None else limit)
-        return decode_all([data for (data,) in rows])
+        return decode_all([data for (data,) in rows], partial(self._entry, run_id))
 
     def search_log(self, run_id: int, any_of: tuple[str, ...], after: int = 0, *, also: str = "{") -> list[Entry]:
         texts = any_of[0].encode(), any_of[-1].encode(), also.encode()
-        return [decode(data) for (data,) in self._db.query("search_log", run_id, after, *texts)]
+        rows = self._db.query("search_log", run_id, after, *texts)
+        return decode_all([data for (data,) in rows], partial(self._entry, run_id))
+
+    def _entry(self, run_id: int, seq: int) -> Entry:
+        found = self._db.query("entries", Bigints([entry_id(run_id, seq)]))
+        if not found:
+            raise CodecError(f"an event cannot be read: event {seq}, which has its output, is not in the log")
+        return decode(found[0][1])
+
+    def _whole(self, rows: Sequence[Any]) -> Sequence[Any]:
+        return whole_rows(rows, self._db)
 
     def waiting_places(self) -> list[WaitingPlace]:
         return [waiting_from(row) for row in self._db.query("waiting_places")]
@@ -208,10 +219,11 @@ class SqlStore:
         return self._db.query("tallies", workflow=workflow, since=begin, project=project)
 
     def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
-        return [lately_row(row) for row in self._db.query("recent_rows", kind, key, workflow, limit)]
+        return [lately_row(row) for row in self._whole(self._db.query("recent_rows", kind, key, workflow, limit))]
 
     def tagged_rows(self, tag: str, limit: int, beside: int | None = None) -> list[tuple[int, str, str, bytes]]:
-        return [tagged_row(row) for row in self._db.query("tagged_rows", tag=tag, limit=limit, beside=beside)]
+        rows = self._db.query("tagged_rows", tag=tag, limit=limit, beside=beside)
+        return [tagged_row(row) for row in self._whole(rows)]
 
     def records_containing(self, text: str) -> Iterator[tuple[int, bytes]]:
         yield from self._db.query("records_containing", text=text.encode())

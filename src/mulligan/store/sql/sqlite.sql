@@ -76,6 +76,10 @@ ORDER BY kind, key
 -- name: log
 SELECT entry FROM events WHERE id > (?1 << 32) + max(?2, 0) AND id < (?1 + 1) << 32 ORDER BY id LIMIT ?3
 
+-- Of any logs, each named by one number: that of the run, and its own in the lower 32 bits.
+-- name: entries
+SELECT e.id, e.entry FROM json_each(?1) wanted CROSS JOIN events e ON e.id = wanted.value
+
 -- name: search_log
 SELECT entry FROM events
 WHERE id > (?1 << 32) + max(?2, 0) AND id < (?1 + 1) << 32

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from mulligan.core.effects.run_lists import RunFailures, attributes, corrected_inputs, input_words
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.codec import encode_all
 from mulligan.ports import ANSWERS_BEHIND_MAX, Commit, CommitResult, Lease, NewRun, Turn
 from mulligan.store import refusals
 from mulligan.store.encoding import encoded, micros
 from mulligan.store.run_search import NewEntries, creation_skew, new_entries
+from mulligan.store.sql.shared_outputs import lines_and_rows
 from mulligan.store.sql.sql_rows import notice_row, task_columns
 from mulligan.store.sqlite.sqlite_file import SQL, fetch_all, iterate
 from mulligan.store.sqlite.sqlite_sequence import TaskSequence, next_numbers
@@ -123,10 +123,11 @@ def _end_leases(db: apsw.Cursor, commit: Commit, held: Leases) -> None:
 def _write_rows(db: apsw.Cursor, commit: Commit) -> None:
     run_id = commit.turn.run_id
     first_id = run_id << 32
-    lines = zip(commit.entries, encode_all(commit.entries), strict=True)
-    db.executemany(SQL["insert_event"], [(first_id + entry.seq, line) for entry, line in lines])
+    lines, rows = lines_and_rows(commit)
+    both = zip(commit.entries, lines, strict=True)
+    db.executemany(SQL["insert_event"], [(first_id + entry.seq, line) for entry, line in both])
     kept, gone = [], []
-    for kind, key, tag, data in commit.rows:
+    for kind, key, tag, data in rows:
         if data is None:
             gone.append((run_id, kind, key))
         elif kind != _RUN:

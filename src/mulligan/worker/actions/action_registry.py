@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.actions import AGENT
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import InputInvalid
 from mulligan.ports import Lease
-from mulligan.worker.actions import agent, called_actions, model, python, shell
+from mulligan.worker.actions import called_actions, python, shell
 from mulligan.worker.child.warm_child import CallRequest
 from mulligan.worker.folders import Folders, ScratchFiles
 from mulligan.worker.outputs.artifact_inputs import InputPreparation
@@ -41,8 +42,47 @@ class CalledAction(Protocol):
         """Return the group of the task: a child runs tasks of one group only."""
 
 
-SPAWNED: dict[str, SpawnedAction] = {"shell": shell, "agent": agent}
-_CALLED: dict[str, CalledAction] = {"python": python, called_actions.MODEL: model}
+def _agent() -> SpawnedAction:
+    # Few runs have agents: what reads their prompts and providers is not loaded for the others.
+    from mulligan.worker.actions import agent
+
+    return agent
+
+
+def _model() -> CalledAction:
+    from mulligan.worker.actions import model
+
+    return model
+
+
+_SPAWNED: dict[str, Callable[[], SpawnedAction]] = {"shell": lambda: shell, "agent": _agent}
+_CALLED: dict[str, CalledAction] = {"python": python}
+_CALLED_BY_FEW: dict[str, Callable[[], CalledAction]] = {called_actions.MODEL: _model}
+# The kinds of actions that are processes.
+SPAWNED = frozenset(_SPAWNED)
+
+
+def spawned_action(kind: str) -> SpawnedAction:
+    """Return the action of a kind that is in `SPAWNED`."""
+    return _SPAWNED[kind]()
+
+
+def as_model_task(lease: Lease, programs: Programs) -> Lease:
+    """Return the lease of an agent that is a model, as a task of kind `model`; any other lease as it is."""
+    if lease.task.kind != AGENT:
+        return lease
+    from mulligan.worker.actions import model
+
+    return model.as_model_task(lease, programs)
+
+
+def with_usage(task: Task, report: TaskEnded, scratch: ScratchFiles) -> TaskEnded:
+    """Return the report of a model with what it has used; any other report as it is."""
+    if task.kind != called_actions.MODEL:
+        return report
+    from mulligan.worker.actions import model
+
+    return model.with_usage(report, scratch)
 
 
 def is_python(task: Task) -> bool:
@@ -54,6 +94,8 @@ def called_action(task: Task) -> CalledAction:
     """Return the action that calls the task's function; InputInvalid if there is none."""
     if task.kind in _CALLED:
         return _CALLED[task.kind]
+    if task.kind in _CALLED_BY_FEW:
+        return _CALLED_BY_FEW[task.kind]()
     if called_actions.is_known(task):
         return called_actions
     raise InputInvalid(f"this version of mulligan does not have the action '{task.kind}'")

@@ -26,6 +26,7 @@ from mulligan.worker.actions.agent_answer import AnswerRejected, decision, read_
 from mulligan.worker.actions.agent_output import FORMS, MODEL_CHARS_MAX, Reading, priced, read
 from mulligan.worker.actions.agent_prompt import hide_credentials, make_prompt, prompt_params
 from mulligan.worker.actions.agent_providers import VARIABLE, Provider, command_variable, provider
+from mulligan.worker.actions.default_agents import DEFAULT_PROVIDER, SKIP_PERMISSIONS
 from mulligan.worker.environment import task_environment, working_folder_of
 from mulligan.worker.folders import Folders, Logs, ScratchFiles, file_size, write_private_file
 from mulligan.worker.outputs import outputs
@@ -35,9 +36,6 @@ from mulligan.worker.slots.deadlines import seconds_left
 from mulligan.worker.slots.loop_limits import LOOP_BYTES_MAX_CHECKED
 from mulligan.worker.task_reports import ExitedTask, ProgramNotFound, report_refusal
 
-DEFAULT_PROVIDER = "claude"
-# What `skip_permissions` adds to the default command of each agent.
-SKIP_PERMISSIONS = {"claude": "--dangerously-skip-permissions", "codex": "--dangerously-bypass-approvals-and-sandbox"}
 # The default commands. The model is passed as a variable, not as part of the text.
 COMMANDS = {
     "claude": (

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.actions import AGENT
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
-from mulligan.worker.actions.agent import DEFAULT_PROVIDER, provider_of
+from mulligan.worker.actions.agent import provider_of
 from mulligan.worker.actions.agent_prompt import prompt_params
 from mulligan.worker.actions.agent_providers import find_model
 from mulligan.worker.actions.called_actions import BUILT_IN_CHILDREN, MODEL
+from mulligan.worker.actions.default_agents import DEFAULT_PROVIDER
 from mulligan.worker.child.warm_child import CallRequest
 from mulligan.worker.environment import task_environment
 from mulligan.worker.folders import Folders, ScratchFiles
@@ -36,9 +36,9 @@ SETTINGS, ACCESS = "settings", "access"
 
 
 def as_model_task(lease: Lease, programs: Programs) -> Lease:
-    """Return the lease of an agent that is a model, as a task of kind `model`; any other lease as it is."""
+    """Return the lease of an agent as a task of kind `model`, if it is a model; as it is, if it is a command."""
     task = lease.task
-    if task.kind != AGENT or not isinstance(task.params.get("provider", DEFAULT_PROVIDER), str):
+    if not isinstance(task.params.get("provider", DEFAULT_PROVIDER), str):
         return lease
     settings = find_model(provider_of(task), programs)
     if settings is None:
@@ -81,9 +81,9 @@ def child_group_of(task: Task) -> str:
     return BUILT_IN_CHILDREN
 
 
-def with_usage(task: Task, report: TaskEnded, scratch: ScratchFiles) -> TaskEnded:
+def with_usage(report: TaskEnded, scratch: ScratchFiles) -> TaskEnded:
     """Return the report with what the model has used, as far as the child knew when it ended."""
-    if task.kind != MODEL or report.reused_run_id:
+    if report.reused_run_id:
         return report
     used: Any = None
     with suppress(outputs.OutputInvalid, outputs.OutputNotKept):

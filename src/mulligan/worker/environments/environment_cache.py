@@ -15,7 +15,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
@@ -23,7 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-VARIABLE = "MULLIGAN_CACHE"
 REQUESTS, ENVIRONMENTS, PIP = "requests", "environments", "pip"
 READY = "ready.json"
 RESOLVED = "resolved.json"
@@ -31,14 +30,6 @@ _LOCK = "lock"
 _VENV = "venv"
 # A use is noted in the time of `ready.json`, at most this often.
 USE_NOTED_SECONDS = 3600.0
-
-
-def cache_folder(environ: Mapping[str, str], home: str) -> str:
-    """Return `$MULLIGAN_CACHE`, or `mulligan` in the user's cache; without a user's folder, `cache` in the home."""
-    if named := environ.get(VARIABLE):
-        return os.path.abspath(named)
-    user = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
-    return f"{user}/mulligan" if user.startswith("/") else f"{home}/cache"
 
 
 def folder_of(cache: str, kind: str, key: str = "") -> str:

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from mulligan.cache_folder import cache_folder
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.actions import traits
 from mulligan.worker.environments.environment_cache import (
     Busy,
-    cache_folder,
     is_ready,
     lock_folder,
     note_use,

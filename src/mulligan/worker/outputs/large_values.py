@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from mulligan.core.model.reports import TaskEnded
-from mulligan.worker.actions.action_registry import SPAWNED
+from mulligan.worker.actions.action_registry import SPAWNED, spawned_action
 from mulligan.worker.child.background_jobs import BackgroundJobs
 from mulligan.worker.child.warm_child import CallResult
 from mulligan.worker.outputs import outputs
@@ -76,7 +76,7 @@ class LargeValues:
         self._locate(running)
         if not is_called:
             self._preparing[running.lease.token] = running
-            preparation = SPAWNED[task.kind].prepare_input(task, running.scratch, self._jobs.new_path)
+            preparation = spawned_action(task.kind).prepare_input(task, running.scratch, self._jobs.new_path)
             self._jobs.call(
                 preparation.call,
                 preparation.args,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -57,6 +56,9 @@ def with_machine_trouble(report: TaskEnded, home: str, folder: str, *, broken_pr
     outcome = report.outcome
     if outcome.machine or not _has_failed(outcome):
         return report
+    # It loads what packs archives.
+    import tempfile
+
     ours = full_disk((home, tempfile.gettempdir())) or broken_program
     trouble = ours or full_disk((folder,))
     if not trouble:

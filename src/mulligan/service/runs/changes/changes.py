@@ -39,8 +39,8 @@ from mulligan.errors import (
     UnknownStep,
     error_by_code,
 )
-from mulligan.language import check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
+from mulligan.language.input_values import check_recorded_inputs, refuse_references
 from mulligan.language.readers.workspace_steps import keep_workspace
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import NewRun, TokenLimits

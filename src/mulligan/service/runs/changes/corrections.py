@@ -20,9 +20,8 @@ from mulligan.core.model.workflow import Workflow, encode, version
 from mulligan.core.state.state import State
 from mulligan.errors import InputInvalid, MulliganError
 from mulligan.formats import NOETL, OURS, load, options_of
-from mulligan.language import check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
-from mulligan.language.readers.inputs import convert, format_input
+from mulligan.language.input_values import check_recorded_inputs, convert, format_input, refuse_references
 from mulligan.language.readers.workspace_steps import keep_workspace
 from mulligan.ports import Store
 from mulligan.service.runs.changes.preflight import refuse_missing_files, refuse_missing_secrets

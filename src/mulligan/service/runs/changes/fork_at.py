@@ -29,8 +29,8 @@ from mulligan.core.turn import turn
 from mulligan.errors import Refused, StepNotParked, StepNotWaitingForApproval
 from mulligan.history.item_names import PlaceNames
 from mulligan.history.story import StoryWriter
-from mulligan.language import check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
+from mulligan.language.input_values import check_recorded_inputs, refuse_references
 from mulligan.service.driving.driver import Driver
 from mulligan.service.runs.changes.changes import Changes
 from mulligan.service.runs.changes.foresight import LINES_MAX, startable_attempts

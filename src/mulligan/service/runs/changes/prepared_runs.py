@@ -12,7 +12,7 @@ import msgspec
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.model.workflow import NoticeRule, Workflow, encode, version
 from mulligan.errors import UnknownStep
-from mulligan.language import check_inputs, refuse_references
+from mulligan.language.input_values import check_inputs, refuse_references
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.runs.changes.preflight import check_labels, refuse_missing_files
 from mulligan.service.runs.changes.script_guard import refuse_start_while_loading

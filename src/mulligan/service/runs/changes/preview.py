@@ -14,8 +14,8 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.waves import waves
 from mulligan.core.model.workflow import Command, Expression, Map, Step, Workflow, all_commands, encode, version
 from mulligan.errors import ExpressionFailed
-from mulligan.language import check_inputs, refuse_references
 from mulligan.language.expressions import Cel
+from mulligan.language.input_values import check_inputs, refuse_references
 from mulligan.service.decisions.agent_checks import unavailable_agents
 from mulligan.service.driving.driver import Capacity, machine
 from mulligan.service.runs.changes.capacity_checks import THIS_MACHINE, Place, pools, too_large, with_profiles

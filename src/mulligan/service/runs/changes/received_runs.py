@@ -37,8 +37,8 @@ from mulligan.core.model.reports import RunRequested
 from mulligan.core.model.workflow import Workflow, decode, version
 from mulligan.core.state.state import State
 from mulligan.errors import InputInvalid
-from mulligan.language import check_recorded_inputs, refuse_references
 from mulligan.language.expressions import Cel
+from mulligan.language.input_values import check_recorded_inputs, refuse_references
 from mulligan.language.python.definitions import read_definition
 from mulligan.language.readers.notices import rules_problem
 from mulligan.ports import NewRun

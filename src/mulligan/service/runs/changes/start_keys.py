@@ -7,7 +7,7 @@ from collections.abc import Collection
 from mulligan.core.deciding.rounds.kept_approvals import changed_inputs
 from mulligan.core.model.workflow import NoticeRule
 from mulligan.errors import InputInvalid, KeyMismatch
-from mulligan.language import check_inputs
+from mulligan.language.input_values import check_inputs
 from mulligan.service.runs.changes.answers import Given
 from mulligan.service.runs.changes.preflight import VERSION_LABEL
 from mulligan.service.runs.changes.prepared_runs import Prepared

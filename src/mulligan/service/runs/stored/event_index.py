@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from mulligan.core.model import events as e
 from mulligan.core.model.place_keys import step_name
-from mulligan.language.loading import pause_garbage_collection
+from mulligan.language.garbage_collection import pause_garbage_collection
 from mulligan.service.runs.stored.remembered import ReadsRuns, forget_oldest
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.stored.step_events import place_of

@@ -17,7 +17,7 @@ from mulligan.core.state.state import State
 from mulligan.errors import CodecError, InputInvalid, Refused
 from mulligan.history.moments import is_at_rest
 from mulligan.history.story_memory import StoryMemory
-from mulligan.language.loading import pause_garbage_collection
+from mulligan.language.garbage_collection import pause_garbage_collection
 from mulligan.service.runs.stored.remembered import ReadsRuns, forget_oldest
 from mulligan.service.runs.stored.run_reader import PAGE, RunReader
 

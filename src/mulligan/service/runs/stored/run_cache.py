@@ -18,7 +18,7 @@ from mulligan.core.model.workflow import decode
 from mulligan.core.state.state import State
 from mulligan.engine.integrity import refuse_damaged
 from mulligan.errors import MulliganError
-from mulligan.language.loading import pause_garbage_collection
+from mulligan.language.garbage_collection import pause_garbage_collection
 from mulligan.service.logs.log_lines import CountedLogs
 from mulligan.service.runs.stored.event_index import EventIndex
 from mulligan.service.runs.stored.past_states import PastStates

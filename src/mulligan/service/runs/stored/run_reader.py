@@ -26,7 +26,7 @@ from mulligan.core.state.state import State
 from mulligan.engine.integrity import refuse_damaged
 from mulligan.errors import CodecError, UnknownItem, UnknownRun, UnknownStep
 from mulligan.history.item_names import PlaceNames, index_names, place_key, place_name
-from mulligan.language.loading import pause_garbage_collection
+from mulligan.language.garbage_collection import pause_garbage_collection
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import LoadedRun, RunRecord, Store, WorkerRecord
 from mulligan.service.driving.locks import Locks

@@ -22,7 +22,7 @@ from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import ArtifactDamaged, InputInvalid, UnknownArtifact
 from mulligan.history.phrases import describe_triager
-from mulligan.language.loading import pause_garbage_collection
+from mulligan.language.garbage_collection import pause_garbage_collection
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.stored.artifacts import KeptFile, kept_files

@@ -28,7 +28,7 @@ from mulligan.history.moments import (
 )
 from mulligan.history.story import StoryWriter
 from mulligan.history.story_memory import StoryMemory
-from mulligan.language.loading import pause_garbage_collection
+from mulligan.language.garbage_collection import pause_garbage_collection
 from mulligan.service.runs.stored.past_states import TURN_MAX, PastRun
 from mulligan.service.runs.stored.run_cache import RunCache
 from mulligan.service.runs.stored.run_reader import RunReader

@@ -10,7 +10,7 @@ from mulligan.core.model.schedule import Schedule
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.schedules.instant_names import instant_names
 from mulligan.errors import InputInvalid
-from mulligan.language import check_inputs
+from mulligan.language.input_values import check_inputs
 from mulligan.language.readers.schedule_inputs import check_schedule_inputs, fill_schedule_inputs, has_placeholders
 from mulligan.service.server.schedules.cron import zone_of
 from mulligan.service.server.schedules.forms import instants
