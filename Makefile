@@ -79,6 +79,7 @@ bench: $(STAMP) ## measure the core, the language, and durable runs beside their
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/language.py
 	$(BIN)/python bench/flows.py
+	$(BIN)/python bench/programs.py
 	$(BIN)/python bench/face.py
 	$(BIN)/python bench/durable.py --install
 

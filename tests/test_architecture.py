@@ -27,7 +27,7 @@ SRC = ROOT / "src"
 PARTS = (
     # `step_context` and `values` run in the process of a step, which may be another interpreter.
     *("errors", "step_context", "values", "core", "history", "analysis", "plugins", "cache_folder", "language"),
-    *("flows", "formats"),
+    *("flows", "formats", "programs"),
     *("ports", "store", "engine", "worker", "runtime", "dask_executor", "service", "client"),
     # `python -m mulligan` stands at the very bottom: it calls the command line, and nobody calls it.
     *("api", "dashboard", "mcp_server", "cli", "testing", "pytest_plugin", "app", "__main__"),
@@ -50,7 +50,7 @@ FACES_KNOW_FACES = {"dashboard": {"api"}, "mcp_server": {"api"}, "cli": {"api", 
 IN_A_STEP = frozenset({"step_context", "values"})
 KNOW_WHAT_RUNS_IN_A_STEP = frozenset({"worker", "runtime", "service", "client", "testing", "app"})
 # What gives values to steps and gets them from steps, and runs in none.
-HAS_VALUES_OF_STEPS = frozenset({"flows", "client"})
+HAS_VALUES_OF_STEPS = frozenset({"flows", "programs", "client"})
 # Plain data, and words for it, that answers of `Service` have and that faces show: a face may know these modules too.
 DATA_FOR_FACES = (
     "mulligan.analysis.",
@@ -83,6 +83,7 @@ KNOW_KINDS = (
     "mulligan/language/keys/action_keys.py",
     "mulligan/worker/actions/",
     "mulligan/formats/",
+    "mulligan/programs/definitions.py",
     "proof/simulator/workflows.py",
 )
 NAMES_OF_KINDS = frozenset({"SHELL", "APPROVE", "AGENT", "FAKE", "WORKSPACE", "MCP", "ENGINE_ACTIONS"})
@@ -103,6 +104,7 @@ SIMULATED = {
     "proof/simulator/cluster/simulated_results.py": frozenset({"worker"}),
     "proof/simulator/cluster/simulated_remote.py": frozenset({"service"}),
     "proof/simulator/cluster/simulated_server.py": frozenset({"service"}),
+    "proof/simulator/programs.py": frozenset({"flows", "programs"}),
 }
 
 PURE_MODULES = frozenset(
@@ -111,6 +113,7 @@ PURE_MODULES = frozenset(
             "__future__",
             "contextlib",
             "abc",
+            "ast",
             "bisect",
             "collections",
             "copy",
@@ -509,10 +512,10 @@ def test_the_arrows_of_the_design_are_allowed() -> None:
     above_the_language = {"cache_folder", "plugins", "analysis", "history", "core", "errors"}
     assert known_parts("language") == {"language", *above_the_language}
     assert known_parts("flows") == {"flows", "values", "language", *above_the_language}
-    assert known_parts("engine") == {*known_parts("language"), "flows", "engine", "formats", "ports"}
-    assert known_parts("runtime") == set(PARTS[:16])
-    assert known_parts("dask_executor") == {*PARTS[:15], "dask_executor"} - IN_A_STEP
-    assert known_parts("service") == {*PARTS[:15], "dask_executor", "service"}
+    assert known_parts("engine") == {*known_parts("language"), "flows", "engine", "formats", "programs", "ports"}
+    assert known_parts("runtime") == set(PARTS[:17])
+    assert known_parts("dask_executor") == {*PARTS[:16], "dask_executor"} - IN_A_STEP
+    assert known_parts("service") == {*PARTS[:16], "dask_executor", "service"}
     assert known_parts("client") == {"client", "errors", "service", "values"}
     assert known_parts("api") == {"api", "errors", "service"}
     assert known_parts("dashboard") == {"dashboard", "api", "errors", "service"}

@@ -61,6 +61,7 @@ PLAYED_PAGES = [
         "other-systems/noetl",
         "other-systems/a-day-with-noetl",
         "other-systems/torc",
+        "concepts/programs",
         "concepts/handlers",
         "concepts/ladder",
         "how-to/coverage",

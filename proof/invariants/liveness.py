@@ -9,6 +9,7 @@ import msgspec
 
 from mulligan.core.deciding.flow import readiness
 from mulligan.core.evolve.evolve_places import is_engine_action, waits_until
+from mulligan.core.evolve.evolve_programs import ENDING, WAITING
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.events import Entry
 from mulligan.core.model.place_keys import item_key
@@ -94,6 +95,9 @@ def _has_waker(state: State, place: Place, pending: PendingWork) -> bool:
     if place.status == "ready" and is_on_hold(state, place):
         # A person has to resume it.
         return True
+    if place.phase in (WAITING, ENDING):
+        # A program goes on when a call of it has ended.
+        return any(not state.places[label].has_ended for label in state.calls if label in state.places)
     if not is_engine_action(place.spec):
         return (place.key, place.attempt) in pending.tasks
     if place.status == "ready":

@@ -16,9 +16,9 @@ from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.event_types import Route
 from mulligan.core.model.failure import Failure
-from mulligan.core.model.graph import Graph
+from mulligan.core.model.graph import Graph, Node
 from mulligan.core.model.place_keys import undo_key
-from mulligan.core.model.workflow import END, Action, Command, Workflow
+from mulligan.core.model.workflow import END, Action, Command, Step, Workflow
 from mulligan.core.model.workflow import decode as read_workflow
 from proof.invariants.agent_spending import AgentSpending
 from proof.invariants.called_runs import CalledRuns
@@ -90,7 +90,9 @@ class LogFacts:
         self.completed: dict[tuple[str, int], int] = {}
         self.loops: set[tuple[str, int]] = set()
         # The graph: edges that were taken, how each step and each visit ended last, targets of loops.
-        self.graph = graph or Graph(workflow)
+        self.graph = (graph or Graph(workflow)).for_run()
+        # The definitions of steps that programs call, by digest.
+        self.definitions: dict[str, Step] = {}
         self.has_kept = False
         self.taken: set[str] = set()
         self.outcomes: dict[str, str] = {}
@@ -226,6 +228,29 @@ def _reopened(facts: LogFacts, fact: e.RunReopened, entry: e.Entry) -> None:
     facts.due = fact.due
     again = {step for step in fact.put_back if facts.undo_failed.get(step)}
     facts.undecided = set() if fact.is_forced else again
+    for label in fact.dropped:
+        # A program makes these calls again: as steps that were not there.
+        for table in (facts.steps, facts.outcomes, facts.graph.nodes, facts.undo_failed):
+            table.pop(label, None)  # type: ignore[attr-defined]
+        facts.failures = [failed for failed in facts.failures if failed.step != label]
+
+
+def _step_defined(facts: LogFacts, fact: e.StepDefined, entry: e.Entry) -> None:
+    facts.definitions[fact.digest] = fact.definition
+
+
+def _step_added(facts: LogFacts, fact: e.StepAdded | e.StepRan, entry: e.Entry) -> None:
+    definition = facts.definitions[fact.definition]
+    facts.steps[fact.step] = facts.specs[fact.step] = definition
+    facts.roles[fact.step] = "step"
+    facts.graph.nodes[fact.step] = Node(definition, len(facts.graph.nodes))
+    if isinstance(fact, e.StepRan):
+        visit = facts.visits[fact.step] = facts.visits.get(fact.step, 0) + 1
+        facts.attempts[fact.step] = facts.attempts.get(fact.step, 0) + 1
+        facts.outcomes[fact.step] = facts.ends[fact.step, visit] = "completed"
+        facts.completed[fact.step, visit] = entry.seq
+        facts.done.add(fact.step)
+        facts.decided_in_round.add(fact.step)
 
 
 def _stopping(facts: LogFacts, fact: e.RunStopping, entry: e.Entry) -> None:
@@ -489,6 +514,9 @@ def _resumed(facts: LogFacts, fact: e.RunResumed, entry: e.Entry) -> None:
 
 
 _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {
+    e.StepDefined: _step_defined,
+    e.StepAdded: _step_added,
+    e.StepRan: _step_added,
     e.RunStarted: _started,
     e.RunRevised: _revised,
     e.RunForked: _forked,

@@ -51,6 +51,8 @@ class TaskRow(msgspec.Struct, frozen=True):
     breaker: str
     # Its worker was asked to end it.
     is_stopping: bool = False
+    # For a program: which of the turns of its attempt it is.
+    turn: int = 0
 
     @property
     def key(self) -> TaskKey:
@@ -143,7 +145,7 @@ _RUNS = (
     "SELECT run_id, status, round, seq, holder, fence, parent_run_id, parent_place, parent_attempt "
     "FROM runs ORDER BY run_id"
 )
-_TASKS = "SELECT run_id, place, attempt, ticket, worker, breaker, is_stopping FROM tasks ORDER BY ticket"
+_TASKS = "SELECT run_id, place, attempt, ticket, worker, breaker, is_stopping, task FROM tasks ORDER BY ticket"
 _TIMERS = "SELECT run_id, kind, place, number, due FROM timers ORDER BY due, run_id, kind, place, number"
 _MESSAGES = "SELECT id, run_id, is_asking FROM messages ORDER BY id"
 _ANSWERS = "SELECT message_id FROM answers"
@@ -160,7 +162,7 @@ def read_tables(connection: Connection) -> StoreContents:
 
     return StoreContents(
         {row[0]: RunRow(*row) for row in rows(_RUNS)},
-        [TaskRow(*row) for row in rows(_TASKS)],
+        [TaskRow(*row[:7], turn=_turn(row[7])) for row in rows(_TASKS)],
         {(run_id, kind, place, number): moment_from(due) for run_id, kind, place, number, due in rows(_TIMERS)},
         messages=[MessageRow(id_, run_id, bool(is_asking)) for id_, run_id, is_asking in rows(_MESSAGES)],
         answers=frozenset(id_ for (id_,) in rows(_ANSWERS)),
@@ -223,7 +225,22 @@ def _run_row(run: StoredRun) -> RunRow:
 
 def _task_row(row: StoredTask) -> TaskRow:
     breaker = "" if row.task.guard is None else row.task.guard.name
-    return TaskRow(*row.task_key, row.number, row.worker, breaker, row.is_stopping)
+    turn = 0 if row.task.turn is None else row.task.turn.turn
+    return TaskRow(*row.task_key, row.number, row.worker, breaker, row.is_stopping, turn)
+
+
+class _Turn(msgspec.Struct):
+    turn: int
+
+
+class _TaskOfProgram(msgspec.Struct):
+    turn: _Turn | None = None
+
+
+def _turn(task: bytes) -> int:
+    """Return which turn of a program a stored task is; 0 if it is none."""
+    found = msgspec.json.decode(task, type=_TaskOfProgram).turn
+    return 0 if found is None else found.turn
 
 
 def memory_values(tables: MemoryTables) -> Iterator[bytes]:

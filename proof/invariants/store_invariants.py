@@ -34,7 +34,7 @@ class StoreHistory:
     def __init__(self) -> None:
         # Every lease that ever existed: task and holder by token, token by task.
         self.leases: dict[int, tuple[TaskKey, str]] = {}
-        self.tokens: dict[TaskKey, int] = {}
+        self.tokens: dict[tuple[TaskKey, int], int] = {}
         self.turns: dict[int, RunRow] = {}
         # Probes that were lost with their holders or their runs: the next lease is the probe.
         self.lost_probes: set[int | None] = set()
@@ -46,7 +46,7 @@ class StoreHistory:
         """Record the contents after they were checked."""
         for lease in contents.leases:
             self.leases[lease.number] = lease.key, lease.worker
-            self.tokens[lease.key] = lease.number
+            self.tokens[lease.key, lease.turn] = lease.number
         self.turns.update(contents.runs)
         self.lost_probes.update(breaker.probe for breaker in contents.breakers if is_probe_over(breaker, contents))
         self.asked.update(message.id for message in contents.messages if message.is_asking)
@@ -101,7 +101,7 @@ def promise_2_a_round_belongs_to_one_call(above: CalledRuns, run_id: int, below:
 def promise_4_no_attempt_is_leased_twice(history: StoreHistory, contents: StoreContents) -> None:
     """A lost or interrupted task is leased again only as another attempt, after the log says so."""
     for lease in contents.leases:
-        before = history.tokens.get(lease.key, lease.number)
+        before = history.tokens.get((lease.key, lease.turn), lease.number)
         if before != lease.number:
             raise AssertionError(f"promise 4: {lease} was leased with token {before}, and again with {lease.number}")
 

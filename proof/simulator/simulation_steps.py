@@ -37,6 +37,7 @@ from proof.simulator.cluster.server_cluster import ClusterWithServers
 from proof.simulator.cluster.simulated_cluster import SimulatedCluster
 from proof.simulator.cluster.simulated_worker import SimulatedWorker
 from proof.simulator.corrections import correction
+from proof.simulator.programs import play_turn
 from proof.simulator.workflows import BREAKERS
 
 PROCESSES_MAX = 4
@@ -239,6 +240,8 @@ class SimulationSteps:
         place, attempt, at = lease.task.place, lease.task.attempt, worker.clock.now()
         assert worker.executor is not None
         is_stopped = worker.executor.stopped.get(lease.token) is not None
+        if lease.task.turn is not None and not is_stopped:
+            return self._turn_ended(worker, lease)
         if is_stopped and self.rng.random() < 0.8:
             return r.TaskEnded(at, place, attempt, Outcome(None, signal=15, is_stopped=True))
         is_merged = self.cluster.worktrees.is_merged(lease.task.run_id)
@@ -255,6 +258,18 @@ class SimulationSteps:
             return r.TaskEnded(at, place, attempt, outcome=outcome, output=output, usage=spent, data=data)
         usage: dict[str, Any] = {"peak_memory": self.rng.choice((2**20, 2**21))}
         return r.TaskEnded(at, place, attempt, self.rng.choice(_OUTCOMES), usage=usage)
+
+    def _turn_ended(self, worker: SimulatedWorker, lease: Lease) -> r.TaskEnded:
+        """A program has carried out a turn, in a process that has replayed what came before."""
+        task, now = lease.task, worker.clock.now()
+        self.cluster.checker.check_new()
+        state = self._state(task.run_id)
+        if self.rng.random() < 0.03:
+            return r.TaskEnded(now, task.place, task.attempt, Outcome(None, signal=9))
+        turn, output = play_turn(task, state, now.timestamp())
+        if turn.failure is not None and turn.failure.code == "NONDETERMINISTIC":
+            raise AssertionError(f"a program differs from what is recorded: {turn.failure.message}")
+        return r.TaskEnded(now, task.place, task.attempt, output=output, turn=turn)
 
     def _output(self, place: str) -> Any:
         if ".model@" in place:
@@ -423,7 +438,8 @@ class SimulationSteps:
     def _corrected(self, state: State, report: r.RetryRequested) -> r.RetryRequested:
         """Sometimes add a corrected definition. Uses its own random numbers, so that other histories stay the same."""
         dice = Random(f"{state.run.run_id}:{state.run.seq}:{report.from_step}")
-        if not state.places or state.workflow.workspace is not None or dice.random() >= CORRECTED_SHARE:
+        is_fixed = not state.places or state.workflow.workspace is not None or bool(state.graph.program)
+        if is_fixed or dice.random() >= CORRECTED_SHARE:
             return report
         self.cluster.happened["corrected"] += 1
         revised = correction(dice, state.workflow, state.run.inputs)
@@ -460,7 +476,9 @@ class SimulationSteps:
     def fork(self) -> bool:
         """Fork a run that is at rest."""
         resting = [
-            run_id for run_id in self.cluster.roots() if self._state(run_id).run.status in (*RUN_ENDED, "paused")
+            run_id
+            for run_id in self.cluster.roots()
+            if self._state(run_id).run.status in (*RUN_ENDED, "paused") and not self._state(run_id).graph.program
         ]
         if not resting or len(self.cluster.contents.runs) >= RUNS_MAX:
             return False
@@ -620,7 +638,7 @@ class SimulationSteps:
         return self.cluster.checker.runs[run_id].state
 
     def _some_step(self, state: State) -> str:
-        return self.rng.choice(("", *(step.name for step in state.workflow.steps)))
+        return self.rng.choice(("", *(state.graph.nodes if state.places else ())))
 
 
 def maps_of(state: State) -> list[Place]:

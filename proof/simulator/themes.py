@@ -79,6 +79,8 @@ SERVERS = Theme(
 )
 # The same, and others act between any two calls of a server.
 RACING_SERVERS = msgspec.structs.replace(SERVERS, name="racing servers", is_dense=True)
+# Programs: each turn is replayed, by whichever worker gets it.
+PROGRAMS = Theme("programs", steps={"end_task": 45, "lose_worker": 3, "retry": 2}, forks=0.0, often="programs")
 _SHARE = 0.3
 _OUTAGES_SHARE = 0.08
 _HOLDS_SHARE = 0.08
@@ -87,6 +89,7 @@ _CACHED_SHARE = 0.05
 _REMOTE_SHARE = 0.06
 _SERVERS_SHARE = 0.06
 _WORKTREES_SHARE = 0.06
+_PROGRAMS_SHARE = 0.08
 
 
 def theme_of(seed: object, store: str = "") -> Theme:
@@ -108,5 +111,7 @@ def theme_of(seed: object, store: str = "") -> Theme:
         return SERVERS if Random(f"racing {seed}").random() < 0.5 else RACING_SERVERS
     if Random(f"worktrees {seed}").random() < _WORKTREES_SHARE:
         return WORKTREES
+    if Random(f"programs {seed}").random() < _PROGRAMS_SHARE:
+        return PROGRAMS
     rng = Random(f"theme {seed}")
     return rng.choice(_THEMES) if rng.random() < _SHARE else PLAIN

@@ -48,6 +48,7 @@ from mulligan.core.model.workflow import (
 )
 from mulligan.errors import ExpressionFailed, OutputDropped
 from mulligan.language.readers.workspace_steps import OPENS, WorkspaceDraft, with_workspace
+from proof.simulator.programs import with_program
 
 HANDLER_DEPTH_MAX = 3
 CHILD = "child.yaml"
@@ -104,7 +105,11 @@ class RandomEvaluator:
 
 
 # What the steps of a workspace read: where the run works.
-_REAL_VALUES = ("run.id", f"steps.{OPENS}.output")
+_REAL_VALUES = (
+    *("run.id", f"steps.{OPENS}.output"),
+    # Of a call of a program: its arguments.
+    *("inputs", "inputs.seconds", "inputs.prompt", "inputs.timeout"),
+)
 
 
 def _some_list(number: int) -> Any:
@@ -133,7 +138,7 @@ class WorkflowGenerator:
         # How many runs are above those of this workflow.
         self._calls = calls
         self._calls_child = False
-        self._breakers: dict[str, Breaker] = {}
+        self.breakers: dict[str, Breaker] = {}
         self._expressions = 0
         self._item_commands = 0
         self._agents = 0
@@ -291,7 +296,7 @@ class WorkflowGenerator:
         if action.kind in _ENGINES_OWN or not self.chance(3.0 if self._often == "breakers" else 0.2):
             return {"action": action}
         name = self.rng.choice(BREAKERS)
-        self._breakers.setdefault(name, self.breaker())
+        self.breakers.setdefault(name, self.breaker())
         return {"action": action, "breaker": name}
 
     def breaker(self) -> Breaker:
@@ -419,7 +424,7 @@ class WorkflowGenerator:
         made = self._with_steps(count)
         children = {CHILD: random_workflow(self.rng, self._calls + 1, self._often)} if self._calls_child else {}
         notify = _NOTIFY if count % 2 else ()
-        return _replace(made, breakers=self._breakers, children=children, budget=self._budget(), notify=notify)
+        return _replace(made, breakers=self.breakers, children=children, budget=self._budget(), notify=notify)
 
     def _budget(self) -> Budget | None:
         """Return budgets for every second workflow with agents, low enough to be reached."""
@@ -469,6 +474,9 @@ _KINDS = ("shell",) * 8 + ("python", "http", "agent", "wait", "wait", "approve",
 def random_workflow(rng: Random, calls: int = 0, often: str = "") -> Workflow:
     """Return a valid workflow, with those that it calls, determined by `rng`. `often`: what it has more of."""
     author = WorkflowGenerator(rng, calls, often)
+    if often == "programs" and not calls:
+        steps = tuple(author.step(index, 4) for index in range(4))
+        return with_program(rng, _replace(author.workflow(), breakers=author.breakers), steps)
     workflow = without_waiting_remediations(author.workflow())
     if has_cycle_of_needs(Graph(workflow)):
         workflow = _replace(workflow, steps=tuple(_replace(step, needs=()) for step in workflow.steps))

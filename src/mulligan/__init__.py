@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from mulligan.flows.steps import Mapped, Step, latest, step
     from mulligan.language.python.builder import Workflow
     from mulligan.plugins import ActionPlugin, FormatPlugin
+    from mulligan.programs.errors import Rejected, StepFailed
+    from mulligan.programs.program import Program, program
+    from mulligan.programs.verbs import gather, now, random, sleep, uuid4
     from mulligan.step_context import artifact, attempt, idempotency_key, log, progress
 
 __version__ = "0.2.0"
@@ -109,6 +112,15 @@ _LAZY = {
     "latest": "mulligan.flows.steps",
     "step": "mulligan.flows.steps",
     "Workflow": "mulligan.language.python.builder",
+    "Rejected": "mulligan.programs.errors",
+    "StepFailed": "mulligan.programs.errors",
+    "Program": "mulligan.programs.program",
+    "program": "mulligan.programs.program",
+    "gather": "mulligan.programs.verbs",
+    "now": "mulligan.programs.verbs",
+    "random": "mulligan.programs.verbs",
+    "sleep": "mulligan.programs.verbs",
+    "uuid4": "mulligan.programs.verbs",
     "artifact": "mulligan.step_context",
     "attempt": "mulligan.step_context",
     "idempotency_key": "mulligan.step_context",
@@ -130,12 +142,15 @@ __all__ = [
     "Home",
     "Mapped",
     "Outcome",
+    "Program",
     "Reference",
+    "Rejected",
     "Retry",
     "Run",
     "RunFailed",
     "Step",
     "StepError",
+    "StepFailed",
     "Workflow",
     "__version__",
     "action",
@@ -152,22 +167,28 @@ __all__ = [
     "expression",
     "file",
     "flow",
+    "gather",
     "group",
     "http",
     "idempotency_key",
     "latest",
     "load",
     "log",
+    "now",
     "optional",
     "outcome",
+    "program",
     "progress",
+    "random",
     "route",
     "run",
     "secret",
     "shell",
     "size",
+    "sleep",
     "sql",
     "step",
+    "uuid4",
     "wait",
 ]
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mulligan.client.home import Home
     from mulligan.client.loading import Runnable
     from mulligan.core.model.workflow import Workflow
+    from mulligan.programs.rehearsing import Rehearsal
     from mulligan.testing.history import History
 
 # How many runs are described below a test that failed, and how many lines of each: the last ones.
@@ -50,8 +51,24 @@ class RehearsalFactory(Protocol):
         """Run a workflow in memory with its real shell commands, in `folder`; the other steps end as `fakes` say."""
 
 
+class ProgramRehearsalFactory(Protocol):
+    """What the fixture `rehearse_program` gives."""
+
+    def __call__(
+        self,
+        program: Any,
+        /,
+        *args: Any,
+        fakes: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        **given: Any,
+    ) -> Rehearsal:
+        """Run a program in memory: steps end as `fakes` say, or run their plain functions; sleeps take no time."""
+
+
 _HOME = pytest.StashKey["Home"]()
 _HISTORIES = pytest.StashKey["list[History]"]()
+_REHEARSALS = pytest.StashKey["list[Rehearsal]"]()
 
 
 @pytest.fixture
@@ -129,6 +146,35 @@ def rehearse(request: pytest.FixtureRequest) -> RehearsalFactory:
     return run
 
 
+@pytest.fixture
+def rehearse_program(request: pytest.FixtureRequest) -> ProgramRehearsalFactory:
+    """Run a function with `@program` in memory.
+
+        found = rehearse_program(nightly, "monday", fakes={"fetch": [1, 2], "load": StepFailed("QUOTA")})
+        assert found.result == {"loaded": 0}
+
+    Fakes are by the name of a step: a value, an exception, a function, an iterator with one end after the other. A step
+    without a fake runs its function. Sleeps take no time; `approve` needs a fake: True, False, or None for nobody.
+    """
+    rehearsals = request.node.stash.setdefault(_REHEARSALS, [])
+
+    def run(
+        program: Any,
+        /,
+        *args: Any,
+        fakes: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        **given: Any,
+    ) -> Rehearsal:
+        from mulligan.programs.rehearsing import rehearse as rehearse_in_memory
+
+        found = rehearse_in_memory(program, *args, fakes=fakes, inputs=inputs, **given)
+        rehearsals.append(found)
+        return found
+
+    return run
+
+
 def _checked(
     flow: Runnable, inputs: Mapping[str, Any] | None, given: Mapping[str, Any]
 ) -> tuple[Workflow, dict[str, Any]]:
@@ -190,7 +236,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     outcome = yield
     report: pytest.TestReport = outcome.get_result()
     if report.when == "call" and report.failed:
-        report.sections += [*_stories_of_runs(item), *_stories_of_histories(item)]
+        report.sections += [*_stories_of_runs(item), *_stories_of_histories(item), *_stories_of_programs(item)]
 
 
 def _stories_of_runs(item: pytest.Item) -> Iterator[tuple[str, str]]:
@@ -214,6 +260,11 @@ def _stories_of_histories(item: pytest.Item) -> Iterator[tuple[str, str]]:
         if run.queued:
             lines.append(f"queued: {', '.join(run.queued)}")
         yield f"mulligan history of '{run.state.workflow.name}': {run.status}", _last_lines("\n".join(lines))
+
+
+def _stories_of_programs(item: pytest.Item) -> Iterator[tuple[str, str]]:
+    for found in item.stash.get(_REHEARSALS, [])[-RUNS_MAX:]:
+        yield f"mulligan program: {found.status}", _last_lines("\n".join(found.story()))
 
 
 def _last_lines(text: str) -> str:

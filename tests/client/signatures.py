@@ -17,7 +17,7 @@ import mulligan
 PAGE = Path(__file__).parent.parent.parent / "docs/reference/python.md"
 _TABLE = re.compile(r"(<!-- table: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 # Members of classes that other modules of ours use, and programs do not.
-INTERNAL = frozenset({"routes", "record_for_route"})
+INTERNAL = frozenset({"routes", "record_for_route", "bind", "parameters"})
 # Functions of the package, by name.
 _NAMES = re.compile(r"(<!-- names: ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 

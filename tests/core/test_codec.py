@@ -13,6 +13,7 @@ from mulligan.core.model.codec import VERSION, decode, decode_all, decode_log, e
 from mulligan.core.model.event_types import Adjusted, Kept, Passed, Route
 from mulligan.core.model.events import FACTS, Entry
 from mulligan.core.model.failure import failure
+from mulligan.core.model.workflow import Step
 from mulligan.core.model.workflow import decode as decode_workflow
 from mulligan.core.turn import fold
 from mulligan.errors import CodecError
@@ -65,8 +66,8 @@ def test_every_fact_survives_being_written_and_read(kind: type[e.Fact]):
 
 
 def _sample(field: msgspec.structs.FieldInfo) -> Any:
-    plain: dict[Any, Any] = {int: 3, float: 1.5, str: "build", bool: True}
-    if field.name in SAMPLES:
+    plain: dict[Any, Any] = {int: 3, float: 1.5, str: "build", bool: True, Step: Step(name="build")}
+    if field.name in SAMPLES and field.type not in (str, Step):
         return SAMPLES[field.name]
     if field.type in plain:
         return plain[field.type]

@@ -29,6 +29,8 @@ TABLE = {
     "REQUIREMENTS_FAILED": ("error", True, False),
     "TOOL_FAILED": ("error", True, False),
     "TURN_LIMIT": ("error", False, False),
+    "NONDETERMINISTIC": ("error", False, False),
+    "UNAWAITED": ("error", False, False),
     "HTTP_4XX": ("error", False, False),
     "INPUT_INVALID": ("error", False, False),
     "EXPRESSION_FAILED": ("error", False, False),

@@ -90,6 +90,15 @@ FACTS: dict[type[e.Fact], e.Fact] = {
         e.ToolAnswered("a", 1, 0, "search"),
         e.SessionKept("a", 1, "chat", []),
         e.ReportRefused("a", 1, "stale_attempt"),
+        e.StepDefined("a", "d1", step("load")),
+        e.StepAdded("load", "a", "", 0, "load", "d1"),
+        e.StepRan("load", "a", "", 0, "load", "d1"),
+        e.ValueRecorded("a", "now", "", 1, "now"),
+        e.ProgramWaiting("a", 1, 1),
+        e.ProgramResumed("a", 1, 2),
+        e.TurnStarted("a", 1, 2),
+        e.ProgramEnded("a", 1, 1, "returned"),
+        e.CallCancelled("a"),
     )
 }
 
@@ -111,6 +120,7 @@ def started() -> State:
     state = State(FLOW)
     evolve(state, entry(e.RunStarted(1, "test"), 1))
     state.places["m"].items = Items(1, values=[1], todo=(0,))
+    state.definitions["d1"] = step("load")
     return state
 
 
@@ -121,7 +131,7 @@ def with_status(fact: e.Fact, status: str) -> State:
     if status != "new":
         role: Any = "handler" if key == HANDLER else "item" if key == ITEM else "step"
         parent = {HANDLER: "a", ITEM: "m"}.get(key, "")
-        spec = Command() if parent else state.graph.nodes[key].step
+        spec = state.graph.nodes[key].step if key in state.graph.nodes else Command()
         place = Place(role, status, parent, key=key, spec=spec, last_status="completed")  # type: ignore[arg-type]
         place.items = Items(1, values=[1], todo=(0,)) if key == "m" else None
         place.conversation = Conversation((Turn({}),)) if isinstance(fact, e.ToolAnswered) else None

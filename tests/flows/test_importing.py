@@ -11,7 +11,7 @@ _PROGRAM = """
 import sys
 sys.path[:0] = [{src!r}, {here!r}]
 import plain_steps
-heavy = {{"msgspec", "typing", "inspect", "dataclasses", "yaml"}} & set(sys.modules)
+heavy = {{"msgspec", "asyncio", "typing", "inspect", "dataclasses", "yaml"}} & set(sys.modules)
 print(plain_steps.fetch.fn("x"), plain_steps.cached.__mulligan_function__(failure={{"code": "X"}}), sorted(heavy))
 try:
     plain_steps.fetch("x")
@@ -19,7 +19,7 @@ except RuntimeError as error:
     print(error)
 """
 _STEPS = """
-from mulligan import Retry, flow, step
+from mulligan import Rejected, Retry, StepFailed, flow, gather, now, program, sleep, step
 
 @step(retry=Retry(codes=["CONNECTION"]), timeout="1m")
 def fetch(url: str) -> str:
@@ -28,6 +28,13 @@ def fetch(url: str) -> str:
 @fetch.handler
 def cached(failure):
     return failure["code"]
+
+@program(deadline="1h")
+def daily(url: str):
+    try:
+        return gather(fetch.call(one) for one in [url])
+    except StepFailed:
+        sleep("1h")
 
 @flow(timeout="1h")
 def nightly(url: str):
@@ -45,7 +52,8 @@ def test_a_module_with_steps_needs_the_standard_library_alone_and_little_of_it(t
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         "x X []",
-        "step 'fetch' is called outside a flow; call it inside a @flow, or call the plain function: fetch.fn(…)",
+        "step 'fetch' is called outside a program or a flow; "
+        "call it inside a @program or a @flow, or call the plain function: fetch.fn(…)",
     ]
 
 

@@ -29,4 +29,9 @@ def test_an_example_makes_the_workflow_of_its_yaml_twin(
 def test_every_workflow_of_the_page_has_its_twin() -> None:
     files = {file for file, _ in _FILE.findall(PAGE.read_text(encoding="utf-8"))}
 
-    assert files == {*(f"{name}.{kind}" for name in EXAMPLES for kind in ("py", "yaml")), "program.py", "wrong.py"}
+    assert files == {
+        *(f"{name}.{kind}" for name in EXAMPLES for kind in ("py", "yaml")),
+        "orders.py",
+        "script.py",
+        "wrong.py",
+    }

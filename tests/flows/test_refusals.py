@@ -322,8 +322,8 @@ def test_a_step_outside_a_flow_is_refused() -> None:
         fetch("x")
 
     [problem] = caught.value.problems
-    assert problem.message == "step 'fetch' is called outside a flow"
-    assert problem.hint == "call it inside a @flow, or call the plain function: fetch.fn(…)"
+    assert problem.message == "step 'fetch' is called outside a program or a flow"
+    assert problem.hint == "call it inside a @program or a @flow, or call the plain function: fetch.fn(…)"
 
 
 def test_a_step_that_calls_another_step_is_told_in_one_line_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,9 @@ import pytest
 
 from mulligan import flow, step
 from mulligan.errors import LanguageError
+from mulligan.flows import pinned_modules
 from mulligan.flows.source import action_for
 from mulligan.values.decoding import convert_arguments
-from mulligan.worker.child import pinned_modules
 
 
 class Session:

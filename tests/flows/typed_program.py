@@ -8,7 +8,28 @@ from datetime import timedelta
 from typing import Any, Literal, assert_type
 
 import mulligan
-from mulligan import Failure, Flow, Retry, Run, Step, Workflow, branch, flow, group, latest, route, size, step
+from mulligan import (
+    Failure,
+    Flow,
+    Program,
+    Rejected,
+    Retry,
+    Run,
+    Step,
+    StepFailed,
+    Workflow,
+    approve,
+    branch,
+    flow,
+    gather,
+    group,
+    latest,
+    program,
+    route,
+    size,
+    sleep,
+    step,
+)
 
 
 @dataclass
@@ -149,7 +170,7 @@ def summarise(failures: list[dict[str, Any]], url: str) -> str:
     return f"{url}: {len(failures)}"
 
 
-def program() -> None:
+def use_the_face() -> None:
     assert_type(fetch.fn("u"), list[Order])
     assert_type(use_cache(Failure(code="X"), "u"), list[Order])
     run = nightly.run("u", limit=3)
@@ -171,3 +192,56 @@ def program() -> None:
 
 def generic(made: Step[[str], list[Order]], of: Flow[[str], dict[str, int]]) -> None:
     print(made, of)
+
+
+@step(inline=True)
+def tick(number: int) -> int:
+    return number + 1
+
+
+@program(deadline=timedelta(hours=1), calls=20_000)
+def decide(url: str, limit: int = 3) -> dict[str, int]:
+    rows = fetch(url)
+    assert_type(rows, list[Order])
+    try:
+        counts = gather(load.call([row]) for row in rows[:limit])
+        assert_type(counts, list[int])
+    except StepFailed as failed:
+        assert_type(failed.code, str)
+        assert_type(failed.failures, tuple[StepFailed, ...])
+        counts = []
+    for one in gather([load.call(rows)], failures="return"):
+        assert_type(one, int | StepFailed)
+    sleep("30s")
+    gather([sleep.call(timedelta(minutes=1))])
+    try:
+        approve(f"publish {sum(counts)} rows?", timeout="8h")
+    except Rejected as rejected:
+        return {"rejected": len(rejected.message)}
+    assert_type((mulligan.now() - mulligan.now()).days, int)
+    assert_type(mulligan.random(), float)
+    assert_type(mulligan.uuid4().hex, str)
+    assert_type(load.options(key="east", timeout="5m")(rows), int)
+    return {"loaded": tick(len(counts))}
+
+
+@program
+async def ask(url: str) -> int:
+    import asyncio
+
+    first, second = await asyncio.gather(load.call([Order(1, 2.5)]), fetch.call(url))
+    assert_type(first, int)
+    assert_type(second, list[Order])
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(load.call(second))
+    assert_type(task.result(), int)
+    found = await decide.call(url)
+    assert_type(found, dict[str, int])
+    return first
+
+
+def run_programs() -> None:
+    assert_type(decide.run("https://example.org", limit=2), Run)
+    assert_type(decide.fn("https://example.org"), dict[str, int])
+    known: Program[Any, dict[str, int]] = decide
+    assert_type(known.name, str)

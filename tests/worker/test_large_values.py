@@ -547,10 +547,10 @@ def test_a_worker_without_a_place_for_artifacts_gives_large_outputs_as_they_are(
 # -- any interpreter --------------------------------------------------------------------------------------------------
 
 CHILD_MODULES = (
-    *(f"worker.child.{name}" for name in ("child_main", "artifact_contents", "step_errors", "json_encoding")),
+    *(f"worker.child.{name}" for name in ("child_main", "step_errors", "json_encoding")),
     *(f"worker.child.{name}" for name in ("kernel_state", "step_loop", "step_generators")),
     *("step_context.artifacts", "step_context.errors"),
-    *(f"values.{name}" for name in ("annotations", "decoding", "durations", "encoding", "files")),
+    *(f"values.{name}" for name in ("annotations", "artifact_contents", "decoding", "durations", "encoding", "files")),
     *("values.pandas_tables", "values.tables"),
 )
 STANDARD = ("__future__", "collections.abc", "typing", "contextlib", "concurrent.futures", "datetime")

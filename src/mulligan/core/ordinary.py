@@ -73,7 +73,7 @@ def end_step(
     if node is None or run.status != "running" or run.stop is not None or run.loops or run.stepping is not None:
         return None
     # Fail-fast and remediations are asked at the end of every step of a run with failures.
-    if state.failures or workflow.max_parallel is not None or workflow.workspace is not None:
+    if state.failures or workflow.max_parallel is not None or workflow.workspace is not None or state.calls:
         return None
     place = state.places[key]
     plan = node.made_plan or node.plan

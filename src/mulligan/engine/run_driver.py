@@ -20,7 +20,7 @@ from mulligan.core.deciding.report_checks import REQUESTS, check_report
 from mulligan.core.deciding.rounds.child_failure import child_end, undo_failed_in
 from mulligan.core.deciding.workers.breaker import GuardedOutcome, breaker_verdict
 from mulligan.core.effects import effects as fx
-from mulligan.core.effects.child_runs import round_request, run_request
+from mulligan.core.effects.child_runs import round_request, run_request, workflow_of_child
 from mulligan.core.effects.lease_rules import ahead_share, has_time_for, may_be_held
 from mulligan.core.effects.run_lists import RunFailures, run_failures
 from mulligan.core.effects.snapshot import changes
@@ -540,7 +540,7 @@ class RunDriver:
         self.executor.reserve(task)
         pending.taken[task.place, task.attempt] = task
         pending.next.append(
-            r.TaskStarted(now, task.place, task.attempt, self.executor.name, self.executor.host_of(task))
+            r.TaskStarted(now, *task.key, self.executor.name, self.executor.host_of(task), task.turn_number)
         )
 
     def _is_too_late(self, pending: PendingTurn, started: r.TaskStarted) -> bool:
@@ -740,8 +740,8 @@ def _called_workflow(
     place = driver.state.places[effect.place]
     assert place.spec.action is not None
     params = fill_params(place.spec.action, place.bindings)
-    child = driver.state.workflow.children[params["file"]]
     try:
+        child = workflow_of_child(driver.state, place)
         return child, check_recorded_inputs(child, params.get("inputs") or {}, driver.evaluator)
     except (InputInvalid, ExpressionFailed) as error:
         outcome = Outcome(code="INPUT_INVALID", message=error.message)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from mulligan.flows.context import call_site, current, given, refuse
+from mulligan.flows.context import call_site, current, given, refuse, running_program
 from mulligan.flows.recording import Group
 from mulligan.flows.references import Reference
+from mulligan.flows.static_types import overload
 from mulligan.flows.step_keys import apply_keys, located
 
 TYPE_CHECKING = False
@@ -100,14 +101,30 @@ def wait(name: str, duration: object = None, *, until: object = None, **keys: Un
     return _add("wait", name, {"wait": duration if until is None else {"until": until}}, keys)
 
 
+@overload
+def approve(message: str, /, *, timeout: Duration | None = None, key: str = "") -> Any: ...
+@overload
+def approve(
+    name: str, message: str, *, default: Literal["approve", "refuse"] | None = None, **keys: Unpack[StepKeys]
+) -> Any: ...
+
+
 def approve(
     name: str,
-    message: str,
+    message: str = "",
     *,
     default: Literal["approve", "refuse"] | None = None,
-    **keys: Unpack[StepKeys],
+    **keys: Any,
 ) -> Any:
-    """Wait until a person approves. A refusal is the failure APPROVAL_REFUSED. `timeout=` limits the wait."""
+    """Wait until a person approves. A refusal is the failure APPROVAL_REFUSED. `timeout=` limits the wait.
+
+    In a program: `approve("publish 40 rows?", timeout="8h")`, which raises `Rejected`.
+    """
+    program = running_program()
+    if program is not None:
+        return program.approve(*filter(None, (name, message)), **given({"default": default, **keys}))
+    if not message:
+        refuse("arguments", "mulligan.approve needs a name and a message", hint='approve("publish", "publish it?")')
     asked = message if default is None else {"message": message, "default": default}
     return _add("approve", name, {"approve": asked}, keys)
 

@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _FOLDER = __file__.rpartition("/")[0] + "/"
+# Frames in these folders are ours: a call was written outside of them.
+_OWN_FOLDERS = (_FOLDER, _FOLDER.removesuffix("flows/") + "programs/")
 # The recorder of the flow that is being built.
 RECORDER: ContextVar[Any] = ContextVar("mulligan_flow", default=None)
+# The program that is running: see `mulligan.programs`. It has `call`, and no flow is being built while it is set.
+PROGRAM: ContextVar[Any] = ContextVar("mulligan_program", default=None)
 
 
 class Site:
@@ -28,7 +32,7 @@ class Site:
 def call_site() -> Site:
     """The position of the call that led here from outside this package."""
     frame = sys._getframe(1)
-    while frame.f_back and frame.f_code.co_filename.startswith(_FOLDER):
+    while frame.f_back and frame.f_code.co_filename.startswith(_OWN_FOLDERS):
         frame = frame.f_back
     return Site(frame.f_code.co_filename, frame.f_lineno)
 
@@ -58,12 +62,29 @@ def suggest(word: str, known: list[str]) -> str:
     return hint
 
 
-def current(what: str, instead: str = "") -> Any:
-    """The recorder of the flow that is being built; `what` is refused outside a flow."""
+def current(what: str, instead: str = "", *, in_program: str = "", inside: str = "a @flow") -> Any:
+    """The recorder of the flow that is being built; `what` is refused outside a flow.
+
+    `in_program` is what to write in a program, where `what` is refused too. `inside` says where it belongs.
+    """
     recorder = RECORDER.get()
     if recorder is None:
+        if PROGRAM.get() is not None:
+            raise RuntimeError(f"{what} is called inside a program; {in_program or 'it belongs to a @flow'}")
         if "MULLIGAN_ATTEMPT" in os.environ:  # the message becomes that of a failure, in one line
             raise RuntimeError(f"{what} is called inside a step; {instead or 'call it inside a @flow'}")
-        hint = f"call it inside a @flow{', or ' + instead if instead else ''}"
-        refuse("flow", f"{what} is called outside a flow", hint=hint)
+        hint = f"call it inside {inside}{', or ' + instead if instead else ''}"
+        refuse("flow", f"{what} is called outside {inside.replace('@', '')}", hint=hint)
     return recorder
+
+
+def running_program() -> Any:
+    """The program whose code calls, or None. While a flow is built, its steps belong to the flow."""
+    return PROGRAM.get() if RECORDER.get() is None else None
+
+
+def outside_program(what: str) -> NoReturn:
+    """Refuse what only a running program can do."""
+    if "MULLIGAN_ATTEMPT" in os.environ:
+        raise RuntimeError(f"{what} is called inside a step; only a program can call it")
+    refuse("program", f"{what} is called outside a program", hint="call it inside a function with @program")

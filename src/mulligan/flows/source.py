@@ -216,3 +216,11 @@ def _relative(path: str) -> str:
     """The path below the current folder, which is that of the run, otherwise the whole."""
     folder = os.path.join(os.getcwd(), "")
     return path.removeprefix(folder)
+
+
+def script_text(function: Any) -> tuple[str, str] | None:
+    """The text of the file in which a function is defined, and the file as workers find it; None if there is none."""
+    code = defining_code(function)
+    if code is None or (text := _script(path := os.path.abspath(code.co_filename))) is None:
+        return None
+    return text, _relative(path)

@@ -11,6 +11,8 @@ else:
     class Generic:
         """Any class, with brackets behind it that say nothing at run time."""
 
+        __slots__ = ()
+
         def __class_getitem__(cls, _):
             return cls
 

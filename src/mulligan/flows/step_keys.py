@@ -64,11 +64,23 @@ if TYPE_CHECKING:
         requirements: Sequence[str]
         python: str
         on: Mapping[str, bool]
+        # In a program: whether the program's own process runs it; and the name of one call.
+        inline: bool
+        key: str | int
 
     Keys = dict[str, tuple[Any, Site]]
 
 # Keys of a step that belong to its function: the packages and the interpreter that it needs.
 ENVIRONMENT = ("requirements", "python")
+# What says how a program calls the step, and is no key of the step.
+OF_CALLS = frozenset({"inline", "key"})
+# What the process of a program cannot do for a step that it runs itself.
+_NOT_INLINE = {
+    "timeout": "a timeout would end the program with it",
+    "resources": "it uses what the program has",
+    "requirements": "it has the packages of the program",
+    "python": "it has the interpreter of the program",
+}
 # Keys that are commands, each with what the command may read as its first argument.
 COMMANDS = {"on_failure": "error", "on_success": "output", "validate": "output", "undo": "output"}
 # Keys of a file that a flow says in another way.
@@ -86,6 +98,15 @@ _ITEM_KEYS = frozenset({"on_failure", "on_success", "validate", "handler_failure
 
 def located(keys: Mapping[str, Any], site: Site) -> Keys:
     return {name: (value, site) for name, value in keys.items()}
+
+
+def refuse_limits(name: str, keys: Keys) -> None:
+    """Refuse what an inline step cannot have."""
+    for key, reason in _NOT_INLINE.items():
+        if key in keys and keys[key][0] is not None:
+            message = f"the inline step '{name}' has '{key}', and {reason}"
+            hint = "leave out 'inline': then a worker runs it in a process of its own"
+            refuse("inline", message, hint=hint, word=key, site=keys[key][1])
 
 
 def apply_keys(recorder: Recorder, record: Record, keys: Keys) -> None:

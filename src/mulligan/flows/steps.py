@@ -5,13 +5,22 @@ from __future__ import annotations
 import os
 
 from mulligan.flows.callbacks import Callback, as_callback, command_for
-from mulligan.flows.context import RECORDER, Site, call_site, current, given, refuse
+from mulligan.flows.context import RECORDER, Site, call_site, current, given, outside_program, refuse, running_program
 from mulligan.flows.functions import FunctionWrapper
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.references import Reference, conditional, step_path
 from mulligan.flows.source import action_for
 from mulligan.flows.static_types import Generic, overload
-from mulligan.flows.step_keys import ENVIRONMENT, apply_keys, arguments_of, command_of_function, located, put_key
+from mulligan.flows.step_keys import (
+    ENVIRONMENT,
+    OF_CALLS,
+    apply_keys,
+    arguments_of,
+    command_of_function,
+    located,
+    put_key,
+    refuse_limits,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,8 +96,13 @@ class Step(FunctionWrapper, Generic[P, R]):
 
     def __init__(self, function: Callable[P, R], keys: Keys, site: Site, recovery: _Recovery | None = None) -> None:
         super().__init__(function)
-        self.keys = keys
+        # Of calls in a program, and no keys of a step: the name of one call, and whether the program itself runs it.
+        self.call_key = str(keys["key"][0]) if "key" in keys else ""
+        self.is_inline = "inline" in keys and bool(keys["inline"][0])
+        self.keys = {name: one for name, one in keys.items() if name not in OF_CALLS}
         self.site = site
+        if self.is_inline:
+            refuse_limits(self.__name__, self.keys)
         self.__mulligan_function__ = function
         self.recovery = recovery or _Recovery()
         # A name that was chosen for one call is not numbered.
@@ -110,7 +124,14 @@ class Step(FunctionWrapper, Generic[P, R]):
         return str(self.keys["name"][0]) if "name" in self.keys else self.__name__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        recorder = current(f"step '{self.__name__}'", f"call the plain function: {self.__name__}.fn(…)")
+        program = running_program()
+        if program is not None:
+            return program.call(self, args, kwargs)  # type: ignore[no-any-return]
+        recorder = current(
+            f"step '{self.__name__}'",
+            f"call the plain function: {self.__name__}.fn(…)",
+            inside="a @program or a @flow",
+        )
         site = call_site()
         bound = self._signature().bind(args, kwargs, site)
         record = self._add(recorder, site)
@@ -118,10 +139,27 @@ class Step(FunctionWrapper, Generic[P, R]):
         self._finish(recorder, record)
         return recorder.result(record, self._shape())  # type: ignore[no-any-return]
 
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[None, None, R]:
+        """A call that has not started, in a program: for `gather`, or to be awaited.
+
+            counts = gather(load.call(part) for part in parts)
+
+        In an `async def` program `await load.call(part)` does the same as `await load(part)`, and is known to type
+        checkers.
+        """
+        program = running_program()
+        if program is None:
+            outside_program(f"{self.__name__}.call")
+        return program.prepare(self, args, kwargs)  # type: ignore[no-any-return]
+
     def options(self, **keys: Unpack[FunctionKeys]) -> Step[P, R]:
-        """The same step with other keys: `fetch.options(name="fetch_east", timeout="5m")(url)`."""
+        """The same step with other keys: `fetch.options(name="fetch_east", timeout="5m")(url)`.
+
+        In a program `key=region` names one call, so that it keeps its result when the program is edited.
+        """
         site = call_site()
-        changed = Step(self.fn, {**self.keys, **located(keys, site)}, site, self.recovery)
+        own: Keys = {"inline": (True, self.site)} if self.is_inline else {}
+        changed = Step(self.fn, {**self.keys, **own, **located(keys, site)}, site, self.recovery)
         changed._is_name_chosen = "name" in keys or self._is_name_chosen
         return changed
 
@@ -154,7 +192,9 @@ class Step(FunctionWrapper, Generic[P, R]):
         `filter`, `sort_by` and `distinct` are expressions over `item`: `filter="item.size > 0"`.
         """
         chosen = locals()
-        recorder = current(f"step '{self.__name__}'")
+        recorder = current(
+            f"step '{self.__name__}'", in_program=f"write gather({self.__name__}.call(one) for one in …)"
+        )
         site = call_site()
         bound = self._signature().bind((Reference("item", {}), *args), kwargs, site)
         record = self._add(recorder, site)
@@ -176,7 +216,7 @@ class Step(FunctionWrapper, Generic[P, R]):
         starts. With `zip=True` the first values are combined, then the second ones. The reference is the list of all
         results.
         """
-        recorder = current(f"step '{self.__name__}'")
+        recorder = current(f"step '{self.__name__}'", in_program=f"write gather({self.__name__}.call(…) for …)")
         site = call_site()
         of_matrix = {name: Reference(f"matrix.{name}", {}) for name in values}
         bound = self._signature().bind((), {**of_matrix, **kwargs}, site)
@@ -285,6 +325,13 @@ class Step(FunctionWrapper, Generic[P, R]):
         return self
 
     # Recording
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by the names of the parameters; LanguageError for those that do not fit."""
+        signature = self._signature()
+        if not kwargs and len(args) == len(signature.names):
+            return dict(zip(signature.names, args, strict=True))
+        return signature.bind(args, kwargs, call_site())
 
     def _signature(self) -> Parameters:
         if self._parameters is None:

@@ -11,7 +11,7 @@ import msgspec
 from mulligan.core.deciding.classify import exceeded_limit
 from mulligan.core.deciding.workers.resource_usage import MEMORY_FACTOR, MIB, NO_MEMORY, NO_TIME, TIMEOUT_FACTOR
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.events import AttemptFailed, AttemptSucceeded, Entry
+from mulligan.core.model.events import AttemptFailed, AttemptSucceeded, Entry, StepAdded, StepDefined
 from mulligan.core.model.failure import number_or_zero
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.text.formatting import format_duration, format_size
@@ -116,15 +116,24 @@ class Consumption(msgspec.Struct, frozen=True):
 
 
 def consumption(workflow: Workflow, entries: Iterable[Entry]) -> tuple[Consumption, ...]:
-    """What was requested and used in a run, in the order of the file, for the steps that were measured."""
+    """What was requested and used in a run, in the order of the file, for the steps that were measured.
+
+    The calls that a program makes of a step are one entry.
+    """
     steps = {step.name: step for step in (*workflow.steps, workflow.end)}
     families: dict[str, list[Step]] = {}
     for step in steps.values():
         families.setdefault(step.sweep or step.name, []).append(step)
     used: dict[str, Usage] = {}
     places: dict[str, set[str]] = {}
+    definitions: dict[str, Step] = {}
     for entry in entries:
         fact = entry.fact
+        if isinstance(fact, StepDefined):
+            definitions[fact.digest] = fact.definition
+            families.setdefault(fact.definition.name, []).append(fact.definition)
+        elif isinstance(fact, StepAdded) and fact.definition in definitions:
+            steps[fact.step] = definitions[fact.definition]
         if not isinstance(fact, AttemptSucceeded | AttemptFailed) or not fact.usage or "@" in fact.place:
             continue
         if (name := step_name(fact.place)) not in steps:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import FailureRecord, State
 from mulligan.core.state.verdict import is_handled
+from mulligan.history.called_steps import handled_at
 
 
 class FailureOutcome(StrEnum):
@@ -70,6 +71,8 @@ def describe_route_outcome(state: State, record: FailureRecord) -> Ending:
     if not record.target:
         return ("not handled: the run fails" if record.step != END else "the run fails"), FailureOutcome.UNHANDLED
     handled, status = is_handled(state, record), _target_status(state, record)
+    if record.step in state.calls:
+        return _describe_raised(state, record, handled, status)
     if handled and status == "failed":
         return f"routed to '{record.target}', which failed and was handled in turn", FailureOutcome.REPAIRED
     if handled:
@@ -84,6 +87,17 @@ def describe_route_outcome(state: State, record: FailureRecord) -> Ending:
     if state.run.status == "completed":
         return f"{became}, but end returned completed", FailureOutcome.ALLOWED
     return became, FailureOutcome.UNHANDLED
+
+
+def _describe_raised(state: State, record: FailureRecord, handled: bool | None, status: str) -> Ending:
+    """The outcome of the failure of a call, which its program may catch."""
+    if handled:
+        at = handled_at(state, record.step)
+        return f"handled at {at}" if at else f"handled by '{record.target}'", FailureOutcome.REPAIRED
+    raised = f"raised in '{record.target}', which"
+    if handled is None:
+        return f"{raised} is {status}", FailureOutcome.IN_PROGRESS
+    return f"{raised} {'failed' if status == 'failed' else f'was {status}'}: not handled", FailureOutcome.UNHANDLED
 
 
 def _target_status(state: State, record: FailureRecord) -> str:

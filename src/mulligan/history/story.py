@@ -22,6 +22,7 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.text.formatting import format_duration, format_time_until, pluralize, quote_names, single_line
 from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Rule, Workflow
+from mulligan.history.called_steps import line_text, where_text
 from mulligan.history.edge_reasons import describe_route, edges_after_failure, edges_after_success
 from mulligan.history.phrases import (
     describe_adjustment,
@@ -90,6 +91,7 @@ class StoryWriter:
         memory: StoryMemory | None = None,
     ) -> None:
         self.memory = memory or StoryMemory(workflow, children)
+        self.has_details = has_details
         self._details: dict[type[e.Fact], _Details] = _DETAILS if has_details else {}
         # The place and time of the last line, if it is about a failed attempt: the end of its step may repeat it.
         self._attempt: tuple[str, datetime] | None = None
@@ -280,12 +282,31 @@ def _completed(writer: StoryWriter, fact: e.StepCompleted, at: datetime) -> _Sen
     routed = writer.memory.failures_routed_to(fact.step, fact.visit)
     # In a loop, how its next round goes decides about the failure.
     verb = "leads back after" if routed and writer.memory.leads_back(fact) else "handled"
-    handles = f"; {verb} the {_failures_of(routed)}" if routed else ""
+    handles = f"; {verb} the {_failures_of(routed)}{_caught_at(writer, routed)}" if routed else ""
     since = writer.memory.reused_run(fact.step)
     how = up_to_date_since(since) if since else _how(fact.recovered_by) + _faked(writer, fact.step)
     if items := writer.memory.reused_items(fact.step):
         how += f", {pluralize(items, 'item')} up to date"
-    return fact.step, f"{how}{_work_done(writer, fact)}{no_route}{handles}", "good"
+    return fact.step, f"{how}{_called(writer, fact.step)}{_work_done(writer, fact)}{no_route}{handles}", "good"
+
+
+def _called(writer: StoryWriter, step: str) -> str:
+    """Where a program has called the step, in the full story."""
+    call = writer.memory.call(step) if writer.has_details else None
+    where = "" if call is None else where_text(call)
+    return f" ({where})" if where else ""
+
+
+def _ran(writer: StoryWriter, fact: e.StepRan, at: datetime) -> Iterable[_Sentence]:
+    """An inline step: it has run in the process of its program."""
+    where = where_text(fact)
+    return [(fact.step, f"completed inline{f' ({where})' if where else ''}", "good")]
+
+
+def _caught_at(writer: StoryWriter, names: list[str]) -> str:
+    """Where a program has caught the failures of its calls, if that is one line."""
+    lines = {writer.memory.caught_at(name) for name in names}
+    return f" at {lines.pop()}" if len(lines) == 1 and "" not in lines else ""
 
 
 def _work_done(writer: StoryWriter, fact: e.StepCompleted) -> str:
@@ -322,7 +343,10 @@ _RECOVERED = {"rerun": "on the rerun after its handler", "recovery": "by its han
 
 def _failed(writer: StoryWriter, fact: e.StepFailed, at: datetime) -> _Sentence | None:
     allowed = " (allowed)" if fact.is_allowed else ""
+    call = writer.memory.call(fact.step)
     route = describe_route(fact, writer.memory.step(fact.step))
+    if call is not None and fact.route.is_sent:
+        route = f"raised at {line_text(call)}" if call.line else f"raised in '{call.program}'"
     is_passed_on = fact.route.is_sent and not fact.is_allowed
     routed = [] if is_passed_on else writer.memory.failures_routed_to(fact.step, fact.visit)
     unhandled = f"; {_failures_of(routed)} not handled" if routed else ""
@@ -658,6 +682,7 @@ _DETAILS: dict[type[e.Fact], _Details] = {
     e.RunStarted: _stale,
     e.RunReopened: _raised,
     e.StepCompleted: _edges_after_success,
+    e.StepRan: _ran,
     e.StepFailed: lambda t, f, at: ((f.step, text, "plain") for text in edges_after_failure(f, t.memory.step(f.step))),
     e.CommandCompleted: _command_done,
     e.CommandFailed: _command_failed,

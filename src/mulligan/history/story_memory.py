@@ -20,6 +20,7 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END, Command, Need, Step, Workflow
 from mulligan.core.state.state import ITEM
+from mulligan.history.called_steps import except_line
 from mulligan.history.item_names import index_names, place_name
 
 # A visit of a step.
@@ -72,12 +73,16 @@ class StoryMemory:
         self._reused_items: dict[str, int] = {}
         # The names of the items of maps, by step.
         self._item_names: dict[str, list[str]] = {}
+        # What a program has called: the definitions by digest, the steps, and the calls by their labels.
+        self._definitions: dict[str, Step] = {}
+        self._added: dict[str, Step] = {}
+        self._calls: dict[str, e.StepAdded] = {}
 
     def copy(self) -> StoryMemory:
         """An independent memory with the same content."""
         other = StoryMemory(self._workflow, self.children)
-        own = ("_continued", "_specs", "_failures", "_undone", "_unmet", "_open", "_item_names")
-        for name in (*own, "_reused", "_reused_items"):
+        own = ("_continued", "_specs", "_failures", "_undone", "_unmet", "_open", "_item_names", "_definitions")
+        for name in (*own, "_added", "_calls", "_reused", "_reused_items"):
             setattr(other, name, dict(getattr(self, name)))
         for name in ("_entered", "_visits", "_failed", "_routed", "_went"):
             setattr(other, name, copy(getattr(self, name)))
@@ -101,11 +106,21 @@ class StoryMemory:
         return self._continued.get(key) or self.children.get(key, 0)
 
     def step(self, name: str) -> Step | None:
-        return self._steps.get(name)
+        return self._steps.get(name) or self._added.get(name)
+
+    def call(self, step: str) -> e.StepAdded | None:
+        """The call that a step is of; None for one of a file."""
+        return self._calls.get(step)
+
+    def caught_at(self, step: str) -> str:
+        """The `except` that has caught the failure of a call: `nightly.py:34`; "" if nobody can say."""
+        call = self._calls.get(step)
+        program = None if call is None else self._steps.get(call.program)
+        return "" if call is None or program is None else except_line(program.action, call)
 
     def spec(self, place: str) -> Command | None:
         """The definition of a place, if it is known."""
-        return self._specs.get(place) or self._steps.get(place)
+        return self._specs.get(place) or self.step(place)
 
     def failure(self, place: str) -> Failure | None:
         """The last failure of a place that has not ended."""
@@ -123,7 +138,7 @@ class StoryMemory:
         """The display name of a place, with the names of items; "" if that is its key."""
         if "[" not in place:
             return ""
-        step = self._steps.get(step_name(place))
+        step = self.step(step_name(place))
         name = place_name(place, self._item_names.get(step_name(place), ()), len(step.do) if step is not None else 1)
         return "" if name == place else name
 
@@ -209,7 +224,7 @@ class StoryMemory:
                 rule(self, entry.fact)
 
     def _command_entered(self, fact: e.CommandEntered) -> None:
-        step = self._steps.get(step_name(fact.place))
+        step = self.step(step_name(fact.place))
         above = self.spec(fact.parent) or (ITEM if fact.role == "do" else None)
         spec = spec_below(above, step, fact.role, fact.index) if step is not None and above is not None else None
         if spec is not None:
@@ -296,6 +311,14 @@ class StoryMemory:
         arcs = (arc for name in members for arc in self._graph.nodes[name].arcs)
         return _Routed(self._number, members, tuple(arc.to for arc in arcs if arc.is_loop))
 
+    def _defined(self, fact: e.StepDefined) -> None:
+        self._definitions[fact.digest] = fact.definition
+
+    def _called(self, fact: e.StepAdded) -> None:
+        self._calls[fact.step] = fact
+        if (definition := self._definitions.get(fact.definition)) is not None:
+            self._added[fact.step] = definition
+
     def _settled(self, fact: e.StepSettled) -> None:
         """A failure that was handled and fails after all. It belongs to no visit."""
         if fact.failure is not None:
@@ -335,6 +358,8 @@ _RULES: dict[type[e.Fact], Callable[[StoryMemory, Any], None]] = {
     e.StepCancelled: StoryMemory._step_skipped,
     e.StepCompleted: StoryMemory._step_completed,
     e.StepFailed: StoryMemory._step_failed,
+    e.StepDefined: StoryMemory._defined,
+    e.StepAdded: StoryMemory._called,
     e.StepSettled: StoryMemory._settled,
     e.StepReplaced: StoryMemory._replaced,
     e.RunRevised: StoryMemory._revised,

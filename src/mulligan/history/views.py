@@ -12,6 +12,7 @@ import msgspec
 
 from mulligan.core.deciding.flow import remaining_start_batches, waits_for_slot
 from mulligan.core.effects.tasks import demand
+from mulligan.core.evolve.evolve_programs import ENDING, WAITING
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.place_keys import item_key
@@ -313,7 +314,17 @@ def _of_place(state: State, place: Place) -> Wait:
         return Wait("triage", f"a person to classify {failure}", place.key, place.attempt, place.climb.parked_due)
     if place.status == "backing_off":
         return _of_retry(place)
+    if place.status == "running" and place.phase in (WAITING, ENDING):
+        return _of_program(state, place)
     return _of_ready(state, place) if place.status == "ready" else _of_running(place)
+
+
+def _of_program(state: State, place: Place) -> Wait:
+    """The wait of a program for its calls, with the line at which it waits."""
+    calls = (label for label, call in state.calls.items() if call.kind != "value" and call.program == place.key)
+    names = [label for label in calls if state.status_of(label) not in ENDED]
+    at = f" at {place.program.at}" if place.program is not None and place.program.at else ""
+    return _of_steps("needs", place, names, f"{quote_steps(state, names, NAMES_MAX)} to end{at}")
 
 
 def _of_ready(state: State, place: Place) -> Wait:

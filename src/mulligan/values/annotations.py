@@ -22,6 +22,10 @@ class ArgumentRefused(Exception):
     """An argument that cannot be given to the function; the message says which and why."""
 
 
+class ArtifactUnreadable(Exception):
+    """An artifact that an argument refers to is gone or damaged; the message says which."""
+
+
 def has_typed_parameters(function: Callable[..., Any]) -> bool:
     """Whether an annotation of a parameter may name a type that JSON does not have."""
     try:

@@ -43,6 +43,7 @@ from mulligan.worker.outputs.kept_files import KeptFiles
 from mulligan.worker.outputs.large_values import LargeValues
 from mulligan.worker.outputs.path_containment import check_paths
 from mulligan.worker.outputs.result_cache import ResultCache
+from mulligan.worker.program_turns import ProgramTurns, ReadHistory
 from mulligan.worker.programs import Programs, find_program
 from mulligan.worker.run_data import with_data
 from mulligan.worker.running_task import RunningTask
@@ -107,6 +108,7 @@ class LocalExecutor:
         was_signalled: Callable[[], bool] = lambda: False,
         limits: TaskLimits | None = None,
         job: WorkerJob | None = None,
+        read_history: ReadHistory | None = None,
         more_labels: Callable[[], tuple[str, ...]] = tuple,
         nodes: int = 1,
         nodes_min: int = 1,
@@ -210,6 +212,17 @@ class LocalExecutor:
             end_process=self._end_process,
             name_logs_later=self._schedule_log_naming,
             note_seconds=self._prefetch.record_duration if leases_ahead else lambda seconds: None,
+        )
+        self._program_turns = ProgramTurns(
+            running=self._running,
+            selector=self._selector,
+            folders=self._folders,
+            folder=self._folder,
+            exit_reader=self._exit_reader,
+            wake_up=self._wake_up,
+            read_history=read_history,
+            supervisor=lambda: self._supervisor,
+            end=self._end,
         )
         self._supervisor = self._launch_supervisor()
         self._is_dropped = True
@@ -320,6 +333,11 @@ class LocalExecutor:
                 self._folders.make_work()
             if self._missing_folders.lacks(task.home):
                 self._end(lease.token, report_missing_folder(task, self.host))
+                return None
+            if task.turn is not None:
+                running.may_have_files = False
+                running.resolved = with_local_deadline(lease, self._clock)
+                self._program_turns.start(running)
                 return None
             if is_plain(task) and self._secrets.redactor(task) is None:
                 # The stages below would all find nothing to do.
@@ -438,6 +456,9 @@ class LocalExecutor:
         if token in self._not_ready or self._is_held(token) or self._called.is_awaiting_child(token):
             self._end(running.lease.token, self._exit_reader.report_exit(running, exit_before_start(why)))
             return
+        if running.lease.task.turn is not None:
+            self._program_turns.stop(token, why)
+            return
         if running.child in self._children:
             self._children[running.child].is_leaving = True
         self._supervisor.send(("stop", running.child or running.lease.token, grace_seconds, why))
@@ -458,6 +479,7 @@ class LocalExecutor:
         self._background.clear()
         self._shared_signal.clear()
         self._children.retire_all()
+        self._program_turns.drop_all()
         self._wake_up.due = math.inf
         self._is_dropped = False
         self._supervisor.send(("drop",))
@@ -485,6 +507,7 @@ class LocalExecutor:
         return time.monotonic() - self._renewed_at > self._fresh_seconds
 
     def close(self) -> None:
+        self._program_turns.drop_all()
         self._supervisor.close()
         self._children.forget_all()
         self._secrets.close()
@@ -603,6 +626,7 @@ class LocalExecutor:
         self._supervisor.close()
         jobs = self._children.running_jobs()
         self._children.forget_all()
+        self._program_turns.drop_all()
         kill_worker_processes(self.name)
         for token in list(self._running):
             self._end(token, self._exit_reader.report_lost(self._running[token].lease.task))
@@ -745,6 +769,7 @@ class LocalExecutor:
             watched = self._log_shipping.watched_runs
             self._log_shipping.ship_live(task for task in written if task.run_id in watched)
         self._called.stop_overdue(now)
+        self._program_turns.run_due(now)
 
     def _name_logs(self, running: RunningTask, now: float) -> None:
         """Give the logs of a task that has run for a while the name of its attempt."""

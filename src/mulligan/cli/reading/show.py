@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated, Any
 
 from mulligan.cli.output.attempts import show_attempts
-from mulligan.cli.output.groups import counts_text, listed_steps, more_text, title, unlisted_text
+from mulligan.cli.output.groups import (
+    calls_group,
+    counts_text,
+    folded_calls,
+    listed_steps,
+    more_text,
+    title,
+    unlisted_text,
+)
 from mulligan.cli.output.tables import age, cut, length, show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_result, show_written
 from mulligan.cli.reading.list_command import driven
@@ -110,7 +118,9 @@ def show_run(
         return
     if brief:
         show(f"{pluralize(sum(found.step_counts.values()), 'step')}: {group_counts(found.step_counts)}")
-    show_table(_HEADS, [*(_brief_rows(found, where(home)) if brief else step_rows(found, 0, where(home)))])
+    show_table(
+        _HEADS, [*(_brief_rows(found, where(home)) if brief else step_rows(found, 0, where(home), is_whole=whole))]
+    )
     _show_tails(found, where(home))
     for name, value in found.outputs.items():
         show(f"output {name}: {describe_artifact(value) or cut(describe_value(value), 200)}")
@@ -211,15 +221,23 @@ def _end(run: AnyRun) -> list[tuple[str, StepView]]:
     return [("end", end)] if end is not None and (end.attempts or end.failure) else []
 
 
-def step_rows(run: AnyRun, depth: int, place: str) -> Iterator[tuple[str, ...]]:
-    """The steps of a run, each matrix as one row; below each step the runs that it called, with their steps."""
+def step_rows(run: AnyRun, depth: int, place: str, *, is_whole: bool = False) -> Iterator[tuple[str, ...]]:
+    """The steps of a run, each matrix as one row; below each step the runs that it called, with their steps.
+
+    Many calls of one line of a program are one row, too, unless `is_whole`.
+    """
     children: Children = {child.run_id: child for child in run.children}
     whole = {name: matrix for matrix, group in run.matrices.items() for name in group.combinations}
     shown: set[str] = set()
+    folded = {} if is_whole else folded_calls(run.steps or {})
     for name, step in (*(run.steps or {}).items(), *_end(run)):
         matrix = whole.get(name)
-        if matrix is None:
-            yield from _step_rows(name, step, children, depth, place)
+        if name in folded:
+            if folded[name][0] == name:
+                yield from _calls_rows(run, folded[name], children, depth + 1, place)
+        elif matrix is None:
+            below = 1 + step.call.depth if step.call else 0
+            yield from _step_rows(name, step, children, depth + below, place)
         elif matrix not in shown:
             shown.add(matrix)
             yield from _matrix_rows(run, matrix, children, depth, place)
@@ -252,6 +270,21 @@ def _matrix_rows(run: AnyRun, matrix: str, children: Children, depth: int, place
     if left := unlisted_text(group, steps, listed):
         more = f"{_INDENT * (depth + 1)}… {left}"
         yield more, "", "", "", "", "", f"mulligan show {run.run_id} {matrix}{place}"
+
+
+def _calls_rows(
+    run: AnyRun, names: Sequence[str], children: Children, depth: int, place: str
+) -> Iterator[tuple[str, ...]]:
+    """Many calls of one line of a program in a row; below it failed and running ones, as many as there is room for."""
+    steps = {name: (run.steps or {})[name] for name in names}
+    group = calls_group(steps)
+    line = steps[names[0]].call.text.partition(",")[0]
+    yield _figures(_INDENT * depth + title(names[0].partition("#")[0], group), group, f"{line}; {counts_text(group)}")
+    listed = listed_steps(group, steps)
+    for name in listed:
+        yield from _step_rows(name, steps[name], children, depth + 1, place)
+    if left := unlisted_text(group, steps, listed):
+        yield f"{_INDENT * (depth + 1)}… {left}", "", "", "", "", "", f"mulligan show {run.run_id} --all{place}"
 
 
 def _step_rows(name: str, step: StepView, children: Children, depth: int, place: str) -> Iterator[tuple[str, ...]]:
@@ -313,9 +346,13 @@ def _remarks(step: StepView) -> Iterator[str]:
         yield agents
     # The failure of a parked step is shown with the question.
     if step.failure and step.status not in ("completed", "pending_failed"):
-        yield summarize_failure(step.failure) + (", handled" if step.handled else "")
+        handled_at = step.call.handled_at if step.call else ""
+        at = f" at {handled_at}" if handled_at else ""
+        yield summarize_failure(step.failure) + (f", handled{at}" if step.handled else "")
     for warning in step.warnings:
         yield f"warning: {summarize_failure(warning)}"
+    if step.call:
+        yield step.call.text
     # Items are counted already, and called runs are shown below.
     waits = (wait for wait in step.waiting_for if wait.kind not in ("items", "child"))
     # Many items of a map may wait for the same.

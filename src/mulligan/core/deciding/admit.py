@@ -19,6 +19,7 @@ from mulligan.core.deciding.classify import LIMIT, MACHINE, PAST_DEADLINE, class
 from mulligan.core.deciding.flow import wake_starts
 from mulligan.core.deciding.ladder import reruns_after_loss, start_due_retry, with_cap_detail
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, make_failure
+from mulligan.core.deciding.programs import end_turn, end_waiting
 from mulligan.core.deciding.rounds.child_failure import UNDO_FAILED, child_failure
 from mulligan.core.deciding.rounds.child_rounds import ended_child, refuse_child, requested_round
 from mulligan.core.deciding.rounds.kept_approvals import refuse_outdated_approvals
@@ -28,6 +29,7 @@ from mulligan.core.deciding.workers.adjustment import decided_adjustment
 from mulligan.core.deciding.workers.affinity import bound_host
 from mulligan.core.deciding.workers.resource_usage import adjustments_of, attempt_limits
 from mulligan.core.evolve.evolve_places import holds_conversation, is_agent, is_engine_action
+from mulligan.core.evolve.evolve_programs import ENDING, WAITING
 from mulligan.core.evolve.revision import Difference, revise
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
@@ -298,7 +300,8 @@ def _run_reopened(
         now.state.run.round + 1,
         report.by,
         reason=report.reason,
-        put_back=plan.steps,
+        put_back=tuple(name for name in plan.steps if name not in now.state.calls),
+        dropped=plan.dropped,
         due=_run_due(now),
         from_step=plan.from_step,
         indexes=plan.items,
@@ -319,6 +322,10 @@ def _run_reopened(
 # -- tasks ------------------------------------------------------------------------------
 
 
+# What a place without a task has in `phase` while it is running.
+_NO_TASK = ("validating", "finishing", "stopped", WAITING, ENDING)
+
+
 def _stale_reason(state: State, key: str, attempt: int) -> str:
     """Why a report about an attempt is refused; empty if the attempt is the current one and has not ended."""
     place = state.places.get(key)
@@ -328,7 +335,7 @@ def _stale_reason(state: State, key: str, attempt: int) -> str:
         return "unknown_place"
     if place.attempt != attempt:
         return "stale_attempt"
-    is_over = place.status not in ("ready", "running") or place.phase in ("validating", "finishing", "stopped")
+    is_over = place.status not in ("ready", "running") or place.phase in _NO_TASK
     return "already_ended" if is_over or place.spec.action is None else ""
 
 
@@ -338,13 +345,21 @@ def _task_started(now: DecisionContext, report: r.TaskStarted) -> Facts:
         reason = "already_started"
     if reason:
         return iter((e.ReportRefused(report.place, report.attempt, reason),))
-    bound = bound_host(now.state, now.state.places[report.place])
+    place = now.state.places[report.place]
+    if (progress := place.program) is not None:
+        if report.turn != progress.turn:
+            return iter((e.ReportRefused(report.place, report.attempt, "stale_turn"),))
+        if progress.is_later:
+            return iter((e.TurnStarted(report.place, report.attempt, report.turn, report.worker, report.host),))
+    bound = bound_host(now.state, place)
     instead_of = bound if report.host not in ("", bound) else ""
     return iter((e.AttemptStarted(report.place, report.attempt, report.worker, report.host, instead_of=instead_of),))
 
 
 def _task_ended(now: DecisionContext, report: r.TaskEnded) -> Facts:
     reason = _stale_reason(now.state, report.place, report.attempt)
+    if not reason and report.turn is not None:
+        return end_turn(now, now.state.places[report.place], report, report.turn)
     return iter((e.ReportRefused(report.place, report.attempt, reason) if reason else _attempt_ended(now, report),))
 
 
@@ -612,7 +627,11 @@ def _is_timer_current(now: DecisionContext, kind: str, key: str, number: int, wa
         "handler": (("handling",), place.attempt, None if climb.is_handler_late else climb.handler_due),
         "triage": (("pending_failed",), place.attempt, climb.parked_due),
         # Ready: entered while the run was paused, so it could not start.
-        "deadline": (("ready", "running"), place.visit, None if place.phase else deadline_of(now.state, place)),
+        "deadline": (
+            ("ready", "running"),
+            place.visit,
+            None if place.phase not in ("", WAITING) else deadline_of(now.state, place),
+        ),
     }[kind]
     at = wall if kind == "until" and wall is not None else now.at
     return place.status in statuses and counter == number and due is not None and due <= at
@@ -666,7 +685,9 @@ def _triage_due(now: DecisionContext, place: Place) -> Facts:
 def _deadline_due(now: DecisionContext, place: Place) -> Facts:
     """The deadline of the visit has passed. A worker ends its own task; everything else is ended here."""
     found = traits_of(place.spec.action)
-    if place.status == "ready" or found.is_timer or found.asks_person:
+    if place.phase == WAITING:
+        yield from end_waiting(now, place, make_failure(now, place, "TIMEOUT", PAST_DEADLINE))
+    elif place.status == "ready" or found.is_timer or found.asks_person:
         yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "TIMEOUT", PAST_DEADLINE))
     elif place.spec.action is None or holds_conversation(place.spec):
         yield e.AttemptStopping(place.key, place.attempt, "deadline")

@@ -47,6 +47,7 @@ from mulligan.core.deciding.lifecycle import (
     succeed,
 )
 from mulligan.core.deciding.maps import after_command, after_lister, expand, run_items
+from mulligan.core.deciding.programs import after_program, after_turn, cancel_call
 from mulligan.core.deciding.stopping import conclude, stop_all
 from mulligan.core.evolve.evolve_conversations import CONVERSATION_ROLES
 from mulligan.core.evolve.evolve_fork import is_scheduled_again
@@ -327,6 +328,10 @@ _RULES: dict[type[e.Fact], Callable[[DecisionContext, Any], Facts | None]] = {
     e.CommandFailed: _command_ended,
     e.CommandCancelled: _command_ended,
     e.CommandSkipped: _command_ended,
+    e.StepAdded: lambda now, fact: None if fact.kind == "inline" else wake(now, fact.step),
+    e.ProgramWaiting: after_turn,
+    e.ProgramEnded: lambda now, fact: after_program(now, now.state.places[fact.place]),
+    e.CallCancelled: lambda now, fact: cancel_call(now, now.state.places[fact.step]),
     e.MapExpanded: lambda now, fact: run_items(now, now.state.places[fact.place]),
     e.ItemCompleted: _item_ended,
     e.ItemFailed: _item_ended,

@@ -9,6 +9,7 @@ from typing import Any
 from mulligan.core.deciding.agents.triage_agent import default_due
 from mulligan.core.deciding.ladder import delay_seconds
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, schedule
+from mulligan.core.deciding.programs import after_call
 from mulligan.core.deciding.routes import has_no_route, success_edges
 from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.model import events as e
@@ -66,7 +67,13 @@ def wake(now: DecisionContext, name: str) -> Facts:
 def is_at_max_parallel(state: State) -> bool:
     """Whether the run has as many active steps as `max_parallel` allows."""
     most = state.workflow.max_parallel
-    return most is not None and state.run.active >= most
+    return most is not None and state.run.active - _active_programs(state) >= most
+
+
+def _active_programs(state: State) -> int:
+    """How many of the active steps are programs: they wait for others, and take no slot of `max_parallel`."""
+    program = state.places.get(state.graph.program)
+    return int(program is not None and program.is_active)
 
 
 def waits_for_slot(state: State, place: Place) -> bool:
@@ -221,6 +228,8 @@ def after_end(now: DecisionContext, name: str, visit: int) -> Facts:
         if arc.key not in state.run.loops:
             yield _loop_taken(now, arc)
     yield from _wake_dependents(now, node, place, barriers)
+    if state.calls and name in state.calls:
+        yield from after_call(now, name)
     # A settled step without queued arrivals needs nothing more: nearly all of them.
     if (place.queue or not place.settled) and place.has_ended and state.run.stop is None:
         yield from _reconsider(now, place)

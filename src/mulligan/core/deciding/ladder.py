@@ -24,8 +24,9 @@ from mulligan.core.deciding.agents.triage_agent import decide_or_suggest, defaul
 from mulligan.core.deciding.classify import LIMIT, LIMIT_SECONDS, OUT_OF_JOB_MEMORY, WORKER_LIFE
 from mulligan.core.deciding.conditions import matching_rule
 from mulligan.core.deciding.lifecycle import Facts, complete, enter_command, is_last_visit, make_failure, schedule
+from mulligan.core.deciding.programs import is_difference
 from mulligan.core.deciding.rounds.child_failure import UNDO_FAILED, undo_failed_below, undo_failed_in_child
-from mulligan.core.deciding.routes import alert_edges, edges_after_failure, failure_route, takes_loop
+from mulligan.core.deciding.routes import alert_edges, edges_after_failure, failure_route, route_to_program, takes_loop
 from mulligan.core.deciding.stopping import conclude, stop_triager
 from mulligan.core.deciding.workers.adjustment import CAP, adjust, reached_cap
 from mulligan.core.deciding.workers.resource_usage import attempt_limits
@@ -399,6 +400,9 @@ def triage(now: DecisionContext, place: Place, failure: Failure) -> Generator[e.
     """Park the step for a person or an agent, if its triage policy covers this failure."""
     if place.role != "step":
         return False
+    if is_difference(place, failure):
+        yield e.StepParked(place.key, place.visit, place.attempt, failure=failure, reason="nondeterministic")
+        return True
     policy = now.state.step(place.key).triage
     if policy is None:
         return False
@@ -517,7 +521,7 @@ def _choose_route(now: DecisionContext, place: Place, failure: Failure) -> Route
         return Route("no_route", reason="no_edge")
     if is_fatal_handler_failure(place, failure):
         return Route("no_route", reason="handler_failure_fatal")
-    return failure_route(now.state, place, failure)
+    return route_to_program(now.state, place) or failure_route(now.state, place, failure)
 
 
 def step_failed(now: DecisionContext, place: Place, failure: Failure, chosen: Route) -> e.StepFailed:

@@ -114,3 +114,12 @@ def _edge_refusal(state: State, arc: Arc, failure: Failure) -> str:
     if state.graph.nodes[arc.to].step.join == "first" and target.status != "waiting" and not arc.is_loop:
         return "already_entered"
     return ""
+
+
+def route_to_program(state: State, place: Place) -> Route | None:
+    """Where the failure of a call goes: to its program, in which it is an exception. None if it is no call."""
+    call = state.calls.get(place.key) if state.calls else None
+    if call is None:
+        return None
+    program = state.places[call.program]
+    return Route("selected", to=call.program, visit=program.visit)

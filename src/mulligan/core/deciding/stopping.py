@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from mulligan.core.deciding.lifecycle import Facts, enter_command
+from mulligan.core.deciding.routes import route_to_program
+from mulligan.core.evolve.evolve_programs import ENDING, WAITING
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.event_types import Route
@@ -17,6 +19,9 @@ from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS
 from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Place
+
+# A program that waits has no task that could be asked to end.
+_WITHOUT_TASK = (WAITING, ENDING)
 
 
 def stop_all(now: DecisionContext, fact: e.RunStopping) -> Facts:
@@ -70,9 +75,9 @@ def _stop_attempt(now: DecisionContext, place: Place) -> Facts:
     stop = now.state.run.stop
     # A child run that is already stopping may be in cleanup or undo: `--now` must reach it too.
     passes_on_now = action.calls_run and place.phase in ("stopping", "timeout") and stop is not None and stop.now
-    if place.phase and not passes_on_now:
+    if place.phase and not passes_on_now and place.phase not in _WITHOUT_TASK:
         return
-    if place.status == "ready" or action.is_timer or action.asks_person:
+    if place.status == "ready" or place.phase in _WITHOUT_TASK or action.is_timer or action.asks_person:
         yield e.AttemptCancelled(place.key, place.attempt)
     else:
         yield e.AttemptStopping(place.key, place.attempt, place.phase or "stopping")
@@ -95,7 +100,7 @@ def conclude(now: DecisionContext, place: Place) -> Facts:
         return
     found = None if place.phase == "stopped" else place.failure
     if place.role == "step":
-        yield _step_ended(place, found)
+        yield _step_ended(place, found, route_to_program(now.state, place) if place.is_unwanted else None)
     elif found is not None:
         yield e.CommandFailed(
             place.key,
@@ -109,7 +114,8 @@ def conclude(now: DecisionContext, place: Place) -> Facts:
         yield e.CommandCancelled(place.key, place.parent, place.role, place.index)
 
 
-def _step_ended(place: Place, found: Failure | None) -> e.Fact:
+def _step_ended(place: Place, found: Failure | None, route: Route | None) -> e.Fact:
+    """The end of a step that was stopped. `route`: of a call that its program does not want any more."""
     if found is None:
         return e.StepCancelled(place.key, place.visit, "stopping")
     return e.StepFailed(
@@ -117,8 +123,8 @@ def _step_ended(place: Place, found: Failure | None) -> e.Fact:
         place.visit,
         failure=found,
         attempt=place.attempt,
-        route=Route("skipped_terminal", reason="stopping"),
+        route=route or Route("skipped_terminal", reason="stopping"),
         is_allowed=place.spec.continue_on_error and place.key != END,
-        routed_to_end=True,
-        original_failed_step=place.key,
+        routed_to_end=route is None,
+        original_failed_step=place.key if route is None else "",
     )

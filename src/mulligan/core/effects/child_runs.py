@@ -8,13 +8,18 @@ from typing import Any
 from mulligan.core.deciding.agents.budgets import remaining_budget
 from mulligan.core.effects.effects import ContinueChild, StartChild
 from mulligan.core.effects.reuse import forced_child_steps
+from mulligan.core.model.actions import called_workflow
 from mulligan.core.model.event_types import ChildRound
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.reports import Revised, RoundRequested, RunRequested
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.notice_rules import rules_for_child
-from mulligan.core.state.state import Run, State
+from mulligan.core.state.state import Place, Run, State
 from mulligan.core.state.workspace import folder_of
+from mulligan.errors import InputInvalid
+
+# How many child runs may call each other, one below the other.
+DEPTH_MAX = 16
 
 
 def child_uid(parent: Run, place: str, attempt: int) -> str:
@@ -26,6 +31,16 @@ def calling_place(parent: str, child: str) -> str:
     """The place of the parent that called the child, from their uids; "" if unknown."""
     called = child.removeprefix(f"{parent}.")
     return called.rpartition(".")[0] if parent and called != child else ""
+
+
+def workflow_of_child(state: State, place: Place) -> Workflow:
+    """The definition of the run that a place calls. `InputInvalid` if that is too deep: a program may call itself."""
+    # Each call adds its place and its attempt to the uid.
+    if state.run.uid.count(".") >= 2 * DEPTH_MAX:
+        raise InputInvalid(f"child runs are nested {DEPTH_MAX} deep, which is the limit")
+    found = called_workflow(place.spec.action, state.workflow)
+    assert found is not None, f"'{place.key}' calls no run"
+    return found
 
 
 def run_request(

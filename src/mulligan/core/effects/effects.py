@@ -15,6 +15,7 @@ import msgspec
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.evolve.evolve_fork import is_scheduled_again
 from mulligan.core.evolve.evolve_places import holds_conversation, is_engine_action, waits_until
+from mulligan.core.evolve.evolve_programs import WAITING
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.reports import TimerKind
@@ -162,6 +163,18 @@ def _failed(state: State, fact: e.AttemptFailed) -> Iterable[Effect]:
         yield StopTask(fact.place, fact.attempt, 0.0)
 
 
+def _resumed(state: State, fact: e.ProgramResumed) -> Iterable[Effect]:
+    place = state.places[fact.place]
+    return () if is_on_hold(state, place) else (QueueTask(fact.place, fact.attempt),)
+
+
+def _waiting(state: State, fact: e.ProgramWaiting) -> Iterable[Effect]:
+    """Set the timer of its deadline again: while a worker has a turn, that one sees to it."""
+    place = state.places[fact.place]
+    due = None if place.spec.deadline is None else deadline_of(state, place)
+    return () if due is None else (SetTimer("deadline", due, fact.place, place.visit),)
+
+
 def _retry(state: State, fact: e.RetryScheduled) -> Iterable[Effect]:
     yield SetTimer("retry", fact.due, fact.place, fact.attempt)
 
@@ -287,7 +300,7 @@ def _timers_of_place(state: State, place: Place) -> Iterator[SetTimer]:
         yield SetTimer("handler", climb.handler_due, key, attempt)
     if place.status == "pending_failed" and climb.parked_due is not None:
         yield SetTimer("triage", climb.parked_due, key, attempt)
-    if place.phase or place.status not in ("ready", "running"):
+    if place.phase not in ("", WAITING) or place.status not in ("ready", "running"):
         return
     if place.status == "running" and place.due is not None and is_engine_action(place.spec):
         kind: TimerKind = "until" if waits_until(place.spec) else "attempt"
@@ -353,6 +366,8 @@ RULES: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
     e.RunStopping: _run_stopping,
     e.AttemptScheduled: _scheduled,
     e.AttemptStarted: _started,
+    e.ProgramResumed: _resumed,
+    e.ProgramWaiting: _waiting,
     e.AttemptStopping: _stopping,
     e.AttemptCancelled: _cancelled,
     e.AttemptFailed: _failed,

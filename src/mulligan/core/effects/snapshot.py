@@ -17,8 +17,9 @@ import msgspec
 from mulligan.core.evolve.evolve_places import command_spec
 from mulligan.core.model.agents.spending import Spent
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.workflow import END, Command, Workflow, decode, encode
+from mulligan.core.model.workflow import END, Command, Step, Workflow, decode, encode
 from mulligan.core.state.brief_state import BriefState
+from mulligan.core.state.program_progress import RecordedCall
 from mulligan.core.state.state import (
     ITEM,
     NOTHING_TRIED,
@@ -68,6 +69,8 @@ _TYPES: dict[str, Any] = {
     "informed": tuple[int, ...],
     "tallies": Tally,
     "decisions": RecordedDecision,
+    "calls": RecordedCall,
+    "definitions": Step,
     # The same rows under another tag, for searches in all workflows. They are not restored.
     "decisions_by_code": RecordedDecision,
 }
@@ -360,6 +363,9 @@ def _fill(state: State, tables: dict[str, _Table]) -> None:
     for name in ("failures", "recoveries", "undoables"):
         table = tables[name]
         getattr(state, name).extend(_reader(name)(table[str(index)]) for index in range(len(table)))
+    state.definitions.update((digest, _reader("definitions")(data)) for digest, data in tables["definitions"].items())
+    calls = ((label, _reader("calls")(data)) for label, data in tables["calls"].items())
+    state.restore_calls(dict(sorted(calls, key=lambda one: one[1].index)))
     _restore_run(state.run, tables)
     _restore_places(state, tables["places"], tables["items"])
 

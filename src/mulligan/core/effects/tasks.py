@@ -15,12 +15,14 @@ from mulligan.core.deciding.lifecycle import expected_files, item_index
 from mulligan.core.deciding.workers.affinity import avoided_hosts, bound_host
 from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.effects.conversation_task import conversation_of
+from mulligan.core.effects.program_history import program_turn
 from mulligan.core.effects.reuse import Reuse, path_of, reuse_of
 from mulligan.core.model.actions import DEFAULT_CPUS, Traits, default_cpus, traits, traits_of, waits
 from mulligan.core.model.clusters.on_dask import LABEL as DASK
 from mulligan.core.model.clusters.on_dask import wants_client
 from mulligan.core.model.event_types import Adjusted, AvoidedHosts, Role
 from mulligan.core.model.failure import Failure
+from mulligan.core.model.program_calls import ProgramTurn
 from mulligan.core.model.step_plan import StepPlan, is_careful
 from mulligan.core.model.workflow import Action, Budget, Capture, Command, Resources, Secret
 from mulligan.core.state.deadlines import deadline_of, goes_on_when_stopped
@@ -143,6 +145,18 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     # When the time of its run is up: it does not start after that. None if it may run in a stopped run too. A pause of
     # the run moves this, see `lease_rules`.
     run_due: datetime | None = None
+    # For a program: which turn it is, and what has ended since the last one.
+    turn: ProgramTurn | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What it is identified by within its run."""
+        return self.place, self.attempt
+
+    @property
+    def turn_number(self) -> int:
+        """Which turn of a program it is; 0 if it is none."""
+        return 0 if self.turn is None else self.turn.turn
 
     @property
     def seconds_needed(self) -> float:
@@ -254,6 +268,7 @@ def make_task(state: State, key: str) -> Task:
         wanted.nodes or 1,
         place.climb.seconds_min,
         None if state.run.due is None else _run_due(state, place),
+        program_turn(state, place) if found.is_program else None,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
+from mulligan.core.evolve.evolve_programs import count_delivery
 from mulligan.core.model.events import StepPutBack
 from mulligan.core.model.graph import Arc, Barrier, Node
 from mulligan.core.model.workflow import END
@@ -58,6 +59,8 @@ def settle(state: State, name: str, outcome: str, taken: Collection[int] = ()) -
     """The step has ended for good: take or kill its edges, and update the steps that need it."""
     place = state.touch(name)
     place.settled = outcome
+    if state.calls:
+        count_delivery(state, place)
     node = state.graph.nodes[name]
     _spread(state, node, outcome, taken)
     for barrier in node.barriers:

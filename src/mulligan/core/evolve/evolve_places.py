@@ -17,6 +17,18 @@ from mulligan.core.evolve.evolve_conversations import (
     tool_answered,
     tool_called,
 )
+from mulligan.core.evolve.evolve_programs import (
+    begin_program,
+    call_cancelled,
+    program_ended,
+    program_resumed,
+    program_waiting,
+    step_added,
+    step_defined,
+    step_ran,
+    turn_started,
+    value_recorded,
+)
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import AGENT, is_added, traits_of
 from mulligan.core.model.clusters.worker_time import seconds_needed
@@ -47,6 +59,8 @@ def _attempt_scheduled(state: State, place: Place, fact: e.AttemptScheduled, ent
         place.climb = _replace(place.climb, due=None, summary=_summary(place, fact, entry))
     if holds_conversation(place.spec):
         begin_turns(place)
+    if place.program is not None:
+        begin_program(place)
     if state.run.stepping is not None and is_held_role(place):
         # A visit that had waited for an answer goes on only now, so it counts now.
         release(state, state.step_of(place))
@@ -147,6 +161,8 @@ def _end_child(state: State, place: Place, fact: e.AttemptFailed | e.AttemptCanc
 
 def _attempt_succeeded(state: State, place: Place, fact: e.AttemptSucceeded, entry: e.Entry) -> None:
     place.output, place.last_child = fact.output, None
+    if place.program is not None:
+        place.phase = ""
     _end_attempt(place)
     if fact.files or fact.fingerprint:
         _record_result(state, place, fact)
@@ -167,6 +183,8 @@ def _record_result(state: State, place: Place, fact: e.AttemptSucceeded) -> None
 
 def _attempt_failed(state: State, place: Place, fact: e.AttemptFailed, entry: e.Entry) -> None:
     _set_attempt(state, place, fact.attempt)
+    if place.program is not None:
+        place.phase = ""
     place.warnings = (*place.warnings, *fact.warnings)
     _end_child(state, place, fact, entry)
     _fail(place, fact.failure, entry)
@@ -569,6 +587,10 @@ PLACE_MOVE_HANDLERS: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], N
     e.HandlerSucceeded: _handler_succeeded,
     e.HandlerFailed: _handler_failed,
     e.MapExpanded: _map_expanded,
+    e.ProgramWaiting: program_waiting,
+    e.ProgramResumed: program_resumed,
+    e.ProgramEnded: program_ended,
+    e.TurnStarted: turn_started,
     e.ToolCalled: tool_called,
     e.ToolAnswered: tool_answered,
 }
@@ -590,5 +612,10 @@ PLACE_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.WarningRecorded: _warning_recorded,
     e.DataSet: _data_set,
     e.SessionKept: session_kept,
+    e.StepDefined: step_defined,
+    e.StepAdded: step_added,
+    e.StepRan: step_ran,
+    e.ValueRecorded: value_recorded,
+    e.CallCancelled: call_cancelled,
     e.ReportRefused: _no_change,
 }

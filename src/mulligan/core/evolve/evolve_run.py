@@ -35,6 +35,7 @@ from mulligan.core.evolve.evolve_places import (
     reset_items,
     steps_starting_fresh,
 )
+from mulligan.core.evolve.evolve_programs import reopen_program
 from mulligan.core.evolve.revision import revise
 from mulligan.core.evolve.spending_ledger import SPENDING_HANDLERS, add_to_budget, raise_budgets
 from mulligan.core.evolve.tallies import TALLY_HANDLERS
@@ -235,6 +236,8 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
     raise_budgets(run, fact.budgets)
     _begin_child_rounds(state, fact)
     _begin_lateness(state, entry)
+    if state.graph.program in fact.put_back:
+        reopen_program(state, fact.dropped)
     steps = set(fact.put_back)
     for records in (state.failures, state.recoveries):
         for record in [r for r in records if r.step in steps or r.step == END]:

@@ -238,7 +238,8 @@ def make_revision(state: State, report: Revised, graph: Graph, by: str) -> tuple
             f"run {run.run_id} completed, so its definition cannot be changed",
             hint=f"to run a corrected one from a step: mulligan fork {run.run_id} --from STEP --file FILE",
         )
-    found = compare_definitions(state.graph, graph)
+    # Without the calls of a program, which are in no definition.
+    found = compare_definitions(state.graph.for_run(), graph)
     if report.keeps_completed:
         # Steps with changed edges must run again to choose among the new ones.
         found = _replace(found, renewed=found.rerouted)
@@ -281,6 +282,7 @@ def revise(state: State, fact: e.RunRevised, entry: e.Entry) -> None:
     """
     old, graph = state.graph, Graph(workflow_from_plain(fact.definition))
     state.revise(graph)
+    graph = state.graph
     state.run.revision = Revision(fact.version, fact.file, fact.digest)
     state.run.inputs = fact.inputs
     _forget_edges(state, old)
@@ -379,7 +381,7 @@ def _count_barriers(state: State) -> None:
 
 def lost_undos(state: State, graph: Graph) -> tuple[str, ...]:
     """The undoable steps for which the definition of `graph` has no undo."""
-    undoable = dict.fromkeys(one.step for one in state.undoables)
+    undoable = dict.fromkeys(one.step for one in state.undoables if one.step not in state.calls)
     return tuple(name for name in undoable if name not in graph.nodes or graph.nodes[name].step.undo is None)
 
 

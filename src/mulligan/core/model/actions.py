@@ -12,20 +12,24 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.model.workflow import Action, Command, Workflow
+from mulligan.core.model.workflow import Action, Command, Workflow, decode
 
 Shape = Literal["action", "map", "workflow", "wait", "approve", "triage", "group", "end"]
 Colour = Literal["slate", "blue", "teal", "cyan", "purple", "indigo", "grey"]
 
-SHELL, APPROVE = "shell", "approve"
+SHELL, APPROVE, WAIT, PYTHON, CHILD_RUN = "shell", "approve", "wait", "python", "workflow"
 # The action that gets the context of earlier failures and outputs.
 AGENT = "agent"
 # Replaces an action that is not carried out; `params` say how it ends. Not available in files.
 FAKE = "fake"
 # Opens, merges and removes Git worktrees. Not available in files: `workspace` adds steps with it.
 WORKSPACE = "workspace"
+# A Python function that calls steps. In files it is `python` with `program: true`.
+PROGRAM = "program"
 # Lists the tools of an MCP server, or calls one. Not available in files: `tools` of an agent adds it.
 MCP = "mcp"
+# In the parameters of a call of a program by another one: its workflow, as canonical JSON.
+CARRIED = "workflow_text"
 # In the parameters of an action of a package: that it waits, and the traits that its plugin gives.
 WAITS, TRAITS = "waits", "traits"
 
@@ -54,6 +58,8 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     is_fake: bool = False
     # It runs Python code of the file, which may need packages.
     runs_python: bool = False
+    # It calls steps while it runs.
+    is_program: bool = False
     # It opens and merges the worktrees of a run: no step of the file, and never the same result twice.
     opens_worktrees: bool = False
     # It is leased ahead of a free slot: the time of one says how long the next takes.
@@ -138,7 +144,7 @@ TABLE: dict[str, Traits] = {
         only_if_asked={**_NO_OUTPUT, **_NOT_VALIDATED, **_NO_TIMEOUT},
         colour="slate",
     ),
-    "python": Traits(
+    PYTHON: Traits(
         noun="a step with 'python'",
         runs_python=True,
         is_short=True,
@@ -185,7 +191,7 @@ TABLE: dict[str, Traits] = {
         only_if_asked=dict.fromkeys(("TOOL_FAILED", "TURN_LIMIT"), "an agent has no tools"),
         colour="purple",
     ),
-    "workflow": Traits(
+    CHILD_RUN: Traits(
         noun="a child run",
         runs_in="engine",
         calls_run=True,
@@ -200,7 +206,7 @@ TABLE: dict[str, Traits] = {
         colour="indigo",
         activity="child",
     ),
-    "wait": Traits(
+    WAIT: Traits(
         noun="a wait",
         runs_in="engine",
         is_timer=True,
@@ -223,6 +229,19 @@ TABLE: dict[str, Traits] = {
         has_exit_code=False,
         shape="approve",
         activity="approval",
+    ),
+    PROGRAM: Traits(
+        noun="a program",
+        runs_python=True,
+        is_program=True,
+        # Between two calls it computes little.
+        waits=True,
+        cpus=REQUEST_CPUS,
+        why_not_cached="each of its steps is cached by itself",
+        has_memory=False,
+        never=_APPROVALS,
+        usual_codes=("EXCEPTION",),
+        colour="blue",
     ),
     FAKE: Traits(runs_in="engine", is_fake=True),
     WORKSPACE: Traits(opens_worktrees=True),
@@ -294,7 +313,14 @@ def called_workflow(action: Action | None, workflow: Workflow) -> Workflow | Non
     """The workflow that an action of this one calls; None if it calls none."""
     if action is None or not traits_of(action).calls_run:
         return None
+    if (carried := action.params.get(CARRIED)) is not None:
+        return _carried(str(carried))
     return workflow.children.get(str(action.params.get("file")))
+
+
+@lru_cache(maxsize=64)
+def _carried(text: str) -> Workflow:
+    return decode(text.encode())
 
 
 def shell_command(text: str) -> Action:

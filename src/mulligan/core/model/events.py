@@ -6,9 +6,8 @@ key (see `state.Place`): a step is `build`, its third item `build[2]`.
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
-from typing import Any, Literal, dataclass_transform
+from typing import Any, Literal
 
 import msgspec
 
@@ -27,21 +26,21 @@ from mulligan.core.model.event_types import (
     StopCause,
     WorktreeOrigin,
 )
+from mulligan.core.model.fact import Fact as Fact
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
+from mulligan.core.model.program_events import CallCancelled as CallCancelled
+from mulligan.core.model.program_events import ProgramEnded as ProgramEnded
+from mulligan.core.model.program_events import ProgramFact
+from mulligan.core.model.program_events import ProgramResumed as ProgramResumed
+from mulligan.core.model.program_events import ProgramWaiting as ProgramWaiting
+from mulligan.core.model.program_events import StepAdded as StepAdded
+from mulligan.core.model.program_events import StepDefined as StepDefined
+from mulligan.core.model.program_events import StepRan as StepRan
+from mulligan.core.model.program_events import TurnStarted as TurnStarted
+from mulligan.core.model.program_events import ValueRecorded as ValueRecorded
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import Budget, NoticeRule, Verdict
-
-
-def _tag(name: str) -> str:
-    """`StepCompleted` is written as `step.completed`, `StepPutBack` as `step.put_back`."""
-    noun, *rest = re.findall("[A-Z][a-z]*", name)
-    return f"{noun}.{'_'.join(rest)}".lower()
-
-
-@dataclass_transform(frozen_default=True)
-class Fact(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag=_tag):
-    """Something that happened in a run."""
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -206,6 +205,8 @@ class RunReopened(Fact):
     callers_budget: Budget | None = None
     # Whether steps may run again although their undo has failed.
     is_forced: bool = False
+    # The calls of a program that are dropped: it makes them again.
+    dropped: tuple[str, ...] = ()
 
 
 class _RunEnded(Fact):
@@ -789,6 +790,7 @@ AnyFact = (
     | ToolAnswered
     | SessionKept
     | ReportRefused
+    | ProgramFact
 )
 
 FACTS: tuple[type[Fact], ...] = AnyFact.__args__

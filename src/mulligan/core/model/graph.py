@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from copy import copy
 from functools import cached_property
 
 import msgspec
@@ -102,6 +103,21 @@ class Graph:
         self.starts: list[str] = [
             name for name, node in self.nodes.items() if not node.needs and not node.waits and not node.arrivals
         ]
+
+    @property
+    def program(self) -> str:
+        """The step that is a program, whose calls are further steps of a run; it is the only one of its workflow."""
+        steps = self.workflow.steps
+        return steps[0].name if len(steps) == 1 and traits_of(steps[0].action).is_program else ""
+
+    def for_run(self) -> Graph:
+        """The graph that the state of one run has: that of a program has its own nodes, which become more."""
+        if not self.program:
+            return self
+        own = copy(self)
+        # Also of the graph of another run: none of its calls.
+        own.nodes, own._regions = {step.name: self.nodes[step.name] for step in self.workflow.steps}, {}
+        return own
 
     @cached_property
     def matrices(self) -> dict[str, tuple[str, ...]]:

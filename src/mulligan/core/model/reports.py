@@ -13,6 +13,7 @@ from mulligan.core.model.event_types import ChildRound, HostCapacity, Kept, Work
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord, StaleFile
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.program_calls import TurnEnd
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import Budget, NoticeRule
 
@@ -71,6 +72,8 @@ class TaskStarted(Report):
     attempt: int
     worker: str = ""
     host: str = ""
+    # For a program: which turn it is.
+    turn: int = 0
 
 
 class TaskEnded(Report):
@@ -88,6 +91,8 @@ class TaskEnded(Report):
     data: dict[str, Any] = {}
     # The job of a scheduler in which it failed.
     job: WorkerJob | None = None
+    # For a program: what it has called in this turn.
+    turn: TurnEnd | None = None
 
 
 class LeaseExpired(Report):
@@ -177,6 +182,8 @@ class Revised(msgspec.Struct, frozen=True, omit_defaults=True):
     may_rename: bool = False
     # Whether completed steps keep their results even if these would differ under this definition.
     keeps_completed: bool = False
+    # For a program: the calls that it makes as before. None: of all of them nothing is known.
+    kept_calls: tuple[str, ...] | None = None
 
 
 class RetryRequested(Report):

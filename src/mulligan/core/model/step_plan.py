@@ -79,7 +79,7 @@ def _made(step: Step) -> StepPlan:
     asked = frozenset([name for name, value, default in values if value != default])
     given = traits_of(action)
     before, after = [name for name in _BEFORE if name in asked], [name for name in _AFTER if name in asked]
-    if given.runs_in == "engine" or given.is_agent or given.opens_worktrees:
+    if given.runs_in == "engine" or given.is_agent or given.opens_worktrees or given.is_program:
         before.append("action")
         after.append("action")
     if step.max_visits < 1:
@@ -116,7 +116,7 @@ def _is_for_dask(action: Action | None) -> bool:
 
 def _plain_plans(bindings: dict[str, Template]) -> dict[str, StepPlan]:
     """The plans of steps that say nothing but their action, by its kind, where that alone decides."""
-    kinds = (kind for kind, one in TABLE.items() if not one.address and not one.opens_worktrees)
+    kinds = (kind for kind, one in TABLE.items() if not (one.address or one.opens_worktrees or one.is_program))
     return {kind: _made(Step(action=Action(kind, bindings=bindings))) for kind in kinds}
 
 

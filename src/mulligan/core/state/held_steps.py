@@ -45,7 +45,10 @@ def is_held_role(place: Place) -> bool:
 def is_beyond_steps(state: State, step: Place) -> bool:
     """Whether the run was resumed for some steps only, and this visit is not one of them."""
     stepping = state.run.stepping
-    return stepping is not None and step.key != END and (step.key, step.visit) not in stepping.visits
+    if stepping is None or step.key in (END, state.graph.program):
+        # A program makes the steps that count.
+        return False
+    return (step.key, step.visit) not in stepping.visits
 
 
 def release(state: State, step: Place) -> None:
@@ -69,7 +72,8 @@ def choose_steps(state: State, count: int) -> tuple[str, ...]:
 
     A step that waits for an answer of a person has started and does not count: others can be chosen meanwhile.
     """
-    active = [step for step in state.steps() if step.is_active and step.pause is None]
+    program = state.graph.program
+    active = [step for step in state.steps() if step.is_active and step.pause is None and step.key != program]
     started = [step.key for step in active if step.status != "ready" and not _waits_for_answer(step)]
     ready = [step.key for step in active if step.status == "ready"]
     return (*started, *ready[: max(0, count - len(started))])

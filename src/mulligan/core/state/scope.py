@@ -51,8 +51,13 @@ class DecisionContext(msgspec.Struct, eq=False):
         """
         if any(above.climb.is_handler_late for above in self.state.ancestors(place)):
             return False
-        if self.state.run.stop is None:
+        if self.state.run.stop is None and not self.state.step_of(place).is_unwanted:
             return True
+        if self.state.run.stop is None:
+            return any(
+                above.role == "handler" and self.may_clean_up(self.state.places[above.parent])
+                for above in self.state.ancestors(place)
+            )
         return any(
             above.key == END
             or (above.role == "undo" and not self.state.run.stop.now and not lacks_worktree(self.state))
@@ -276,8 +281,13 @@ def _add(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
 
 
 def _inputs(state: State, place: Place) -> dict[str, Any]:
-    """`inputs`: those of the run; in a tool, and in what belongs to it, also the arguments of the call."""
+    """`inputs`: those of the run; in a tool, and in what belongs to it, also the arguments of the call.
+
+    In a step that a program has called: its arguments alone.
+    """
     call = next((above.call for above in state.ancestors(place) if above.call is not None), None)
+    if state.calls and (of_program := state.calls.get(state.step_of(place).key)) is not None:
+        return of_program.arguments if call is None else {**of_program.arguments, **call.arguments}
     return state.run.inputs if call is None else {**state.run.inputs, **call.arguments}
 
 

@@ -20,10 +20,11 @@ from mulligan.core.model.event_types import Adjusted, AvoidedHosts, ChildRound, 
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import FileRecord
-from mulligan.core.model.graph import Graph
+from mulligan.core.model.graph import Graph, Node
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END, Budget, Command, NoticeRule, Step, Verdict, Workflow
+from mulligan.core.state.program_progress import ProgramProgress, RecordedCall
 from mulligan.core.state.transitions import ACTIVE, ENDED, RunStatus, Status
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -293,6 +294,11 @@ class Place(msgspec.Struct, array_like=True):
     last_child: LastChild | None = None
     # -- steps only: a visit could not be undone. Then it is not `is_undone`, whatever became of its other visits
     has_failed_undo: bool = False
+    # For a program: how far it is. For the step of a call: that its end was the n-th, from 1, and when; and that its
+    # program does not want it any more.
+    program: ProgramProgress | None = None
+    delivery: tuple[int, datetime] | None = None
+    is_unwanted: bool = False
     # -- not in its row: the key of the row, and its definition in the workflow
     key: str = ""
     spec: Command = ITEM
@@ -504,7 +510,8 @@ _POPPED: Any = object()
 _copy = methodcaller("__copy__")
 # The attributes by which two states are compared.
 STATE_TABLES = tuple(
-    "run places arcs barriers failures recoveries undoables past routed informed tallies decisions".split()
+    "run places arcs barriers failures recoveries undoables past routed informed tallies decisions "
+    "calls definitions".split()
 )
 
 
@@ -513,7 +520,7 @@ class State:
 
     def __init__(self, workflow: Workflow, graph: Graph | None = None) -> None:
         self.workflow = workflow
-        self.graph = graph or Graph(workflow)
+        self.graph = (graph or Graph(workflow)).for_run()
         self.run = Run()
         self.places: dict[str, Place] = {}
         # Decided arcs: "arrived" (the source may be visited again), "taken" or "dead". Absent: open.
@@ -533,6 +540,12 @@ class State:
         self.tallies: dict[str, Tally] = {}
         # All verdicts on parked steps, by step and event. Runs that older releases decided about lack those.
         self.decisions: dict[tuple[str, int], RecordedDecision] = {}
+        # The calls of programs by label, which is the name of a step unless it is a value; and the definitions of these
+        # steps by digest.
+        self.calls: dict[str, RecordedCall] = {}
+        self.definitions: dict[str, Step] = {}
+        # The labels of the calls by branch and ordinal: like the nodes of the graph made of the calls, and in no row.
+        self.labels: dict[tuple[str, int], str] = {}
         # The names of the tables by identity: the journal holds the tables themselves.
         self._names = {id(getattr(self, name)): name for name in STATE_TABLES[1:]}
         self._journal: list[tuple[Any, Any, Any]] | None = None
@@ -646,7 +659,35 @@ class State:
 
     def revise(self, graph: Graph) -> None:
         """Use another definition. `rollback` undoes this too."""
-        self.workflow, self.graph = graph.workflow, graph
+        self.workflow, self.graph = graph.workflow, graph.for_run()
+        self._add_nodes(self.calls)
+
+    def add_call(self, label: str, call: RecordedCall) -> None:
+        """Add a call, with the node of its step unless it is a value."""
+        self.put(self.calls, label, call)
+        self.put(self.labels, (call.branch, call.ordinal), label)
+        if call.kind != "value":
+            self.put(self.graph.nodes, label, Node(self.definitions[call.definition], len(self.graph.nodes)))
+
+    def drop_call(self, label: str) -> None:
+        """Remove a call, with its step."""
+        call = self.calls[label]
+        self.drop(self.calls, label)
+        self.drop(self.labels, (call.branch, call.ordinal))
+        self.drop(self.graph.nodes, label)
+        self.drop(self.places, label)
+
+    def restore_calls(self, calls: dict[str, RecordedCall]) -> None:
+        """Add calls that were read from rows."""
+        self.calls.update(calls)
+        self.labels.update({(call.branch, call.ordinal): label for label, call in calls.items()})
+        self._add_nodes(calls)
+
+    def _add_nodes(self, calls: dict[str, RecordedCall]) -> None:
+        nodes = self.graph.nodes
+        for label, call in calls.items():
+            if call.kind != "value":
+                nodes[label] = Node(self.definitions[call.definition], len(nodes))
 
     # -- turns ---------------------------------------------------------------------------------------------------
 
@@ -674,7 +715,7 @@ class State:
             else:
                 table[key] = old
         self.run = self._saved
-        self.revise(self._saved_graph)
+        self.workflow, self.graph = self._saved_graph.workflow, self._saved_graph
         self.commit()
 
     def copy(self) -> State:
@@ -685,6 +726,9 @@ class State:
         for name in STATE_TABLES[2:]:
             table, new = getattr(self, name), getattr(other, name)
             new.extend(table) if isinstance(table, list) else new.update(table)
+        other.labels.update(self.labels)
+        if self.calls:
+            other.graph.nodes.update(self.graph.nodes)
         return other
 
     def mark(self) -> Mark:
@@ -719,7 +763,10 @@ class State:
         lengths: dict[str, int] = {}
         # Backwards like `rollback`: the oldest value of a key wins, and lists have their length of that time.
         for table, key, old in reversed(self._journal):
-            name = names[id(table)]
+            name = names.get(id(table))
+            if name is None:
+                # Made of other tables: the labels of calls, and the nodes of their steps.
+                continue
             if key is None or key is _POPPED:
                 length = lengths.get(name, len(table))
                 key, lengths[name] = (length, length + 1) if key is _POPPED else (length - 1, length - 1)

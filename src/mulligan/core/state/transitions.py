@@ -53,6 +53,10 @@ PLACE: dict[type[e.Fact], Moves] = {
     e.AttemptScheduled: _all("ready backing_off handling pending_failed", "ready"),
     e.AttemptStarted: {"ready": "running"},
     e.MapExpanded: _stay("running"),
+    e.ProgramWaiting: _stay("running"),
+    e.ProgramResumed: {"running": "ready"},
+    e.TurnStarted: {"ready": "running"},
+    e.ProgramEnded: _stay("ready running"),
     e.ToolCalled: _stay("running"),
     e.ToolAnswered: _stay("running"),
     e.AttemptSucceeded: _all("ready running", "running"),
@@ -74,6 +78,9 @@ PLACE: dict[type[e.Fact], Moves] = {
     e.StepCompleted: _all("ready running handling", "completed"),
     e.StepFailed: _all("running backing_off handling pending_failed", "failed"),
     e.StepCancelled: _all("waiting ready running backing_off handling pending_failed", "cancelled"),
+    # The step of a call, which is created by it.
+    e.StepAdded: {"new": "waiting"},
+    e.StepRan: {"new": "completed"},
     e.StepSkipped: {"waiting": "skipped"},
     # To the status of its last visit; drawn as one arrow.
     e.StepRestored: {"waiting": "completed"},

@@ -231,6 +231,7 @@ PYTHON = Record(
         "import_from": Key(PLAIN, "a further folder with modules, relative to where 'run' was called"),
         "python": Key(PLAIN, "the interpreter: a name, or a path relative to where 'run' was called"),
         "requirements": Key(REQUIREMENTS, "the packages that it needs: it runs in an environment that has them"),
+        "program": Key(FLAG, "true: the function is a program, which calls steps while it runs"),
     },
     one_of=(("code",), ("call",)),
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from mulligan.core.model.actions import ENGINE_ACTIONS, TRAITS, WAITS
+from mulligan.core.model.actions import ENGINE_ACTIONS, PROGRAM, TRAITS, WAITS
 from mulligan.core.model.clusters.on_dask import CLIENT
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Action, Template
@@ -173,7 +173,7 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
         params["interpreter"] = interpreter
     if requirements := keys.get("requirements", scope.draft.requirements):
         params["requirements"] = list(requirements)
-    return Action("python", params, bindings)
+    return Action(PROGRAM if keys.get("program") else "python", params, bindings)
 
 
 def _refuse_two_programs(node: Mapping, scope: Scope) -> None:

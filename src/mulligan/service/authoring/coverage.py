@@ -21,16 +21,21 @@ from mulligan.analysis.coverage.finding_codes import WhatIsWritten
 from mulligan.analysis.coverage.findings import find
 from mulligan.analysis.coverage.played_findings import merge_unhandled
 from mulligan.analysis.coverage.results import Case, Coverage, Times
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.text.formatting import quote_names
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem, UnknownStep
 from mulligan.formats import LocatedWorkflow, examine_located
+from mulligan.history.called_steps import except_lines
 from mulligan.history.story import StoryLine
 from mulligan.language.expressions import Cel
 from mulligan.language.input_values import check_inputs
 from mulligan.language.text.nodes import Mapping as Tree
 from mulligan.language.text.step_positions import line_of_key, step_nodes
 from mulligan.language.text.suggestions import did_you_mean
+
+# How many lines of a program that catch failures are named.
+EXCEPTS_MAX = 5
 
 
 class CoveragePage(msgspec.Struct, frozen=True):
@@ -162,7 +167,22 @@ def with_findings(played: Coverage, located: LocatedWorkflow, file: str, *, is_w
     found = find(workflow, cells, played.failures, line_of=places.line_of, written=written)
     findings = merge_unhandled(acceptance.apply_to_findings(found))
     unused = tuple(acceptance.unused()) if is_whole else ()
-    return msgspec.structs.replace(played, cells=cells, findings=(*findings, *unused))
+    unknown = (*played.unknown, *_decided_by_code(workflow, os.path.basename(file)))
+    return msgspec.structs.replace(played, cells=cells, findings=(*findings, *unused), unknown=unknown)
+
+
+def _decided_by_code(workflow: Workflow, file: str) -> Iterator[str]:
+    """What a program does about the failures of its calls: that is not played."""
+    for step in workflow.steps:
+        if step.action is None or not traits_of(step.action).is_program:
+            continue
+        lines = except_lines(str(step.action.params.get("source", "")))
+        caught = [f"{file}:{line}" for line in lines[:EXCEPTS_MAX]] + (["…"] if len(lines) > EXCEPTS_MAX else [])
+        how = f"it catches failures at {', '.join(caught)}" if caught else "it catches no failure"
+        yield (
+            f"what follows from the failure of a call of '{step.name}' is decided by code: {how}; "
+            "try it with the fixture 'rehearse' of pytest"
+        )
 
 
 class _Positions:

@@ -207,6 +207,8 @@ class _Decider:
         before = recording.graph.workflow
         if before.name != self.graph.workflow.name:
             raise Undecidable("other_workflow", before.name)
+        if program := recording.graph.program or self.graph.program:
+            raise Undecidable("program", program)
         faked = [step.name for step in before.steps if traits_of(step.action).is_fake]
         if faked:
             raise Undecidable("faked", quote_names(faked))

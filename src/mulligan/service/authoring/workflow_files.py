@@ -60,6 +60,28 @@ def _has_agents(workflow: Workflow) -> bool:
     return is_asked or any(map(_has_agents, workflow.children.values()))
 
 
+def _replay_warnings(file: str, workflow: Workflow) -> Iterator[Problem]:
+    """What a program reads that may be something else when it is replayed: the clock, chance, its environment."""
+    for step in workflow.steps:
+        if step.action is None or not traits_of(step.action).is_program:
+            continue
+        from mulligan.programs.source_checks import check_source
+
+        source = str(step.action.params.get("source", ""))
+        lines = source.splitlines()
+        for found in check_source(source, file):
+            line = lines[found.line - 1] if found.line <= len(lines) else ""
+            yield Problem(
+                "warning.replay",
+                f"{found.message}: a replay may differ",
+                file=file,
+                line=found.line,
+                column=found.column,
+                source_line=line,
+                hint=found.hint,
+            )
+
+
 def describe(file: str, examined: LoadResult) -> Validation:
     """What is said about a file that was not refused."""
     workflow, warnings = examined
@@ -69,7 +91,7 @@ def describe(file: str, examined: LoadResult) -> Validation:
         format=workflow.origin or OURS,
         name=workflow.name,
         steps=len(workflow.steps),
-        warnings=tuple(warnings),
+        warnings=(*warnings, *_replay_warnings(file, workflow)),
         edges=sum(len(step.needs) + len(step.edges) for step in workflow.steps),
         inputs=len(workflow.inputs),
     )

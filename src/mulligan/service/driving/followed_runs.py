@@ -158,7 +158,7 @@ class _FollowedRuns:
             evolve(state, entry)
             state.commit()
             self._display.committed(state, [entry])
-        if state.workflow.children:
+        if state.workflow.children or state.graph.program:
             for child in self._reader.store.children(run_id):
                 if child.run_id not in self._runs:
                     self._runs[child.run_id] = None

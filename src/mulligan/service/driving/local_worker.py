@@ -9,8 +9,11 @@ import os
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 
-from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS
+from mulligan.core.effects.program_history import ProgramHistory, program_history
+from mulligan.core.effects.snapshot import restore
+from mulligan.core.model.workflow import CANCEL_GRACE_SECONDS, decode
 from mulligan.engine.observers import Observer
 from mulligan.errors import InputInvalid
 from mulligan.language.text.quantities import size
@@ -109,6 +112,7 @@ def local_worker(
             was_signalled=worker.was_signalled,
             limits=limits,
             job=job,
+            read_history=partial(read_program_history, store),
             # What waits for a slot would lose time that a worker with an end does not have.
             prefetch=0 if limits.is_set else None,
             # A server leases for its remote workers, and has its own way to give them enough.
@@ -135,6 +139,12 @@ def local_worker(
         serves=serves and not home.is_remote,
     )
     return driver
+
+
+def read_program_history(store: Store, run_id: int, delivered: int) -> ProgramHistory:
+    """The calls of a program as the store has them, with the ends that it was told."""
+    loaded = store.load(run_id)
+    return program_history(restore(decode(loaded.workflow), loaded.rows), delivered)
 
 
 def _last_moment(until: datetime | None) -> float | None:

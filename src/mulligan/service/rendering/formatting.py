@@ -12,8 +12,10 @@ from mulligan.core.model.text.formatting import (
 )
 from mulligan.history.matrices import (
     ATTENTION,
+    count_statuses,
     find_differences,
     group_counts,
+    group_status,
     group_title,
     shared_beginning,
     value_text,
@@ -34,6 +36,7 @@ __all__ = [
     "NOT_APPLIED",
     "PARKED_FOR",
     "UNDO_FAILED",
+    "count_statuses",
     "describe_suggested_limits",
     "describe_suggestion",
     "escape_unprintable",
@@ -42,6 +45,7 @@ __all__ = [
     "format_input",
     "format_size",
     "group_counts",
+    "group_status",
     "group_title",
     "pluralize",
     "quote_names",

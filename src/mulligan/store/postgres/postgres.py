@@ -322,7 +322,10 @@ class PostgresStore(SqlStore):
         if not tasks:
             return []
         task_key = [(task.run_id, task.place, task.attempt) for task in tasks]
-        started = [(*key, TaskStarted(at, *key[1:], worker, host)) for key in task_key]
+        started = [
+            (*key, TaskStarted(at, *key[1:], worker, host, task.turn_number))
+            for key, task in zip(task_key, tasks, strict=True)
+        ]
         asked: Statement = ("lease_tasks", [worker, *arrays(TASK_KEY, task_key)])
         rows = execute([asked, self._message_statement(started, worker)])[0]
         tokens = {tuple(row[:3]): row[3] for row in rows}

@@ -299,7 +299,7 @@ class SqliteStore(SqlStore):
         for lease in leases:
             task = lease.task
             rows.append((lease.worker, lease.token, since, task.run_id, task.place, task.attempt))
-            report = TaskStarted(at, task.place, task.attempt, lease.worker, host)
+            report = TaskStarted(at, task.place, task.attempt, lease.worker, host, task.turn_number)
             started.append((task.run_id, task.place, task.attempt, report))
         self._file.execute_each("lease_task", rows)
         self._add_messages(started)

@@ -502,7 +502,7 @@ class MemoryStore:
     def _hand_out(self, kept: StoredTask, worker: str, host: str) -> Lease:
         task = kept.task
         kept.worker, kept.number, kept.leased_at = worker, self.tables.next_number(), self._clock.now()
-        started = TaskStarted(kept.leased_at, task.place, task.attempt, worker, host)
+        started = TaskStarted(kept.leased_at, task.place, task.attempt, worker, host, task.turn_number)
         self.tables.add_message(task.run_id, started, about=kept.task_key)
         return Lease(task, worker, kept.number)
 

@@ -22,8 +22,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from mulligan.values.annotations import ArgumentRefused, has_typed_parameters
-from mulligan.worker.child.json_encoding import ENCODER, ArtifactUnreadable, NotJson, check_size, encode_plain
+from mulligan.values.annotations import ArgumentRefused, ArtifactUnreadable, has_typed_parameters
+from mulligan.worker.child.json_encoding import ENCODER, NotJson, check_size, encode_plain
 from mulligan.worker.child.kernel_state import KernelState
 from mulligan.worker.child.step_errors import describe_error, exit_status
 
@@ -47,7 +47,7 @@ OWN_PREFIXES = ("MULLIGAN_", "TRACEPARENT")
 OWN_PACKAGE = "mulligan."
 OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
 # Loaded when an argument is an artifact: most steps have none.
-CONTENTS = "mulligan.worker.child.artifact_contents"
+CONTENTS = "mulligan.values.artifact_contents"
 # Loaded for values that are not JSON: most steps have none.
 DECODING = "mulligan.values.decoding"
 ENCODING = "mulligan.values.encoding"
@@ -57,7 +57,7 @@ DASK_CLIENTS = "mulligan.worker.child.dask_clients"
 # The module that the code of a step is executed in.
 STEP_MODULE = "__mulligan__"
 # Loaded for functions of a script or a notebook.
-PINNED = "mulligan.worker.child.pinned_modules"
+PINNED = "mulligan.flows.pinned_modules"
 RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 # Loaded for steps that are generators or coroutines.
 GENERATORS = "mulligan.worker.child.step_generators"

@@ -28,10 +28,6 @@ class NotJson(Exception):
     """What `main` returned cannot be stored; the message says what and where."""
 
 
-class ArtifactUnreadable(Exception):
-    """An artifact that an argument refers to is gone or damaged; the message says which."""
-
-
 class EncodedJson(str):
     """JSON text that is within the limit and is not encoded again."""
 

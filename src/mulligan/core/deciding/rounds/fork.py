@@ -57,6 +57,12 @@ def plan_fork(
 
     `inputs`: of the new run, by default those of the old one.
     """
+    if old.graph.program or graph.program:
+        run_id = old.run.run_id
+        raise Refused(
+            f"run {run_id} is a run of a program, whose steps are known only while it runs",
+            hint=f"to make a call and what follows it again: mulligan retry {run_id} --from CALL",
+        )
     if stale:
         would_keep = {one.step for one in kept_results(old, graph, from_step, keep_completed=keep_completed)}
         stale = tuple(one for one in stale if one.step in would_keep)

@@ -12,6 +12,7 @@ from mulligan.core.deciding.rounds.child_failure import undo_failed_below
 from mulligan.core.deciding.rounds.child_rounds import check_child_rounds
 from mulligan.core.deciding.rounds.dependents import dependents
 from mulligan.core.deciding.rounds.kept_approvals import approvals_among, approvals_relied_on
+from mulligan.core.deciding.rounds.program_rounds import dropped_calls
 from mulligan.core.deciding.workers.resource_usage import Proposal, proposals
 from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.evolve.evolve_places import steps_starting_fresh
@@ -27,6 +28,7 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
 from mulligan.errors import NothingToRetry, Refused, RunNotFinished, UndoFailed, UnknownStep
 
+_A_PROGRAM = {True: "a run of a program", False: "a run of a workflow that is no program"}
 # A refusal names at most this many steps.
 NAMES_MAX = 5
 # How an approval has settled that somebody has given.
@@ -48,6 +50,8 @@ class Round(msgspec.Struct, frozen=True):
     keep_completed: bool = False
     # Whether steps run again although their undo has failed.
     is_forced: bool = False
+    # The calls of a program that are made again.
+    dropped: tuple[str, ...] = ()
 
 
 def plan_revision(state: State, report: RetryRequested) -> tuple[RunRevised, Difference] | None:
@@ -58,7 +62,9 @@ def plan_revision(state: State, report: RetryRequested) -> tuple[RunRevised, Dif
     if report.revised is None:
         return None
     graph = Graph(workflow_from_plain(report.revised.definition))
-    refuse_round(state, report, graph)
+    if bool(graph.program) is not bool(state.graph.program):
+        raise Refused(f"run {state.run.run_id} is {_A_PROGRAM[bool(state.graph.program)]}, and the file has another")
+    refuse_round(state, report, state.graph if graph.program else graph)
     if report.items is not None:
         raise Refused("items can only be retried with the definition that the run has, not with a corrected one")
     return make_revision(state, report.revised, graph, report.by)
@@ -75,6 +81,8 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
     asked = _Asked(
         report.from_step, bool(named), keep_completed=keep_completed, is_forced=report.force, revised=revised
     )
+    if revised is not None and report.revised is not None and state.graph.program:
+        asked = msgspec.structs.replace(asked, kept_calls=report.revised.kept_calls or ())
     if named and not asked.keep_completed:
         _refuse_items_behind_rerun(state, asked)
     without = frozenset(_steps_to_rerun(state, asked))
@@ -96,6 +104,7 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
         fresh=tuple(name for name in steps if name in fresh and _can_start_fresh(state, name)),
         keep_completed=asked.keep_completed,
         is_forced=asked.is_forced,
+        dropped=_dropped(state, asked) if state.graph.program else (),
     )
 
 
@@ -211,15 +220,24 @@ class _Asked(msgspec.Struct, frozen=True):
     is_forced: bool = False
     stale: tuple[StaleFile, ...] = ()
     revised: Difference | None = None
+    # The calls that a corrected program keeps; None if it was not corrected.
+    kept_calls: tuple[str, ...] | None = None
 
 
 def _steps_to_rerun(state: State, asked: _Asked) -> tuple[str, ...]:
     """The steps that a new round runs: those that have to, and every step that depends on one of them."""
+    if state.graph.program:
+        dropped = frozenset(_dropped(state, asked))
+        return tuple(name for name in state.graph.nodes if name in dropped or name == state.graph.program)
     if asked.keep_completed:
         again = _unfinished_steps(state, asked)
     else:
         again = {*(first := _first_steps(state, asked)), *_behind(state, first, asked.from_step)}
     return tuple(name for name in state.graph.nodes if name in again)
+
+
+def _dropped(state: State, asked: _Asked) -> tuple[str, ...]:
+    return dropped_calls(state, asked.from_step, is_forced=asked.is_forced, kept=asked.kept_calls)
 
 
 def _behind(state: State, steps: Collection[str], from_step: str) -> dict[str, str]:
@@ -228,6 +246,9 @@ def _behind(state: State, steps: Collection[str], from_step: str) -> dict[str, s
     A worktree that a fork opens once more, since it could not be opened, is a copy: what completed in the other one is
     in it, and is no older than it. Unless the round is to start there.
     """
+    if state.graph.program:
+        # Its calls depend on the program alone: see `program_rounds`.
+        return {}
     workspace = state.workflow.workspace
     opens = workspace.opens if workspace is not None else ""
     if opens not in steps or opens == from_step:
@@ -352,6 +373,10 @@ def rerun_reasons(state: State, plan: Round, revised: Difference | None = None) 
     own = {name: _own_reason(state, plan, failed, name) for name in plan.steps}
     if revised is not None:
         own |= {name: _with_revision(state, name, own[name], revised) for name in plan.steps}
+    if state.graph.program:
+        # The first of the dropped calls that was made.
+        origin = next((name for name, reason in own.items() if reason and name in state.calls), state.graph.program)
+        return {name: reason or f"it comes after {quote_names([origin])}" for name, reason in own.items()}
     # The step that was named comes first; a skipped one is named only if there is no other: it runs because of one.
     with_reason = sorted((name for name, reason in own.items() if reason), key=lambda name: name != plan.from_step)
     origins = _behind(state, with_reason, plan.from_step)

@@ -14,7 +14,9 @@ from typing import Any
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Workflow
+from mulligan.history.called_steps import WorkflowOfRun
 from mulligan.history.matrices import count_statuses, group_status, group_title
+from mulligan.service.rendering.drawing.call_picture import build_call_picture
 from mulligan.service.rendering.drawing.picture import Link, Node, Picture, build_picture, matrices_by_key
 
 # The smallest fan that becomes a stack; fewer steps are easy to look at one by one.
@@ -37,6 +39,8 @@ def choose_picture(
     workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False
 ) -> Picture:
     """The picture of a workflow: with every step by itself if `is_expanded`, otherwise with similar steps stacked."""
+    if isinstance(workflow, WorkflowOfRun):
+        return build_call_picture(workflow, statuses, is_expanded=is_expanded)
     return build_picture(workflow, statuses) if is_expanded else build_stacked_picture(workflow, statuses)
 
 

@@ -75,9 +75,9 @@ class Picture:
 def build_picture(workflow: Workflow, statuses: Mapping[str, str] | None = None) -> Picture:
     """All nodes and links of `workflow`, each step by itself, `end` last."""
     keys = _keys(workflow)
-    nodes = [_step_node(step, keys[step.name], (statuses or {}).get(step.name, "")) for step in workflow.steps]
+    nodes = [step_node(step, keys[step.name], (statuses or {}).get(step.name, "")) for step in workflow.steps]
     nodes += [Node(key=keys[_group(name)], shape="group", title=name) for name in workflow.groups]
-    nodes.append(_end_node(workflow.end, (statuses or {}).get(END, "")))
+    nodes.append(end_node(workflow.end, (statuses or {}).get(END, "")))
     # A need and an edge with the same meaning are one arrow.
     links = list(dict.fromkeys([*_needs(workflow, keys), *_edges(workflow, keys)]))
     links += [Link(key, END_KEY, "leaf") for key in _leaves(nodes, links)]
@@ -107,7 +107,8 @@ def _keys(workflow: Workflow) -> dict[str, str]:
     return keys | {END: END_KEY}
 
 
-def _step_node(step: Step, key: str, status: str) -> Node:
+def step_node(step: Step, key: str, status: str) -> Node:
+    """The node of a step."""
     return Node(
         key=key,
         shape=_shape(step),
@@ -119,7 +120,8 @@ def _step_node(step: Step, key: str, status: str) -> Node:
     )
 
 
-def _end_node(end: Step, status: str) -> Node:
+def end_node(end: Step, status: str) -> Node:
+    """The node of the last step."""
     action = end.action.kind if end.action else ""
     return Node(key=END_KEY, shape="end", title=END, action=action, notes=tuple(_notes(end)), status=status)
 

@@ -428,7 +428,9 @@ class Changes:
         refuse_missing_worktree(state)
         revised = None
         if corrected is not None:
-            revised = describe_revision(self.reader, state, corrected, keep_completed=keep_completed)
+            revised = describe_revision(
+                self.reader, state, corrected, keep_completed=keep_completed, from_step=from_step
+            )
         report = r.RetryRequested(
             _now(),
             self.by,

@@ -126,7 +126,8 @@ def _side_effects(state: State, workflow: Workflow, again: Iterable[str]) -> dic
     """What steps that have run before change outside of the run if they run once more, as far as that can be seen."""
     have_run = (name for name in again if name in state.places and state.places[name].visit)
     steps = {one.name: one for one in workflow.steps}
-    return {name: effect for name in have_run if (effect := effect_of_another_visit(steps[name], workflow))}
+    found = ((name, steps.get(name) or state.step(name)) for name in have_run)
+    return {name: effect for name, step in found if (effect := effect_of_another_visit(step, workflow))}
 
 
 def round_plan(found: PlannedRound, report: RetryRequested, status: str) -> RetryResult:

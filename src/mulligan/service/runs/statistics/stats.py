@@ -108,9 +108,9 @@ class _Pinned:
         """What the tally of this name counts, and its position in file and ladder."""
         if key not in self._meanings:
             step, below, rung, what = parse_tally_key(key)
-            # A step that a corrected file added comes last, under its name.
-            number, definition = self._steps.get(step) or (len(self._steps), Step(name=step))
-            subject = definition.matrix_name or step
+            # A step that a corrected file added comes last, under its name. So do the calls of a program, together.
+            number, definition = self._steps.get(step) or (len(self._steps), Step(name=step.partition("#")[0]))
+            subject = definition.matrix_name or definition.name
             number = self._first.get(subject, number)
             is_rule = rung in ("retry", "script")
             # A script comes after the retry that it is for.

@@ -25,6 +25,7 @@ from mulligan.core.model.workflow import END, Workflow, decode
 from mulligan.core.state.state import State
 from mulligan.engine.integrity import refuse_damaged
 from mulligan.errors import CodecError, UnknownItem, UnknownRun, UnknownStep
+from mulligan.history.called_steps import workflow_of_run
 from mulligan.history.item_names import PlaceNames, index_names, place_key, place_name
 from mulligan.language.garbage_collection import pause_garbage_collection
 from mulligan.language.text.suggestions import did_you_mean
@@ -295,7 +296,7 @@ class RunReader:
         """What a picture of a run shows: its workflow, and the status of each step including `end`."""
         state = self.lazy_state(run_id)
         names = (*state.graph.nodes, END) if state.places else ()
-        return state.workflow, {name: state.status_of(name) for name in names}
+        return workflow_of_run(state), {name: state.status_of(name) for name in names}
 
     def first_workflow(self, run_id: int) -> Workflow:
         """The workflow that the run was started with. Its log is read with that, and records later changes itself."""

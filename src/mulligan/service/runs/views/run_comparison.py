@@ -9,6 +9,7 @@ import msgspec
 import yaml
 
 from mulligan.core.model.workflow import END, Workflow
+from mulligan.history.called_steps import with_called_steps
 from mulligan.service.runs.stored.attempts import Costs
 from mulligan.service.runs.stored.run_cache import RunCache
 from mulligan.service.runs.stored.run_reader import RunReader
@@ -129,7 +130,7 @@ class RunComparer:
                 status="running" if record.status == "new" else str(record.status),
                 step_count=len(state.graph.nodes),
             ),
-            workflow=state.workflow,
+            workflow=with_called_steps(state),
             lines={name: step_line(state, name) for name in names},
             inputs=dict(state.run.inputs) if state.places else self._reader.inputs(run_id) or {},
             seconds=seconds,

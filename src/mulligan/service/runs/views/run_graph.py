@@ -15,9 +15,10 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import END, Step, Workflow
 from mulligan.core.state.state import State
 from mulligan.errors import UnknownStep
+from mulligan.history.called_steps import workflow_of_run
 from mulligan.language.text.suggestions import did_you_mean
-from mulligan.service.rendering.drawing.grouped_steps import build_stacked_picture
-from mulligan.service.rendering.drawing.picture import END_KEY, Link, Node, Picture, build_picture
+from mulligan.service.rendering.drawing.grouped_steps import choose_picture
+from mulligan.service.rendering.drawing.picture import END_KEY, Link, Node, Picture
 from mulligan.service.rendering.drawing.svg import RunMarks, draw_run_svg
 
 # A picture with more nodes is not readable any more: it is shown around one step.
@@ -69,9 +70,10 @@ def draw_run_graph(state: State, step: str, href: HrefOf, *, is_expanded: bool =
         return _around(state, step, href)
     count = len(state.graph.nodes)
     if is_expanded and count <= NODES_MAX:
-        return RunGraph(_draw(state, build_picture(state.workflow, _statuses(state)), href), "whole", count)
+        drawn = choose_picture(workflow_of_run(state), _statuses(state), is_expanded=True)
+        return RunGraph(_draw(state, drawn, href), "whole", count)
     if _can_be_stacked(state):
-        drawn = build_stacked_picture(state.workflow, _statuses(state))
+        drawn = choose_picture(workflow_of_run(state), _statuses(state))
         if len(drawn.nodes) <= NODES_MAX:
             has_stacks = any(node.members for node in drawn.nodes)
             return RunGraph(_draw(state, drawn, href), "stacked" if has_stacks else "whole", count)
@@ -81,7 +83,7 @@ def draw_run_graph(state: State, step: str, href: HrefOf, *, is_expanded: bool =
 def _can_be_stacked(state: State) -> bool:
     """Whether a picture with similar steps as one card is made quickly, and may be small enough."""
     count = len(state.graph.nodes)
-    if count <= SIMILAR_STEPS_MAX:
+    if count <= SIMILAR_STEPS_MAX or state.calls:
         return True
     single = sum(1 for step in state.workflow.steps if not step.matrix_name)
     return count <= STACKED_STEPS_MAX and single <= NODES_MAX
@@ -120,6 +122,9 @@ def _rank(state: State) -> Callable[[str], int]:
 
 def taken_links(state: State, drawn: Picture) -> frozenset[Link]:
     """The arrows of a picture that the run took. One between stacks counts if it took one of theirs."""
+    if state.calls:
+        # What a program has called followed each other so.
+        return frozenset(link for link in drawn.links if link.kind != "leaf" or state.status_of(END) == "completed")
     keys = {name: node.key for node in drawn.nodes for name in (node.members or (_node_name(node),))}
     # What was taken between two nodes: by kind, with the words by which several failure edges differ.
     found: dict[tuple[str, str, str], set[str]] = {}
@@ -176,7 +181,8 @@ def _went_to_end(state: State, name: str, to: str, on: str) -> bool:
 
 
 def _around(state: State, step: str, href: HrefOf) -> RunGraph:
-    graph = state.graph
+    workflow = workflow_of_run(state)
+    graph = Graph(workflow) if state.calls else state.graph
     if step not in graph.nodes:
         hint = did_you_mean(step, graph.nodes) or "the list of its steps has their names"
         raise UnknownStep(f"'{step}' is not a step of run {state.run.run_id}", hint=hint, step=step)
@@ -192,9 +198,9 @@ def _around(state: State, step: str, href: HrefOf) -> RunGraph:
                 left_out += len(found) - NEIGHBOURS_MAX if len(found) > NEIGHBOURS_MAX else 0
                 chosen.update(found[:NEIGHBOURS_MAX])
             level = following
-    part = _part_of(state.workflow, chosen)
+    part = _part_of(workflow, chosen)
     statuses = {name: state.places[name].status for name in chosen if name in state.places}
-    drawn = build_picture(part, statuses)
+    drawn = choose_picture(part, statuses, is_expanded=True)
     drawn = Picture(
         drawn.name,
         tuple(node for node in drawn.nodes if node.key != END_KEY),

@@ -23,6 +23,7 @@ from mulligan.core.state.scope import failed_visits, failure_views, step_view
 from mulligan.core.state.state import FailureRecord, Place, State, StepPause
 from mulligan.core.state.verdict import is_handled
 from mulligan.core.state.workspace import workspace_view
+from mulligan.history.called_steps import branch_numbers, call_text, handled_at
 from mulligan.history.matrices import matrix_groups
 from mulligan.history.tool_phrases import tool_calls_json
 from mulligan.history.views import Wait, WaitFinder
@@ -101,6 +102,27 @@ class MatrixPlace(ViewPart, kw_only=True):
     values: dict[str, Any]
 
 
+class CallView(ViewPart, kw_only=True):
+    """Where a program has called a step."""
+
+    program: str
+    branch: str
+    ordinal: int
+    # In how many branches it is: 0 if the program itself has called it.
+    depth: int
+    # The number of the call in its gather, from 0, and how many calls that has.
+    position: tuple[int, int] | None
+    file: str
+    line: int
+    # Chosen with `options(key=…)`; "" if none.
+    key: str
+    kind: str
+    # In words: `nightly.py:31, branch 3 of 12`.
+    text: str
+    # Where the program has caught its failure: `nightly.py:34`; "" if it has not, or it is not known.
+    handled_at: str
+
+
 class StepView(ViewPart, kw_only=True):
     """A step."""
 
@@ -123,6 +145,8 @@ class StepView(ViewPart, kw_only=True):
     # What its agents may spend; money is text, as in `spent`.
     budget: dict[str, Any] | None
     faked: bool
+    # Of a step that a program has called.
+    call: CallView = NOT_ASKED
     # The last calls of tools by its agent: `tool`, `arguments`, `output`, `error`, shortened.
     tool_calls: list[dict[str, str]]
     progress: Progress | None = NOT_ASKED
@@ -386,7 +410,27 @@ def view_step(waits: WaitFinder, name: str, show: Show = _as_it_is) -> StepView:
         spent=_spent(place.spent),
         budget=_budget(budget_of(state, name)),
         faked=traits_of(place.spec.action).is_fake,
+        call=_call(state, name),
         tool_calls=tool_calls_json(place),
+    )
+
+
+def _call(state: State, name: str) -> Any:
+    call = state.calls.get(name)
+    if call is None:
+        return NOT_ASKED
+    return CallView(
+        program=call.program,
+        branch=call.branch,
+        ordinal=call.ordinal,
+        depth=len(branch_numbers(call.branch)),
+        position=call.position,
+        file=call.file,
+        line=call.line,
+        key=call.key,
+        kind=call.kind,
+        text=call_text(state, name),
+        handled_at=handled_at(state, name),
     )
 
 

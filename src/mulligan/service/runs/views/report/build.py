@@ -24,6 +24,7 @@ from mulligan.core.model.text.artifact_words import with_files_described
 from mulligan.core.model.workflow import END, Workflow
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.history.called_steps import workflow_of_run
 from mulligan.history.item_names import item_names
 from mulligan.history.route_outcomes import FailureOutcome
 from mulligan.history.story import StoryWriter
@@ -375,7 +376,7 @@ def build_report(service: RunReader, run_id: int, now: datetime) -> Report:
 
 def draw_graph(service: RunReader, report: Report) -> str:
     """The graph of the run's workflow as SVG, coloured by status; "" if it is too large."""
-    workflow = service.lazy_state(report.run_id).workflow
+    workflow = workflow_of_run(service.lazy_state(report.run_id))
     if len(workflow.steps) > DRAWN_STEPS_MAX:
         return ""
     return draw_svg(workflow, {step.name: step.status for step in report.steps})

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mulligan.worker.child.json_encoding import ArtifactUnreadable
+from mulligan.values.annotations import ArtifactUnreadable
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False

@@ -1,0 +1,227 @@
+"""Programs: the calls that a turn of one has made become steps, and their ends become its next turn.
+
+A program is the only step of its workflow. A turn of it is an ordinary task, which ends when the program can not go on
+before a call of it has ended. So a waiting program has no task, no slot and no process. When a call has ended, whatever
+way, the next turn is queued, which tells the program all that ended since.
+"""
+
+from __future__ import annotations
+
+from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location
+from mulligan.core.deciding.stopping import stop_place
+from mulligan.core.evolve.evolve_programs import ENDING, WAITING
+from mulligan.core.model import events as e
+from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.program_calls import CALLS_MAX, ProgramCall, TurnEnd, is_name, key_problem, label_of
+from mulligan.core.model.reports import TaskEnded
+from mulligan.core.state.program_progress import NO_PROGRESS
+from mulligan.core.state.scope import DecisionContext
+from mulligan.core.state.state import Place, State
+
+NONDETERMINISTIC = "NONDETERMINISTIC"
+
+
+def end_turn(now: DecisionContext, place: Place, report: TaskEnded, turn: TurnEnd) -> Facts:
+    """A worker has reported what the program has called in a turn, and whether it waits or has ended."""
+    state, key = now.state, place.key
+    progress = place.program or NO_PROGRESS
+    if turn.turn != progress.turn or place.phase in (WAITING, ENDING):
+        yield e.ReportRefused(key, report.attempt, "stale_turn")
+        return
+    if _is_stopped(now, place):
+        yield e.AttemptCancelled(key, place.attempt, report.usage)
+        return
+    if problem := _problem(state, turn):
+        found = add_location(now, place, failure("OUTPUT_INVALID", problem))
+        yield e.AttemptFailed(key, place.attempt, found, report.usage)
+        return
+    attempt = place.attempt
+    for digest, definition in turn.definitions.items():
+        if digest not in state.definitions:
+            yield e.StepDefined(key, digest, definition)
+    for call in turn.calls:
+        if _is_stopped(now, place):
+            # By what has followed from another call.
+            break
+        added = _added(now, place, call)
+        yield added
+        if isinstance(added, e.StepAdded) and call.failure is not None:
+            yield from _inline_failed(now, state.places[added.step], call.failure)
+    if _is_stopped(now, place):
+        yield e.AttemptCancelled(key, attempt, report.usage)
+        return
+    if turn.how:
+        raised = None if turn.failure is None else add_location(now, place, turn.failure)
+        yield e.ProgramEnded(
+            key, attempt, turn.turn, turn.how, output=report.output, failure=raised, at=turn.at, call=turn.call
+        )
+        return
+    for branch, ordinal in turn.cancelled:
+        step = state.places.get(state.labels.get((branch, ordinal), ""))
+        if step is not None and not step.has_ended and not step.is_unwanted:
+            yield e.CallCancelled(step.key)
+    if _is_stopped(now, place):
+        yield e.AttemptCancelled(key, attempt, report.usage)
+    else:
+        yield e.ProgramWaiting(key, attempt, turn.turn, turn.at, turn.goes_on)
+
+
+def _is_stopped(now: DecisionContext, place: Place) -> bool:
+    return place.phase == "stopping" or not now.may_start(place)
+
+
+def _problem(state: State, turn: TurnEnd) -> str:
+    """Why a turn cannot be what a program has said; "" if it can. No worker is believed."""
+    new: set[tuple[str, int]] = set()
+    for call in turn.calls:
+        identity = (call.branch, call.ordinal)
+        if identity in state.labels or identity in new:
+            return f"call {call.ordinal} of branch '{call.branch}' was made before"
+        new.add(identity)
+        if (
+            call.kind != "value"
+            and call.definition not in state.definitions
+            and call.definition not in turn.definitions
+        ):
+            return f"the definition of '{call.name}' is not known"
+        if not is_name(call.name):
+            return f"'{call.name[:100]}' is no name of a step"
+        if call.key and (problem := key_problem(call.key)):
+            return f"the key '{call.key[:100]}' of '{call.name}' {problem}"
+    if len(state.calls) + len(new) > CALLS_MAX:
+        return f"the program has made more than {CALLS_MAX:,} calls: let it call programs that make some of them"
+    return ""
+
+
+def _added(now: DecisionContext, place: Place, call: ProgramCall) -> e.Fact:
+    label = _free_label(now.state, place, call)
+    if call.kind == "value":
+        return e.ValueRecorded(
+            place.key,
+            label,
+            call.branch,
+            call.ordinal,
+            name=call.name,
+            output=call.output,
+            file=call.file,
+            line=call.line,
+        )
+    kept = {name: now.keep(place, f"argument-{label}-{name}", value) for name, value in call.arguments.items()}
+    if call.kind == "inline" and call.failure is None:
+        return e.StepRan(
+            label,
+            place.key,
+            call.branch,
+            call.ordinal,
+            name=call.name,
+            definition=call.definition,
+            arguments=kept,
+            digest=call.digest,
+            file=call.file,
+            line=call.line,
+            key=call.key,
+            position=call.position,
+            output=now.keep(place, f"output-{label}", call.output),
+            seconds=call.seconds,
+        )
+    return e.StepAdded(
+        label,
+        place.key,
+        call.branch,
+        call.ordinal,
+        name=call.name,
+        definition=call.definition,
+        kind=call.kind,
+        arguments=kept,
+        digest=call.digest,
+        file=call.file,
+        line=call.line,
+        key=call.key,
+        position=call.position,
+    )
+
+
+def _inline_failed(now: DecisionContext, step: Place, found: Failure) -> Facts:
+    """An inline step has failed: its failure climbs the ladder, and a worker runs its retries like those of others."""
+    yield e.StepEntered(step.key, step.visit + 1)
+    attempt = step.attempt + 1
+    yield e.AttemptFailed(step.key, attempt, add_location(now, step, found, attempt))
+
+
+def _free_label(state: State, place: Place, call: ProgramCall) -> str:
+    """The label of a call: numbers go on until one is free, since a key may look like one, and so may the program."""
+    progress = place.program or NO_PROGRESS
+    identity = (call.branch, call.ordinal)
+    again = (label for label, one in progress.dropped.items() if (one.branch, one.ordinal) == identity)
+    for label in again:
+        if label not in state.calls and label.partition("#")[0] == call.name:
+            return label
+    number = progress.numbers.get(call.name, 0) + 1
+    label = label_of(call.name, number, call.key)
+    while label in state.places or label in state.calls or label in progress.dropped:
+        number += 1
+        label = label_of(call.name, number, "")
+    return label
+
+
+def after_turn(now: DecisionContext, fact: e.ProgramWaiting) -> Facts:
+    """The program waits: tell it at once what has ended meanwhile."""
+    return resume_program(now, now.state.places[fact.place], goes_on=fact.goes_on)
+
+
+def after_call(now: DecisionContext, name: str) -> Facts:
+    """The step of a call has ended: its program goes on, or ends after its last open call."""
+    call = now.state.calls[name]
+    return resume_program(now, now.state.places[call.program])
+
+
+def resume_program(now: DecisionContext, place: Place, *, goes_on: bool = False) -> Facts:
+    """Queue the next turn of a program that waits, if a call of it has ended; end it after its last open call."""
+    progress = place.program
+    if progress is None or place.status != "running" or not now.may_start(place):
+        return
+    if place.phase == WAITING and (progress.ended or goes_on):
+        yield e.ProgramResumed(place.key, place.attempt, progress.turn + 1, progress.ended)
+    elif place.phase == ENDING and not any(_open_calls(now.state)):
+        yield _attempt_ended(place)
+
+
+def _attempt_ended(place: Place) -> e.Fact:
+    progress = place.program
+    assert progress is not None and progress.end is not None
+    end = progress.end
+    if end.failure is not None:
+        return e.AttemptFailed(place.key, place.attempt, end.failure)
+    return e.AttemptSucceeded(place.key, place.attempt, end.output)
+
+
+def end_waiting(now: DecisionContext, place: Place, found: Failure) -> Facts:
+    """The program has waited too long: it ends where it is, as if it had raised."""
+    progress = place.program or NO_PROGRESS
+    yield e.ProgramEnded(place.key, place.attempt, progress.turn, "raised", failure=found, at=progress.at)
+
+
+def _open_calls(state: State) -> list[Place]:
+    """The steps of calls that have not ended: in a run that comes to its end, these are few."""
+    found = (state.places[label] for label, call in state.calls.items() if call.kind != "value")
+    return [place for place in found if not place.has_ended]
+
+
+def after_program(now: DecisionContext, place: Place) -> Facts:
+    """The program has returned or raised: cancel its open calls, then end its attempt."""
+    for call in _open_calls(now.state):
+        if not (call.has_ended or call.is_unwanted):
+            yield e.CallCancelled(call.key)
+    yield from resume_program(now, place)
+
+
+def cancel_call(now: DecisionContext, step: Place) -> Facts:
+    """The program does not want a call any more: ask it to end."""
+    if step.status == "waiting":
+        return iter((e.StepCancelled(step.key, step.visit, "unwanted"),))
+    return stop_place(now, step) if step.is_active else NOTHING
+
+
+def is_difference(place: Place, found: Failure) -> bool:
+    """Whether a program has done something else than it did before: a person decides what is right."""
+    return place.program is not None and found.code == NONDETERMINISTIC

@@ -1,0 +1,56 @@
+"""What the process of a program needs to know of its calls: what has ended since its last turn, or all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.program_calls import Delivery, ProgramTurn
+from mulligan.core.state.program_progress import NO_PROGRESS, RecordedCall
+from mulligan.core.state.state import Place, State
+
+
+class ProgramHistory(msgspec.Struct, frozen=True):
+    """The calls of a program by label, in the order in which they were made; and their ends, in the order of these."""
+
+    calls: dict[str, RecordedCall]
+    deliveries: list[Delivery]
+
+
+def program_turn(state: State, place: Place) -> ProgramTurn:
+    """What a worker needs for the next turn of a program."""
+    progress = place.program or NO_PROGRESS
+    told = tuple(_delivery(state, label) for label in progress.told)
+    return ProgramTurn(progress.turn, place.entered_at.timestamp(), progress.delivered, told)
+
+
+def program_history(state: State, delivered: int) -> ProgramHistory:
+    """The history of a program up to the n-th end of a call."""
+    ended = [(place.delivery[0], label) for label, place in _places(state) if place.delivery is not None]
+    return ProgramHistory(
+        state.calls, [_delivery(state, label) for number, label in sorted(ended) if number <= delivered]
+    )
+
+
+def _places(state: State) -> Iterator[tuple[str, Place]]:
+    return ((label, state.places[label]) for label, call in state.calls.items() if call.kind != "value")
+
+
+def _delivery(state: State, label: str) -> Delivery:
+    call, place = state.calls[label], state.places[label]
+    at = 0.0 if place.delivery is None else place.delivery[1].timestamp()
+    return Delivery(call.branch, call.ordinal, label, output=_output(place), failure=_failure(place), at=at)
+
+
+def _output(place: Place) -> object:
+    return place.output if place.status == "completed" else None
+
+
+def _failure(place: Place) -> Failure | None:
+    if place.status == "completed":
+        return None
+    if place.status == "failed" and place.failure is not None:
+        return place.failure
+    return failure("CANCELLED", f"the step was {place.status}")

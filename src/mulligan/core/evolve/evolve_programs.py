@@ -1,0 +1,191 @@
+"""Apply what a program says: the steps that it calls, its turns, its end. Part of `evolve`."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from mulligan.core.model import events as e
+from mulligan.core.model.program_calls import CallKind
+from mulligan.core.state.program_progress import NO_PROGRESS, DroppedCall, ProgramEnd, RecordedCall
+from mulligan.core.state.state import Place, State, UndoableVisit
+
+_replace = msgspec.structs.replace
+
+# What a waiting program has in `phase`, and one whose open calls are being cancelled.
+WAITING, ENDING = "waiting", "ending"
+
+
+def step_defined(state: State, fact: e.StepDefined, entry: e.Entry) -> None:
+    state.put(state.definitions, fact.digest, fact.definition)
+
+
+def step_added(state: State, fact: e.StepAdded, entry: e.Entry) -> None:
+    before = _add_call(state, fact, fact.kind)
+    place = Place("step", "waiting", key=fact.step, spec=state.definitions[fact.definition])
+    if before is not None:
+        place.visit = place.visits_before = before.visit
+        place.attempt = before.attempt
+    state.add(place)
+    state.run.waiting += 1
+
+
+def step_ran(state: State, fact: e.StepRan, entry: e.Entry) -> None:
+    before = _add_call(state, fact, "inline") or DroppedCall("", 0, 0, 0)
+    place = Place("step", "completed", key=fact.step, spec=state.definitions[fact.definition])
+    place.visit, place.attempt = before.visit + 1, before.attempt + 1
+    place.visits_before = before.visit
+    place.entered_at, place.entered_seq = entry.at - timedelta(seconds=fact.seconds), entry.seq
+    place.output, place.given, place.settled = fact.output, (entry.seq, entry.at), "completed"
+    state.add(place)
+    if state.definitions[fact.definition].undo is not None:
+        state.append(state.undoables, UndoableVisit(fact.step, place.visit, fact.output))
+    count_delivery(state, place, entry.at)
+
+
+def _add_call(state: State, fact: e.StepAdded | e.StepRan, kind: CallKind) -> DroppedCall | None:
+    """Add the call; return what is known of it from an earlier round that has dropped it."""
+    program = state.places[fact.program].program or NO_PROGRESS
+    call = RecordedCall(
+        len(state.calls),
+        fact.program,
+        fact.branch,
+        fact.ordinal,
+        name=fact.name,
+        kind=kind,
+        definition=fact.definition,
+        arguments=fact.arguments,
+        digest=fact.digest,
+        file=fact.file,
+        line=fact.line,
+        key=fact.key,
+        position=fact.position,
+        known=program.known,
+    )
+    state.add_call(fact.step, call)
+    _count(state, fact.program, fact.name, fact.step)
+    return program.dropped.get(fact.step)
+
+
+def value_recorded(state: State, fact: e.ValueRecorded, entry: e.Entry) -> None:
+    call = RecordedCall(
+        len(state.calls),
+        fact.place,
+        fact.branch,
+        fact.ordinal,
+        name=fact.name,
+        kind="value",
+        file=fact.file,
+        line=fact.line,
+        output=fact.output,
+        known=(state.places[fact.place].program or NO_PROGRESS).known,
+    )
+    state.add_call(fact.value, call)
+    _count(state, fact.place, fact.name, fact.value)
+
+
+def _count(state: State, program: str, name: str, label: str) -> None:
+    place = state.touch(program)
+    progress = place.program or NO_PROGRESS
+    if label not in progress.dropped:
+        numbers = {**progress.numbers, name: progress.numbers.get(name, 0) + 1}
+        place.program = _replace(progress, numbers=numbers)
+    elif place.program is None:
+        place.program = progress
+
+
+def program_waiting(state: State, place: Place, fact: e.ProgramWaiting, entry: e.Entry) -> None:
+    progress = place.program or NO_PROGRESS
+    place.phase = WAITING
+    place.program = _replace(progress, delivered=progress.known, told=(), at=fact.at)
+
+
+def program_resumed(state: State, place: Place, fact: e.ProgramResumed, entry: e.Entry) -> None:
+    progress = place.program or NO_PROGRESS
+    place.phase = ""
+    ended = progress.ended[len(fact.ended) :]
+    place.program = _replace(progress, turn=fact.turn, told=fact.ended, ended=ended, is_later=True)
+
+
+def turn_started(state: State, place: Place, fact: e.TurnStarted, entry: e.Entry) -> None:
+    place.worker, place.host = fact.worker, fact.host
+
+
+def program_ended(state: State, place: Place, fact: e.ProgramEnded, entry: e.Entry) -> None:
+    progress = place.program or NO_PROGRESS
+    place.phase = ENDING
+    end = ProgramEnd(fact.how, fact.output, fact.failure, fact.call)
+    place.program = _replace(progress, delivered=progress.known, told=(), at=fact.at, end=end)
+
+
+def begin_program(place: Place) -> None:
+    """An attempt of a program begins: its turns are counted on, and it is told all that has ended, as its history."""
+    if (progress := place.program) is not None:
+        place.program = _replace(
+            progress,
+            turn=progress.turn + 1,
+            delivered=progress.known + len(progress.ended),
+            told=(),
+            ended=(),
+            end=None,
+            is_later=False,
+        )
+
+
+def call_cancelled(state: State, fact: e.CallCancelled, entry: e.Entry) -> None:
+    state.touch(fact.step).is_unwanted = True
+
+
+def count_delivery(state: State, place: Place, at: datetime | None = None) -> None:
+    """The step of a call has ended: note that for its program."""
+    call = state.calls.get(place.key)
+    if call is None or place.delivery is not None:
+        return
+    program = state.touch(call.program)
+    progress = program.program or NO_PROGRESS
+    number = progress.known + len(progress.ended) + 1
+    # What has brought the end is of the same time.
+    place.delivery = (number, at or state.run.at)
+    program.program = _replace(progress, ended=(*progress.ended, place.key))
+
+
+def reopen_program(state: State, labels: Collection[str]) -> None:
+    """A round makes these calls again: their steps are removed, and the ends of the others are numbered anew.
+
+    The failures of the others are exceptions of the next visit of the program.
+    """
+    program = state.touch(state.graph.program)
+    progress = program.program or NO_PROGRESS
+    gone = frozenset(labels)
+    dropped = dict(progress.dropped)
+    for label in labels:
+        call, place = state.calls[label], state.places.get(label)
+        visit, attempt = (0, 0) if place is None else (place.visit, place.attempt)
+        dropped[label] = DroppedCall(call.branch, call.ordinal, visit, attempt)
+        state.drop_call(label)
+    for records in (state.failures, state.recoveries):
+        for record in [one for one in records if one.step in gone and not one.is_closed]:
+            state.set_at(records, record.index, _replace(record, is_closed=True))
+    for record in [one for one in state.failures if one.target == program.key and not one.is_closed]:
+        visit = program.visit + 1
+        state.set_at(state.failures, record.index, _replace(record, target_visit=visit))
+        state.put(state.routed, (program.key, visit), (*state.routed.get((program.key, visit), ()), record.index))
+    kept = [(place.delivery[0], label) for label, place in _steps_of_calls(state) if place.delivery is not None]
+    numbers = {old: new for new, (old, _) in enumerate(sorted(kept), 1)}
+    for old, label in kept:
+        place = state.touch(label)
+        assert place.delivery is not None
+        place.delivery = (numbers[old], place.delivery[1])
+    olds = sorted(numbers)
+    for label, call in list(state.calls.items()):
+        known = bisect_right(olds, call.known)
+        if known != call.known:
+            state.put(state.calls, label, _replace(call, known=known))
+    program.program = _replace(progress, delivered=len(kept), told=(), ended=(), dropped=dropped, end=None)
+
+
+def _steps_of_calls(state: State) -> Iterator[tuple[str, Place]]:
+    return ((label, state.places[label]) for label, call in state.calls.items() if call.kind != "value")

@@ -1,0 +1,109 @@
+"""What a program says at the end of a turn: which steps it has called, and whether it waits or has ended.
+
+A call is identified by its branch and its ordinal in that branch; a step of the run is added for it, which is named by
+the label of the call: `load`, `load#2`, `load#eu`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.workflow import Step
+
+# "step": a worker or the engine runs it. "inline": the process of the program has run it. "value": it is of the clock
+# or the randomness of the program, and no step.
+CallKind = Literal["step", "inline", "value"]
+
+CALLS_MAX = 25_000
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_KEY = re.compile(r"[A-Za-z0-9_-]{1,80}")
+
+
+class ProgramCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call as the program has made it."""
+
+    branch: str
+    ordinal: int
+    name: str
+    kind: CallKind = "step"
+    # The digest of the definition of its step; "" for a value.
+    definition: str = ""
+    arguments: dict[str, Any] = {}
+    digest: str = ""
+    file: str = ""
+    line: int = 0
+    key: str = ""
+    position: tuple[int, int] | None = None
+    # Of an inline step and a value: what came of it.
+    output: Any = None
+    failure: Failure | None = None
+    seconds: float = 0.0
+
+
+class TurnEnd(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a worker reports at the end of a turn of a program: it waits, or has ended (`how`).
+
+    What it has returned is the output of the report.
+    """
+
+    turn: int
+    definitions: dict[str, Step] = {}
+    calls: tuple[ProgramCall, ...] = ()
+    # The open calls that the program does not want any more: branch and ordinal.
+    cancelled: tuple[tuple[str, int], ...] = ()
+    # Where the program is: `nightly.py:14`.
+    at: str = ""
+    # The program goes on when this is recorded, whether or not a call has ended.
+    goes_on: bool = False
+    how: Literal["", "returned", "raised"] = ""
+    failure: Failure | None = None
+    # The label of the call whose failure it has let through.
+    call: str = ""
+
+
+class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a call has ended, for its program."""
+
+    branch: str
+    ordinal: int
+    label: str
+    output: Any = None
+    failure: Failure | None = None
+    # Seconds since 1970.
+    at: float = 0.0
+
+
+class ProgramTurn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a worker needs for the next turn of a program: the ends of calls that the program does not know yet.
+
+    `delivered`: how many it knows. A process that has not lived through the turns before gets the whole history.
+    """
+
+    turn: int
+    # When the program was entered, in seconds since 1970.
+    begun: float = 0.0
+    delivered: int = 0
+    deliveries: tuple[Delivery, ...] = ()
+
+
+def label_of(name: str, number: int, key: str) -> str:
+    """The label of the n-th call of a name; a key that was chosen takes the place of the number."""
+    if key:
+        return f"{name}#{key}"
+    return name if number == 1 else f"{name}#{number}"
+
+
+def is_name(name: str) -> bool:
+    """Whether a call can have this name."""
+    return _NAME.fullmatch(name) is not None
+
+
+def key_problem(key: str) -> str:
+    """Why a call cannot have this key, as the end of a sentence; "" if it can."""
+    if not _KEY.fullmatch(key):
+        return "has other characters than letters, digits, '_' and '-', or more than 80"
+    return "is a number, and calls are numbered" if key.isdigit() else ""

@@ -1,0 +1,224 @@
+"""The calls of a program as steps for readers: where each was made, which ones it followed, how its failure was caught.
+
+A run of a program has one step in its definition, and a further one for each call. Who shows or draws a run by its
+definition asks here for that of the run: `workflow_of_run`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+import msgspec
+
+from mulligan.core.model.program_events import StepAdded, StepRan
+from mulligan.core.model.workflow import Action, Need, Workflow
+from mulligan.core.state.program_progress import RecordedCall
+from mulligan.core.state.state import State
+
+_replace = msgspec.structs.replace
+# What a handler of one of these catches: the failure of a call among others.
+_CATCHING = frozenset({"StepFailed", "Rejected", "Exception", "BaseException", "ExceptionGroup", "BaseExceptionGroup"})
+_SOURCES_KEPT = 16
+
+
+class CalledStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a program called a step."""
+
+    # `nightly.py:31`; "" if it is not known.
+    at: str
+    # `branch 3 of 12`; "" in the program's own line of calls.
+    branch: str = ""
+    # Where the program caught its failure: `nightly.py:33`.
+    handled_at: str = ""
+
+
+class WorkflowOfRun(Workflow, frozen=True, omit_defaults=True):
+    """The workflow of a program, with the steps that a run of it has called. Each needs those that it followed."""
+
+    called: dict[str, CalledStep] = msgspec.field(default_factory=dict)
+
+
+def workflow_of_run(state: State) -> Workflow:
+    """The steps of a run with those that a program has called; the definition itself for any other run."""
+    if not state.calls:
+        return state.workflow
+    followed = _followed(state)
+    steps = [*state.workflow.steps]
+    for name, sources in followed.items():
+        needs = tuple(Need(source, "always") for source in sources)
+        steps.append(_replace(state.graph.nodes[name].step, name=name, needs=needs))
+    plain = {field: getattr(state.workflow, field) for field in Workflow.__struct_fields__}
+    called = {name: called_step(state, name) for name in followed}
+    return WorkflowOfRun(**{**plain, "steps": tuple(steps), "called": called})
+
+
+def with_called_steps(state: State) -> Workflow:
+    """The same without what followed what: for those who compare or count the steps."""
+    if not state.calls:
+        return state.workflow
+    steps = [_replace(node.step, name=name) for name, node in state.graph.nodes.items()]
+    return _replace(state.workflow, steps=tuple(steps))
+
+
+def called_step(state: State, name: str) -> CalledStep:
+    """Where the program of a run called this step."""
+    call = state.calls[name]
+    return CalledStep(line_text(call), branch_text(call), handled_at(state, name))
+
+
+def call_text(state: State, name: str) -> str:
+    """Where a step was called: `nightly.py:31, branch 3 of 12`; "" for a step of a file."""
+    call = state.calls.get(name)
+    return "" if call is None else where_text(call)
+
+
+def where_text(call: RecordedCall | StepAdded | StepRan) -> str:
+    """`nightly.py:31, branch 3 of 12`."""
+    return ", ".join(filter(None, (line_text(call), branch_text(call))))
+
+
+def branch_text(call: RecordedCall | StepAdded | StepRan) -> str:
+    """The branch of a call in words: `branch 3 of 12`; "" for the program itself."""
+    numbers = branch_numbers(call.branch)
+    if not numbers:
+        return ""
+    *above, last = numbers
+    count = f" of {call.position[1]:,}" if call.position is not None else ""
+    return f"branch {last:,}{count}" + "".join(f" of branch {number:,}" for number in reversed(above))
+
+
+def branch_numbers(branch: str) -> list[int]:
+    """The number of a branch in that above it, and so on, from 1; empty for the program itself."""
+    return [int(one) + 1 for one in _line_of(branch).replace("/", ".").split(".") if one.isdecimal()]
+
+
+def line_text(call: RecordedCall | StepAdded | StepRan) -> str:
+    """The line that made a call: `nightly.py:31`; "" if it is not known."""
+    return f"{_file_name(call.file)}:{call.line}" if call.line else ""
+
+
+def _file_name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _line_of(branch: str) -> str:
+    """The line of calls that a branch is a part of: a call with a key stands in that of its parent."""
+    return branch.rpartition("/")[0] if "/" in branch else branch
+
+
+# -- what followed what ------------------------------------------------------------------------------------------------
+
+
+def _followed(state: State) -> dict[str, list[str]]:
+    """The steps that each called step followed: the one before in its line, or the ends of the lines that it joined."""
+    lines = {"": _Line([state.graph.program])}
+    found: dict[str, list[str]] = {}
+    for label, call in state.calls.items():
+        if call.kind == "value":
+            continue
+        name = _line_of(call.branch)
+        line = lines.get(name)
+        if line is None:
+            above = lines[_above(name, lines)]
+            line = lines[name] = _Line(above.ends)
+            above.within.append(line)
+        joined = [one for one in line.within if one.has_ended(state, call.known)]
+        if joined:
+            line.within = [one for one in line.within if one not in joined]
+            # What led to the joined lines is before their ends anyway.
+            earlier = {source for one in joined for source in one.after}
+            line.ends = [
+                *(one for one in line.ends if one not in earlier),
+                *(end for one in joined for end in one.all_ends()),
+            ]
+        found[label] = line.ends
+        line.ends = [label]
+    return found
+
+
+class _Line:
+    """Calls that were made one after the other: of the program, of a gathered call or of a task."""
+
+    def __init__(self, after: list[str]) -> None:
+        # The calls that led to the first one; the last ones; the lines that began in this one and were not joined.
+        self.after = after
+        self.ends = after
+        self.within: list[_Line] = []
+
+    def all_ends(self) -> list[str]:
+        return list(dict.fromkeys((*self.ends, *(end for one in self.within for end in one.all_ends()))))
+
+    def has_ended(self, state: State, known: int) -> bool:
+        """Whether all of it had ended when a program knew as many ends of calls as this."""
+        deliveries = (state.places[label].delivery for label in self.all_ends())
+        return all(one is not None and one[0] <= known for one in deliveries)
+
+
+def _above(line: str, lines: Mapping[str, object]) -> str:
+    while line not in lines:
+        line = line.rpartition(".")[0]
+    return line
+
+
+# -- what was caught ---------------------------------------------------------------------------------------------------
+
+
+def handled_at(state: State, name: str) -> str:
+    """Where the program caught the failure of a call: `nightly.py:33`; "" if it did not, or nobody can say."""
+    call, place = state.calls[name], state.places[name]
+    if place.status != "failed" or not call.line or _has_let_through(state, call.program, name):
+        return ""
+    return except_line(state.graph.nodes[call.program].step.action, call)
+
+
+def except_line(program: Action | None, call: RecordedCall | StepAdded) -> str:
+    """The `except` around a call that catches its failure, by the source of the program; "" if there is none."""
+    params = {} if program is None else program.params
+    file = _file_name(call.file)
+    if _file_name(str(params.get("file", ""))) != file:
+        # A module that the program imports.
+        return ""
+    line = _except_lines(str(params.get("source", ""))).get(call.line, 0)
+    return f"{file}:{line}" if line else ""
+
+
+def _has_let_through(state: State, program: str, call: str) -> bool:
+    progress = state.places[program].program
+    return progress is not None and progress.end is not None and progress.end.call == call
+
+
+def except_lines(source: str) -> list[int]:
+    """The lines of all `except` that catch failures of calls."""
+    return sorted(set(_except_lines(source).values()))
+
+
+@lru_cache(_SOURCES_KEPT)
+def _except_lines(source: str) -> dict[int, int]:
+    """For each line within a `try` that may catch the failure of a call: the line of that `except`."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return {}
+    found: dict[int, int] = {}
+    # From the outside in: the innermost one wins.
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try | ast.TryStar) and (caught := next(_catching(node), 0)):
+            for statement in node.body:
+                found.update(
+                    dict.fromkeys(range(statement.lineno, (statement.end_lineno or statement.lineno) + 1), caught)
+                )
+    return found
+
+
+def _catching(node: ast.Try | ast.TryStar) -> Iterator[int]:
+    for handler in node.handlers:
+        parts = list(ast.walk(handler.type)) if handler.type is not None else []
+        names = {
+            part.id if isinstance(part, ast.Name) else part.attr
+            for part in parts
+            if isinstance(part, ast.Name | ast.Attribute)
+        }
+        if handler.type is None or names & _CATCHING:
+            yield handler.lineno

@@ -1,0 +1,120 @@
+"""Says what a program does itself that a replay would do again or see differently; refuses threads.
+
+Python tells audit hooks what it opens, connects to and starts. A hook cannot be removed, so it is added once, and looks
+at the machine that is running.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+from mulligan.programs.errors import ProgramError
+
+# What each event means, in words that follow "the program".
+_MEANINGS = {
+    "open": "opens a file",
+    **dict.fromkeys(("os.listdir", "os.scandir", "os.walk", "glob.glob", "glob.glob/2"), "lists a folder"),
+    **dict.fromkeys(("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink"), "changes files"),
+    **dict.fromkeys(("shutil.rmtree", "shutil.copyfile", "shutil.move", "os.truncate"), "changes files"),
+    **dict.fromkeys(("socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo"), "uses the network"),
+    **dict.fromkeys(("urllib.Request", "http.client.connect", "ftplib.connect", "smtplib.connect"), "uses the network"),
+    **dict.fromkeys(("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork"), "starts a process"),
+    **dict.fromkeys(("sqlite3.connect", "sqlite3.connect/handle"), "opens a database"),
+    **dict.fromkeys(("os.putenv", "os.unsetenv", "os.chdir"), "changes its environment"),
+}
+# What `threading` starts threads with. There is an audit event for it only from Python 3.12 on.
+_STARTS_OF_THREADS = ("_start_new_thread", "_start_joinable_thread")
+_OWN_FOLDER = __file__.rpartition("/")[0].removesuffix("programs")
+_LIBRARY = os.path.dirname(os.__file__) + "/"
+_CELL = "<cell"
+FRAMES_MAX = 60
+
+
+class Watch:
+    """What is watched: the machine that runs, and the lines that were said."""
+
+    def __init__(self, machine: Any, say: Callable[[str], None]) -> None:
+        self.machine = machine
+        self._say = say
+        self._said: set[tuple[str, int]] = set()
+
+    def refuse_thread(self) -> None:
+        """Raise ProgramError if the program itself starts a thread."""
+        if not self.machine.is_inline and _frame_of_user(sys._getframe(2)) is not None:
+            hint = "do it in a step; @step(inline=True) runs in the program's own process"
+            raise ProgramError("a program cannot start threads: their order would differ in a replay", hint=hint)
+
+    def on_event(self, event: str) -> None:
+        """Say that the program does something itself."""
+        if self.machine.is_inline:
+            return
+        frame = _frame_of_user(sys._getframe(2))
+        if frame is None:
+            return
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        if (file, line) not in self._said:
+            self._said.add((file, line))
+            self._say(warning_of(event, file, line))
+
+
+def warning_of(event: str, file: str, line: int) -> str:
+    """What is said about an event."""
+    return (
+        f"{file.rpartition('/')[2]}:{line}: the program {_MEANINGS[event]} itself, and a replay does it again; "
+        "do it in a step"
+    )
+
+
+def _frame_of_user(frame: types.FrameType | None) -> types.FrameType | None:
+    """The line of the user's code that does it; None if it is an import, or we do it ourselves."""
+    for _ in range(FRAMES_MAX):
+        if frame is None:
+            return None
+        file = frame.f_code.co_filename
+        if file.startswith((_OWN_FOLDER, "<frozen importlib")):
+            return None
+        if file.startswith(_CELL) or not (file.startswith(_LIBRARY) or file.startswith("<")):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+_watch: Watch | None = None
+_is_hooked = False
+
+
+def _hook(event: str, _values: tuple[Any, ...]) -> None:
+    if _watch is not None and event in _MEANINGS:
+        _watch.on_event(event)
+
+
+def _guarded(start: Callable[..., Any]) -> Callable[..., Any]:
+    def start_thread(*args: Any, **kwargs: Any) -> Any:
+        if _watch is not None:
+            _watch.refuse_thread()
+        return start(*args, **kwargs)
+
+    return start_thread
+
+
+def watch(machine: Any, say: Callable[[str], None]) -> None:
+    """Watch the program of this machine; say each line once."""
+    global _watch, _is_hooked
+    _watch = Watch(machine, say)
+    if not _is_hooked:
+        sys.addaudithook(_hook)
+        for name in _STARTS_OF_THREADS:
+            if hasattr(threading, name):
+                setattr(threading, name, _guarded(getattr(threading, name)))
+        _is_hooked = True
+
+
+def unwatch() -> None:
+    """Watch no more."""
+    global _watch
+    _watch = None

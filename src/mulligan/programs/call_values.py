@@ -1,0 +1,183 @@
+"""Arguments and results of calls: as canonical JSON to the engine, and back as what annotations say."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, get_origin, get_type_hints
+
+from mulligan.programs.errors import NotStorable
+from mulligan.values.annotations import ArgumentRefused, ArtifactUnreadable, TableUnreadable, has_typed_parameters
+from mulligan.values.artifact_contents import VALUE_FORMATS, check_file, checked_bytes
+from mulligan.values.files import KEY, StoredFile
+
+DIGEST_CHARS = 32
+# What such a function yields is its progress, so its annotation says nothing about its result.
+_GENERATORS = ("Generator", "Iterator", "Iterable", "AsyncGenerator", "AsyncIterator", "AsyncIterable")
+
+
+def _refuse_type(value: object) -> Any:
+    raise TypeError
+
+
+_PLAIN_TYPES = frozenset({str, int, float, bool, type(None)})
+_canonical = json.JSONEncoder(
+    allow_nan=False, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=_refuse_type
+).encode
+
+
+def canonical_json(value: Any) -> str:
+    """A JSON value as text that is the same for equal values: keys sorted, no spaces."""
+    return _canonical(value)
+
+
+def digest_of(text: bytes) -> str:
+    """What a replay compares arguments by."""
+    return hashlib.sha256(text).hexdigest()[:DIGEST_CHARS]
+
+
+def encode_arguments(bound: Mapping[str, Any], what: str) -> bytes:
+    """The arguments of a call by parameter as canonical JSON; raise NotStorable with the name of the argument."""
+    try:
+        return _canonical(bound).encode()
+    except (TypeError, ValueError, RecursionError):
+        pass
+    return canonical_json(
+        {name: storable(value, f"the argument '{name}' of {what}") for name, value in bound.items()}
+    ).encode()
+
+
+def storable(value: Any, label: str) -> Any:
+    """The value as JSON has it; raise NotStorable. `label` names it in the message."""
+    if type(value) in _PLAIN_TYPES and not isinstance(value, float):
+        return value
+    from mulligan.values.encoding import ValueRefused, encode
+
+    try:
+        return json.loads(encode(value, _open_no_sink, label=label))
+    except ValueRefused as refusal:
+        raise NotStorable(str(refusal)) from None
+    except _TableMade:
+        message = f"{label} contains a table or an array that the program has made"
+        raise NotStorable(message, hint="let a step make it and return it: then it is stored as a file") from None
+
+
+class _TableMade(Exception):
+    """A table that would have to be stored as a file."""
+
+
+def _open_no_sink() -> Any:
+    raise _TableMade
+
+
+class ResultFile(StoredFile):
+    """A file or a table that a step has returned. A program passes it on to other steps; `load()` reads it.
+
+    It is looked at when it is read, not in each replay.
+    """
+
+    def load(self, wanted: str = "") -> Any:
+        self._check()
+        return super().load(wanted)
+
+    def as_path(self) -> Any:
+        self._check()
+        return self.path
+
+    def read_bytes(self) -> bytes:
+        self._check()
+        return super().read_bytes()
+
+    def _check(self) -> None:
+        if not self.path:
+            raise NotStorable(f"the file '{self.reference[KEY]['name']}' of a step is not here")
+        try:
+            check_file(self.reference[KEY], self.path)
+        except ArtifactUnreadable as problem:
+            raise NotStorable(str(problem)) from None
+
+    @property
+    def __mulligan_artifact__(self) -> dict[str, Any]:
+        return self.reference
+
+    def __repr__(self) -> str:
+        return f"<{self.describe()} of a step>"
+
+
+def storable_defaults(function: Any) -> dict[str, Any]:
+    """The defaults of the parameters that can be stored: handlers and undo read them."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount]
+    given = function.__defaults__ or ()
+    defaults = {**dict(zip(names[len(names) - len(given) :], given, strict=True)), **(function.__kwdefaults__ or {})}
+    found = {}
+    for name, value in defaults.items():
+        try:
+            found[name] = storable(value, name)
+        except NotStorable:
+            continue  # the step has it where it runs
+    return found
+
+
+def reader_of(function: Any) -> Callable[[Any], Any] | None:
+    """What makes a result of the JSON that was stored, as the function is annotated; None if it returns JSON."""
+    annotation = getattr(function, "__annotations__", {}).get("return")
+    if annotation is None or not has_typed_parameters(_Annotated({"value": annotation})):  # type: ignore[arg-type]
+        return None
+    try:
+        hint = get_type_hints(function, include_extras=True).get("return")
+    except Exception:
+        return None  # it names something that is not there at run time
+    if getattr(get_origin(hint) or hint, "__name__", "") in _GENERATORS:
+        return None
+    from mulligan.values.decoding import convert_value
+
+    return lambda value: convert_value(value, hint)
+
+
+class _Annotated:
+    """Something with annotations."""
+
+    def __init__(self, annotations: dict[str, Any]) -> None:
+        self.__annotations__ = annotations
+
+
+def read_result(output: Any, read: Callable[[Any], Any] | None, files: Mapping[str, str], what: str) -> Any:
+    """The result of a call. `files` has the paths of the artifacts that the output may refer to."""
+    if isinstance(output, dict | list):
+        output = _with_files(output, files, what)
+    if read is None or isinstance(output, ResultFile):
+        return output
+    try:
+        return read(output)
+    except (ArgumentRefused, TableUnreadable) as problem:
+        raise NotStorable(f"the result of {what} cannot be read: {problem}") from None
+
+
+def _with_files(value: Any, files: Mapping[str, str], what: str) -> Any:
+    """The value with the content of large parts, and with an object for each file."""
+    if isinstance(value, list):
+        return [_with_files(one, files, what) for one in value]
+    if not isinstance(value, dict):
+        return value
+    artifact = value.get(KEY)
+    if len(value) != 1 or not isinstance(artifact, dict):
+        return {key: _with_files(one, files, what) for key, one in value.items()}
+    path = files.get(artifact["name"], "")
+    if artifact["format"] not in VALUE_FORMATS:
+        return ResultFile(path, value)
+    if not path:
+        raise NotStorable(f"the result of {what} cannot be read: its file '{artifact['name']}' is not here")
+    try:
+        text = checked_bytes(artifact, path).decode()
+    except ArtifactUnreadable as problem:
+        raise NotStorable(f"the result of {what} cannot be read: {problem}") from None
+    return text if artifact["format"] == "text" else json.loads(text)
+
+
+def as_stored(value: Any, read: Callable[[Any], Any] | None, what: str) -> tuple[Any, Any]:
+    """What an inline step has returned, as JSON; and as the program gets it, which is the same after a replay."""
+    plain = storable(value, f"the result of {what}")
+    # A copy: the program may change what it gets, and what is recorded stays.
+    return plain, read_result(json.loads(json.dumps(plain)), read, {}, what)

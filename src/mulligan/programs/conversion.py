@@ -1,0 +1,132 @@
+"""What the core says of a program and its process does, each in the words of the other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from mulligan.core.effects.program_history import ProgramHistory
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.program_calls import Delivery, ProgramCall, TurnEnd
+from mulligan.core.model.workflow import Step
+from mulligan.programs import messages as m
+
+_SHOWN_CHARS_MAX = 200
+
+
+def deliveries_of(ends: Iterable[Delivery]) -> tuple[m.Delivery, ...]:
+    """The ends of calls, as a program is told."""
+    return tuple(map(_delivery, ends))
+
+
+def begin_of(params: Mapping[str, Any], home: str, **fields: Any) -> m.Begin:
+    """The first message to a process, from the parameters of the action. `home`: the folder of the run."""
+    file = os.path.join(home, params["file"]) if "file" in params else ""
+    folder = os.path.join(home, params["import_from"]) if "import_from" in params else os.path.dirname(file)
+    return m.Begin(
+        call=params["call"],
+        source=params.get("source", ""),
+        file=file,
+        import_from=folder,
+        inputs=params.get("args", {}),
+        calls_max=params.get("calls", m.CALLS_MAX_DEFAULT),
+        **fields,
+    )
+
+
+def _delivery(one: Delivery) -> m.Delivery:
+    found = one.failure
+    return m.Delivery(
+        m.CallId(one.branch, one.ordinal),
+        one.label,
+        output=one.output,
+        failure=None if found is None else _call_failure(found),
+        at=one.at,
+    )
+
+
+def _call_failure(found: Failure) -> m.CallFailure:
+    return m.CallFailure(
+        found.code,
+        found.message,
+        severity=found.severity,
+        retryable=found.retryable,
+        details=found.details,
+        trace=found.trace,
+        exit_code=found.exit_code,
+        step=found.step,
+        attempt=found.attempt,
+    )
+
+
+def _recorded_calls(history: ProgramHistory) -> Iterator[m.RecordedCall]:
+    for label, call in history.calls.items():
+        yield m.RecordedCall(
+            m.CallId(call.branch, call.ordinal),
+            call.name,
+            label,
+            kind=call.kind,
+            definition=call.definition,
+            digest=call.digest,
+            file=call.file,
+            line=call.line,
+            shown=msgspec.json.encode(call.arguments).decode()[:_SHOWN_CHARS_MAX],
+            output=call.output,
+        )
+
+
+def history_of(found: ProgramHistory) -> bytes:
+    """The file with a history."""
+    return m.encode_history(_recorded_calls(found), map(_delivery, found.deliveries))
+
+
+def turn_end_of(said: m.FromProgram) -> TurnEnd:
+    """What the core gets: the definitions and arguments are read, so that it gets no bytes."""
+    return TurnEnd(
+        said.turn,
+        definitions={one.digest: msgspec.json.decode(one.step, type=Step) for one in said.definitions},
+        calls=tuple(map(_call, said.calls)),
+        cancelled=tuple((one.branch, one.ordinal) for one in said.cancelled),
+        at=said.at,
+        goes_on=isinstance(said, m.Idle) and said.goes_on,
+        how=said.how if isinstance(said, m.Ended) else "",
+        failure=_failure(said.failure) if isinstance(said, m.Ended) else None,
+        call=said.failure.step if isinstance(said, m.Ended) and said.failure is not None else "",
+    )
+
+
+def _call(call: m.Call) -> ProgramCall:
+    arguments: dict[str, Any] = msgspec.json.decode(call.arguments, type=dict)
+    return ProgramCall(
+        call.id.branch,
+        call.id.ordinal,
+        call.name,
+        kind=call.kind,
+        definition=call.definition,
+        arguments=arguments,
+        digest=call.digest,
+        file=call.file,
+        line=call.line,
+        key=call.key,
+        position=call.position,
+        output=call.output,
+        failure=_failure(call.failure),
+        seconds=call.seconds,
+    )
+
+
+def _failure(found: m.CallFailure | None) -> Failure | None:
+    if found is None:
+        return None
+    return Failure(
+        found.code,
+        found.message[-2000:],
+        severity=found.severity,
+        retryable=found.retryable,
+        exit_code=found.exit_code,
+        details=found.details,
+        trace=found.trace[-8000:],
+    )

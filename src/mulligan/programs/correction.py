@@ -1,0 +1,107 @@
+"""Which calls of a run an edited program keeps: each branch keeps its calls up to its own first difference.
+
+The edited program runs over what is recorded. Where a branch calls something else, it waits for a call that never ends,
+so nothing that follows from it is kept, and neither is what follows where that branch is joined. Nothing new runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from mulligan.flows.context import Site
+from mulligan.programs import messages as m
+from mulligan.programs.calls import Call, has_key
+from mulligan.programs.differences import difference_of_call
+from mulligan.programs.errors import Stopped
+from mulligan.programs.machine import Machine
+from mulligan.programs.memory_engine import MemoryEngine
+from mulligan.programs.running import run_function
+
+
+class Correction(NamedTuple):
+    """What is kept, in the order in which it was called; and in words where the edited program differs."""
+
+    kept: tuple[m.CallId, ...]
+    differences: tuple[str, ...]
+    # Why it has ended, if it did without a new call.
+    ended: m.Ended | None = None
+
+
+def corrected(function: Any, inputs: dict[str, Any], history: m.History, *, at: float = 0.0) -> Correction:
+    """Run the function of an edited program over what is recorded, and say what it keeps."""
+    machine = _CorrectingMachine(_NoEngine(), history=history, at=at, calls_max=m.CALLS_MAX)
+    ended: m.Ended | None = None
+    try:
+        ended = run_function(machine, function, inputs)
+    except Stopped:
+        kept_later = machine.unasked_with_keys()
+        return Correction((*machine.kept, *kept_later), tuple(machine.differences))
+    return Correction(tuple(machine.kept), tuple(machine.differences), ended)
+
+
+def corrected_history(history: m.History, kept: tuple[m.CallId, ...]) -> m.History:
+    """What is recorded of the calls that are kept."""
+    wanted = set(kept)
+    return m.History(
+        tuple(call for call in history.calls if call.id in wanted),
+        tuple(delivery for delivery in history.deliveries if delivery.id in wanted),
+    )
+
+
+class _NoEngine(MemoryEngine):
+    """Nothing new ends."""
+
+    def exchange(self, message: m.Idle) -> m.Deliver:
+        raise Stopped
+
+
+class _CorrectingMachine(Machine):
+    """Takes what is the same, and lets a branch that differs wait for ever."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self.kept: list[m.CallId] = []
+        self.differences: list[str] = []
+
+    def unasked_with_keys(self) -> list[m.CallId]:
+        """Calls with a key that the edited program may still ask for."""
+        return [one.id for identity, one in self._recorded.items() if has_key(identity[0])]
+
+    def _is_kept(self, recorded: m.RecordedCall, call: Call[Any]) -> bool:
+        return self._keep(recorded, call.kind, call.name, call.digest, call.site)
+
+    def _keep(self, recorded: m.RecordedCall, kind: str, name: str, digest: str, site: Site) -> bool:
+        if (recorded.kind, recorded.name, recorded.digest) == (kind, name, digest):
+            self.kept.append(recorded.id)
+            return True
+        self.differences.append(difference_of_call(recorded, kind, name, digest, site).message)
+        # How the recorded call has ended says nothing of the one that takes its place.
+        for _ in range(len(self._queue)):
+            delivery = self._queue.popleft()
+            if delivery.id != recorded.id:
+                self._queue.append(delivery)
+        self._early.pop((recorded.id.branch, recorded.id.ordinal), None)
+        self._inline_ends.pop((recorded.id.branch, recorded.id.ordinal), None)
+        return False
+
+    def _compare(self, recorded: m.RecordedCall, kind: str, name: str, digest: str, site: Site) -> None:
+        """Of a value: without the one that is recorded nothing can go on."""
+        if not self._keep(recorded, kind, name, digest, site):
+            self._stop()
+
+    def _make_value(self, make: Any) -> Any:
+        self._stop()
+
+    def _run_inline(self, call: Call[Any], *, is_new: bool) -> None:
+        if not is_new and call.id in self._inline_ends:
+            super()._run_inline(call, is_new=False)
+
+    def finish_replay(self) -> None:
+        """What was not called is not kept."""
+
+    def finish_replay_at_end(self, end: str) -> None:
+        """What was not called is not kept."""
+
+    def _stop(self) -> None:
+        self.broken = Stopped()
+        raise self.broken

@@ -1,0 +1,112 @@
+"""What a program or an inline step has raised, as the engine records it."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Any
+
+from mulligan.errors import LanguageError
+from mulligan.programs.errors import Nondeterministic, ProgramError, StepFailed
+from mulligan.programs.messages import CallFailure
+
+MESSAGE_CHARS_MAX = 2000
+TRACE_CHARS_MAX = 40_000
+_OWN_FOLDERS = (
+    __file__.rpartition("/")[0] + "/",
+    __file__.rpartition("/")[0].removesuffix("programs") + "flows/",
+)
+
+
+def failure_of(error: BaseException) -> CallFailure:
+    """The failure that an exception is. One that nothing has caught keeps the code that it had."""
+    if isinstance(error, StepFailed):
+        return CallFailure(
+            code=error.code,
+            message=_short(error.message),
+            severity=error.severity,  # type: ignore[arg-type]
+            retryable=error.retryable,
+            details=error.details,
+            trace=trace_of(error),
+            exit_code=error.exit_code,
+            step=error.step,
+            attempt=error.attempt,
+        )
+    if isinstance(error, Nondeterministic):
+        details = {"recorded": error.recorded, "asked": error.asked}
+        return CallFailure(code="NONDETERMINISTIC", message=_short(error.message), retryable=False, details=details)
+    if isinstance(error, LanguageError):
+        text = "; ".join(f"{one.message}; {one.hint}" if one.hint else one.message for one in error.problems)
+        return CallFailure(code="EXCEPTION", message=_short(text), trace=trace_of(error))
+    if isinstance(error, ProgramError):
+        retryable = error.code == "EXCEPTION"
+        return CallFailure(code=error.code, message=_short(str(error)), retryable=retryable, trace=trace_of(error))
+    reported = _report_of(error)
+    if reported is not None:
+        return CallFailure(trace=trace_of(error), **reported)
+    text, kind = _text(error), type(error).__name__
+    return CallFailure(code="EXCEPTION", message=_short(f"{kind}: {text}" if text else kind), trace=trace_of(error))
+
+
+def _report_of(error: BaseException) -> dict[str, Any] | None:
+    """The fields of a StepError."""
+    kind = getattr(sys.modules.get("mulligan"), "StepError", None)
+    if kind is None or not isinstance(error, kind):
+        return None
+    from mulligan.programs.call_values import storable
+
+    try:
+        found = error.report()
+        fields = {
+            "code": str(found.get("code", "EXCEPTION")),
+            "message": _short(str(found.get("message", ""))),
+            "details": storable(dict(found.get("details", {})), "the details"),
+        }
+    except Exception:
+        return None
+    if found.get("severity") in ("warning", "error", "critical"):
+        fields["severity"] = found["severity"]
+    if isinstance(found.get("retryable"), bool):
+        fields["retryable"] = found["retryable"]
+    return fields
+
+
+def site_of(error: BaseException) -> str:
+    """Where in the user's code it was raised: "nightly.py:14"."""
+    found = ""
+    step = error.__traceback__
+    while step is not None:
+        file = step.tb_frame.f_code.co_filename
+        if not file.startswith(_OWN_FOLDERS) and "/asyncio/" not in file:
+            found = f"{file.rpartition('/')[2]}:{step.tb_lineno}"
+        step = step.tb_next
+    return found
+
+
+def trace_of(error: BaseException) -> str:
+    """The traceback without our own frames."""
+    try:
+        shown = traceback.TracebackException.from_exception(error)
+        _leave_out_own_frames(shown, 0)
+        return "".join(shown.format())[-TRACE_CHARS_MAX:].encode("utf-8", "replace").decode()
+    except Exception:
+        return ""
+
+
+def _leave_out_own_frames(shown: traceback.TracebackException, depth: int) -> None:
+    kept = [frame for frame in shown.stack if not frame.filename.startswith(_OWN_FOLDERS)]
+    shown.stack[:] = kept
+    for inner in (shown.__cause__, shown.__context__):
+        if inner is not None and depth < 10:
+            _leave_out_own_frames(inner, depth + 1)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error).encode("utf-8", "replace").decode()
+    except Exception:
+        return "it cannot be shown"
+
+
+def _short(text: str) -> str:
+    return text[:MESSAGE_CHARS_MAX]

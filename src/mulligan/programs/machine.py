@@ -1,0 +1,611 @@
+"""What runs below a program: its calls, their identity, the comparison with what is recorded, and deliveries.
+
+The program runs until it needs the end of a call. Then it is idle, and gets one end, in the order of the log. So what
+it does depends on nothing but its code, its arguments and the log, and a replay leads to the same calls.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn, Protocol
+
+from mulligan.flows.context import Site, call_site
+from mulligan.flows.retries import Retry
+from mulligan.programs import messages as m
+from mulligan.programs.call_values import (
+    as_stored,
+    digest_of,
+    encode_arguments,
+    read_result,
+    reader_of,
+    storable_defaults,
+)
+from mulligan.programs.calls import Branch, Call, Outcome, has_key
+from mulligan.programs.differences import difference_of_call, difference_of_missing
+from mulligan.programs.errors import Nondeterministic, ProgramError, Rejected, StepFailed, Stopped
+from mulligan.programs.failures import failure_of
+
+_REJECTED = ("APPROVAL_REFUSED", "APPROVAL_EXPIRED")
+TOO_MANY = "LOOP_LIMIT"
+SLEEP, APPROVE = "sleep", "approve"
+
+
+class Link(Protocol):
+    """The way to the engine."""
+
+    def exchange(self, message: m.Idle) -> m.Deliver:
+        """Say that the program is idle; return the answer. It may never return."""
+
+    def replayed(self) -> None:
+        """The program has come as far as it was: from here on everything is new."""
+
+    def arm(self) -> None:
+        """The program runs from here on: its processor time is limited until it calls something."""
+
+    def disarm(self) -> None:
+        """The code of the program does not run: an inline step does."""
+
+    def differs(self, difference: Nondeterministic) -> None:
+        """The program asks for something else than what is recorded. A process ends here, without unwinding."""
+
+    def wall_time(self) -> float:
+        """The time, in seconds since 1970."""
+
+    def define(self, thing: Any) -> m.StepDefinition:
+        """The definition of a step, a program or a flow."""
+
+    def define_sleep(self) -> m.StepDefinition: ...
+
+    def define_approval(self, *, has_timeout: bool) -> m.StepDefinition: ...
+
+
+class Machine:
+    """One program that runs. `loop` is that of an asynchronous program, otherwise None."""
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        turn: int = 1,
+        history: m.History | None = None,
+        calls_max: int = m.CALLS_MAX_DEFAULT,
+        at: float = 0.0,
+        files: dict[str, str] | None = None,
+    ) -> None:
+        self._link = link
+        self.turn = turn
+        self.now = at
+        self.calls_max = calls_max
+        self.root = Branch()
+        self.loop: Any = None
+        # The running inline step; nothing is called from inside of it.
+        self.is_inline = False
+        self.broken: BaseException | None = None
+        self._files = files or {}
+        self._serials = itertools.count()
+        self._count = 0
+        # What was prepared and has not started; what has started and has not ended.
+        self.prepared: dict[int, Call[Any]] = {}
+        self._open: dict[tuple[str, int], Call[Any]] = {}
+        self._outgoing: list[m.Call] = []
+        self._definitions: list[m.StepDefinition] = []
+        self._known_definitions: set[str] = set()
+        self._cancelled: list[m.CallId] = []
+        self._queue: deque[m.Delivery] = deque()
+        # By identity: what is recorded and was not asked for yet, and how inline steps have ended.
+        self._recorded: dict[tuple[str, int], m.RecordedCall] = {}
+        self._inline_ends: dict[tuple[str, int], m.Delivery] = {}
+        # The ends of recorded calls that were not asked for when their turn came; and those that are asked for now.
+        self._early: dict[tuple[str, int], m.Delivery] = {}
+        self._early_asked: deque[m.Delivery] = deque()
+        self._inline: set[tuple[str, int]] = set()
+        self._functions: dict[int, _Known] = {}
+        self._replayed = 0
+        self.is_replaying = history is not None
+        if history is not None:
+            self._load(history)
+        self._site: Site | None = None
+
+    def _load(self, history: m.History) -> None:
+        self._recorded = {(one.id.branch, one.id.ordinal): one for one in history.calls}
+        self._inline = {identity for identity, one in self._recorded.items() if one.kind == "inline"}
+        self._take(history.deliveries)
+        self._replayed = len(self._queue)
+
+    # -- calls
+
+    def next_serial(self) -> int:
+        return next(self._serials)
+
+    def call(self, thing: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of a step, a program or a flow. In an asynchronous program it is awaited."""
+        return self.perform(self.prepare(thing, args, kwargs))
+
+    def perform(self, call: Call[Any]) -> Any:
+        """The result of a call; in an asynchronous program the call itself, to be awaited."""
+        if self.loop is not None:
+            return call
+        self.start(call, self.root)
+        return self.finish(call)
+
+    def prepare(self, thing: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[Any]:
+        """A call of a step, a program or a flow that has not started."""
+        name = thing.name
+        if self.is_inline:
+            raise ProgramError(f"'{name}' is called inside an inline step", hint="only the program itself calls steps")
+        what = f"'{name}'"
+        bound = {**self._known(thing).defaults, **thing.bind(args, kwargs)}
+        run = (lambda: run_inline(thing.fn, bound)) if thing.is_inline else None
+        return self.prepare_named(
+            name,
+            bound,
+            what=what,
+            definition=lambda: self._definition(thing),
+            read=_of_child(self._known(thing).read)
+            if hasattr(thing, "__mulligan_workflow__")
+            else self._known(thing).read,
+            run=run,
+            key=thing.call_key,
+        )
+
+    def prepare_named(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        what: str,
+        definition: Callable[[], m.StepDefinition] | None = None,
+        read: Callable[[Any], Any] | None = None,
+        run: Callable[[], Any] | None = None,
+        key: str = "",
+    ) -> Call[Any]:
+        """A call with a name of its own, such as a sleep."""
+        if self.broken is not None:
+            raise self.broken
+        encoded = encode_arguments(arguments, what)
+        call: Call[Any] = Call(
+            self,
+            name=name,
+            arguments=encoded,
+            digest=digest_of(encoded),
+            definition=definition,
+            site=call_site(),
+            read=read,
+            run=run,
+            key=key,
+        )
+        self.prepared[call.serial] = call
+        return call
+
+    def prepare_sleep(self, duration: Any) -> Call[None]:
+        """A wait of a duration as a user writes it."""
+        return self.prepare_seconds(seconds_of(duration, "sleep"))
+
+    def prepare_seconds(self, seconds: float) -> Call[None]:
+        return self.prepare_named(
+            SLEEP, {"seconds": seconds}, what="sleep", definition=self._link.define_sleep, read=_nothing
+        )
+
+    def approve(self, *texts: str, timeout: Any = None, key: str = "", **others: Any) -> Any:
+        """A question to a person, and the answer; in an asynchronous program it is awaited."""
+        if len(texts) != 1 or others:
+            given = f"'{next(iter(others))}'" if others else f"{len(texts)} texts"
+            hint = 'write approve("publish it?", timeout="8h")'
+            raise ProgramError(f"approve in a program takes one text, 'timeout' and 'key', and gets {given}", hint=hint)
+        return self.perform(self.prepare_approval(texts[0], timeout, key))
+
+    def prepare_approval(self, prompt: str, timeout: Any, key: str) -> Call[Any]:
+        arguments: dict[str, Any] = {"prompt": prompt}
+        if timeout is not None:
+            arguments["timeout"] = seconds_of(timeout, "approve")
+        has_timeout = timeout is not None
+        return self.prepare_named(
+            APPROVE,
+            arguments,
+            what="approve",
+            definition=lambda: self._link.define_approval(has_timeout=has_timeout),
+            key=key,
+        )
+
+    def _known(self, thing: Any) -> _Known:
+        """What calls of the same function have in common."""
+        found = self._functions.get(id(thing.fn))
+        if found is None:
+            found = self._functions[id(thing.fn)] = _Known(thing)
+        return found
+
+    def _definition(self, thing: Any) -> m.StepDefinition:
+        """The definition of a step: made once, however many objects `options` makes."""
+        keys = _shown_keys(thing)
+        known = self._known(thing).definitions
+        if keys not in known:
+            # With the thing itself: so what `keys` has the addresses of stays alive.
+            known[keys] = thing, self._link.define(thing)
+        return known[keys][1]
+
+    def start(self, call: Call[Any], branch: Branch, position: tuple[int, int] | None = None) -> None:
+        """Give the call its identity, compare it with what is recorded, and let it begin if it is new."""
+        if self.broken is not None:
+            raise self.broken
+        self.prepared.pop(call.serial, None)
+        if call.is_started:
+            raise ProgramError(f"the call of '{call.name}' is used twice", hint="call the step again")
+        self._site = call.site
+        self._count_call()
+        own = branch.keyed(call.name, call.key) if call.key else branch
+        call.branch, call.ordinal, call.position = own.path, own.next_call(), position
+        self._open[call.id] = call
+        recorded = self._recorded.pop(call.id, None)
+        if recorded is not None and self._is_kept(recorded, call):
+            if call.id in self._early:
+                self._early_asked.append(self._early.pop(call.id))
+        else:
+            recorded = None
+            if call.run is None:
+                self._send(call)
+        if call.run is not None:
+            self._run_inline(call, is_new=recorded is None)
+
+    def _count_call(self) -> None:
+        self._count += 1
+        if self._count > self.calls_max:
+            hint = "let a part of them be a program of its own, which this one calls"
+            if self.calls_max < m.CALLS_MAX:
+                hint += f"; or @program(calls={m.CALLS_MAX})"
+            raise ProgramError(
+                f"the program has made {self.calls_max} calls, which is its limit", hint=hint, code=TOO_MANY
+            )
+
+    def _is_kept(self, recorded: m.RecordedCall, call: Call[Any]) -> bool:
+        """Whether it is the call that is recorded. Otherwise the program differs, unless it is being corrected."""
+        self._compare(recorded, call.kind, call.name, call.digest, call.site)
+        return True
+
+    def _compare(self, recorded: m.RecordedCall, kind: str, name: str, digest: str, site: Site) -> None:
+        if (recorded.kind, recorded.name, recorded.digest) != (kind, name, digest):
+            self._differ(difference_of_call(recorded, kind, name, digest, site))
+
+    def _differ(self, difference: Nondeterministic) -> NoReturn:
+        self.broken = difference
+        self._link.differs(difference)
+        raise difference
+
+    def _send(
+        self, call: Call[Any], output: Any = None, failure: m.CallFailure | None = None, seconds: float = 0.0
+    ) -> None:
+        definition = ""
+        if call.definition is not None:
+            made = call.definition()
+            definition = made.digest
+            if definition not in self._known_definitions:
+                self._known_definitions.add(definition)
+                self._definitions.append(made)
+        self._outgoing.append(
+            m.Call(
+                id=m.CallId(*call.id),
+                name=call.name,
+                kind=call.kind,  # type: ignore[arg-type]
+                definition=definition,
+                arguments=call.arguments,
+                digest=call.digest,
+                file=call.site.file,
+                line=call.site.line,
+                key=call.key,
+                position=call.position,
+                output=output,
+                failure=failure,
+                seconds=seconds,
+            )
+        )
+
+    def cancel(self, call: Call[Any]) -> None:
+        """The program does not want the call any more."""
+        if self._open.pop(call.id, None) is not None:
+            self._cancelled.append(m.CallId(*call.id))
+
+    def finish(self, call: Call[Any]) -> Any:
+        """Wait for a call and return its result."""
+        while call.outcome is None:
+            self._site = call.site
+            self.deliver_next()
+        return self.result(call)
+
+    def result(self, call: Call[Any]) -> Any:
+        """The result of a call that has ended, or its failure as an exception."""
+        outcome = call.outcome
+        assert outcome is not None
+        if outcome.failure is not None:
+            raise as_exception(outcome.failure, call.name)
+        return read_result(outcome.output, call.read, self._files, f"'{call.name}'")
+
+    # -- several calls
+
+    def gather(self, calls: Iterable[Call[Any]], *, returns_failures: bool) -> Any:
+        """Start all calls, wait for all, return their results in order."""
+        wanted = [self._checked(one) for one in itertools.islice(calls, self.calls_max + 1)]
+        if len(wanted) > self.calls_max:
+            hint = "is this a generator that never ends?"
+            raise ProgramError(f"gather is given more than {self.calls_max} calls", hint=hint, code=TOO_MANY)
+        if self.loop is not None:
+            return self.loop.gather_calls(wanted, returns_failures=returns_failures)
+        self.start_all(wanted, self.root)
+        for call in wanted:
+            while call.outcome is None:
+                self._site = call.site
+                self.deliver_next()
+        return self.results(wanted, returns_failures=returns_failures)
+
+    def start_all(self, calls: list[Call[Any]], branch: Branch) -> None:
+        for at, call in enumerate(calls):
+            self.start(call, branch if call.key else branch.next_branch(), (at, len(calls)))
+
+    def results(self, calls: list[Call[Any]], *, returns_failures: bool) -> list[Any]:
+        """The results in order; the first failure in this order is raised, with the others in `failures`."""
+        found: list[Any] = []
+        failures: list[StepFailed] = []
+        for call in calls:
+            try:
+                found.append(self.result(call))
+            except StepFailed as failed:
+                found.append(failed)
+                failures.append(failed)
+        if failures and not returns_failures:
+            first = failures[0]
+            first.failures = tuple(failures[1:])
+            raise first
+        return found
+
+    def _checked(self, call: Any) -> Call[Any]:
+        if isinstance(call, Call):
+            return call
+        hint = "write gather(clean.call(row) for row in rows), not clean(row), which has run already"
+        raise ProgramError(f"gather takes calls, and this is {type(call).__name__!r}", hint=hint)
+
+    # -- values and inline steps
+
+    def value(self, name: str, make: Callable[[], Any]) -> Any:
+        """A value of the clock or of chance: made once, recorded, and the same in each replay."""
+        if self.broken is not None:
+            raise self.broken
+        if self.is_inline:
+            raise ProgramError(f"mulligan.{name} is called inside an inline step", hint="use that of Python there")
+        self._count_call()
+        branch, site = self.current_branch(), call_site()
+        identity = branch.path, branch.next_call()
+        recorded = self._recorded.pop(identity, None)
+        if recorded is not None:
+            self._compare(recorded, "value", name, "", site)
+            return recorded.output
+        output = self._make_value(make)
+        self._outgoing.append(
+            m.Call(id=m.CallId(*identity), name=name, kind="value", file=site.file, line=site.line, output=output)
+        )
+        return output
+
+    def _make_value(self, make: Callable[[], Any]) -> Any:
+        return make()
+
+    def wall_time(self) -> str:
+        return datetime.fromtimestamp(self._link.wall_time(), UTC).isoformat()
+
+    def current_branch(self) -> Branch:
+        return self.root if self.loop is None else self.loop.current_branch()
+
+    def _run_inline(self, call: Call[Any], *, is_new: bool) -> None:
+        """Run it here unless that is recorded; its end is recorded before the program goes on.
+
+        If it has failed, a worker runs it again as its ladder says, like any other step.
+        """
+        self._inline.add(call.id)
+        if is_new:
+            if self._outgoing:
+                self.exchange(goes_on=True)  # what was called before is recorded before this step touches the world
+            self._send(call, *self._attempt_inline(call))
+        while (end := self._inline_ends.pop(call.id, None)) is None:
+            self.exchange()
+        self._open.pop(call.id, None)
+        call.outcome = Outcome(end.output, end.failure)
+
+    def _attempt_inline(self, call: Call[Any]) -> tuple[Any, m.CallFailure | None, float]:
+        import time
+
+        assert call.run is not None
+        began = time.monotonic()
+        self.is_inline = True
+        self._link.disarm()
+        try:
+            output, _ = as_stored(call.run(), call.read, f"'{call.name}'")
+            return output, None, time.monotonic() - began
+        except Exception as error:
+            return None, failure_of(error), time.monotonic() - began
+        finally:
+            self.is_inline = False
+            self._link.arm()
+
+    # -- deliveries
+
+    def deliver_next(self) -> None:
+        """Give the program the next end of a call; wait until there is one."""
+        if not self._queue and not self._early_asked:
+            self.finish_replay()
+            if not self._open:
+                message = "the program waits for something that no call will end"
+                raise ProgramError(message, hint="await a call, asyncio.sleep or a task that awaits one")
+            while not self._queue:
+                self.exchange()
+        self._link.arm()
+        delivery = self._early_asked.popleft() if self._early_asked else self._queue.popleft()
+        self._set_time(delivery)
+        identity = delivery.id.branch, delivery.id.ordinal
+        call = self._open.pop(identity, None)
+        if call is None:
+            if identity in self._recorded:
+                self._early[identity] = delivery
+            return  # or the program has cancelled it
+        call.outcome = Outcome(delivery.output, delivery.failure)
+        if call.future is not None:
+            call.future()
+
+    def _set_time(self, delivery: m.Delivery) -> None:
+        self.now = max(self.now, delivery.at)
+        if self._replayed:
+            self._replayed -= 1
+            if not self._replayed:
+                self._say_replayed()
+
+    def _say_replayed(self) -> None:
+        self.is_replaying = False
+        self._link.replayed()
+
+    def finish_replay(self) -> None:
+        """All recorded ends were delivered: what was recorded must have been called by now."""
+        if self.is_replaying and not self._replayed:
+            self._say_replayed()
+        for identity, recorded in self._recorded.items():
+            if not has_key(identity[0]):  # a call with a key may come later: it is kept when the program is edited
+                self._differ(difference_of_missing(recorded, self._site))
+
+    def finish_replay_at_end(self, end: str) -> None:
+        """The program ends: nothing that is recorded may be left."""
+        if self._recorded:
+            self._differ(difference_of_missing(next(iter(self._recorded.values())), self._site, end=end))
+
+    def exchange(self, *, goes_on: bool = False) -> None:
+        """Send what is new, and take what has ended. `goes_on`: the program only waits until it is recorded."""
+        site = self._site
+        idle = m.Idle(
+            turn=self.turn,
+            definitions=tuple(self._definitions),
+            calls=tuple(self._outgoing),
+            cancelled=tuple(self._cancelled),
+            at=shown_site(site) if site is not None else "",
+            goes_on=goes_on,
+        )
+        self._definitions, self._outgoing, self._cancelled = [], [], []
+        try:
+            reply = self._link.exchange(idle)
+        except Stopped as stopped:
+            self.broken = stopped
+            raise
+        self.turn = reply.turn
+        if reply.files:
+            self._files.update(reply.files)
+        self._take(reply.deliveries)
+        self._link.arm()
+
+    def _take(self, deliveries: Iterable[m.Delivery]) -> None:
+        for one in deliveries:
+            identity = one.id.branch, one.id.ordinal
+            if identity in self._inline:
+                self._inline_ends[identity] = one
+            else:
+                self._queue.append(one)
+
+    def ended(self, how: m.EndedAs, output: Any = None, failure: m.CallFailure | None = None, at: str = "") -> m.Ended:
+        """The last message: with everything that was not said yet."""
+        return m.Ended(
+            turn=self.turn,
+            how=how,
+            output=output,
+            failure=failure,
+            definitions=tuple(self._definitions),
+            calls=tuple(self._outgoing),
+            cancelled=tuple(self._cancelled),
+            at=at,
+        )
+
+
+class _Known:
+    """What is known of a function that is called: how its results are read, its defaults, its definitions by keys."""
+
+    __slots__ = ("defaults", "definitions", "fn", "read")
+
+    def __init__(self, thing: Any) -> None:
+        self.fn = thing.fn  # stays alive, so that its identity is not that of another
+        self.read = reader_of(thing.fn)
+        self.defaults = storable_defaults(thing.fn)
+        self.definitions: dict[str, tuple[Any, m.StepDefinition]] = {}
+
+
+def _shown_keys(thing: Any) -> str:
+    keys = thing.keys
+    if not isinstance(keys, dict):
+        return ""
+    shown = []
+    for name, one in keys.items():
+        value = one[0] if isinstance(one, tuple) else one
+        shown.append(f"{name}={getattr(value, 'keys', value) if isinstance(value, Retry) else value!r}")
+    return "\n".join(shown)
+
+
+def _of_child(read: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """Reads the one output of the run of another program."""
+
+    def value(outputs: Any) -> Any:
+        found = outputs.get("result") if isinstance(outputs, dict) else outputs
+        return found if read is None else read(found)
+
+    return value
+
+
+def _nothing(_output: Any) -> None:
+    return None
+
+
+def seconds_of(duration: Any, what: str) -> float:
+    """The seconds of `"30s"`, a number or a `timedelta`; raise ProgramError for anything else."""
+    from mulligan.core.model.text.durations import parse_duration
+
+    try:
+        return parse_duration(duration.total_seconds() if isinstance(duration, timedelta) else duration)
+    except (ValueError, OverflowError, TypeError):
+        hint = 'write "30s", "8h", a number of seconds or a timedelta'
+        raise ProgramError(f"{what} needs a duration, and this is {duration!r}", hint=hint) from None
+
+
+def shown_site(site: Site) -> str:
+    """Where something was called, for people: "nightly.py:14"."""
+    return f"{site.file.rpartition('/')[2]}:{site.line}"
+
+
+def as_exception(failure: m.CallFailure, name: str) -> StepFailed:
+    """What a program gets for a failure of a call."""
+    kind = Rejected if failure.code in _REJECTED else StepFailed
+    return kind(
+        failure.code,
+        failure.message,
+        severity=failure.severity,
+        retryable=failure.retryable,
+        details=failure.details,
+        trace=failure.trace,
+        exit_code=failure.exit_code,
+        step=failure.step or name,
+        attempt=failure.attempt,
+    )
+
+
+def run_inline(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Run an inline step to its end. A coroutine gets an event loop of its own; that of the program stands still."""
+    import inspect
+
+    result = function(**arguments)
+    if inspect.isgenerator(result):
+        try:
+            while True:
+                next(result)
+        except StopIteration as end:
+            return end.value
+    if not inspect.iscoroutine(result):
+        return result
+    import asyncio
+    from asyncio import events
+
+    outer = events._get_running_loop()
+    events._set_running_loop(None)
+    try:
+        return asyncio.run(result)
+    finally:
+        events._set_running_loop(outer)

@@ -1,0 +1,216 @@
+"""The process of one program: it was forked, runs the program once, and ends without unwinding it.
+
+While the program waits, the worker may end this process by closing the socket. It ends at once: no `except` and no
+`finally` of the program runs, because the program goes on elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+import types
+from typing import Any, NoReturn
+
+from mulligan.flows import pinned_modules
+from mulligan.programs import audit, definitions
+from mulligan.programs import messages as m
+from mulligan.programs.call_values import ResultFile
+from mulligan.programs.errors import Nondeterministic
+from mulligan.programs.failures import failure_of
+from mulligan.programs.machine import Machine
+from mulligan.programs.running import run_function
+from mulligan.values.annotations import ArgumentRefused, ArtifactUnreadable, has_typed_parameters
+from mulligan.values.artifact_contents import with_contents
+from mulligan.values.files import load_arguments
+
+RECEIVE_BYTES = 1 << 16
+STDOUT, STDERR = 1, 2
+NONDETERMINISTIC, TIMEOUT, INPUT_INVALID = "NONDETERMINISTIC", "TIMEOUT", "INPUT_INVALID"
+
+
+class SocketLink:
+    """The way to the worker: one message, one answer."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._keys: dict[str, Any] = {}
+        self._timeout: float | None = None
+        self._machine: Machine | None = None
+        # The logs, while what is printed was printed before.
+        self._logs: tuple[int, int] | None = None
+
+    def begin(self) -> m.Begin:
+        message = self.receive()
+        assert isinstance(message, m.Begin)
+        self._timeout = message.timeout
+        if self._timeout is not None:
+            signal.signal(signal.SIGPROF, self._on_timeout)
+        return message
+
+    def attach(self, machine: Machine, keys: dict[str, Any]) -> None:
+        """The program that speaks here, and the keys of `@program` that its steps may refer to."""
+        self._machine, self._keys = machine, keys
+
+    # -- the link of the machine
+
+    def exchange(self, message: m.Idle) -> m.Deliver:
+        self.disarm()
+        flush()
+        self.send(message)
+        reply = self.receive()
+        assert isinstance(reply, m.Deliver)
+        return reply
+
+    def arm(self) -> None:
+        if self._timeout is not None:
+            signal.setitimer(signal.ITIMER_PROF, self._timeout)
+
+    def disarm(self) -> None:
+        if self._timeout is not None:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    def differs(self, difference: Nondeterministic) -> None:
+        assert self._machine is not None
+        at = f"{difference.asked['file'].rpartition('/')[2]}:{difference.asked['line']}" if difference.asked else ""
+        self.end(self._machine.ended("raised", failure=failure_of(difference), at=at))
+
+    def wall_time(self) -> float:
+        return time.time()
+
+    def define(self, thing: Any) -> m.StepDefinition:
+        return definitions.definition_of(thing, self._keys)
+
+    def define_sleep(self) -> m.StepDefinition:
+        return definitions.sleep_definition()
+
+    def define_approval(self, *, has_timeout: bool) -> m.StepDefinition:
+        return definitions.approve_definition(has_timeout=has_timeout)
+
+    # -- logs
+
+    def hold_output(self) -> None:
+        """Drop what is printed until `replayed`: it was printed when the program ran here first."""
+        flush()
+        self._logs = os.dup(STDOUT), os.dup(STDERR)
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, STDOUT)
+        os.dup2(nothing, STDERR)
+        os.close(nothing)
+
+    def replayed(self) -> None:
+        if self._logs is None:
+            return
+        flush()
+        for log, number in zip(self._logs, (STDOUT, STDERR), strict=True):
+            os.dup2(log, number)
+            os.close(log)
+        self._logs = None
+
+    # -- the socket
+
+    def send(self, message: m.FromProgram) -> None:
+        try:
+            self._sock.sendall(m.frame(message))
+        except OSError:
+            os._exit(0)  # the worker is gone
+
+    def receive(self) -> m.ToProgram:
+        message: m.ToProgram = m.decode_to_program(self._exactly(int.from_bytes(self._exactly(m.LENGTH_BYTES), "big")))
+        return message
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            try:
+                more = self._sock.recv(min(size - len(data), RECEIVE_BYTES))
+            except OSError:
+                more = b""
+            if not more:
+                os._exit(0)  # the program is parked, cancelled, or its worker is gone
+            data += more
+        return bytes(data)
+
+    def end(self, message: m.Ended) -> NoReturn:
+        """Say the last word and end, without unwinding anything."""
+        self.disarm()
+        self.replayed()
+        flush()
+        self.send(message)
+        os._exit(0)
+
+    def _on_timeout(self, _number: int, frame: types.FrameType | None) -> None:
+        where = ""
+        if frame is not None:
+            where = f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
+        message = f"the program has used {self._timeout:g}s of processor time without calling anything"
+        assert self._machine is not None
+        self.end(self._machine.ended("raised", failure=m.CallFailure(code=TIMEOUT, message=message), at=where))
+
+
+def flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # noqa: S112
+            continue  # the program may have closed or replaced it
+
+
+def run_program(sock: socket.socket, folder: str) -> NoReturn:
+    """Serve one program over the socket, to the end of the process."""
+    link = SocketLink(sock)
+    begin = link.begin()
+    history = None
+    if begin.history:
+        with open(begin.history, "rb") as file:
+            history = m.decode_history(file.read())
+    machine = Machine(
+        link, turn=begin.turn, history=history, calls_max=begin.calls_max, at=begin.at, files=dict(begin.files)
+    )
+    link.attach(machine, {})
+    try:
+        program, function = load_function(begin, folder)
+        link.attach(machine, dict(getattr(program, "keys", {})))
+        arguments = decode_arguments(function, begin)
+    except (ArgumentRefused, ArtifactUnreadable) as refusal:
+        link.end(machine.ended("raised", failure=m.CallFailure(INPUT_INVALID, str(refusal), retryable=False)))
+    except BaseException as error:
+        link.end(machine.ended("raised", failure=failure_of(error)))
+    if history is not None and history.deliveries:
+        link.hold_output()
+    audit.watch(machine, lambda text: print(f"warning: {text}", file=sys.stderr))
+    link.arm()
+    link.end(run_function(machine, function, arguments))
+
+
+def load_function(begin: m.Begin, folder: str) -> tuple[Any, Any]:
+    """The program, and its function."""
+    module, _, name = begin.call.partition(":")
+    installed = [entry for entry in sys.path if entry]
+    sys.path[:] = [*filter(None, (begin.import_from, folder)), *installed]
+    # A run that the module starts at its top level is refused: it would start itself again.
+    __mulligan_loading__ = module  # noqa: F841
+    if begin.source:
+        found: Any = pinned_modules.load(module, begin.source, begin.file)
+        definitions.pin(module, begin.source, begin.file)
+    else:
+        import importlib
+
+        found = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found, getattr(found, "__mulligan_function__", found)
+
+
+def decode_arguments(function: Any, begin: m.Begin) -> dict[str, Any]:
+    """The arguments, with the content of artifacts, as the annotations of the function say."""
+    arguments: dict[str, Any] = begin.inputs
+    if begin.files:
+        arguments = with_contents(arguments, begin.files, ResultFile)  # type: ignore[assignment]
+    if has_typed_parameters(function):
+        from mulligan.values.decoding import convert_arguments
+
+        return convert_arguments(function, arguments)
+    return load_arguments(arguments) if begin.files else arguments

@@ -1,0 +1,80 @@
+"""Run the function of a program below a machine, from its arguments to its end."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mulligan.flows.context import PROGRAM
+from mulligan.programs.call_values import storable
+from mulligan.programs.calls import Call
+from mulligan.programs.errors import Nondeterministic, NotStorable, ProgramError, Stopped
+from mulligan.programs.failures import failure_of, site_of
+from mulligan.programs.machine import Machine, shown_site
+from mulligan.programs.messages import CallFailure, Ended
+
+UNAWAITED = "UNAWAITED"
+# What a program returns cannot be stored.
+OUTPUT_INVALID = "OUTPUT_INVALID"
+
+
+def run_function(machine: Machine, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Ended:
+    """Run it to its end. `Stopped` leaves this, if the program does not go on here."""
+    try:
+        result = _call(machine, function, arguments)
+        if machine.broken is not None:
+            raise machine.broken  # which the program has swallowed
+        refuse_unstarted(machine)
+        machine.finish_replay_at_end("returns")
+    except Stopped:
+        raise
+    except BaseException as error:
+        return _raised(machine, error)
+    try:
+        return machine.ended("returned", storable(result, "the result"))
+    except NotStorable as refusal:
+        return machine.ended("raised", failure=CallFailure(code=OUTPUT_INVALID, message=str(refusal)))
+
+
+def _call(machine: Machine, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    if inspect.iscoroutinefunction(function):
+        # asyncio is imported for programs that use it.
+        from mulligan.programs.event_loop import ProgramLoop
+
+        machine.loop = ProgramLoop(machine)  # type: ignore[abstract]
+    before = PROGRAM.set(machine)
+    try:
+        result = function(**arguments)
+        return result if machine.loop is None else machine.loop.run(result)
+    finally:
+        PROGRAM.reset(before)
+
+
+def _raised(machine: Machine, error: BaseException) -> Ended:
+    if isinstance(machine.broken, Nondeterministic):
+        # Whatever the program has made of it.
+        error = machine.broken
+    elif isinstance(machine.broken, Stopped):
+        raise machine.broken
+    elif not isinstance(error, Nondeterministic):
+        try:
+            machine.finish_replay_at_end("raises")
+        except Nondeterministic as difference:
+            difference.__cause__ = error
+            error = difference
+    return machine.ended("raised", failure=failure_of(error), at=site_of(error))
+
+
+def refuse_unstarted(machine: Machine) -> None:
+    """A call that was made with `.call` and given to nobody is a mistake."""
+    for call in machine.prepared.values():
+        raise _unstarted(call, is_async=machine.loop is not None)
+
+
+def _unstarted(call: Call[Any], *, is_async: bool) -> ProgramError:
+    what = f"the call of '{call.name}' ({shown_site(call.site)})"
+    if is_async:
+        return ProgramError(f"{what} was never awaited", hint="write await before it", code=UNAWAITED)
+    hint = "give it to gather, or call the step without .call"
+    return ProgramError(f"{what} was never started", hint=hint, code=UNAWAITED)

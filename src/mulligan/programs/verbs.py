@@ -1,0 +1,92 @@
+"""What a program calls besides its steps: `gather`, `sleep`, `now`, `random`, `uuid4`; and its own `approve`.
+
+A module of the user imports this in a warm child, too: standard library only until a program runs.
+"""
+
+from __future__ import annotations
+
+from mulligan.flows.context import outside_program, running_program
+from mulligan.flows.static_types import overload
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable
+    from datetime import datetime
+    from typing import Any, Literal, TypeVar
+    from uuid import UUID
+
+    from mulligan.flows.retries import Duration
+    from mulligan.programs.errors import StepFailed
+
+    R = TypeVar("R")
+
+
+def _running(what: str) -> Any:
+    found = running_program()
+    if found is None:
+        outside_program(what)
+    return found
+
+
+@overload
+def gather(calls: Iterable[Coroutine[Any, Any, R]], /, *, failures: Literal["raise"] = "raise") -> list[R]: ...
+@overload
+def gather(calls: Iterable[Coroutine[Any, Any, R]], /, *, failures: Literal["return"]) -> list[R | StepFailed]: ...
+
+
+def gather(calls: Iterable[Coroutine[Any, Any, Any]], /, *, failures: Literal["raise", "return"] = "raise") -> Any:
+    """Run calls beside each other, wait for all, and return their results in the order of the calls.
+
+        counts = gather(load.call(part) for part in parts)
+
+    If calls fail, the first failure in this order is raised when all have ended; its `failures` has the others. With
+    `failures="return"` each failure stands in the list instead. In an `async def` program it is awaited.
+    """
+    if failures not in ("raise", "return"):
+        raise ValueError(f"'failures' must be 'raise' or 'return', not {failures!r}")
+    return _running("mulligan.gather").gather(calls, returns_failures=failures == "return")
+
+
+class _Sleep:
+    """`sleep("30s")`: wait, also for months; the process of the program ends meanwhile."""
+
+    __name__ = "sleep"
+
+    def __call__(self, duration: Duration, /) -> Any:
+        """Wait that long: `"30s"`, `"8h"`, a number of seconds or a `timedelta`. In an `async def` it is awaited."""
+        running = _running("mulligan.sleep")
+        return running.perform(running.prepare_sleep(duration))
+
+    def call(self, duration: Duration, /) -> Coroutine[None, None, None]:
+        """A wait that has not started, for `gather` or to be awaited."""
+        call: Coroutine[None, None, None] = _running("mulligan.sleep.call").prepare_sleep(duration)
+        return call
+
+    def __repr__(self) -> str:
+        return "<function mulligan.sleep>"
+
+
+sleep = _Sleep()
+
+
+def now() -> datetime:
+    """The time, in UTC. It is recorded, so a replay gets the same."""
+    from datetime import datetime
+
+    running = _running("mulligan.now")
+    return datetime.fromisoformat(running.value("now", running.wall_time))
+
+
+def random() -> float:
+    """A number from 0 up to 1. It is recorded, so a replay gets the same."""
+    import random as chance
+
+    number: float = _running("mulligan.random").value("random", chance.random)
+    return number
+
+
+def uuid4() -> UUID:
+    """A new id. It is recorded, so a replay gets the same."""
+    import uuid
+
+    return uuid.UUID(_running("mulligan.uuid4").value("uuid4", lambda: str(uuid.uuid4())))

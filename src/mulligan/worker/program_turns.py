@@ -1,0 +1,379 @@
+"""Turns of programs: each is a task that a process of the program carries out, which waits for the next one.
+
+A *host* is a process for one version of a workflow, which forks a process for each program. A program that waits keeps
+its process for a few seconds. Then it is killed, and a later turn starts another one, which replays the history of the
+program: a waiting program has no process.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from mulligan.core.effects.program_history import ProgramHistory
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.program_calls import ProgramTurn
+from mulligan.core.model.reports import Report
+from mulligan.programs import messages as m
+from mulligan.programs.conversion import begin_of, deliveries_of, history_of, turn_end_of
+from mulligan.worker.environment import task_environment, working_folder_of
+from mulligan.worker.exit_reader import ExitReader
+from mulligan.worker.folders import Folders
+from mulligan.worker.running_task import RunningTask
+from mulligan.worker.slots.deadlines import seconds_left
+from mulligan.worker.slots.wake_up import WakeUp
+from mulligan.worker.supervisor import wall_clock
+from mulligan.worker.supervisor.fd_events import watch_reads, watch_writes
+from mulligan.worker.supervisor.send_buffer import SendBuffer
+from mulligan.worker.supervisor.supervisor_client import SupervisorClient
+from mulligan.worker.task_reports import ProcessExit, make_report, report_refusal
+
+# How long the process of a waiting program is kept, and how many of them at most.
+KEPT_SECONDS, KEPT_MAX = 5.0, 64
+# The keys of hosts at the supervisor: warm children have small negative ones, tasks positive ones.
+_FIRST_KEY = -(10**12)
+_RECEIVE_BYTES = 1 << 16
+_SUCCESS = Outcome()
+
+# Reads the history of a program from the store: the run, and how many ends of calls it has been told.
+ReadHistory = Callable[[int, int], ProgramHistory]
+# A program by run, place and attempt.
+_Key = tuple[int, str, int]
+
+
+class _Frames:
+    """A connection that carries frames, without blocking."""
+
+    def __init__(self, sock: socket.socket, selector: selectors.BaseSelector, on_ready: Callable[[], None]) -> None:
+        self.sock = sock
+        self._selector = selector
+        self._buffer = bytearray()
+        self._pending = SendBuffer(sock)
+        watch_reads(selector, self, on_ready)
+
+    def fileno(self) -> int:
+        return self.sock.fileno()
+
+    def send(self, data: bytes, fd: int = -1) -> None:
+        """Send a frame; if the other side is gone it is dropped, and `receive` says so."""
+        with suppress(OSError):
+            self._pending.send(data, fd)
+        watch_writes(self._selector, self, is_sending=self._pending.has_pending)
+
+    def receive(self) -> Iterator[bytes]:
+        """The frames that have arrived. EOFError when there will be no more."""
+        if self._pending.has_pending:
+            with suppress(OSError):
+                self._pending.flush()
+            watch_writes(self._selector, self, is_sending=self._pending.has_pending)
+        try:
+            data = self.sock.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            raise EOFError
+        self._buffer += data
+        while len(self._buffer) >= m.LENGTH_BYTES:
+            end = m.LENGTH_BYTES + int.from_bytes(self._buffer[: m.LENGTH_BYTES], "big")
+            if len(self._buffer) < end:
+                return
+            frame = bytes(self._buffer[m.LENGTH_BYTES : end])
+            del self._buffer[:end]
+            yield frame
+
+    def close(self) -> None:
+        if self.sock.fileno() >= 0:
+            with suppress(KeyError, ValueError):
+                self._selector.unregister(self)
+            self.sock.close()
+
+
+class _Process:
+    """The process of a program: it carries out a turn (`token`), or waits for the next one."""
+
+    def __init__(self, number: int, key: _Key, host: _Host, history: str) -> None:
+        self.number = number
+        self.key = key
+        self.host = host
+        self.history = history
+        self.token = 0
+        self.turn = 0
+        self.started = 0.0
+        # When the turn has to be over, by the clock of `time.monotonic`.
+        self.due = math.inf
+        self.kept_until = math.inf
+        # Why it was killed while it carried out a turn.
+        self.stop_reason = ""
+        self.frames: _Frames | None = None
+
+
+class _Host:
+    """A process that forks the processes of programs of one version."""
+
+    def __init__(self, key: int, group: str) -> None:
+        self.key = key
+        self.group = group
+        self.frames: _Frames | None = None
+        self.processes: dict[int, _Process] = {}
+
+
+class ProgramTurns:
+    """The programs of a worker. `end` reports a turn that is over."""
+
+    def __init__(
+        self,
+        *,
+        running: Mapping[int, RunningTask],
+        selector: selectors.BaseSelector,
+        folders: Folders,
+        folder: str,
+        exit_reader: ExitReader,
+        wake_up: WakeUp,
+        read_history: ReadHistory | None,
+        supervisor: Callable[[], SupervisorClient],
+        end: Callable[[int, Report], None],
+    ) -> None:
+        self._running = running
+        self._selector = selector
+        self._folders = folders
+        self._folder = folder
+        self._exit_reader = exit_reader
+        self._wake_up = wake_up
+        self._read_history = read_history
+        self._supervisor = supervisor
+        self._end = end
+        self._hosts: dict[str, _Host] = {}
+        self._processes: dict[_Key, _Process] = {}
+        self._last_number = 0
+
+    # -- starting
+
+    def start(self, running: RunningTask) -> None:
+        """Let the process of a program carry out its next turn; a new one first replays what is recorded."""
+        task = running.resolved.task
+        turn = task.turn
+        assert turn is not None, "a task of a program is a turn"
+        key = (task.run_id, task.place, task.attempt)
+        process = self._processes.get(key)
+        if process is not None and (process.turn != turn.turn - 1 or process.token or process.frames is None):
+            self._kill(process)
+            process = None
+        if process is None:
+            history = self._write_history(task)
+            env = task_environment(running.lease, running.scratch, self._folders.outputs(task.run_id))
+            process = self._fork(key, task, history, env)
+            self._send(process, _begin(task, turn, history))
+        else:
+            self._send(process, m.Deliver(turn.turn, deliveries_of(turn.deliveries)))
+        process.token, process.turn, process.started = running.lease.token, turn.turn, wall_clock.now()
+        process.kept_until = process.due = math.inf
+        if task.deadline is not None:
+            process.due = time.monotonic() + (seconds_left(msgspec.structs.replace(task, timeout=None)) or 0.0)
+            self._wake_up.at(process.due)
+
+    def _send(self, process: _Process, message: m.ToProgram) -> None:
+        assert process.frames is not None
+        process.frames.send(m.frame(message))
+
+    def _write_history(self, task: Task) -> str:
+        """The file with what a new process replays; "" for a program that has called nothing yet."""
+        turn = task.turn
+        assert turn is not None
+        if (turn.turn == 1 and not turn.deliveries) or self._read_history is None:
+            return ""
+        found = self._read_history(task.run_id, turn.delivered + len(turn.deliveries))
+        path = f"{self._folder}/program-{self._last_number + 1}.history"
+        with open(path, "wb") as file:
+            file.write(history_of(found))
+        return path
+
+    def _fork(self, key: _Key, task: Task, history: str, env: dict[str, str]) -> _Process:
+        host = self._host_for(task.version)
+        self._last_number += 1
+        process = _Process(self._last_number, key, host, history)
+        ours, theirs = socket.socketpair()
+        self._folders.make_run(task.run_id)
+        logs = self._folders.logs(task.run_id, task.place, task.attempt)
+        assert host.frames is not None
+        order = m.Fork(process.number, logs.out, logs.err, cwd=working_folder_of(task), env=env)
+        host.frames.send(m.frame_of_host(order), theirs.detach())
+        process.frames = _Frames(ours, self._selector, partial(self._on_process, process))
+        host.processes[process.number] = self._processes[key] = process
+        return process
+
+    def _host_for(self, group: str) -> _Host:
+        host = self._hosts.get(group)
+        if host is None:
+            self._last_number += 1
+            host = self._hosts[group] = _Host(_FIRST_KEY - self._last_number, group)
+            ours, theirs = socket.socketpair()
+            host.frames = _Frames(ours, self._selector, partial(self._on_host, host))
+            argv = [sys.executable, "-m", "mulligan.programs.host", "0"]
+            out = f"{self._folder}/host{host.key}.log"
+            request: tuple[Any, ...] = ("run", host.key, sys.executable, argv, {}, "/", None, out, out, None, None)
+            self._supervisor().send_fd(theirs.detach(), request)
+        return host
+
+    # -- what processes say
+
+    def _on_process(self, process: _Process) -> None:
+        if process.frames is None:
+            return
+        try:
+            for frame in process.frames.receive():
+                self._on_said(process, m.decode_from_program(frame))
+        except (EOFError, msgspec.MsgspecError):
+            # The host says how it ended.
+            self._close(process)
+            self._order_kill(process)
+
+    def _on_said(self, process: _Process, said: m.FromProgram) -> None:
+        token = process.token
+        if token not in self._running or said.turn != process.turn:
+            return
+        process.token = 0
+        running = self._running[token]
+        end = ProcessExit(0, process.started, ended=wall_clock.now(), cpu_seconds=0.0, peak_memory=0)
+        try:
+            turn, output = turn_end_of(said), said.output if isinstance(said, m.Ended) else None
+        except msgspec.MsgspecError as error:
+            self._kill(process)
+            self._end(token, report_refusal(running.lease.task, f"the program said something invalid: {error}"))
+            return
+        if turn.how:
+            self._forget(process)
+        else:
+            self._keep(process)
+        report = make_report(running.lease.task, outcome=_SUCCESS, output=output, process_exit=end)
+        self._end(token, msgspec.structs.replace(report, turn=turn))
+
+    def _keep(self, process: _Process) -> None:
+        """Keep the process for the next turn, for a while."""
+        process.kept_until = time.monotonic() + KEPT_SECONDS
+        self._wake_up.at(process.kept_until)
+        waiting = [one for one in self._processes.values() if not one.token]
+        if len(waiting) > KEPT_MAX:
+            self._kill(min(waiting, key=lambda one: one.kept_until))
+
+    def run_due(self, now: float) -> None:
+        """Kill the processes of programs that have waited for long."""
+        for process in list(self._processes.values()):
+            if process.token and process.due <= now:
+                process.due = math.inf
+                self.stop(process.token, "timeout")
+            elif process.token:
+                self._wake_up.at(process.due)
+            elif process.kept_until <= now:
+                self._kill(process)
+            elif process.kept_until < math.inf:
+                self._wake_up.at(process.kept_until)
+
+    def _on_host(self, host: _Host) -> None:
+        assert host.frames is not None
+        try:
+            for frame in host.frames.receive():
+                self._on_exited(host, m.decode_exited(frame))
+        except (EOFError, msgspec.MsgspecError):
+            self._lose(host)
+
+    def _on_exited(self, host: _Host, exited: m.Exited) -> None:
+        process = host.processes.pop(exited.number, None)
+        if process is None:
+            return
+        with suppress(EOFError, msgspec.MsgspecError):
+            # It may have said something before it ended.
+            for frame in (
+                process.frames.receive() if process.frames is not None and process.frames.fileno() >= 0 else ()
+            ):
+                self._on_said(process, m.decode_from_program(frame))
+        token = process.token
+        self._forget(process)
+        if token in self._running:
+            status = exited.signal if exited.signal is not None else exited.status << 8
+            end = ProcessExit(
+                status, process.started, wall_clock.now(), exited.cpu, exited.peak, stop_reason=process.stop_reason
+            )
+            self._end(token, self._exit_reader.report_exit(self._running[token], end))
+
+    def _lose(self, host: _Host) -> None:
+        """The host is dead, and all of its processes with it: their turns are lost, and run again."""
+        if self._hosts.get(host.group) is host:
+            del self._hosts[host.group]
+        if host.frames is not None:
+            host.frames.close()
+        for process in list(host.processes.values()):
+            token = process.token
+            self._forget(process)
+            if token in self._running:
+                self._end(token, self._exit_reader.report_lost(self._running[token].lease.task))
+
+    # -- ends
+
+    def is_running(self, token: int) -> bool:
+        return any(process.token == token for process in self._processes.values())
+
+    def stop(self, token: int, why: str) -> None:
+        """Kill the process that carries out a turn. None of its code runs any more."""
+        for process in self._processes.values():
+            if process.token == token:
+                process.stop_reason = why
+                self._order_kill(process)
+
+    def drop_all(self) -> None:
+        """Forget all turns: the hosts are killed."""
+        for host in list(self._hosts.values()):
+            for process in list(host.processes.values()):
+                process.token = 0
+                self._forget(process)
+            if host.frames is not None:
+                host.frames.close()
+        self._hosts.clear()
+
+    def _kill(self, process: _Process) -> None:
+        self._order_kill(process)
+        process.token = 0
+        self._forget(process)
+
+    def _order_kill(self, process: _Process) -> None:
+        if process.host.frames is not None:
+            process.host.frames.send(m.frame_of_host(m.Kill(process.number)))
+
+    def _close(self, process: _Process) -> None:
+        if process.frames is not None:
+            process.frames.close()
+            process.frames = None
+
+    def _forget(self, process: _Process) -> None:
+        self._close(process)
+        if self._processes.get(process.key) is process:
+            del self._processes[process.key]
+        if process.history:
+            with suppress(OSError):
+                os.unlink(process.history)
+
+
+def _begin(task: Task, turn: ProgramTurn, history: str) -> m.Begin:
+    return begin_of(
+        task.params,
+        task.started_in,
+        turn=turn.turn,
+        run_id=task.run_id,
+        history=history,
+        timeout=task.timeout,
+        step=task.place,
+        attempt=task.attempt,
+        at=turn.begun,
+    )

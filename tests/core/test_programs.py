@@ -1,0 +1,380 @@
+"""A program is a run whose graph grows: its calls are steps, and the ends of these are its next turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mulligan.core.effects import effects as fx
+from mulligan.core.effects.program_history import program_history
+from mulligan.core.effects.snapshot import changes, restore
+from mulligan.core.effects.tasks import make_task
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.actions import PROGRAM
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.program_calls import ProgramCall, TurnEnd
+from mulligan.core.model.workflow import Action, Template
+from mulligan.core.turn import fold
+from mulligan.errors import UnknownStep
+from mulligan.testing.history import History, command, expression, retry, step, workflow
+
+INPUTS = Template((expression("inputs", "inputs"),))
+LOAD = step("load", action=Action("python", {"call": "m:load", "args": {"${}": "args"}}, {"args": INPUTS}))
+
+
+class Program(History):
+    """A run of a program, whose turns the test takes."""
+
+    def __init__(self, **fields: Any) -> None:
+        program = step("nightly", action=Action(PROGRAM, {"call": "m:nightly"}), **fields.pop("keys", {}))
+        super().__init__(workflow(program, **fields), {"inputs": lambda names: names["inputs"]})
+        self.made = 0
+        self.start()
+
+    @property
+    def turn(self) -> int:
+        progress = self["nightly"].program
+        return 1 if progress is None else progress.turn
+
+    def say(self, *calls: ProgramCall, output: Any = None, **said: Any) -> Program:
+        """Begin the turn of the program, and end it with what it says."""
+        attempt, now = self["nightly"].attempt, self.clock
+        if self["nightly"].status == "ready":
+            self.report(r.TaskStarted(now, "nightly", attempt, "w1", "h1", self.turn))
+        definitions = {"d": said.pop("definition", LOAD)}
+        turn = TurnEnd(self.turn, definitions, calls, **said)
+        self.report(r.TaskEnded(now, "nightly", attempt, output=output, turn=turn))
+        return self
+
+    def load(self, x: int = 0, **fields: Any) -> ProgramCall:
+        self.made += 1
+        given = {"definition": "d", "arguments": {"x": x}, "digest": str(x), **fields}
+        return ProgramCall(fields.get("branch", ""), self.made - 1, "load", **given)
+
+    def told(self) -> list[tuple[str, Any, str]]:
+        """What the next turn is told: labels with outputs or codes of failures."""
+        turn = make_task(self.state, "nightly").turn
+        assert turn is not None
+        return [(one.label, one.output, one.failure.code if one.failure else "") for one in turn.deliveries]
+
+
+def test_a_call_is_a_step_whose_end_is_the_next_turn_of_its_program() -> None:
+    run = Program()
+    run.say(run.load(7))
+
+    run.ok("load", output=8)
+
+    assert [type(fact).__name__ for fact in run.follows] == ["AttemptSucceeded", "StepCompleted", "ProgramResumed"]
+    assert run.told() == [("load", 8, "")]
+    assert run["nightly"].status == "ready"
+    assert run.say(how="returned", output=9).status == "completed"
+    assert run["nightly"].output == 9
+
+
+def test_the_arguments_of_a_call_are_the_inputs_of_its_step() -> None:
+    run = Program()
+
+    run.say(run.load(7))
+
+    assert make_task(run.state, "load").params["args"] == {"x": 7}
+
+
+def test_a_program_that_waits_has_no_task_and_takes_no_slot() -> None:
+    run = Program(max_parallel=1)
+
+    run.say(run.load(), run.load())
+
+    assert (run["nightly"].status, run["nightly"].phase) == ("running", "waiting")
+    assert (run.statuses["load"], run.statuses["load#2"]) == ("ready", "waiting")
+    run.ok("load")
+    assert (run["nightly"].status, run.statuses["load#2"]) == ("ready", "ready")
+
+
+def test_calls_of_one_name_are_numbered_and_a_key_takes_the_place_of_the_number() -> None:
+    run = Program()
+
+    run.say(run.load(), run.load(), run.load(key="eu"))
+
+    assert list(run.state.calls) == ["load", "load#2", "load#eu"]
+
+
+def test_ends_that_come_during_a_turn_are_told_in_the_next_one() -> None:
+    run = Program()
+    run.say(run.load(1), run.load(2), run.load(3))
+    run.ok("load#2")
+    run.report(r.TaskStarted(run.clock, "nightly", 1, "w1", "h1", run.turn))
+    run.ok("load#3").ok("load")
+
+    run.say()
+
+    assert [label for label, _, _ in run.told()] == ["load#3", "load"]
+    assert [one.label for one in program_history(run.state, 2).deliveries] == ["load#2", "load#3"]
+
+
+def test_an_exhausted_call_is_an_exception_of_its_program_and_handled_if_that_completes() -> None:
+    run = Program()
+    run.say(run.load(), definition=step("load", rules=retry(1)))
+    run.fail("load").fail("load", exit_code=3)
+
+    told = run.told()
+    run.say(how="returned")
+
+    assert told == [("load", None, "EXIT_NONZERO")]
+    assert run.ended.degraded and run.ended.handled_steps_count == 1
+
+
+def test_a_failure_that_leaves_the_program_fails_the_run() -> None:
+    run = Program()
+    run.say(run.load())
+    run.fail("load")
+
+    run.say(how="raised", failure=Failure("EXIT_NONZERO"), call="load")
+
+    assert run.status == "failed"
+
+
+def test_a_caught_failure_trips_no_fail_fast() -> None:
+    run = Program(fail_fast="always")
+    run.say(run.load(), run.load())
+
+    run.fail("load")
+
+    assert run.state.run.stop is None
+
+
+def test_a_program_that_ends_cancels_its_open_calls_first() -> None:
+    run = Program()
+    run.say(run.load(1), run.load(2))
+    run.started("load").ok("load#2")
+
+    run.say(how="returned", output=1)
+
+    assert (run["nightly"].phase, run["load"].phase) == ("ending", "stopping")
+    run.report(r.TaskEnded(run.clock, "load", 1, Outcome(None, signal=15, is_stopped=True)))
+    assert (run.status, run.statuses["load"]) == ("completed", "cancelled")
+
+
+def test_a_call_that_the_program_cancels_is_not_tried_again() -> None:
+    run = Program()
+    run.say(run.load(1), run.load(2), definition=step("load", rules=retry(3, delay=60.0)))
+    run.fail("load").ok("load#2")
+
+    run.say(cancelled=(("", 0),))
+
+    assert run.statuses["load"] == "failed"
+    assert run.state.run.stop is None
+
+
+def test_a_cancelled_run_ends_a_waiting_program_at_once() -> None:
+    run = Program()
+    run.say(run.load())
+
+    run.cancel()
+
+    assert run.status == "cancelled"
+
+
+def test_an_inline_step_is_one_fact() -> None:
+    run = Program()
+
+    run.say(run.load(1, kind="inline", output=2))
+
+    facts = [type(fact).__name__ for fact in run.follows]
+    assert facts == ["StepDefined", "StepRan", "ProgramWaiting", "ProgramResumed"]
+    assert (run.statuses["load"], run.told()) == ("completed", [("load", 2, "")])
+
+
+def test_the_retry_of_an_inline_step_is_a_task() -> None:
+    run = Program()
+
+    run.say(run.load(kind="inline", failure=Failure("EXCEPTION")), definition=step("load", rules=retry(1)))
+
+    assert (run.statuses["load"], run["load"].attempt) == ("ready", 2)
+
+
+def test_a_value_is_recorded_and_is_no_step() -> None:
+    run = Program()
+
+    run.say(ProgramCall("", 5, "now", "value", output="2030"), run.load())
+
+    assert run.state.calls["now"].output == "2030"
+    assert "now" not in run.statuses
+
+
+def test_a_program_that_only_records_something_goes_on_at_once() -> None:
+    run = Program()
+
+    run.say(ProgramCall("", 0, "now", "value"), goes_on=True)
+
+    assert run["nightly"].status == "ready"
+
+
+def test_a_lost_turn_is_told_everything_again() -> None:
+    run = Program()
+    run.say(run.load(1), run.load(2))
+    run.ok("load").ok("load#2")
+    run.report(r.TaskStarted(run.clock, "nightly", 1, "w1", "h1", run.turn))
+
+    run.lose("nightly")
+
+    turn = make_task(run.state, "nightly").turn
+    assert turn is not None and turn.deliveries == ()
+    assert [one.label for one in program_history(run.state, turn.delivered).deliveries] == ["load", "load#2"]
+
+
+def test_what_an_earlier_turn_has_said_is_refused() -> None:
+    run = Program()
+    run.say(run.load())
+    run.ok("load")
+    run.report(r.TaskStarted(run.clock, "nightly", 1, "w1", "h1", run.turn))
+
+    run.report(r.TaskEnded(run.clock, "nightly", 1, turn=TurnEnd(1)))
+
+    assert run.follows == [e.ReportRefused("nightly", 1, "stale_turn")]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ProgramCall("", 0, "load", definition="d"),
+        ProgramCall("", 7, "load", definition="unknown"),
+        ProgramCall("", 7, "load", definition="d", key="7"),
+    ],
+    ids=["made before", "no definition", "key that is a number"],
+)
+def test_a_turn_that_no_program_can_have_is_a_failure(call: ProgramCall) -> None:
+    run = Program()
+    run.say(run.load())
+    run.ok("load")
+
+    run.say(call)
+
+    assert run["nightly"].failure is not None and run["nightly"].failure.code == "OUTPUT_INVALID"
+
+
+def test_a_difference_is_parked_for_a_person() -> None:
+    run = Program()
+
+    run.say(how="raised", failure=Failure("NONDETERMINISTIC", retryable=False))
+
+    assert run.statuses["nightly"] == "pending_failed"
+    run.classify("nightly", "retry")
+    assert run["nightly"].status == "ready"
+
+
+def test_the_deadline_ends_a_program_that_waits() -> None:
+    run = Program(keys={"deadline": 60.0})
+    run.say(run.load())
+
+    run.wait(61)
+
+    assert run["nightly"].failure is not None and run["nightly"].failure.code == "TIMEOUT"
+    assert run.status == "failed"
+
+
+# -- rounds ------------------------------------------------------------------------------------------------------------
+
+
+def failed_at_the_third() -> Program:
+    run = Program()
+    run.say(run.load(1))
+    run.ok("load", output=1).say(run.load(2))  # type: ignore[attr-defined]
+    run.ok("load#2", output=2).say(run.load(3))  # type: ignore[attr-defined]
+    run.fail("load#3").say(how="raised", failure=Failure("EXIT_NONZERO"), call="load#3")  # type: ignore[attr-defined]
+    return run
+
+
+def test_a_retry_drops_the_call_that_failed_the_program_and_keeps_the_others() -> None:
+    run = failed_at_the_third()
+
+    run.retry()
+
+    assert list(run.state.calls) == ["load", "load#2"]
+    assert "load#3" not in run.statuses
+    turn = make_task(run.state, "nightly").turn
+    assert turn is not None and turn.delivered == 2
+
+
+def test_a_call_that_is_made_again_keeps_its_label_and_counts_on() -> None:
+    run = failed_at_the_third().retry()
+    assert isinstance(run, Program)
+
+    run.made = 2
+    run.say(run.load(3)).ok("load#3")
+
+    assert (run["load#3"].visit, run["load#3"].attempt) == (2, 2)
+    assert run.say(how="returned").status == "completed"
+
+
+def test_retry_from_a_call_drops_what_the_program_did_since_it_knew_the_end_of_that() -> None:
+    run = failed_at_the_third()
+
+    run.retry("load#2")
+
+    assert list(run.state.calls) == ["load"]
+
+
+def test_retry_from_something_else_is_refused() -> None:
+    run = failed_at_the_third()
+
+    with pytest.raises(UnknownStep):
+        run.retry("load#9")
+
+
+def test_an_undone_call_is_made_again_with_all_that_followed() -> None:
+    run = Program()
+    run.say(run.load(1), definition=step("load", undo=command("undo")))
+    run.ok("load", output=1).say(run.load(2))  # type: ignore[attr-defined]
+    run.fail("load#2").say(how="raised", failure=Failure("EXIT_NONZERO"), call="load#2")  # type: ignore[attr-defined]
+    run.ok("load.undo@1")
+
+    run.retry()
+
+    assert list(run.state.calls) == []
+
+
+# -- state -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_rows_and_the_log_of_a_program_give_the_same_state_and_a_turn_is_rolled_back() -> None:
+    run = failed_at_the_third().retry()
+    before = run.state.copy()
+    run.state.begin()
+    rows = changes(run.state)
+    report = r.TaskStarted(run.clock, "nightly", 2, "w1", "h1", 99)
+    run.state.rollback()
+
+    run.report(report)
+
+    assert fold(run.state.workflow, run.log) == run.state
+    assert before.calls == run.state.calls and rows
+    everything = run.state.copy()
+    everything.begin()
+    for table in ("places", "calls", "definitions", "past", "routed", "failures", "informed", "tallies"):
+        found = getattr(everything, table)
+        keys = range(len(found)) if isinstance(found, list) else list(found)
+        for key in keys:
+            everything.touch(key) if table == "places" else everything._journal.append((found, key, None))  # type: ignore[union-attr]
+    assert restore(run.state.workflow, changes(everything)) == run.state
+
+
+def test_the_graph_of_a_version_is_shared_and_stays_as_it_is() -> None:
+    run = Program()
+    other = fold(run.state.workflow, run.log, run.state.graph)
+
+    run.say(run.load())
+
+    assert "load" in run.state.graph.nodes and "load" not in other.graph.nodes
+
+
+def test_a_paused_run_queues_the_next_turn_when_it_is_resumed() -> None:
+    run = Program()
+    run.say(run.load())
+    run.pause()
+    run.report(r.TaskEnded(run.clock, "load", 1))
+
+    assert fx.QueueTask("nightly", 1) in run.effects
+    assert run["nightly"].status == "ready"

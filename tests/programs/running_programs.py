@@ -1,0 +1,77 @@
+"""Programs that run, for the tests of whole runs. Workers import this module."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import mulligan
+from mulligan import Rejected, StepError, StepFailed, approve, gather, program, sleep, step
+
+
+@step
+def note(folder: str, text: str) -> str:
+    """Leave a line, so that a test sees how often it ran."""
+    with open(Path(folder, "lines"), "a", encoding="utf-8") as lines:
+        lines.write(f"{text}\n")
+    return text
+
+
+@note.undo
+def forget(output: str, folder: str) -> None:
+    with open(Path(folder, "lines"), "a", encoding="utf-8") as lines:
+        lines.write(f"not {output}\n")
+
+
+@step(inline=True)
+def count(number: int) -> int:
+    return number + 1
+
+
+@step(retry=1)
+def needs(folder: str, name: str) -> str:
+    """Fail until there is a file of that name."""
+    if not Path(folder, name).exists():
+        raise StepError("MISSING", f"there is no {name}")
+    return name
+
+
+@program
+def everything(folder: str) -> dict[str, Any]:
+    found: list[str] = []
+    try:
+        needs(folder, "file")
+    except StepFailed as failed:
+        found.append(failed.code)
+    number = 0
+    while number < 3:
+        number = count(number)
+    sleep(0.01)
+    found += gather(note.call(folder, text) for text in "ab")
+    if mulligan.random() < 2:
+        found.append(note(folder, "c"))
+    return {"found": found, "number": number}
+
+
+@program
+async def beside(folder: str) -> list[str]:
+    tasks = [asyncio.create_task(note(folder, text)) for text in "ab"]  # type: ignore[arg-type]
+    return [await task for task in tasks]
+
+
+@program
+def asking(folder: str) -> str:
+    note(folder, "before")
+    try:
+        approve("go on?")
+    except Rejected:
+        return "rejected"
+    return note(folder, "after")
+
+
+@program
+def broken_between(folder: str) -> str:
+    note(folder, "a")
+    needs(folder, "file")
+    return note(folder, "b")

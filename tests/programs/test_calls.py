@@ -1,0 +1,525 @@
+"""What a call of a step is in a program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import mulligan
+from mulligan import Rejected, StepError, StepFailed, approve, gather, program, sleep, step
+from mulligan.errors import LanguageError
+from mulligan.programs import messages as m
+from mulligan.programs.machine import Machine
+from mulligan.programs.memory_engine import MemoryEngine, after
+from mulligan.programs.rehearsing import rehearse
+from mulligan.programs.running import run_function
+
+from .steps_of_programs import add, count, double, fail
+
+
+def test_a_program_runs_as_it_is_written():
+    @program
+    def sums(numbers: list):
+        total = 0
+        for number in numbers:
+            if number % 2:
+                total = add(total, double(number))
+        return {"total": total}
+
+    found = rehearse(sums, [1, 2, 3])
+
+    assert found.result == {"total": 8}
+    assert found.names() == ["double", "add", "double#2", "add#2"]
+
+
+def test_a_failure_of_a_call_is_an_exception():
+    @program
+    def careful():
+        try:
+            fail("QUOTA")
+        except StepFailed as failed:
+            return [failed.code, failed.message, failed.step, str(failed)]
+
+    found = rehearse(careful)
+
+    assert found.result == ["QUOTA", "as it was told to", "fail", "fail: QUOTA: as it was told to"]
+
+
+def test_what_nothing_catches_is_the_failure_of_the_program():
+    @program
+    def careless():
+        fail("QUOTA")
+
+    failure = rehearse(careless).failure
+
+    assert failure is not None
+    assert (failure.code, failure.step) == ("QUOTA", "fail")
+
+
+def test_an_exception_of_the_program_has_its_trace_and_no_frame_of_ours():
+    @program
+    def broken():
+        return {}["rows"]
+
+    failure = rehearse(broken).failure
+
+    assert failure is not None
+    assert (failure.code, failure.message) == ("EXCEPTION", "KeyError: 'rows'")
+    assert 'return {}["rows"]' in failure.trace
+    assert "mulligan/programs" not in failure.trace
+
+
+def test_a_step_error_of_the_program_keeps_its_code():
+    @program
+    def strict():
+        raise StepError("EMPTY", "no rows", details={"day": "monday"}, retryable=False)
+
+    failure = rehearse(strict).failure
+
+    assert failure == m.CallFailure("EMPTY", "no rows", details={"day": "monday"}, retryable=False, trace=failure.trace)
+
+
+def test_arguments_are_stored_by_parameter_with_defaults():
+    @program
+    def one():
+        return add(1)
+
+    [call] = rehearse(one).calls
+
+    assert call.arguments == {"one": 1, "other": 0}
+
+
+def test_arguments_that_do_not_fit_are_refused():
+    @program
+    def wrong():
+        add(two=2)
+
+    failure = rehearse(wrong).failure
+
+    assert failure is not None
+    assert "step 'add' has no parameter 'two'" in failure.message
+
+
+@dataclass
+class Order:
+    number: int
+    wait: timedelta
+
+
+@step
+def newest(orders: list[Order]) -> Order:
+    return max(orders, key=lambda order: order.number)
+
+
+def test_results_are_what_the_step_is_annotated_with():
+    @program
+    def orders():
+        found = newest([Order(1, timedelta(seconds=1)), Order(2, timedelta(hours=2))])
+        return [type(found).__name__, found.wait.total_seconds()]
+
+    assert rehearse(orders).result == ["Order", 7200.0]
+
+
+def test_an_argument_that_cannot_be_stored_is_named():
+    @program
+    def wrong():
+        double(number=object())  # type: ignore[arg-type]
+
+    failure = rehearse(wrong).failure
+
+    assert failure is not None
+    assert failure.message.startswith("the argument 'number' of 'double' is of type 'object', which cannot be stored")
+
+
+def test_a_result_of_the_program_that_cannot_be_stored_is_refused():
+    @program
+    def wrong():
+        return {"lock": object()}
+
+    failure = rehearse(wrong).failure
+
+    assert failure is not None
+    assert failure.code == "OUTPUT_INVALID"
+    assert "the result['lock']" in failure.message
+
+
+def test_a_sleep_takes_no_time_here():
+    @program
+    def patient():
+        sleep("30s")
+        sleep(timedelta(hours=1))
+
+    assert rehearse(patient).seconds == 3630
+
+
+@pytest.mark.parametrize("duration", ["soon", None, -1])
+def test_a_sleep_needs_a_duration(duration: Any):
+    @program
+    def wrong():
+        sleep(duration)
+
+    failure = rehearse(wrong).failure
+
+    assert failure is not None
+    assert "sleep needs a duration" in failure.message
+
+
+def test_a_person_approves_or_refuses_or_is_silent():
+    @program
+    def publish():
+        try:
+            approve("publish it?", timeout="8h")
+        except Rejected as rejected:
+            return rejected.code
+        return "published"
+
+    assert rehearse(publish, fakes={"approve": True}).result == "published"
+    assert rehearse(publish, fakes={"approve": False}).result == "APPROVAL_REFUSED"
+    silent = rehearse(publish, fakes={"approve": None})
+    assert (silent.result, silent.seconds) == ("APPROVAL_EXPIRED", 8 * 3600)
+
+
+def test_approve_in_a_program_takes_one_text():
+    @program
+    def wrong():
+        approve("name", "publish it?")
+
+    failure = rehearse(wrong).failure
+
+    assert failure is not None
+    assert "approve in a program takes one text" in failure.message
+
+
+def test_a_gather_returns_results_in_the_order_of_its_calls():
+    @program
+    def parts():
+        return gather(double.call(number) for number in (3, 2, 1))
+
+    found = rehearse(parts, fakes={"double": lambda number: number}, inputs={})
+
+    assert found.result == [3, 2, 1]
+
+
+def test_a_gather_waits_for_all_and_raises_the_first_failure_in_the_order_of_its_calls():
+    slow = after("1h", StepFailed("LATE"))
+
+    @program
+    def parts():
+        try:
+            gather([add.call(1), add.call(2), add.call(3)])
+        except StepFailed as failed:
+            return [failed.code, [other.code for other in failed.failures]]
+
+    found = rehearse(parts, fakes={"add": iter([slow, StepFailed("EARLY"), 3])})
+
+    assert (found.result, found.seconds) == (["LATE", ["EARLY"]], 3600)
+
+
+def test_a_gather_returns_failures_to_who_wants_them():
+    @program
+    def parts():
+        found = gather([add.call(1), fail.call("X")], failures="return")
+        return [found[0], found[1].code]
+
+    assert rehearse(parts).result == [1, "X"]
+
+
+def test_a_gather_of_results_is_refused():
+    @program
+    def wrong():
+        gather(double(number) for number in (1, 2))
+
+    failure = rehearse(wrong).failure
+
+    assert failure is not None
+    assert "gather takes calls, and this is 'int'" in failure.message
+
+
+def test_a_generator_that_never_ends_is_refused():
+    @program(calls=20)
+    def endless():
+        def numbers():
+            number = 0
+            while True:
+                yield double.call(number)
+                number += 1
+
+        gather(numbers())
+
+    failure = rehearse(endless).failure
+
+    assert failure is not None
+    assert failure.code == "LOOP_LIMIT"
+    assert "gather is given more than 20 calls" in failure.message
+
+
+def test_a_program_that_never_ends_reaches_its_limit_and_learns_the_cure():
+    @program(calls=20)
+    def endless():
+        while True:
+            double(1)
+
+    failure = rehearse(endless).failure
+
+    assert failure is not None
+    assert failure.code == "LOOP_LIMIT"
+    assert "a program of its own" in failure.message
+
+
+def test_more_calls_than_a_program_may_have_are_refused():
+    with pytest.raises(LanguageError, match="1 to 25000"):
+        program(calls=30_000)(lambda: None)
+
+
+def test_a_call_that_was_never_started_is_an_error():
+    @program
+    def forgotten():
+        double.call(1)
+        return "done"
+
+    failure = rehearse(forgotten).failure
+
+    assert failure is not None
+    assert failure.code == "UNAWAITED"
+    assert "the call of 'double' (test_calls.py:" in failure.message
+
+
+def test_a_call_starts_once():
+    @program
+    def twice():
+        call = double.call(1)
+        gather([call])
+        gather([call])
+
+    failure = rehearse(twice).failure
+
+    assert failure is not None
+    assert "the call of 'double' is used twice" in failure.message
+
+
+# -- identity ----------------------------------------------------------------------------------------------------------
+
+
+def identities(found: Any) -> list[tuple[str, int, str]]:
+    return [(call.id.branch, call.id.ordinal, call.label) for call in found.program_history().history.calls]
+
+
+def test_a_call_is_known_by_its_branch_and_its_ordinal_over_all_steps():
+    @program
+    def several():
+        double(1)
+        gather([double.call(2), add.call(3)])
+        add(4)
+
+    assert identities(rehearse(several)) == [
+        ("", 0, "double"),
+        ("0", 0, "double#2"),
+        ("1", 0, "add"),
+        ("", 1, "add#2"),
+    ]
+
+
+def test_a_call_with_a_key_takes_no_number():
+    @program
+    def regions():
+        for region in ("eu", "us"):
+            double.options(key=region)(1)
+        double(2)
+
+    assert identities(rehearse(regions)) == [
+        ("/double=eu", 0, "double#eu"),
+        ("/double=us", 0, "double#us"),
+        ("", 0, "double#3"),
+    ]
+
+
+def test_a_key_names_one_call():
+    @program
+    def regions():
+        for _ in range(2):
+            double.options(key="eu")(1)
+
+    failure = rehearse(regions).failure
+
+    assert failure is not None
+    assert "'double' is called twice with the key 'eu'" in failure.message
+
+
+# -- inline steps and values -------------------------------------------------------------------------------------------
+
+
+def test_an_inline_step_runs_in_the_process_of_the_program_and_is_recorded():
+    seen = []
+
+    @step(inline=True)
+    def note(text: str) -> tuple[str, int]:
+        seen.append(text)
+        return text, len(text)
+
+    @program
+    def notes():
+        return note("a") and note("bc")
+
+    found = rehearse(notes)
+
+    assert (found.result, seen, found.names()) == (["bc", 2], ["a", "bc"], ["note", "note#2"])
+
+
+def test_a_failure_of_an_inline_step_is_that_of_a_call():
+    @step(inline=True)
+    def wrong() -> None:
+        raise StepError("NO", "never")
+
+    @program
+    def notes():
+        try:
+            wrong()
+        except StepFailed as failed:
+            return failed.code
+
+    assert rehearse(notes).result == "NO"
+
+
+def test_an_inline_step_may_be_a_coroutine():
+    @step(inline=True)
+    async def later() -> int:
+        import asyncio
+
+        await asyncio.sleep(0)
+        return 5
+
+    @program
+    def plain():
+        return later()
+
+    @program
+    async def asynchronous():
+        return await later()
+
+    assert (rehearse(plain).result, rehearse(asynchronous).result) == (5, 5)
+
+
+def test_an_inline_step_calls_no_step():
+    @step(inline=True)
+    def outer() -> int:
+        return double(1)
+
+    @program
+    def wrong():
+        return outer()
+
+    failure = rehearse(wrong).failure
+
+    assert failure is not None
+    assert "'double' is called inside an inline step" in failure.message
+
+
+@pytest.mark.parametrize("key", [{"timeout": "1m"}, {"resources": {"memory": "1GiB"}}, {"requirements": ["httpx"]}])
+def test_an_inline_step_has_no_limits(key: Any):
+    with pytest.raises(LanguageError, match="the inline step 'tiny' has"):
+
+        @step(inline=True, **key)
+        def tiny() -> None: ...
+
+
+def test_values_are_recorded_and_jump_with_the_clock():
+    @program
+    def values():
+        begin = mulligan.now()
+        sleep("1h")
+        seconds = (mulligan.now() - begin).total_seconds()
+        return [seconds, 0 <= mulligan.random() < 1, mulligan.uuid4().version]
+
+    found = rehearse(values)
+
+    assert found.result == [3600, True, 4]
+    assert [call.name for call in found.program_history().history.calls] == ["now", "sleep", "now", "random", "uuid4"]
+
+
+def test_what_is_called_before_an_inline_step_is_recorded_before_it_runs():
+    seen: list[tuple[str, ...]] = []
+
+    class Engine(MemoryEngine):
+        def exchange(self, message: m.Idle) -> m.Deliver:
+            seen.append(tuple(call.name for call in message.calls))
+            return super().exchange(message)
+
+    @program
+    def charge():
+        return count(len(str(mulligan.uuid4())))
+
+    run_function(Machine(Engine()), charge.fn, {})
+
+    assert seen == [("uuid4",), ("count",)]
+
+
+# -- where programs cannot be ------------------------------------------------------------------------------------------
+
+
+def test_a_program_calls_a_program():
+    @program
+    def inner(number: int):
+        return double(number)
+
+    @program
+    def outer():
+        return gather([inner.call(1), inner.call(2)])
+
+    found = rehearse(outer)
+
+    assert (found.result, found.names()) == ([2, 4], ["inner", "inner#2"])
+
+
+def test_a_program_is_not_called_like_a_function():
+    @program
+    def alone(): ...
+
+    with pytest.raises(LanguageError, match="the program 'alone' is called like a function"):
+        alone()
+
+
+def test_a_program_inside_a_step_is_refused(monkeypatch: pytest.MonkeyPatch):
+    @program
+    def alone(): ...
+
+    monkeypatch.setenv("MULLIGAN_ATTEMPT", "1")
+
+    with pytest.raises(RuntimeError, match="the program 'alone' is called inside a step"):
+        alone()
+
+
+@pytest.mark.parametrize("name", ["now", "random", "uuid4"])
+def test_a_value_outside_of_a_program_is_refused(name: str):
+    with pytest.raises(LanguageError, match=f"mulligan.{name} is called outside a program"):
+        getattr(mulligan, name)()
+
+
+def test_a_step_outside_of_a_program_and_a_flow_is_refused():
+    with pytest.raises(LanguageError, match="outside a program or a flow"):
+        double(1)
+    with pytest.raises(LanguageError, match=r"double\.call is called outside a program"):
+        double.call(1)
+
+
+def test_what_belongs_to_a_flow_is_refused_in_a_program():
+    @program
+    def wrong():
+        double.map([1])
+
+    failure = rehearse(wrong).failure
+
+    assert failure is not None
+    assert failure.message.endswith(
+        "step 'double' is called inside a program; write gather(double.call(one) for one in …)"
+    )
+
+
+def test_a_generator_is_no_program():
+    with pytest.raises(LanguageError, match="is a generator"):
+
+        @program
+        def wrong():
+            yield 1

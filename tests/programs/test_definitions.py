@@ -1,0 +1,49 @@
+"""The definitions that a program's process makes of the steps that it calls."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mulligan import step
+from mulligan.flows.recording import Recorder
+from mulligan.programs import definitions
+
+from .steps_of_programs import add, fail
+
+ROOT = Path(__file__).parents[2]
+
+
+@step
+def no_arguments() -> None: ...
+
+
+@step(requirements=["httpx"])
+def with_packages() -> None: ...
+
+
+@pytest.mark.parametrize("called", [add, fail, no_arguments], ids=lambda called: called.name)
+def test_a_step_without_keys_is_defined_as_the_language_reads_it(called: Any):
+    recorder = Recorder("program")
+    record = definitions._recorded(called, recorder)
+
+    assert definitions.plain_step(record) == definitions._read(recorder, record, {})
+
+
+def test_a_step_with_packages_is_read_by_the_language():
+    assert b"requirements" in definitions.definition_of(with_packages).step
+
+
+def test_a_plain_step_is_defined_without_the_language():
+    text = (
+        "import sys; from tests.programs.steps_of_programs import add; from mulligan.programs import definitions; "
+        "definitions.definition_of(add); print('mulligan.language' in sys.modules)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert done.stdout == "False\n"

@@ -1,0 +1,57 @@
+"""Programs on the engine, with real processes: what they return, what is recorded, and how they go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.programs import running_programs as programs
+
+import mulligan
+
+
+def lines(folder: Path) -> list[str]:
+    return sorted(Path(folder, "lines").read_text(encoding="utf-8").split())
+
+
+def test_a_program_decides_while_it_runs_and_every_call_is_a_step(tmp_path: Path) -> None:
+    run = mulligan.run(programs.everything, home=tmp_path / "home", folder=str(tmp_path), show=False)
+
+    assert run.status == "completed", run.explain()
+    assert run.outputs["result"] == {"found": ["MISSING", "a", "b", "c"], "number": 3}
+    assert list(run.steps) == [
+        *("everything", "needs", "count", "count#2", "count#3", "sleep", "note", "note#2", "note#3")
+    ]
+    assert run.is_degraded and len(run.steps["needs"].attempts) == 2
+    assert lines(tmp_path) == ["a", "b", "c"]
+
+
+def test_an_asynchronous_program_runs_its_tasks_beside_each_other(tmp_path: Path) -> None:
+    run = mulligan.run(programs.beside, home=tmp_path / "home", folder=str(tmp_path), show=False)
+
+    assert run.outputs["result"] == ["a", "b"], run.explain()
+
+
+@pytest.mark.parametrize("is_approved", [True, False])
+def test_a_program_goes_on_in_another_process_when_a_person_has_answered(tmp_path: Path, is_approved: bool) -> None:
+    run = mulligan.run(programs.asking, home=tmp_path / "home", folder=str(tmp_path), show=False)
+    waiting = [wait.kind for wait in run.waiting_for]
+
+    (run.approve if is_approved else run.refuse)("approve", "because")
+
+    assert "approval" in waiting
+    assert run.status == "completed", run.explain()
+    assert run.outputs["result"] == ("after" if is_approved else "rejected")
+    assert lines(tmp_path) == (["after", "before"] if is_approved else ["before"])
+
+
+def test_a_retry_makes_the_calls_again_that_failed_or_were_undone(tmp_path: Path) -> None:
+    run = mulligan.run(programs.broken_between, home=tmp_path / "home", folder=str(tmp_path), show=False)
+    failed = run.status
+    (tmp_path / "file").touch()
+
+    run.retry()
+
+    assert (failed, run.status) == ("failed", "completed"), run.explain()
+    # Twice made and once undone.
+    assert lines(tmp_path) == ["a", "a", "a", "b", "not"]

@@ -1,0 +1,86 @@
+"""What is warned of in the source of a program, and what is not."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from mulligan.programs.source_checks import check_source
+
+_HEAD = """
+import asyncio, datetime as dt, os, random, subprocess, time, uuid
+from datetime import datetime
+from pathlib import Path
+from time import time as clock
+import mulligan
+from mulligan import program, step
+"""
+
+
+def warnings_of(body: str, decorator: str = "@program") -> list[str]:
+    text = f"{_HEAD}\n{decorator}\ndef nightly(day, random_day=None):\n{textwrap.indent(textwrap.dedent(body), '    ')}"
+    return [one.message.removeprefix("the program 'nightly' ") for one in check_source(text)]
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("return time.time()", "reads the clock"),
+        ("return clock()", "reads the clock"),
+        ("return datetime.now()", "reads the clock"),
+        ("return dt.datetime.now(dt.UTC)", "reads the clock"),
+        ("time.sleep(3)", "sleeps in its process"),
+        ("return random.choice([1, 2])", "asks chance"),
+        ("return uuid.uuid4()", "makes an id"),
+        ("return os.environ['HOME']", "reads its environment"),
+        ("return os.getenv('HOME')", "reads its environment"),
+        ("return open('rows.csv')", "uses files"),
+        ("return Path('rows.csv').read_text()", "uses files"),
+        ("subprocess.run(['make'])", "starts a process"),
+        ("asyncio.run(work())", "runs an event loop of its own"),
+        ("for one in {1, 2}: load(one)", "goes through a set, whose order differs from process to process"),
+        (
+            "days = set(day)\nfor one in days: load(one)",
+            "goes through a set, whose order differs from process to process",
+        ),
+        (
+            "return [load(one) for one in set(day) - {1}]",
+            "goes through a set, whose order differs from process to process",
+        ),
+        ("return mulligan.gather(list({1}))", "goes through a set, whose order differs from process to process"),
+        ("def inner():\n    return time.time()\nreturn inner()", "reads the clock"),
+    ],
+    ids=lambda value: value[:30].replace("\n", " ") if "(" in value or ":" in value else "",
+)
+def test_what_differs_in_a_replay_is_warned_of(body: str, found: str):
+    assert warnings_of(body) == [found]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return mulligan.now(), mulligan.random(), mulligan.uuid4()",
+        "return sorted({1, 2}), len(set(day)), 3 in {1, 2}",
+        "return sum(one for one in {1, 2})",
+        "return dt.timedelta(days=1), datetime.fromisoformat(day)",
+        "time = day\nreturn time",
+        "return asyncio.gather(load(day))",
+        "@step\ndef inner():\n    return time.time()",
+        "return day.random, random_day.choice()",
+    ],
+)
+def test_what_is_the_same_in_a_replay_is_not_warned_of(body: str):
+    assert warnings_of(body) == []
+
+
+def test_only_programs_are_looked_at():
+    assert warnings_of("return time.time()", "@step") == []
+    assert warnings_of("return time.time()", "@mulligan.program(calls=3)") == ["reads the clock"]
+    assert check_source("def broken(:") == []
+
+
+def test_a_warning_says_where_and_what_to_write():
+    [found] = check_source("from mulligan import program\nimport time\n\n@program\ndef p():\n    x = time.time()\n")
+
+    assert (found.line, found.column, found.hint) == (6, 9, "mulligan.now() is recorded")
