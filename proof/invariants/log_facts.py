@@ -231,7 +231,7 @@ def _reopened(facts: LogFacts, fact: e.RunReopened, entry: e.Entry) -> None:
     for label in fact.dropped:
         # A program makes these calls again: as steps that were not there.
         for table in (facts.steps, facts.outcomes, facts.graph.nodes, facts.undo_failed):
-            table.pop(label, None)  # type: ignore[attr-defined]
+            table.pop(label, None)
         facts.failures = [failed for failed in facts.failures if failed.step != label]
 
 

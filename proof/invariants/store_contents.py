@@ -162,7 +162,7 @@ def read_tables(connection: Connection) -> StoreContents:
 
     return StoreContents(
         {row[0]: RunRow(*row) for row in rows(_RUNS)},
-        [TaskRow(*row[:7], turn=_turn(row[7])) for row in rows(_TASKS)],
+        [TaskRow(*(*row[:7], _turn(row[7]))) for row in rows(_TASKS)],
         {(run_id, kind, place, number): moment_from(due) for run_id, kind, place, number, due in rows(_TIMERS)},
         messages=[MessageRow(id_, run_id, bool(is_asking)) for id_, run_id, is_asking in rows(_MESSAGES)],
         answers=frozenset(id_ for (id_,) in rows(_ANSWERS)),

@@ -638,7 +638,8 @@ class SimulationSteps:
         return self.cluster.checker.runs[run_id].state
 
     def _some_step(self, state: State) -> str:
-        return self.rng.choice(("", *(state.graph.nodes if state.places else ())))
+        steps: tuple[str, ...] = ("", *(state.graph.nodes if state.places else ()))
+        return self.rng.choice(steps)
 
 
 def maps_of(state: State) -> list[Place]:

@@ -20,29 +20,26 @@ from mulligan.core.deciding.report_checks import REQUESTS, check_report
 from mulligan.core.deciding.rounds.child_failure import child_end, undo_failed_in
 from mulligan.core.deciding.workers.breaker import GuardedOutcome, breaker_verdict
 from mulligan.core.effects import effects as fx
-from mulligan.core.effects.child_runs import round_request, run_request, workflow_of_child
 from mulligan.core.effects.lease_rules import ahead_share, has_time_for, may_be_held
 from mulligan.core.effects.run_lists import RunFailures, run_failures
 from mulligan.core.effects.snapshot import changes
 from mulligan.core.effects.tasks import Task, make_task
-from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.actions import waits
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.workflow import Workflow, encode, version, with_callers_secrets
 from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import is_on_hold
-from mulligan.core.state.scope import Evaluator, fill_params
+from mulligan.core.state.scope import Evaluator
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
 from mulligan.core.turn import end_by_force, follow_at_length, follow_rest, refused_report, report_before
+from mulligan.engine.child_effects import continue_child, pause_children, resume_children, start_child, stop_child
 from mulligan.engine.crash_answers import OVER, REPORT_IT, running_tasks, to_children, to_parent, without_content
 from mulligan.engine.pending_turn import PendingTurn, QueuedReport
 from mulligan.engine.task_backlog import BacklogEntry, TaskBacklog
 from mulligan.errors import (
-    ExpressionFailed,
     InputInvalid,
     MessageRefused,
     MulliganError,
@@ -50,8 +47,7 @@ from mulligan.errors import (
     Refused,
     UndoFailed,
 )
-from mulligan.language.input_values import check_recorded_inputs
-from mulligan.ports import Answer, ChildReport, Commit, Message, NewRun, NoticeRecord, RunRecord, TaskCapacity, Turn
+from mulligan.ports import Answer, Commit, Message, NoticeRecord, RunRecord, TaskCapacity, Turn
 
 # The core refuses a verb that is not allowed before it has changed anything.
 REFUSALS = (Refused, NotFound, InputInvalid)
@@ -713,89 +709,18 @@ def _set_timer(driver: RunDriver, pending: PendingTurn, effect: fx.SetTimer, now
         pending.timers.append(effect)
 
 
-def _start_child(driver: RunDriver, pending: PendingTurn, effect: fx.StartChild, now: datetime) -> None:
-    """Create the child run in the same commit. Its inputs come from expressions and are checked here."""
-    called = _called_workflow(driver, pending, effect)
-    if called is None:
-        return
-    child, inputs = called
-    data = encode(with_callers_secrets(child, driver.state.workflow))
-    request = run_request(driver.state, effect, now, child, inputs, version(data))
-    pending.children.append(
-        NewRun(
-            workflow=data,
-            version=request.version,
-            name=child.name,
-            request=request,
-            parent_place=effect.place,
-            parent_attempt=effect.attempt,
-        )
-    )
-
-
-def _called_workflow(
-    driver: RunDriver, pending: PendingTurn, effect: fx.StartChild | fx.ContinueChild
-) -> tuple[Workflow, dict[str, Any]] | None:
-    """The definition and the inputs of a child run; None if they do not fit: then the attempt fails in this turn."""
-    place = driver.state.places[effect.place]
-    assert place.spec.action is not None
-    params = fill_params(place.spec.action, place.bindings)
-    try:
-        child = workflow_of_child(driver.state, place)
-        return child, check_recorded_inputs(child, params.get("inputs") or {}, driver.evaluator)
-    except (InputInvalid, ExpressionFailed) as error:
-        outcome = Outcome(code="INPUT_INVALID", message=error.message)
-        pending.next.append(r.TaskEnded(driver.state.run.at, effect.place, effect.attempt, outcome))
-        return None
-
-
-def _continue_child(driver: RunDriver, pending: PendingTurn, effect: fx.ContinueChild, now: datetime) -> None:
-    """Ask the child run for the round that the attempt waits for, in the same commit: so it is asked once."""
-    revised: r.Revised | None = None
-    if driver.state.run.revision is not None:
-        # Its definition may be among those that were corrected. It keeps its own if that is the same.
-        called = _called_workflow(driver, pending, effect)
-        if called is None:
-            return
-        data = encode(with_callers_secrets(called[0], driver.state.workflow))
-        revised = r.Revised(version(data), plain_from_json(data), called[1], may_rename=True)
-    report = round_request(driver.state, effect, now, revised)
-    pending.outgoing.append((effect.run_id, report))
-
-
-def _stop_child(driver: RunDriver, pending: PendingTurn, effect: fx.StopChild, now: datetime) -> None:
-    report = r.CancelRequested(now, f"run {driver.run_id}", "its parent asked it to end", effect.now)
-    if effect.run_id:
-        # It may not have opened its round yet: its row says that it has ended.
-        pending.outgoing.append((effect.run_id, report))
-    else:
-        pending.child_reports.append(ChildReport(report, effect.place, effect.attempt))
-
-
 def _enter_more(driver: RunDriver, pending: PendingTurn, effect: fx.EnterMore, now: datetime) -> None:
     pending.starts.append(effect.begin)
-
-
-def _pause_children(driver: RunDriver, pending: PendingTurn, effect: fx.PauseChildren, now: datetime) -> None:
-    report = r.PauseRequested(now, f"run {driver.run_id}", "its parent was paused")
-    pending.child_reports.append(ChildReport(report))
-    pending.outgoing += [(run_id, report) for run_id in effect.continued]
-
-
-def _resume_children(driver: RunDriver, pending: PendingTurn, effect: fx.ResumeChildren, now: datetime) -> None:
-    report = r.ResumeRequested(now, f"run {driver.run_id}")
-    pending.child_reports.append(ChildReport(report))
-    pending.outgoing += [(run_id, report) for run_id in effect.continued]
 
 
 _CARRY_OUT: dict[type[fx.Effect], Callable[[RunDriver, PendingTurn, Any, datetime], None]] = {
     fx.QueueTask: _queue,
     fx.StopTask: _stop,
     fx.SetTimer: _set_timer,
-    fx.StartChild: _start_child,
-    fx.ContinueChild: _continue_child,
-    fx.StopChild: _stop_child,
+    fx.StartChild: start_child,
+    fx.ContinueChild: continue_child,
+    fx.StopChild: stop_child,
     fx.EnterMore: _enter_more,
-    fx.PauseChildren: _pause_children,
-    fx.ResumeChildren: _resume_children,
+    fx.PauseChildren: pause_children,
+    fx.ResumeChildren: resume_children,
 }

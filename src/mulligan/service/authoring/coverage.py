@@ -167,8 +167,8 @@ def with_findings(played: Coverage, located: LocatedWorkflow, file: str, *, is_w
     found = find(workflow, cells, played.failures, line_of=places.line_of, written=written)
     findings = merge_unhandled(acceptance.apply_to_findings(found))
     unused = tuple(acceptance.unused()) if is_whole else ()
-    unknown = (*played.unknown, *_decided_by_code(workflow, os.path.basename(file)))
-    return msgspec.structs.replace(played, cells=cells, findings=(*findings, *unused), unknown=unknown)
+    decided = (*played.unknown, *_decided_by_code(workflow, os.path.basename(file)))
+    return msgspec.structs.replace(played, cells=cells, findings=(*findings, *unused), unknown=decided)
 
 
 def _decided_by_code(workflow: Workflow, file: str) -> Iterator[str]:
