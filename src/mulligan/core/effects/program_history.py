@@ -17,6 +17,8 @@ class ProgramHistory(msgspec.Struct, frozen=True):
 
     calls: dict[str, RecordedCall]
     deliveries: list[Delivery]
+    # The program was edited since the run began.
+    is_edited: bool = False
 
 
 def program_turn(state: State, place: Place) -> ProgramTurn:
@@ -29,9 +31,8 @@ def program_turn(state: State, place: Place) -> ProgramTurn:
 def program_history(state: State, delivered: int) -> ProgramHistory:
     """The history of a program up to the n-th end of a call."""
     ended = [(place.delivery[0], label) for label, place in _places(state) if place.delivery is not None]
-    return ProgramHistory(
-        state.calls, [_delivery(state, label) for number, label in sorted(ended) if number <= delivered]
-    )
+    told = [_delivery(state, label) for number, label in sorted(ended) if number <= delivered]
+    return ProgramHistory(state.calls, told, is_edited=state.run.revision is not None)
 
 
 def _places(state: State) -> Iterator[tuple[str, Place]]:
