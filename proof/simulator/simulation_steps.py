@@ -443,7 +443,8 @@ class SimulationSteps:
             return report
         if state.graph.program:
             self.cluster.happened["corrected program"] += 1
-            return msgspec.structs.replace(report, revised=edited_program(dice, state, report.from_step))
+            revised = edited_program(dice, state, report.from_step, is_forced=report.force)
+            return msgspec.structs.replace(report, revised=revised)
         self.cluster.happened["corrected"] += 1
         revised = correction(dice, state.workflow, state.run.inputs)
         return msgspec.structs.replace(report, revised=revised)

@@ -18,18 +18,18 @@ from proof.simulator.programs.drawing import edited, program_of
 from proof.simulator.programs.interpreting import function_of
 
 
-def edited_program(dice: Random, state: State, from_step: str) -> Revised:
+def edited_program(dice: Random, state: State, from_step: str, *, is_forced: bool) -> Revised:
     """The program of a run, edited, as a person sends it with a retry."""
     workflow = edited(state.workflow, dice.randrange(2**32))
     data = encode(workflow)
     ended = state.run.round if state.run.status in RUN_ENDED else 0
-    kept = _kept_calls(state, workflow, from_step)
+    kept = _kept_calls(state, workflow, from_step, is_forced=is_forced)
     return Revised(version(data), plain_from_json(data), dict(state.run.inputs), kept_calls=kept, kept_round=ended)
 
 
-def _kept_calls(state: State, workflow: Workflow, from_step: str) -> tuple[str, ...]:
+def _kept_calls(state: State, workflow: Workflow, from_step: str, *, is_forced: bool) -> tuple[str, ...]:
     """As the service finds them, without another process."""
-    again = calls_to_repeat(state, from_step)
+    again = calls_to_repeat(state, from_step, is_forced=is_forced)
     whole = program_history(state, len(state.calls))
     kept = {label: call for label, call in whole.calls.items() if label not in again}
     ends = [one for one in whole.deliveries if one.label not in again]

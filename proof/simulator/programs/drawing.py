@@ -29,7 +29,7 @@ _SIMPLE = (
     *("sleep", "now", "random", "uuid", "approve", "key", "return", "raise"),
 )
 _NESTED = (*("try",) * 3, "if", "loop", "while", "again")
-_ASYNC = ("race", "timeout", "tasks", "group", "shared", "drop")
+_ASYNC = ("race", "timeout", "tasks", "group", "shared", "drop") * 2
 # Those of which the first thing is another block, or the first two.
 BLOCKS = {"try": (1,), "loop": (1,), "while": (1,), "again": (1,), "if": (1, 2)}
 

@@ -9,11 +9,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from mulligan.core.effects.program_history import ProgramHistory
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import PROGRAM as PROGRAM_KIND
+from mulligan.core.model.failure import failure
 from mulligan.core.model.program_calls import Delivery
 from mulligan.core.state.program_progress import RecordedCall
 from mulligan.core.state.state import Place, State
@@ -58,8 +60,6 @@ class _Ends:
 
 def _end(call: RecordedCall, place: Place) -> m.Delivery:
     """How a call has ended, without the help of what tells the program."""
-    from mulligan.core.model.failure import failure
-
     is_done = place.status == "completed"
     found = None if is_done else place.failure if place.status == "failed" else None
     if not is_done and found is None:
@@ -277,8 +277,6 @@ class _Plain(Interpreter):
         return self._end_of(self._next())
 
     def now(self) -> float:
-        from datetime import datetime
-
         return datetime.fromisoformat(self._value()).timestamp()
 
     def chance(self, name: str) -> Any:
