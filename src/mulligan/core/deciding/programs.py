@@ -151,14 +151,12 @@ def _inline_failed(now: DecisionContext, step: Place, found: Failure) -> Facts:
 def _free_label(state: State, place: Place, call: ProgramCall) -> str:
     """The label of a call: numbers go on until one is free, since a key may look like one, and so may the program."""
     progress = place.program or NO_PROGRESS
-    identity = (call.branch, call.ordinal)
-    again = (label for label, one in progress.dropped.items() if (one.branch, one.ordinal) == identity)
-    for label in again:
-        if label not in state.calls and label.partition("#")[0] == call.name:
-            return label
+    again = state.dropped_labels.get((call.branch, call.ordinal, call.name), "")
+    if again and again not in state.calls:
+        return again
     number = progress.numbers.get(call.name, 0) + 1
     label = label_of(call.name, number, call.key)
-    while label in state.places or label in state.calls or label in progress.dropped:
+    while label in state.places or label in state.calls or label in state.dropped:
         number += 1
         label = label_of(call.name, number, "")
     return label
@@ -181,8 +179,10 @@ def resume_program(now: DecisionContext, place: Place, *, goes_on: bool = False)
     if progress is None or place.status != "running" or not now.may_start(place):
         return
     if place.phase == WAITING and (progress.ended or goes_on):
-        yield e.ProgramResumed(place.key, place.attempt, progress.turn + 1, progress.ended)
-    elif place.phase == ENDING and not any(_open_calls(now.state)):
+        numbers = range(progress.known + 1, progress.last + 1)
+        ended = tuple(now.state.deliveries[number] for number in numbers)
+        yield e.ProgramResumed(place.key, place.attempt, progress.turn + 1, ended)
+    elif place.phase == ENDING and not now.state.has_open_calls:
         yield _attempt_ended(place)
 
 
@@ -202,7 +202,7 @@ def end_waiting(now: DecisionContext, place: Place, found: Failure) -> Facts:
 
 
 def _open_calls(state: State) -> list[Place]:
-    """The steps of calls that have not ended: in a run that comes to its end, these are few."""
+    """The steps of calls that have not ended. It is asked once, when the program has ended."""
     found = (state.places[label] for label, call in state.calls.items() if call.kind != "value")
     return [place for place in found if not place.has_ended]
 

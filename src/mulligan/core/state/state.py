@@ -24,7 +24,7 @@ from mulligan.core.model.graph import Graph, Node
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END, Budget, Command, NoticeRule, Step, Verdict, Workflow
-from mulligan.core.state.program_progress import ProgramProgress, RecordedCall
+from mulligan.core.state.program_progress import DroppedCall, ProgramProgress, RecordedCall
 from mulligan.core.state.transitions import ACTIVE, ENDED, RunStatus, Status
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -502,6 +502,10 @@ class Run(msgspec.Struct):
         return self.version if self.revision is None else self.revision.version
 
 
+def _identity(label: str, call: DroppedCall) -> tuple[str, int, str]:
+    return call.branch, call.ordinal, label.partition("#")[0]
+
+
 # What `State.return_to` needs.
 Mark = tuple[Any, ...]
 _MISSING: Any = object()
@@ -511,7 +515,7 @@ _copy = methodcaller("__copy__")
 # The attributes by which two states are compared.
 STATE_TABLES = tuple(
     "run places arcs barriers failures recoveries undoables past routed informed tallies decisions "
-    "calls definitions".split()
+    "calls definitions dropped".split()
 )
 
 
@@ -546,6 +550,11 @@ class State:
         self.definitions: dict[str, Step] = {}
         # The labels of the calls by branch and ordinal: like the nodes of the graph made of the calls, and in no row.
         self.labels: dict[tuple[str, int], str] = {}
+        # The calls that were dropped in earlier rounds, by label; in no row: their labels by branch, ordinal and name,
+        # and those of the calls that have ended, by the number of this end.
+        self.dropped: dict[str, DroppedCall] = {}
+        self.dropped_labels: dict[tuple[str, int, str], str] = {}
+        self.deliveries: dict[int, str] = {}
         # The names of the tables by identity: the journal holds the tables themselves.
         self._names = {id(getattr(self, name)): name for name in STATE_TABLES[1:]}
         self._journal: list[tuple[Any, Any, Any]] | None = None
@@ -677,11 +686,30 @@ class State:
         self.drop(self.graph.nodes, label)
         self.drop(self.places, label)
 
+    def note_dropped(self, label: str, call: DroppedCall) -> None:
+        """Remember what a call was that is dropped: if it is made again, it gets its label."""
+        self.put(self.dropped, label, call)
+        self.put(self.dropped_labels, _identity(label, call), label)
+
+    @property
+    def has_open_calls(self) -> bool:
+        """Whether a call of a program has not ended."""
+        # All nodes but that of the program are those of calls.
+        return len(self.deliveries) < len(self.graph.nodes) - 1
+
     def restore_calls(self, calls: dict[str, RecordedCall]) -> None:
         """Add calls that were read from rows."""
         self.calls.update(calls)
         self.labels.update({(call.branch, call.ordinal): label for label, call in calls.items()})
         self._add_nodes(calls)
+        self.dropped_labels.update({_identity(label, call): label for label, call in self.dropped.items()})
+
+    def restore_deliveries(self) -> None:
+        """Index the ends of calls, when their places were read from rows."""
+        for label in self.calls:
+            place = self.places.get(label)
+            if place is not None and place.delivery is not None:
+                self.deliveries[place.delivery[0]] = label
 
     def _add_nodes(self, calls: dict[str, RecordedCall]) -> None:
         nodes = self.graph.nodes
@@ -726,7 +754,8 @@ class State:
         for name in STATE_TABLES[2:]:
             table, new = getattr(self, name), getattr(other, name)
             new.extend(table) if isinstance(table, list) else new.update(table)
-        other.labels.update(self.labels)
+        for index in ("labels", "dropped_labels", "deliveries"):
+            getattr(other, index).update(getattr(self, index))
         if self.calls:
             other.graph.nodes.update(self.graph.nodes)
         return other
