@@ -138,6 +138,17 @@ def test_a_failure_that_leaves_the_program_fails_the_run() -> None:
     assert run.status == "failed"
 
 
+def test_a_failure_of_a_call_that_the_program_lets_through_is_not_retried_since_it_is_recorded() -> None:
+    run = Program(keys={"rules": retry(3)})
+    run.say(run.load())
+    run.fail("load")
+
+    run.say(how="raised", failure=Failure("EXIT_NONZERO"), call="load")
+
+    assert run.status == "failed"
+    assert ("retry", "call_recorded") in run.passed
+
+
 def test_a_caught_failure_trips_no_fail_fast() -> None:
     run = Program(fail_fast="always")
     run.say(run.load(), run.load())

@@ -9,7 +9,7 @@ import pytest
 import mulligan
 from mulligan import Run
 
-STEPS = '''
+STEPS = """
 from pathlib import Path
 import time
 from mulligan import StepError, gather, program, step
@@ -40,7 +40,7 @@ def slow() -> None:
 
 @program
 def edited():
-'''
+"""
 
 
 class Edited:

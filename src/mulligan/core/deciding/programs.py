@@ -222,6 +222,12 @@ def cancel_call(now: DecisionContext, step: Place) -> Facts:
     return stop_place(now, step) if step.is_active else NOTHING
 
 
+def has_let_through(place: Place) -> bool:
+    """Whether a program has failed with the failure of a call: it is recorded, so another attempt would get it too."""
+    end = None if place.program is None else place.program.end
+    return end is not None and bool(end.call)
+
+
 def is_difference(place: Place, found: Failure) -> bool:
     """Whether a program has done something else than it did before: a person decides what is right."""
     return place.program is not None and found.code == NONDETERMINISTIC

@@ -181,9 +181,7 @@ def reopen_program(state: State, labels: Collection[str]) -> None:
         known = bisect_right(olds, call.known)
         if known != call.known:
             state.put(state.calls, label, _replace(call, known=known))
-    program.program = _replace(
-        progress, delivered=len(olds), told=0, ended=0, end=None, leaving=leaving, not_undone=""
-    )
+    program.program = _replace(progress, delivered=len(olds), told=0, ended=0, end=None, leaving=leaving, not_undone="")
 
 
 def _number_anew(state: State, gone: Collection[str]) -> list[int]:

@@ -469,6 +469,8 @@ def refuse_round(state: State, report: RetryRequested, graph: Graph) -> None:
             if is_paused
             else f"if nothing is running it: mulligan resume {run.run_id}; to stop it: mulligan cancel {run.run_id}"
         )
+        if state.graph.program and report.revised is not None:
+            hint = f"to stop it and undo nothing: mulligan cancel {run.run_id} --now; then give it the file"
         raise RunNotFinished(f"run {run.run_id} is {run.status}; it can be retried after it has ended", hint=hint)
     if report.from_step and report.from_step not in graph.nodes:
         raise UnknownStep(f"'{report.from_step}' is not a step of run {run.run_id}", step=report.from_step)

@@ -80,7 +80,13 @@ class PlannedRound(msgspec.Struct, frozen=True):
 
 
 def describe_revision(
-    reader: RunReader, state: State, corrected: CorrectedWorkflow, *, keep_completed: bool, from_step: str = "", force: bool = False
+    reader: RunReader,
+    state: State,
+    corrected: CorrectedWorkflow,
+    *,
+    keep_completed: bool,
+    from_step: str = "",
+    force: bool = False,
 ) -> Revised:
     """The corrected file as a report to the run. Raises if the run could not continue with it."""
     workflow = keep_workspace(corrected.workflow, state.workflow)
