@@ -86,7 +86,7 @@ class Flow(FunctionWrapper, Generic[P, R]):
         return str(self.keys.get("name", self.__name__))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Inside another flow: run this one as a child run; the reference is what it returns. In a program: the same."""
+        """Inside another flow: run this one as a child run; the reference is what it returns. Also in a program."""
         recorder = RECORDER.get()
         if recorder is None and (program := running_program()) is not None:
             return program.call(FlowCall(self), args, kwargs)  # type: ignore[no-any-return]

@@ -2,7 +2,7 @@
 
 A program is the only step of its workflow. A turn of it is an ordinary task, which ends when the program can not go on
 before a call of it has ended. So a waiting program has no task, no slot and no process. When a call has ended, whatever
-way, the next turn is queued, which tells the program all that ended since.
+way, the next turn is queued, which says to the program all that ended since.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _free_label(state: State, place: Place, call: ProgramCall) -> str:
 
 
 def after_turn(now: DecisionContext, fact: e.ProgramWaiting) -> Facts:
-    """The program waits: tell it at once what has ended meanwhile."""
+    """The program waits: say at once what has ended meanwhile."""
     return resume_program(now, now.state.places[fact.place], goes_on=fact.goes_on)
 
 

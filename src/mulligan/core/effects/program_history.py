@@ -20,8 +20,8 @@ class ProgramHistory(msgspec.Struct, frozen=True):
 def program_turn(state: State, place: Place) -> ProgramTurn:
     """What a worker needs for the next turn of a program."""
     progress = place.program or NO_PROGRESS
-    told = tuple(_delivery(state, state.deliveries[n]) for n in range(progress.delivered + 1, progress.known + 1))
-    return ProgramTurn(progress.turn, place.entered_at.timestamp(), progress.delivered, told)
+    announced = tuple(_delivery(state, state.deliveries[n]) for n in range(progress.delivered + 1, progress.known + 1))
+    return ProgramTurn(progress.turn, place.entered_at.timestamp(), progress.delivered, announced)
 
 
 def program_history(state: State, delivered: int) -> ProgramHistory:

@@ -100,14 +100,16 @@ def _count(state: State, program: str, name: str, label: str) -> None:
 def program_waiting(state: State, place: Place, fact: e.ProgramWaiting, entry: e.Entry) -> None:
     progress = place.program or NO_PROGRESS
     place.phase = WAITING
-    place.program = _replace(progress, delivered=progress.known, told=0, at=fact.at)
+    place.program = _replace(progress, delivered=progress.known, announced=0, at=fact.at)
 
 
 def program_resumed(state: State, place: Place, fact: e.ProgramResumed, entry: e.Entry) -> None:
     progress = place.program or NO_PROGRESS
     place.phase = ""
-    told = len(fact.ended)
-    place.program = _replace(progress, turn=fact.turn, told=told, ended=progress.ended - told, is_later=True)
+    announced = len(fact.ended)
+    place.program = _replace(
+        progress, turn=fact.turn, announced=announced, ended=progress.ended - announced, is_later=True
+    )
 
 
 def turn_started(state: State, place: Place, fact: e.TurnStarted, entry: e.Entry) -> None:
@@ -118,17 +120,17 @@ def program_ended(state: State, place: Place, fact: e.ProgramEnded, entry: e.Ent
     progress = place.program or NO_PROGRESS
     place.phase = ENDING
     end = ProgramEnd(fact.how, fact.output, fact.failure, fact.call)
-    place.program = _replace(progress, delivered=progress.known, told=0, at=fact.at, end=end)
+    place.program = _replace(progress, delivered=progress.known, announced=0, at=fact.at, end=end)
 
 
 def begin_program(place: Place) -> None:
-    """An attempt of a program begins: its turns are counted on, and it is told all that has ended, as its history."""
+    """An attempt of a program begins: its turns are counted on, and all that has ended is its history."""
     if (progress := place.program) is not None:
         place.program = _replace(
             progress,
             turn=progress.turn + 1,
             delivered=progress.last,
-            told=0,
+            announced=0,
             ended=0,
             end=None,
             is_later=False,
@@ -181,7 +183,9 @@ def reopen_program(state: State, labels: Collection[str]) -> None:
         known = bisect_right(olds, call.known)
         if known != call.known:
             state.put(state.calls, label, _replace(call, known=known))
-    program.program = _replace(progress, delivered=len(olds), told=0, ended=0, end=None, leaving=leaving, not_undone="")
+    program.program = _replace(
+        progress, delivered=len(olds), announced=0, ended=0, end=None, leaving=leaving, not_undone=""
+    )
 
 
 def _number_anew(state: State, gone: Collection[str]) -> list[int]:

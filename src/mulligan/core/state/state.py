@@ -502,10 +502,6 @@ class Run(msgspec.Struct):
         return self.version if self.revision is None else self.revision.version
 
 
-def _identity(label: str, call: DroppedCall) -> tuple[str, int, str]:
-    return call.branch, call.ordinal, label.partition("#")[0]
-
-
 # What `State.return_to` needs.
 Mark = tuple[Any, ...]
 _MISSING: Any = object()
@@ -544,14 +540,12 @@ class State:
         self.tallies: dict[str, Tally] = {}
         # All verdicts on parked steps, by step and event. Runs that older releases decided about lack those.
         self.decisions: dict[tuple[str, int], RecordedDecision] = {}
-        # The calls of programs by label, which is the name of a step unless it is a value; and the definitions of these
-        # steps by digest.
+        # The calls of programs by label, the name of a step unless it is a value; and the definitions by digest.
         self.calls: dict[str, RecordedCall] = {}
         self.definitions: dict[str, Step] = {}
         # The labels of the calls by branch and ordinal: like the nodes of the graph made of the calls, and in no row.
         self.labels: dict[tuple[str, int], str] = {}
-        # The calls that were dropped in earlier rounds, by label; in no row: their labels by branch, ordinal and name,
-        # and those of the calls that have ended, by the number of this end.
+        # Those that earlier rounds dropped, by label. In no row: labels by identity, and by the number of their end.
         self.dropped: dict[str, DroppedCall] = {}
         self.dropped_labels: dict[tuple[str, int, str], str] = {}
         self.deliveries: dict[int, str] = {}
@@ -689,12 +683,11 @@ class State:
     def note_dropped(self, label: str, call: DroppedCall) -> None:
         """Remember what a call was that is dropped: if it is made again, it gets its label."""
         self.put(self.dropped, label, call)
-        self.put(self.dropped_labels, _identity(label, call), label)
+        self.put(self.dropped_labels, call.identity(label), label)
 
     @property
     def has_open_calls(self) -> bool:
-        """Whether a call of a program has not ended."""
-        # All nodes but that of the program are those of calls.
+        """Whether a call of a program has not ended: all nodes but that of the program are those of calls."""
         return len(self.deliveries) < len(self.graph.nodes) - 1
 
     def restore_calls(self, calls: dict[str, RecordedCall]) -> None:
@@ -702,14 +695,12 @@ class State:
         self.calls.update(calls)
         self.labels.update({(call.branch, call.ordinal): label for label, call in calls.items()})
         self._add_nodes(calls)
-        self.dropped_labels.update({_identity(label, call): label for label, call in self.dropped.items()})
+        self.dropped_labels.update({call.identity(label): label for label, call in self.dropped.items()})
 
     def restore_deliveries(self) -> None:
         """Index the ends of calls, when their places were read from rows."""
-        for label in self.calls:
-            place = self.places.get(label)
-            if place is not None and place.delivery is not None:
-                self.deliveries[place.delivery[0]] = label
+        places = (self.places[label] for label in self.calls if label in self.places)
+        self.deliveries.update({place.delivery[0]: place.key for place in places if place.delivery is not None})
 
     def _add_nodes(self, calls: dict[str, RecordedCall]) -> None:
         nodes = self.graph.nodes
