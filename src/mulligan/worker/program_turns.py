@@ -48,7 +48,7 @@ _FIRST_KEY = -(10**12)
 _RECEIVE_BYTES = 1 << 16
 _SUCCESS = Outcome()
 
-# Reads the history of a program from the store: the run, and how many ends of calls it has been told.
+# Reads the history of a program from the store: the run, and how many ends of calls it knows.
 ReadHistory = Callable[[int, int], ProgramHistory]
 # Finds the files of the artifacts that a value refers to, by name; writes those that have none.
 Locate = Callable[[Any, Spool], dict[str, str]]

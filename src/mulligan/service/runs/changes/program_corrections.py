@@ -14,15 +14,15 @@ from mulligan.programs.conversion import begin_of, history_of
 from mulligan.programs.correcting import Corrected, correct
 
 
-def kept_calls(state: State, workflow: Workflow, *, from_step: str) -> tuple[str, ...]:
+def kept_calls(state: State, workflow: Workflow, *, from_step: str, is_forced: bool = False) -> tuple[str, ...]:
     """The labels of the calls that a corrected program keeps: each branch keeps those up to its first difference."""
-    found = corrected_calls(state, workflow, from_step=from_step)
+    found = corrected_calls(state, workflow, from_step=from_step, is_forced=is_forced)
     return tuple(state.labels[one.branch, one.ordinal] for one in found.kept)
 
 
-def corrected_calls(state: State, workflow: Workflow, *, from_step: str) -> Corrected:
+def corrected_calls(state: State, workflow: Workflow, *, from_step: str, is_forced: bool = False) -> Corrected:
     """What the corrected program does over what is recorded. InputInvalid if it cannot be run."""
-    again = frozenset(calls_to_repeat(state, from_step))
+    again = frozenset(calls_to_repeat(state, from_step, is_forced=is_forced))
     program = state.places[state.graph.program]
     action = workflow.steps[0].action
     assert action is not None
