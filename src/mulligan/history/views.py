@@ -421,7 +421,13 @@ class StepCounter:
 
     def _recount(self, name: str) -> None:
         before = self._statuses.get(name)
-        if before is not None:
+        if before is None and name in self.state.graph.nodes:
+            # A program has called it since.
+            self.counts[self._statuses.setdefault(name, self.state.places[name].status)] += 1
+        elif before is not None and name not in self.state.places:
+            # It was a call of a program that was undone, and is made again.
+            self.counts[self._statuses.pop(name)] -= 1
+        elif before is not None:
             after = self._statuses[name] = self.state.places[name].status
             self.counts[before] -= 1
             self.counts[after] += 1

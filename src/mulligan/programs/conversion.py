@@ -18,7 +18,7 @@ _SHOWN_CHARS_MAX = 200
 
 
 def deliveries_of(ends: Iterable[Delivery]) -> tuple[m.Delivery, ...]:
-    """The ends of calls, as a program is told."""
+    """The ends of calls, as a program gets them."""
     return tuple(map(_delivery, ends))
 
 

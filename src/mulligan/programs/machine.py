@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, Protocol
 
 from mulligan.flows.context import Site, call_site
+from mulligan.flows.flow import FlowCall
 from mulligan.flows.retries import Retry
 from mulligan.programs import messages as m
 from mulligan.programs.call_values import (
@@ -146,9 +147,7 @@ class Machine:
             bound,
             what=what,
             definition=lambda: self._definition(thing),
-            read=_of_child(self._known(thing).read)
-            if hasattr(thing, "__mulligan_workflow__")
-            else self._known(thing).read,
+            read=self._reader(thing),
             run=run,
             key=thing.call_key,
         )
@@ -211,6 +210,13 @@ class Machine:
             definition=lambda: self._link.define_approval(has_timeout=has_timeout),
             key=key,
         )
+
+    def _reader(self, thing: Any) -> Callable[[Any], Any] | None:
+        """What makes the result of a call of its output."""
+        if isinstance(thing, FlowCall):
+            return thing.read
+        read = self._known(thing).read
+        return _of_child(read) if hasattr(thing, "__mulligan_workflow__") else read
 
     def _known(self, thing: Any) -> _Known:
         """What calls of the same function have in common."""

@@ -102,6 +102,8 @@ def _writer_for(writers: dict[int, StoryWriter], state: State) -> StoryWriter:
     run_id = state.run.run_id
     if run_id not in writers:
         writers[run_id] = StoryWriter(state.workflow, has_details=False)
+        if state.calls:
+            writers[run_id].memory.know_calls(state)
     return writers[run_id]
 
 

@@ -87,7 +87,7 @@ def describe_revision(
     *,
     keep_completed: bool,
     from_step: str = "",
-    is_forced: bool = False,
+    force: bool = False,
 ) -> Revised:
     """The corrected file as a report to the run. Raises if the run could not continue with it."""
     workflow = keep_workspace(corrected.workflow, state.workflow)
@@ -104,7 +104,7 @@ def describe_revision(
         digest=digest_of(corrected.file),
         may_rename=corrected.may_rename,
         keeps_completed=keep_completed,
-        kept_calls=_kept_calls(state, workflow, from_step, is_forced=is_forced) if state.graph.program else None,
+        kept_calls=_kept_calls(state, workflow, from_step, is_forced=force) if state.graph.program else None,
         kept_round=state.run.round if state.run.status in RUN_ENDED else 0,
     )
 
