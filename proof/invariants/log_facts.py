@@ -284,6 +284,9 @@ def _over(facts: LogFacts, fact: e.Fact, entry: e.Entry) -> None:
 
 def _step_entered(facts: LogFacts, fact: e.StepEntered, entry: e.Entry) -> None:
     facts.visits[fact.step] = fact.visit
+    if fact.step == facts.graph.program:
+        # What is undone from here on was done after what was undone before it began.
+        facts.last_undone_seq = 0
     facts.visits_in_round[fact.step] += 1
     facts.open_visits.add(fact.step)
     facts.begin_visit(fact.step, entry.at)

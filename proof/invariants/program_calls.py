@@ -20,10 +20,18 @@ class ProgramCalls:
         # The calls that have ended and of which the program was not told, in the order of the log.
         self.untold: list[str] = []
         self._ended: set[str] = set()
+        # The completed visits of steps with an undo that was not tried, in the order of the log; and the last visits.
+        self._undoable: dict[tuple[str, int], None] = {}
+        self._visits: dict[str, int] = {}
+        self._has_undo: dict[str, bool] = {}
+        self._of_labels: dict[str, str] = {}
+        # The calls that this round makes anew.
+        self._dropped: tuple[str, ...] = ()
 
     def record(self, fact: e.Fact) -> None:
         if not self._program:
             return
+        self._record_undo(fact)
         if isinstance(fact, MADE):
             label = label_of(fact)
             self.labels[fact.branch, fact.ordinal] = label
@@ -42,6 +50,28 @@ class ProgramCalls:
                 self.labels.pop(self.identities.pop(label), None)
                 self._ended.discard(label)
 
+    def _record_undo(self, fact: e.Fact) -> None:
+        if isinstance(fact, e.StepDefined):
+            self._has_undo[fact.digest] = fact.definition.undo is not None
+        elif isinstance(fact, e.StepAdded | e.StepRan):
+            self._of_labels[fact.step] = fact.definition
+        if isinstance(fact, e.StepEntered):
+            self._visits[fact.step] = fact.visit
+        elif isinstance(fact, e.StepRan):
+            self._visits[fact.step] = self._visits.get(fact.step, 0) + 1
+        if isinstance(fact, e.StepCompleted | e.StepRan) and self._has_undo.get(self._of_labels.get(fact.step, "")):
+            self._undoable[fact.step, self._visits[fact.step]] = None
+        elif isinstance(fact, e.UndoCompleted | e.UndoFailed):
+            self._undoable.pop((fact.step, fact.visit), None)
+        elif isinstance(fact, e.RunReopened):
+            self._dropped = fact.dropped
+
+    def left_to_undo(self, fact: e.StepEntered) -> str:
+        """A visit of a dropped call that was not undone before the program begins again."""
+        if fact.step != self._program:
+            return ""
+        return next((f"{label}@{visit}" for label, visit in self._undoable if label in self._dropped), "")
+
 
 def label_of(fact: _Made) -> str:
     return fact.value if isinstance(fact, e.ValueRecorded) else fact.step
@@ -51,6 +81,8 @@ def problem_of(calls: ProgramCalls, fact: e.Fact) -> str:
     """What is wrong with a fact of a program, if anything."""
     if isinstance(fact, MADE):
         return _made(calls, fact)
+    if isinstance(fact, e.StepEntered) and (left := calls.left_to_undo(fact)):
+        return f"the program begins again, and '{left}', which it drops, is not undone"
     return _resumed(calls, fact) if isinstance(fact, e.ProgramResumed) else ""
 
 
@@ -67,4 +99,4 @@ def _resumed(calls: ProgramCalls, fact: e.ProgramResumed) -> str:
     return f"the program is told that {list(fact.ended)} have ended, and the log says {calls.untold}"
 
 
-CHECKED = (*MADE, e.ProgramResumed)
+CHECKED = (*MADE, e.ProgramResumed, e.StepEntered)

@@ -362,9 +362,9 @@ def test_an_undone_call_is_made_again_with_all_that_followed() -> None:
     assert list(run.state.calls) == []
 
 
-def cancelled_with_an_undo() -> Program:
+def cancelled_with_an_undo(**fields: Any) -> Program:
     """A run that was cancelled with `--now`, so that two calls with an undo were not undone, behind one without."""
-    run = Program()
+    run = Program(**fields)
     run.say(run.load(1)).ok("load", output=1)  # type: ignore[attr-defined]
     for number in (2, 3):
         definition = step("load", undo=command("undo"))
@@ -374,8 +374,9 @@ def cancelled_with_an_undo() -> Program:
     return run
 
 
-def test_calls_that_a_round_drops_are_undone_before_it_begins_the_last_one_first() -> None:
-    run = cancelled_with_an_undo()
+@pytest.mark.parametrize("slots", [None, 1])
+def test_calls_that_a_round_drops_are_undone_before_it_begins_the_last_one_first(slots: int | None) -> None:
+    run = cancelled_with_an_undo(max_parallel=slots)
 
     run.retry(from_step="load#2")
 

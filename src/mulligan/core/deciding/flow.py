@@ -31,6 +31,9 @@ def readiness(state: State, place: Place) -> str:
     """Whether a waiting step may start: "enter", "" (not yet), or the reason why it never will."""
     if awaits_worktree(state) and not opens_worktree(state, place.key):
         return ""
+    if place.program is not None and (place.program.leaving or place.program.not_undone):
+        # What it drops is undone first: see `converge`.
+        return ""
     node = state.graph.nodes[place.key]
     if place.has_dead_need:
         return "need_unmet"
