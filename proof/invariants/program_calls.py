@@ -47,7 +47,8 @@ class ProgramCalls:
         elif isinstance(fact, e.RunReopened):
             self.untold.clear()
             for label in fact.dropped:
-                self.labels.pop(self.identities.pop(label), None)
+                # One that the round before has dropped, and not undone, has none any more.
+                self.labels.pop(self.identities.pop(label, ("", -1)), None)
                 self._ended.discard(label)
 
     def _record_undo(self, fact: e.Fact) -> None:
@@ -72,6 +73,11 @@ class ProgramCalls:
             return ""
         return next((f"{label}@{visit}" for label, visit in self._undoable if label in self._dropped), "")
 
+    def is_refused(self, fact: e.AttemptFailed) -> bool:
+        """Whether the core does not believe what the process of the program has said."""
+        is_of_program = fact.place == self._program and fact.failure.code == "OUTPUT_INVALID"
+        return is_of_program and fact.failure.message.endswith("was made before")
+
 
 def label_of(fact: _Made) -> str:
     return fact.value if isinstance(fact, e.ValueRecorded) else fact.step
@@ -83,6 +89,8 @@ def problem_of(calls: ProgramCalls, fact: e.Fact) -> str:
         return _made(calls, fact)
     if isinstance(fact, e.StepEntered) and (left := calls.left_to_undo(fact)):
         return f"the program begins again, and '{left}', which it drops, is not undone"
+    if isinstance(fact, e.AttemptFailed) and calls.is_refused(fact):
+        return f"a turn of the program is refused: {fact.failure.message}"
     return _resumed(calls, fact) if isinstance(fact, e.ProgramResumed) else ""
 
 
@@ -99,4 +107,4 @@ def _resumed(calls: ProgramCalls, fact: e.ProgramResumed) -> str:
     return f"the program is told that {list(fact.ended)} have ended, and the log says {calls.untold}"
 
 
-CHECKED = (*MADE, e.ProgramResumed, e.StepEntered)
+CHECKED = (*MADE, e.ProgramResumed, e.StepEntered, e.AttemptFailed)

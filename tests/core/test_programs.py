@@ -18,11 +18,11 @@ from mulligan.core.model.actions import PROGRAM
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.program_calls import ProgramCall, TurnEnd
-from mulligan.core.model.workflow import Action, Template
+from mulligan.core.model.workflow import Action, Budget, Command, Template
 from mulligan.core.state.state import STATE_TABLES, State
 from mulligan.core.turn import fold, turn
 from mulligan.errors import Refused, UndoFailed, UnknownStep
-from mulligan.testing.history import History, command, expression, retry, step, workflow
+from mulligan.testing.history import History, command, expression, handler, retry, step, workflow
 
 INPUTS = Template((expression("inputs", "inputs"),))
 LOAD = step("load", action=Action("python", {"call": "m:load", "args": {"${}": "args"}}, {"args": INPUTS}))
@@ -180,6 +180,20 @@ def test_a_call_that_the_program_cancels_is_not_tried_again() -> None:
 
     assert run.statuses["load"] == "failed"
     assert run.state.run.stop is None
+
+
+def test_what_a_program_does_not_want_is_no_exception_of_it_in_a_run_that_stops() -> None:
+    run = Program()
+    cleaned = step("load", on_failure=handler("clean", strategy="cleanup"))
+    run.say(run.load(1), run.load(2), definition=cleaned)
+    run.fail("load").ok("load#2")
+    run.say(cancelled=(("", 0),))
+
+    run.cancel()
+    run.ok("load.on_failure@1.0")
+
+    (ended,) = [entry.fact for entry in run.log if isinstance(entry.fact, e.StepFailed)]
+    assert ended.route.status == "skipped_terminal"
 
 
 def test_a_cancelled_run_ends_a_waiting_program_at_once() -> None:
@@ -362,12 +376,15 @@ def test_an_undone_call_is_made_again_with_all_that_followed() -> None:
     assert list(run.state.calls) == []
 
 
-def cancelled_with_an_undo(**fields: Any) -> Program:
+UNDO = command("undo")
+
+
+def cancelled_with_an_undo(undo: Command = UNDO, **fields: Any) -> Program:
     """A run that was cancelled with `--now`, so that two calls with an undo were not undone, behind one without."""
     run = Program(**fields)
     run.say(run.load(1)).ok("load", output=1)  # type: ignore[attr-defined]
     for number in (2, 3):
-        definition = step("load", undo=command("undo"))
+        definition = step("load", undo=undo)
         run.say(run.load(number, definition="u"), definitions={"u": definition})
         run.ok(f"load#{number}", output=number)  # type: ignore[attr-defined]
     run.cancel(now=True)
@@ -387,6 +404,16 @@ def test_calls_that_a_round_drops_are_undone_before_it_begins_the_last_one_first
     assert (list(run.state.calls), run.statuses["nightly"]) == (["load"], "ready")
     assert not run.state.undoables
     assert restore(run.state.workflow, every_row(run.state)) == run.state == fold(run.state.workflow, run.log)
+
+
+def test_an_agent_that_undoes_a_dropped_call_may_spend_something() -> None:
+    undo = msgspec.structs.replace(command("undo"), action=Action("agent", {"prompt": "undo it"}))
+    run = cancelled_with_an_undo(undo, budget=Budget(tokens=10))
+    run.retry(from_step="load#3")
+
+    run.ok("load#3.undo@1", usage={"tokens": 10})
+
+    assert run.statuses["nightly"] == "ready"
 
 
 def test_what_a_round_undoes_first_is_known_before_it_is_opened() -> None:

@@ -249,8 +249,9 @@ class Interpreter:
 
         async def one(at: int, index: int) -> None:
             async with slots:
-                await self._learn_from(self.call(index, at), is_caught=True)
+                await self._learn_from(self.call(index, at), is_caught=is_caught)
 
+        # After the first failure the others go on.
         await asyncio.gather(*(one(at, index) for at, index in enumerate(which)))
 
     async def _drop(self, which: list[int], number: int, is_caught: bool) -> None:

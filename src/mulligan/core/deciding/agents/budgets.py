@@ -38,7 +38,8 @@ class BudgetUse(NamedTuple):
 def budgets_for(state: State, step: str) -> Iterator[BudgetUse]:
     """The budgets of the agents of a step: its own, that of the run, and what the calling run has left."""
     run = state.run
-    if (own := budget_of(state, step)) is not None:
+    # A call of a program that its undo has ended is no step any more.
+    if step in state.places and (own := budget_of(state, step)) is not None:
         yield BudgetUse("step", own, state.places[step].spent)
     if (whole := budget_of(state, RUN)) is not None:
         yield BudgetUse("run", whole, run.spent)
