@@ -6,6 +6,7 @@ python -m proof.crashes sqlite/kill:after_commit@12        one trial, again
 python -m proof.crashes http_server remote --every 5       the processes around a run, at each 5th moment
 python -m proof.crashes --defects                          break the product on purpose, and see that it is found
 python -m proof.crashes --flow kills                       the same over a flow: its steps are Python functions
+python -m proof.crashes --program race kills               the same over a program: it decides while it runs
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from proof.crashes.faults import Trial, parsed
 from proof.crashes.scenarios import SCENARIOS
 from proof.crashes.sweeps import SWEEPS, pairs, swept
 from proof.crashes.trials import Theatre, Tried
-from proof.crashes.workflow import FLOW, YAML
+from proof.crashes.workflow import FLOW, PROGRAMS, YAML
 
 PROGRESS_SECONDS = 20.0
 ALL = (*SWEEPS, "pairs")
@@ -45,9 +46,9 @@ class TimeUp(Exception):
 class Account:
     """Run trials, print the progress, and report the findings."""
 
-    def __init__(self, theatre: Theatre, minutes: float | None, *, is_flow: bool = False) -> None:
+    def __init__(self, theatre: Theatre, minutes: float | None, *, flag: str = "") -> None:
         self._theatre = theatre
-        self._flag = "--flow " if is_flow else ""
+        self._flag = flag
         self._began = self._told = time.monotonic()
         self._seconds_max = None if minutes is None else 60 * minutes
         self._slowest = (0.0, "")
@@ -93,7 +94,8 @@ def main(words: Sequence[str] | None = None) -> int:
     if options.defects:
         return _find_defects()
     with tempfile.TemporaryDirectory(prefix="mulligan-crashes-") as folder, _theatre(folder, options) as theatre:
-        account = Account(theatre, options.minutes, is_flow=options.flow)
+        flag = f"--program {options.program} " if options.program else "--flow " if options.flow else ""
+        account = Account(theatre, options.minutes, flag=flag)
         try:
             for name in options.what:
                 _hold(account, name, options)
@@ -121,7 +123,7 @@ def _find_defects() -> int:
 
 
 def _theatre(folder: str, options: argparse.Namespace) -> Theatre:
-    return Theatre(Path(folder), subject=FLOW if options.flow else YAML)
+    return Theatre(Path(folder), subject=PROGRAMS.get(options.program, FLOW if options.flow else YAML))
 
 
 def _hold(account: Account, name: str, options: argparse.Namespace) -> None:
@@ -148,6 +150,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="which ones")
     parser.add_argument("--defects", action="store_true", help="break the product on purpose, and see it found")
     parser.add_argument("--flow", action="store_true", help="a flow of Python functions in place of the YAML file")
+    parser.add_argument("--program", choices=PROGRAMS, help="a program in place of the YAML file")
     parser.add_argument("--minutes", type=positive_float, help="how long at most")
     return parser.parse_args(words)
 

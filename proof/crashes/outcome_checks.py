@@ -123,7 +123,9 @@ def every_result_was_worked_for(after: TrialOutcome) -> Iterator[str]:
         begun, ended = (_times(after.lines, run_id, verb) for verb in ("start", "end"))
         started = Counter(fact.place for fact in _facts(log, (e.AttemptStarted,)) if fact.worker)
         results = Counter(fact.place for fact in _facts(log, RESULTS) if not _is_refusal(fact))
-        for place in sorted({*started, *begun}):
+        # The code of a program is its own: it writes no journal.
+        programs = {fact.place for fact in _facts(log, (e.ProgramWaiting, e.ProgramEnded))}
+        for place in sorted({*started, *begun} - programs):
             if results[place] > ended[place]:
                 yield f"run {run_id}: '{place}' has {results[place]} results, and came to its end {ended[place]} times"
             if begun[place] > started[place]:

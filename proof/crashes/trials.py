@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
@@ -112,7 +113,11 @@ class Theatre:
         if store not in self._expected:
             with self._scene(Trial(store, ())) as scene:
                 ended = self._mortals.run(scene.stage, "run", written(scene.stage, self._subject), "--json")
-                assert (ended.code, done(scene.stage)) == (0, self._subject.done_once), ended.said
+                if self._subject.correction:
+                    ended = self._mortals.run(scene.stage, *_corrected(self._subject, ended.shown["run_id"]))
+                # What is cancelled may have begun before.
+                missing = self._subject.done_once - done(scene.stage)
+                assert (ended.code, missing) == (self._subject.code, Counter()), ended.said
             self._expected[store] = steady(ended.shown)
         return self._expected[store]
 
@@ -170,7 +175,10 @@ class Play:
         follower = Follower(self._stage) if first.kind == "move" else None
         if follower is not None:
             self._scene = self._scene._replace(meanwhile=follower.look)
-        self._run("run", written(self._stage, self._subject), "--json", fault=first)
+        words = ["run", written(self._stage, self._subject), "--json"]
+        if self._subject.correction:
+            words = _corrected(self._subject, self._run(*words).shown["run_id"])
+        self._run(*words, fault=first)
         lost = [] if follower is None else follower.arrive()
         with self._stage.service() as service:
             for fault in later:
@@ -208,6 +216,8 @@ class Play:
         runs = [run for run in service.reader.runs(limit=100) if run.parent_run_id is None]
         if not runs:
             return self._run("run", self._subject.file, "--json", fault=fault)
+        if self._subject.correction and service.reader.state(runs[0].run_id).run.round == 1:
+            return self._run(*_corrected(self._subject, runs[0].run_id), fault=fault)
         verb = "show" if runs[0].status in RUN_ENDED else "resume"
         return self._run(verb, str(runs[0].run_id), "--json", fault=fault)
 
@@ -225,6 +235,10 @@ class Play:
 
     def _unsaid(self) -> list[str]:
         return [f"a user sees: {said}" for said in self._said if any(words in said for words in UNSAID)]
+
+
+def _corrected(subject: Subject, run_id: int) -> list[str]:
+    return ["retry", str(run_id), "--file", subject.correction, "--follow", "--json"]
 
 
 def _is_refused(trial: Trial) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proof.stage import Stage
 
@@ -101,10 +101,16 @@ class Subject(NamedTuple):
 
     files: dict[str, str]
     done_once: Counter[tuple[str, str, int]]
+    # Of a file with several: which.
+    name: str = ""
+    # What the run goes on with after it has failed; and how its last command exits.
+    correction: str = ""
+    code: int = 0
 
     @property
     def file(self) -> str:
-        return next(iter(self.files))
+        file = next(iter(self.files))
+        return f"{file}:{self.name}" if self.name else file
 
 
 YAML = Subject({"flow.yaml": EVERYTHING, "child.yaml": CHILD}, DONE_ONCE)
@@ -113,6 +119,32 @@ FLOW = Subject(
     {"flow.py": Path(__file__).with_name("everything_flow.py").read_text("utf-8")},
     Counter({key: times for key, times in DONE_ONCE.items() if key[0] not in ("clean", "seal")}),
 )
+# Programs. An undo is counted as of the visit of its step.
+_PROGRAMS = Path(__file__).with_name("everything_programs.py").read_text("utf-8")
+_CORRECTED = _PROGRAMS.replace("sum(found) // (rows - 3)  # MISTAKE", "sum(found)")
+
+
+def _program(name: str, *done: str, **fields: Any) -> Subject:
+    """A program, and what it does at least: `load1`, or `load1@2` in the second visit of its step."""
+    split = (one.partition("@") for one in done)
+    counted = Counter((one, "-", int(visit or 1)) for one, _, visit in split)
+    return Subject({"programs.py": _PROGRAMS, "corrected.py": _CORRECTED}, counted, name, **fields)
+
+
+PROGRAMS = {
+    one.name: one
+    for one in (
+        _program("branches", "fetch", "clean0", "clean1", "clean1", "clean2", "load4"),
+        _program("race", "east", "load1", "load2"),
+        _program("waits", "fetch", "load2"),
+        _program("undone", *"load1 load2 load3 reef rock unload1 unload2 unload3".split(), code=1),
+        _program(
+            "corrected",
+            *"fetch load0 load1 load2 unload0 unload1 unload2 load0@2 load1@2 load2@2 load3".split(),
+            correction="corrected.py:corrected",
+        ),
+    )
+}
 # The same for workers with a label alone: a process that drives it without the label runs nothing of it.
 LABEL = "far"
 LABELLED = Subject(

@@ -78,6 +78,12 @@ class ProgramCalls:
         is_of_program = fact.place == self._program and fact.failure.code == "OUTPUT_INVALID"
         return is_of_program and fact.failure.message.endswith("was made before")
 
+    def open_at_the_end_of(self, place: str) -> str:
+        """A call that has not ended when the attempt of the program succeeds; "" if there is none."""
+        if place != self._program:
+            return ""
+        return next((label for label in self.identities if label in self._of_labels and label not in self._ended), "")
+
 
 def label_of(fact: _Made) -> str:
     return fact.value if isinstance(fact, e.ValueRecorded) else fact.step
@@ -91,6 +97,8 @@ def problem_of(calls: ProgramCalls, fact: e.Fact) -> str:
         return f"the program begins again, and '{left}', which it drops, is not undone"
     if isinstance(fact, e.AttemptFailed) and calls.is_refused(fact):
         return f"a turn of the program is refused: {fact.failure.message}"
+    if isinstance(fact, e.AttemptSucceeded) and (open_ := calls.open_at_the_end_of(fact.place)):
+        return f"the program has ended, and its call '{open_}' goes on"
     return _resumed(calls, fact) if isinstance(fact, e.ProgramResumed) else ""
 
 
@@ -107,4 +115,4 @@ def _resumed(calls: ProgramCalls, fact: e.ProgramResumed) -> str:
     return f"the program is told that {list(fact.ended)} have ended, and the log says {calls.untold}"
 
 
-CHECKED = (*MADE, e.ProgramResumed, e.StepEntered, e.AttemptFailed)
+CHECKED = (*MADE, e.ProgramResumed, e.StepEntered, e.AttemptFailed, e.AttemptSucceeded)

@@ -117,10 +117,10 @@ def _(real: Any) -> Any:
     return dropped_calls
 
 
-@defect(programs, "_open_calls")
+@defect(State, "has_open_calls")
 def _(real: Any) -> Any:
-    """a program that has ended leaves its open calls to themselves"""
-    return lambda state: []
+    """a program ends before its open calls have"""
+    return property(lambda self: False)
 
 
 @defect(flow, "after_call")
