@@ -189,7 +189,7 @@ class TurnTaker:
             if driver.starts and driver.has_more_to_enter:
                 self._runs.ready[driver.run_id] = driver
             if entries:
-                self._observer.committed(driver.state, entries)
+                self._observer.committed(driver.state, entries, commit.is_ordinary)
             if driver.has_ended:
                 self._runs.part_with(driver, is_released=commit.is_last)
             elif driver.reports:

@@ -416,18 +416,20 @@ class StepCounter:
                 self._count()
                 return
             names[getattr(fact, "step", "") or getattr(fact, "place", "")] = None
-        for name in names:
-            self._recount(name)
+        self.recount(names)
 
-    def _recount(self, name: str) -> None:
-        before = self._statuses.get(name)
-        if before is not None:
-            after = self._statuses[name] = self.state.places[name].status
-            self.counts[before] -= 1
-            self.counts[after] += 1
-            if sweep := self._sweep_of.get(name):
-                self.sweeps[sweep][before] -= 1
-                self.sweeps[sweep][after] += 1
+    def recount(self, names: Iterable[str]) -> None:
+        """Count these steps again: their status may have changed."""
+        statuses, counts, places = self._statuses, self.counts, self.state.places
+        for name in names:
+            before = statuses.get(name)
+            if before is not None:
+                after = statuses[name] = places[name].status
+                counts[before] -= 1
+                counts[after] += 1
+                if sweep := self._sweep_of.get(name):
+                    self.sweeps[sweep][before] -= 1
+                    self.sweeps[sweep][after] += 1
 
 
 _WIDE = frozenset({e.RunStarted, e.RunStopping, e.RunRevised, e.RunReopened, e.LoopFired})
