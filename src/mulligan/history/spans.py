@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
@@ -128,6 +128,19 @@ class SpanReader:
             opened, entry, "error", _words(fact.failure), outcome="failed", code=fact.failure.code, routed_to=route
         )
 
+    def _step_ran(self, fact: e.StepRan, entry: e.Entry) -> Iterator[Span]:
+        """An inline step: it ran in an attempt of its program, and has none of its own."""
+        visit = self._visits.get(step_name(fact.program))
+        opened = _Open(
+            f"step {fact.step}",
+            visit_span_id(self._identity, fact.step, 1),
+            visit.span_id if visit is not None else self._round_id,
+            entry.at - timedelta(seconds=fact.seconds),
+            step=fact.step,
+            visit=1,
+        )
+        return self._end(opened, entry, "ok", "", outcome="completed", inline=True)
+
     # -- attempts ----------------------------------------------------------------------------------------------------
 
     def _attempt_scheduled(self, fact: e.AttemptScheduled, entry: e.Entry) -> None:
@@ -223,6 +236,7 @@ _HANDLERS: dict[type[e.Fact], Callable[[SpanReader, Any, e.Entry], Iterator[Span
     **dict.fromkeys(_RUN_OUTCOMES, SpanReader._run_ended),
     e.StepEntered: SpanReader._step_entered,
     **dict.fromkeys((e.StepCompleted, e.StepFailed, e.StepCancelled), SpanReader._step_ended),
+    e.StepRan: SpanReader._step_ran,
     e.AttemptScheduled: SpanReader._attempt_scheduled,
     e.AttemptStarted: SpanReader._attempt_started,
     **dict.fromkeys(_ATTEMPT_OUTCOMES, SpanReader._attempt_ended),

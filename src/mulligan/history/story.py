@@ -65,6 +65,8 @@ class StoryLine(msgspec.Struct, frozen=True):
     tail: tuple[str, ...] = ()
     # The place as people know it, if that is not its key: `load[west]`.
     name: str = ""
+    # A call of a program that completed, and of which there is no more to say: the line that made it, `nightly.py:31`.
+    called_at: str = ""
 
     @property
     def shown_place(self) -> str:
@@ -114,6 +116,7 @@ class StoryWriter:
                     seq=entry.seq,
                     is_detail=True,
                     name=self.memory.name_of(place),
+                    called_at=line_text(fact) if kind is e.StepRan else "",
                 )
                 for place, text, tone in details(self, fact, entry.at)
             ]
@@ -126,7 +129,8 @@ class StoryWriter:
         if type(fact) is e.StepCompleted:
             # Nearly all lines of a large run: nothing of what follows is about it.
             self._attempt = None
-            return StoryLine(entry.at, place, single_line(text), tone, entry.seq)
+            called_at = self._called_at(fact, text)
+            return StoryLine(entry.at, place, single_line(text), tone, entry.seq, called_at=called_at)
         is_whole = self._is_whole(fact, entry.at)
         is_started = isinstance(fact, e.AttemptStarted)
         has_tail = isinstance(fact, e.AttemptFailed) or is_whole
@@ -143,6 +147,10 @@ class StoryWriter:
             tail=last_lines(fact.failure) if has_tail else (),
             name=self.memory.name_of(place),
         )
+
+    def _called_at(self, fact: e.StepCompleted, text: str) -> str:
+        call = self.memory.call(fact.step) if self.has_details else None
+        return line_text(call) if call is not None and text == f"completed{_called(self, fact.step)}" else ""
 
     def _is_whole(self, fact: e.Fact, at: datetime) -> bool:
         """Whether a step or item failed at its only attempt, so that its line repeats that of the attempt."""
@@ -297,6 +305,15 @@ def _called(writer: StoryWriter, step: str) -> str:
     return f" ({where})" if where else ""
 
 
+def _why_cancelled(writer: StoryWriter, step: str) -> str:
+    """Who has cancelled the call of a program: nearly always the program."""
+    call = writer.memory.call(step)
+    if call is None or not writer.memory.is_unwanted(step):
+        return ""
+    where = where_text(call) if writer.has_details else ""
+    return f" by '{call.program}'{f' ({where})' if where else ''}"
+
+
 def _ran(writer: StoryWriter, fact: e.StepRan, at: datetime) -> Iterable[_Sentence]:
     """An inline step: it has run in the process of its program."""
     where = where_text(fact)
@@ -346,7 +363,7 @@ def _failed(writer: StoryWriter, fact: e.StepFailed, at: datetime) -> _Sentence 
     call = writer.memory.call(fact.step)
     route = describe_route(fact, writer.memory.step(fact.step))
     if call is not None and fact.route.is_sent:
-        route = f"raised at {line_text(call)}" if call.line else f"raised in '{call.program}'"
+        route = f"raised at {where_text(call)}" if call.line else f"raised in '{call.program}'"
     is_passed_on = fact.route.is_sent and not fact.is_allowed
     routed = [] if is_passed_on else writer.memory.failures_routed_to(fact.step, fact.visit)
     unhandled = f"; {_failures_of(routed)} not handled" if routed else ""
@@ -624,7 +641,7 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.StepRestored: lambda t, f, at: (f.step, f"keeps its earlier result: {_why_skipped(t, f)}", "plain"),
     e.StepCompleted: _completed,
     e.StepFailed: _failed,
-    e.StepCancelled: lambda t, f, at: (f.step, "cancelled", "bad"),
+    e.StepCancelled: lambda t, f, at: (f.step, f"cancelled{_why_cancelled(t, f.step)}", "bad"),
     e.StepParked: _parked,
     e.StepClassified: _classified,
     e.TriageSuggested: _suggested,

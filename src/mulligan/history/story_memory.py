@@ -77,14 +77,18 @@ class StoryMemory:
         self._definitions: dict[str, Step] = {}
         self._added: dict[str, Step] = {}
         self._calls: dict[str, e.StepAdded] = {}
+        # The calls that it has cancelled.
+        self._unwanted: set[str] = set()
+        # By program that has raised: the call whose failure it has let through, "" for none.
+        self._let_through: dict[str, str] = {}
 
     def copy(self) -> StoryMemory:
         """An independent memory with the same content."""
         other = StoryMemory(self._workflow, self.children)
         own = ("_continued", "_specs", "_failures", "_undone", "_unmet", "_open", "_item_names", "_definitions")
-        for name in (*own, "_added", "_calls", "_reused", "_reused_items"):
+        for name in (*own, "_added", "_calls", "_let_through", "_reused", "_reused_items"):
             setattr(other, name, dict(getattr(self, name)))
-        for name in ("_entered", "_visits", "_failed", "_routed", "_went"):
+        for name in ("_entered", "_visits", "_failed", "_routed", "_went", "_unwanted"):
             setattr(other, name, copy(getattr(self, name)))
         other._number = self._number
         other._sent = {visit: list(sent) for visit, sent in self._sent.items()}
@@ -143,8 +147,8 @@ class StoryMemory:
         return "" if name == place else name
 
     def failures_routed_to(self, step: str, visit: int) -> list[str]:
-        """The steps whose failures were routed to this visit."""
-        sent = self._sent.get((step, visit))
+        """The steps whose failures were routed to this visit, without those that a failed program has caught."""
+        sent = self._not_caught(step, self._sent.get((step, visit), []))
         return list(dict.fromkeys(name for (name, _), _ in sent)) if sent else []
 
     def leads_back(self, fact: e.StepCompleted) -> bool:
@@ -288,7 +292,11 @@ class StoryMemory:
     def _step_failed(self, fact: e.StepFailed) -> None:
         self._failures.pop(fact.step, None)
         own = fact.step, fact.visit
-        carried = self._sent.pop(own, [])
+        sent = self._sent.pop(own, [])
+        carried = self._not_caught(fact.step, sent)
+        for visit, _ in (one for one in sent if one not in carried):
+            # A program has caught it.
+            self._open.pop(visit, None)
         if fact.is_allowed or fact.step == END:
             return
         self._undone[fact.step] = "failed"
@@ -298,6 +306,25 @@ class StoryMemory:
             followed = [(own, own), *((visit, own) for visit, _ in carried)]
             self._sent.setdefault((fact.route.to or "", fact.route.visit), []).extend(followed)
             self._routed[own] = self._loop_of(fact)
+
+    def _program_ended(self, fact: e.ProgramEnded) -> None:
+        self._let_through[fact.place] = fact.call
+
+    def _not_caught(self, step: str, carried: list[tuple[_Visit, _Visit]]) -> list[tuple[_Visit, _Visit]]:
+        """Of failures that were routed to a step that has failed, those that it did not handle: see `verdict`."""
+        if step not in self._let_through:
+            return carried
+        escaped = self._calls.get(self._let_through[step])
+        return [one for one in carried if one[0][0] == self._let_through[step] or self._is_beside(one[0][0], escaped)]
+
+    def _is_beside(self, step: str, escaped: e.StepAdded | None) -> bool:
+        call = self._calls.get(step)
+        if call is None or escaped is None or call.position is None or escaped.position is None:
+            return False
+        return (call.file, call.line, call.branch.rpartition(".")[0]) == (
+            *(escaped.file, escaped.line),
+            escaped.branch.rpartition(".")[0],
+        )
 
     def _loop_of(self, fact: e.StepFailed) -> _Routed:
         """The loop in which the failure goes round, if its remediation is part of one or lets it run again."""
@@ -317,8 +344,16 @@ class StoryMemory:
 
     def _called(self, fact: e.StepAdded) -> None:
         self._calls[fact.step] = fact
+        self._unwanted.discard(fact.step)
         if (definition := self._definitions.get(fact.definition)) is not None:
             self._added[fact.step] = definition
+
+    def _unwanted_call(self, fact: e.CallCancelled) -> None:
+        self._unwanted.add(fact.step)
+
+    def is_unwanted(self, step: str) -> bool:
+        """Whether a program has cancelled this call."""
+        return step in self._unwanted
 
     def _settled(self, fact: e.StepSettled) -> None:
         """A failure that was handled and fails after all. It belongs to no visit."""
@@ -363,6 +398,8 @@ _RULES: dict[type[e.Fact], Callable[[StoryMemory, Any], None]] = {
     e.StepFailed: StoryMemory._step_failed,
     e.StepDefined: StoryMemory._defined,
     e.StepAdded: StoryMemory._called,
+    e.CallCancelled: StoryMemory._unwanted_call,
+    e.ProgramEnded: StoryMemory._program_ended,
     e.StepSettled: StoryMemory._settled,
     e.StepReplaced: StoryMemory._replaced,
     e.RunRevised: StoryMemory._revised,

@@ -323,7 +323,7 @@ def _of_program(state: State, place: Place) -> Wait:
     """The wait of a program for its calls, with the line at which it waits."""
     calls = (label for label, call in state.calls.items() if call.kind != "value" and call.program == place.key)
     names = [label for label in calls if state.status_of(label) not in ENDED]
-    at = f" at {place.program.at}" if place.program is not None and place.program.at else ""
+    at = f" ({place.program.at})" if place.program is not None and place.program.at else ""
     return _of_steps("needs", place, names, f"{quote_steps(state, names, NAMES_MAX)} to end{at}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from mulligan.core.model.artifacts import find_dropped
 from mulligan.core.model.workflow import END
-from mulligan.core.state.state import FailureRecord, State
+from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.transitions import ENDED
 from mulligan.core.state.visit_limits import can_be_entered
 
@@ -31,6 +31,8 @@ def is_handled(state: State, record: FailureRecord) -> bool | None:
             status, index = place.status, place.failure_index
         if status not in ENDED:
             return None
+        if past is None and status == "failed" and _has_caught(state, place, record.step):
+            return True
         if status != "failed" or index is None:
             following = _decided_in_loop(state, record) if status == "completed" else False
             if not isinstance(following, FailureRecord):
@@ -41,6 +43,24 @@ def is_handled(state: State, record: FailureRecord) -> bool | None:
             return False
         record = state.failures[index]
     return False
+
+
+def _has_caught(state: State, program: Place, step: str) -> bool:
+    """Whether a program that failed had caught the failure of this call: something else made it fail."""
+    end = program.program.end if program.program is not None else None
+    call = state.calls.get(step)
+    if end is None or call is None or end.call == step:
+        return False
+    escaped = state.calls.get(end.call)
+    # Of a gather the first failure is raised, with the others.
+    is_beside = (
+        escaped is not None
+        and call.position is not None
+        and escaped.position is not None
+        and (call.file, call.line, call.branch.rpartition(".")[0])
+        == (escaped.file, escaped.line, escaped.branch.rpartition(".")[0])
+    )
+    return not is_beside
 
 
 def _decided_in_loop(state: State, record: FailureRecord) -> FailureRecord | bool | None:

@@ -11,7 +11,7 @@ const AGAIN_MS = 1_000;
 const ZOOMED_MIN = 60;
 const SVG = "http://www.w3.org/2000/svg";
 const TONES = { succeeded: "good", failed: "bad", running: "now", queued: "idle", lost: "odd", interrupted: "odd", cancelled: "odd" };
-const WAITS = { queue: "queued", delay: "waits for a delay", parked: "waits for a decision" };
+const WAITS = { queue: "queued", delay: "waits for a delay", parked: "waits for a decision", calls: "waits for its calls" };
 const PARTS = { handler: "handler", script: "recovery script", check: "check", undo: "undo", triager: "triager", model: "question", tool: "tool call" };
 
 export class Gantt {

@@ -184,6 +184,7 @@ _LEGEND = (
     ("queue", "queued"),
     ("delay", "waits for a delay"),
     ("parked", "waits for a decision"),
+    ("calls", "a program waits for its calls"),
 )
 
 

@@ -26,7 +26,7 @@ from mulligan.service.runs.views.time_travel import MomentPicture, RunMoment, Tu
 LINES_MAX, STEPS_MAX = 12, 60
 # The picture of the timeline, in pixels.
 _LABELS, _WIDTH, _ROW = 150, 640, 22
-_WAITS = ("queue", "delay", "parked")
+_WAITS = ("queue", "delay", "parked", "calls")
 # The rung that a step with this status is at.
 _AT_RUNG = {"backing_off": "retry", "handling": "handle", "pending_failed": "triage", "failed": "route"}
 

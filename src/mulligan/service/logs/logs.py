@@ -81,6 +81,7 @@ def refuse_without_attempt(
     place = step if item is None else item_key(step, item)
     hint = (
         _there_is(reader.attempts(run_id, step), place)
+        or _ran_inline(reader, run_id, step)
         or _kept(reader, run_id, step)
         or f"its story: mulligan explain {run_id} {step_name(step)}"
     )
@@ -128,6 +129,14 @@ def _there_is(every: list[tuple[str, int]], place: str) -> str:
     found = list(dict.fromkeys(f"{key} attempt {number}" for key, number in every if is_at_or_below(key, place)))
     shown = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
     return f"there is {shown}" if found else ""
+
+
+def _ran_inline(reader: RunReader, run_id: int, step: str) -> str:
+    """A hint about an inline step, which the process of its program runs."""
+    call = reader.lazy_state(run_id).calls.get(step)
+    if call is None or call.kind != "inline":
+        return ""
+    return f"it ran inline, so what it wrote is in the log of its program: mulligan logs {run_id} {call.program}"
 
 
 def _kept(reader: RunReader, run_id: int, step: str) -> str:

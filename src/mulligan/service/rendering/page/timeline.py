@@ -83,6 +83,7 @@ _LEGEND = {
     "odd": "lost, interrupted or cancelled",
     "queue": "queued",
     "delay": "waiting for a delay",
+    "calls": "waiting for its calls",
     "parked": "parked for a decision",
 }
 
@@ -220,9 +221,16 @@ def _add(lane: Lane, attempt: Attempt, report: Report) -> None:
         lane.waits.append(
             WaitLine(attempt.scheduled_at, since, "queue", f"{_title(attempt, report)}: queued for {waited}")
         )
-    lane.bars.append(
-        Bar(since, until, OUTCOMES[attempt.outcome], _hover(attempt, since, until, report), _is_small(attempt))
-    )
+    tone, hover, is_small = OUTCOMES[attempt.outcome], _hover(attempt, since, until, report), _is_small(attempt)
+    for begin, end in attempt.waits:
+        # A program waits without a process: its bar has a gap there.
+        end = until if end is None else end
+        waited = format_elapsed((end - begin).total_seconds())
+        lane.bars.append(Bar(since, begin, tone, hover, is_small))
+        lane.waits.append(WaitLine(begin, end, "calls", f"{_title(attempt, report)}: waited for its calls, {waited}"))
+        since = end
+    if not attempt.waits or since < until:
+        lane.bars.append(Bar(since, until, tone, hover, is_small))
 
 
 def _is_small(attempt: Attempt) -> bool:

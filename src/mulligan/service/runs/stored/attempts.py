@@ -94,6 +94,8 @@ class AttemptFacts(msgspec.Struct, kw_only=True):
     signal: int | None = None
     # A map runs nothing itself: its items do.
     is_map: bool = False
+    # When a program waited for its calls, and no process ran.
+    waits: list[tuple[datetime, datetime | None]] = []
     artifacts: list[KeptFile] = []
     # What is not in its own events: why it was tried again, whether with other limits; what it reported, in words.
     because: str = ""
@@ -155,6 +157,20 @@ class Attempts:
             self.gaps.append(self._parked[fact.step])
         elif kind in UNPARKED_BY and (gap := self._parked.pop(fact.step, None)) is not None:
             gap.until = at
+        elif kind is e.StepRan:
+            self._ran(fact, at)
+        elif kind is e.ProgramWaiting and not fact.goes_on:
+            one = self._get(fact.place, fact.attempt, at)
+            one.waits = [*one.waits, (at, None)]
+        elif kind is e.TurnStarted:
+            _end_wait(self._get(fact.place, fact.attempt, at), at)
+
+    def _ran(self, fact: e.StepRan, at: datetime) -> None:
+        """An inline step, which the process of its program has run."""
+        one = self._get(fact.step, 1, at)
+        one.taken_at, one.ended_at, one.outcome = at, at, "succeeded"
+        _measure(one, {"wall_seconds": fact.seconds}, at)
+        one.taken_at = one.scheduled_at = one.started_at = at - timedelta(seconds=fact.seconds)
 
     def _get(self, place: str, attempt: int, at: datetime) -> AttemptFacts:
         """The attempt of a fact. One whose expressions failed was never scheduled."""
@@ -168,6 +184,14 @@ class Attempts:
                 scheduled_at=at,
             )
         return found
+
+
+def _end_wait(one: AttemptFacts, at: datetime) -> None:
+    """A program goes on. A short wait is no wait: there are as many as calls."""
+    if one.waits and one.waits[-1][1] is None:
+        since, _ = one.waits[-1]
+        is_long = at - since >= WAIT_MIN
+        one.waits = [*one.waits[:-1], *([(since, at)] if is_long else [])]
 
 
 def _update(one: AttemptFacts, entry: e.Entry, spec: Command | None) -> None:
@@ -209,6 +233,8 @@ def _figure(said: Any) -> float | None:
 
 
 _OF_AN_ATTEMPT = frozenset({e.AttemptScheduled, e.AttemptStarted, e.MapExpanded, e.ResultRejected, *ENDS})
+# A program that waited for less than this for its calls did not wait: there are as many such waits as calls.
+WAIT_MIN = timedelta(seconds=1)
 UNPARKED_BY = (e.StepClassified, e.StepCancelled, e.StepFailed)
 
 
@@ -251,7 +277,12 @@ def list_attempts(
         while left and left[0][0] <= entry.seq:
             attempts.round = left.popleft()[1]
         fact: Any = entry.fact
-        if isinstance(fact, e.RunReopened) or (type(fact) in _RECORDED and is_wanted(fact.place)):
+        kind = type(fact)
+        if (
+            kind is e.RunReopened
+            or (kind in _RECORDED and is_wanted(fact.place))
+            or (kind is e.StepRan and is_wanted(fact.step))
+        ):
             attempts.update(entry)
     return [
         AttemptRecord(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 
 import msgspec
 
@@ -16,6 +18,12 @@ from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.overview import find_waits, name_called
 
 __all__ = ["LocatedLine", "LocatedWait", "StoryLine", "run_story", "run_waits"]
+
+
+# So many calls of a program that completed one after the other, with nothing else to say, are one line of the story.
+CALLS_OF_A_LINE_MIN = 20
+# So many lines of the program are named with such calls.
+_LINES_NAMED_MAX = 3
 
 
 class LocatedLine(msgspec.Struct, frozen=True):
@@ -65,14 +73,41 @@ def _located_lines(
 ) -> Iterator[LocatedLine]:
     """The lines of a run; of one round, if it is named: a child run tells each where its caller asked for it."""
     opened: list[int] = []
-    for line in story(_noting(service.events(run_id), opened), service.first_workflow(run_id), service.called(run_id)):
-        if not is_selected(line.place) or (round and round != 1 + bisect_right(opened, line.seq)):
+    lines = story(_noting(service.events(run_id), opened), service.first_workflow(run_id), service.called(run_id))
+    for line in summarize_calls(line for line in lines if is_selected(line.place)):
+        if round and round != 1 + bisect_right(opened, line.seq):
             continue
         where = line.shown_place
         yield LocatedLine(run_id, f"{prefix}{where}".rstrip("/") if prefix else where, line)
         if is_tree and line.child_run_id:
             above = f"{prefix}{where}/"
             yield from _located_lines(service, line.child_run_id, lambda _: True, True, above, line.child_round)
+
+
+def summarize_calls(lines: Iterable[StoryLine]) -> Iterator[StoryLine]:
+    """The lines, with one line for many calls of a program that completed one after the other."""
+    for is_call, some in groupby(lines, key=lambda line: bool(line.called_at)):
+        if not is_call:
+            yield from some
+            continue
+        calls = list(some)
+        if len(calls) < CALLS_OF_A_LINE_MIN:
+            yield from calls
+        else:
+            yield _summary(calls)
+
+
+def _summary(calls: list[StoryLine]) -> StoryLine:
+    """`small … small#1000   1,000 calls completed inline: of 'small' (many.py:18)`."""
+    first, last = calls[0], calls[-1]
+    kinds = Counter((line.place.partition("#")[0], line.called_at) for line in calls)
+    found = [
+        f"{f'{count:,} ' if len(kinds) > 1 else ''}of '{name}' ({at})" for (name, at), count in kinds.most_common()
+    ]
+    more = [f"{len(found) - _LINES_NAMED_MAX:,} other lines"] if len(found) > _LINES_NAMED_MAX else []
+    how = "completed inline" if all(" inline" in line.text for line in calls) else "completed"
+    text = f"{len(calls):,} calls {how}: {', '.join([*found[:_LINES_NAMED_MAX], *more])}"
+    return msgspec.structs.replace(first, text=text, name=f"{first.shown_place} … {last.shown_place}", called_at="")
 
 
 def _noting(entries: Iterable[Entry], opened: list[int]) -> Iterator[Entry]:

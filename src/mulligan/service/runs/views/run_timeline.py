@@ -24,7 +24,8 @@ from mulligan.service.runs.stored.remembered import ReadsRuns, forget_oldest
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.views.run_view import status_of
 
-SpanKind = Literal[Part, "queue", "delay", "parked"]
+# `calls`: a program waits for its calls, and no process runs.
+SpanKind = Literal[Part, "queue", "delay", "parked", "calls"]
 
 # How many runs are remembered, and how many spans all of them together have at most; the last one always stays.
 RUNS_MAX, SPANS_MAX = 16, 2_000_000
@@ -44,7 +45,7 @@ _KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 _OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 _KIND = {name: number for number, name in enumerate(_KINDS)}
 _OUTCOME = {name: number for number, name in enumerate(_OUTCOMES)}
-_WAITING = frozenset(_KIND[name] for name in ("queue", "delay", "parked"))
+_WAITING = frozenset(_KIND[name] for name in ("queue", "delay", "parked", "calls"))
 # In a piece that stands for several spans, the first of these is shown.
 _WORST = tuple(
     _OUTCOME[name] for name in ("failed", "running", "lost", "interrupted", "cancelled", "queued", "succeeded")
@@ -382,7 +383,7 @@ class _RunTimes:
         row[place + 2], row[place + 3] = at, _OUTCOME[ENDS[type(fact)]]
         if row[place] == _KIND["queue"]:
             row[place] = _KIND["own"]
-        wall = getattr(fact, "usage", {}).get("wall_seconds")
+        wall = getattr(fact, "usage", {}).get("wall_seconds") if row[place] != _KIND["calls"] else None
         if isinstance(wall, int | float) and 0 <= wall < 1e9:
             # A task that was leased may not have run yet.
             row[place + 1] = max(scheduled, row[place + 1], at - int(wall * 1000))
@@ -391,6 +392,43 @@ class _RunTimes:
             if not self._running:
                 self._busy += at - self._idle_since
                 self._idle_since = at
+
+    def ran(self, fact: e.StepRan, at: int) -> None:
+        self._add(fact.step, "own", at - int(fact.seconds * 1000), at, "succeeded", 1)
+
+    def waits(self, fact: e.ProgramWaiting, at: int) -> None:
+        """The turn of a program is over; a wait that is over at once is taken out again by the next turn."""
+        found = self._open.get((fact.place, fact.attempt))
+        if fact.goes_on or found is None or not found[3]:
+            return
+        row, index, scheduled, _ = found
+        row[index + 2], row[index + 3] = at, _OUTCOME["succeeded"]
+        self._add(fact.place, "calls", at, -1, "queued", fact.attempt)
+        self._open[fact.place, fact.attempt] = (row, len(row) - _FIELDS, scheduled, False)
+        self._running -= 1
+        if not self._running:
+            self._busy += at - self._idle_since
+            self._idle_since = at
+
+    def goes_on(self, fact: e.TurnStarted, at: int) -> None:
+        found = self._open.get((fact.place, fact.attempt))
+        if found is None or found[3]:
+            return
+        row, index, scheduled, _ = found
+        is_short = row[index] == _KIND["calls"] and at - row[index + 1] < QUEUE_MIN and index + _FIELDS == len(row)
+        if is_short:
+            del row[index:]
+            self.count -= 1
+            index -= _FIELDS
+            row[index + 2], row[index + 3] = -1, _OUTCOME["running"]
+        else:
+            row[index + 2] = at
+            self._add(fact.place, "own", at, -1, "running", fact.attempt)
+            index = len(row) - _FIELDS
+        self._open[fact.place, fact.attempt] = (row, index, scheduled, True)
+        if not self._running:
+            self._rest(at)
+        self._running += 1
 
     def mapped(self, fact: e.MapExpanded, at: int) -> None:
         # A map runs nothing itself: its items do.
@@ -424,6 +462,9 @@ _RULES: dict[type[e.Fact], Any] = {
     e.AttemptScheduled: _RunTimes.scheduled,
     e.AttemptStarted: _RunTimes.attempt_started,
     **dict.fromkeys(ENDS, _RunTimes.ended),
+    e.StepRan: _RunTimes.ran,
+    e.ProgramWaiting: _RunTimes.waits,
+    e.TurnStarted: _RunTimes.goes_on,
     e.MapExpanded: _RunTimes.mapped,
     e.ResultRejected: _RunTimes.rejected,
     e.RetryScheduled: _RunTimes.delayed,

@@ -116,6 +116,8 @@ class Attempt(msgspec.Struct, frozen=True):
     cpus: float | None = None
     # A map runs nothing itself: its items do.
     is_map: bool = False
+    # When a program waited for its calls, and no process ran.
+    waits: list[tuple[datetime, datetime | None]] = []
     # What it reported last, in words.
     progress: str = ""
 
