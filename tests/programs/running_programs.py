@@ -60,14 +60,22 @@ async def beside(folder: str) -> list[str]:
     return [await task for task in tasks]
 
 
+@step
+def much(size: int) -> list[str]:
+    """More than a log holds: it is stored as a file."""
+    return ["x" * 1000] * size
+
+
 @program
 def asking(folder: str) -> str:
     note(folder, "before")
+    rows = much(100)
     try:
-        approve("go on?")
+        approve(f"load {len(rows)} rows?")
     except Rejected:
-        return "rejected"
-    return note(folder, "after")
+        return f"{len(rows)} rejected"
+    rows += much(101)
+    return note(folder, f"{len(rows)}-loaded")
 
 
 @program

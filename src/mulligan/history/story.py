@@ -536,6 +536,7 @@ def _limit(reason: str, spec: Command | None) -> str:
 
 _PASSED = {
     "attempts_exhausted": "no retry: max_attempts reached",
+    "call_recorded": "no retry: the program would get the failure of its call again",
     "deadline_passed": "no retry: the deadline leaves no time",
     "reruns_exhausted": "no rerun: the reruns of its handler are used up",
     "handler_failure_fatal": "not parked: its handler failed, which is fatal",

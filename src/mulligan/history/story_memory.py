@@ -19,7 +19,7 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END, Command, Need, Step, Workflow
-from mulligan.core.state.state import ITEM
+from mulligan.core.state.state import ITEM, State
 from mulligan.history.called_steps import except_line
 from mulligan.history.item_names import index_names, place_name
 
@@ -338,6 +338,26 @@ class StoryMemory:
             return _Routed(self._number)
         arcs = (arc for name in members for arc in self._graph.nodes[name].arcs)
         return _Routed(self._number, members, tuple(arc.to for arc in arcs if arc.is_loop))
+
+    def know_calls(self, state: State) -> None:
+        """Know what a program has called before the first entry that is read."""
+        self._definitions.update(state.definitions)
+        for label, call in state.calls.items():
+            if call.kind != "value":
+                self._called(
+                    e.StepAdded(
+                        label,
+                        call.program,
+                        call.branch,
+                        call.ordinal,
+                        name=call.name,
+                        definition=call.definition,
+                        file=call.file,
+                        line=call.line,
+                        key=call.key,
+                        position=call.position,
+                    )
+                )
 
     def _defined(self, fact: e.StepDefined) -> None:
         self._definitions[fact.digest] = fact.definition

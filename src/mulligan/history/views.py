@@ -422,9 +422,15 @@ class StepCounter:
         """Count these steps again: their status may have changed."""
         statuses, counts, places = self._statuses, self.counts, self.state.places
         for name in names:
-            before = statuses.get(name)
-            if before is not None:
-                after = statuses[name] = places[name].status
+            before, place = statuses.get(name), places.get(name)
+            if before is None and name in self.state.graph.nodes:
+                # A program has called it since.
+                counts[statuses.setdefault(name, places[name].status)] += 1
+            elif before is not None and place is None:
+                # It was a call of a program that was undone, and is made again.
+                counts[statuses.pop(name)] -= 1
+            elif before is not None and place is not None:
+                after = statuses[name] = place.status
                 counts[before] -= 1
                 counts[after] += 1
                 if sweep := self._sweep_of.get(name):

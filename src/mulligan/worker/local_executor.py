@@ -557,6 +557,7 @@ class LocalExecutor:
                 exit_reader=self._exit_reader,
                 wake_up=self._wake_up,
                 read_history=self._read_history,
+                locate=self._boundary.locate_artifacts,
                 supervisor=lambda: self._supervisor,
                 end=self._end,
             )

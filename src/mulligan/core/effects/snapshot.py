@@ -19,7 +19,7 @@ from mulligan.core.model.agents.spending import Spent
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import END, Command, Step, Workflow, decode, encode
 from mulligan.core.state.brief_state import BriefState
-from mulligan.core.state.program_progress import RecordedCall
+from mulligan.core.state.program_progress import DroppedCall, RecordedCall
 from mulligan.core.state.state import (
     ITEM,
     NOTHING_TRIED,
@@ -73,6 +73,7 @@ _TYPES: dict[str, Any] = {
     "decisions": RecordedDecision,
     "calls": RecordedCall,
     "definitions": Step,
+    "dropped": DroppedCall,
     # The same rows under another tag, for searches in all workflows. They are not restored.
     "decisions_by_code": RecordedDecision,
 }
@@ -357,7 +358,7 @@ def _reason(error: Exception) -> str:
 
 
 def _fill(state: State, tables: dict[str, _Table]) -> None:
-    for name in ("arcs", "barriers", "tallies"):
+    for name in ("arcs", "barriers", "tallies", "dropped"):
         read = _reader(name)
         getattr(state, name).update((key, read(data)) for key, data in tables[name].items())
     for name in ("past", "routed", "informed", "decisions"):
@@ -371,6 +372,8 @@ def _fill(state: State, tables: dict[str, _Table]) -> None:
     state.restore_calls(dict(sorted(calls, key=lambda one: one[1].index)))
     _restore_run(state.run, tables)
     _restore_places(state, tables["places"], tables["items"])
+    if not isinstance(state, BriefState):
+        state.restore_deliveries()
 
 
 def _latest(rows: Iterable[Row]) -> dict[str, _Table]:

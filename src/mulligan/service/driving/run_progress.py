@@ -102,6 +102,8 @@ def _writer_for(writers: dict[int, StoryWriter], state: State) -> StoryWriter:
     run_id = state.run.run_id
     if run_id not in writers:
         writers[run_id] = StoryWriter(state.workflow, has_details=False)
+        if state.calls:
+            writers[run_id].memory.know_calls(state)
     return writers[run_id]
 
 
@@ -221,7 +223,9 @@ class RunProgress:
         self._counter.recount(moved)
         places, run_id = self.root.places, self.root.run.run_id
         for name in moved:
-            status, key = places[name].status, (run_id, name)
+            # The call of a program may be gone by now.
+            place, key = places.get(name), (run_id, name)
+            status = "" if place is None else place.status
             for other, moving in self._moving.items():
                 if moving and other != status:
                     moving.pop(key, None)

@@ -428,7 +428,7 @@ class Changes:
         revised = None
         if corrected is not None:
             revised = describe_revision(
-                self.reader, state, corrected, keep_completed=keep_completed, from_step=from_step
+                self.reader, state, corrected, keep_completed=keep_completed, from_step=from_step, force=force
             )
         report = r.RetryRequested(
             _now(),
