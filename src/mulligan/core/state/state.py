@@ -783,10 +783,7 @@ class State:
         lengths: dict[str, int] = {}
         # Backwards like `rollback`: the oldest value of a key wins, and lists have their length of that time.
         for table, key, old in reversed(self._journal):
-            if table is places:
-                found["places", key] = None if old is _MISSING else old
-                continue
-            name = names.get(id(table))
+            name = "places" if table is places else names.get(id(table))
             if name is None:
                 # Made of other tables: the labels of calls, and the nodes of their steps.
                 continue
