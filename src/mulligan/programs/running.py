@@ -8,13 +8,11 @@ from typing import Any
 
 from mulligan.flows.context import PROGRAM
 from mulligan.programs.call_values import storable
-from mulligan.programs.calls import Call
-from mulligan.programs.errors import Nondeterministic, NotStorable, ProgramError, Stopped
+from mulligan.programs.errors import Nondeterministic, NotStorable, Stopped
 from mulligan.programs.failures import failure_of, site_of
-from mulligan.programs.machine import Machine, shown_site
+from mulligan.programs.machine import Machine
 from mulligan.programs.messages import CallFailure, Ended
 
-UNAWAITED = "UNAWAITED"
 # What a program returns cannot be stored.
 OUTPUT_INVALID = "OUTPUT_INVALID"
 
@@ -23,9 +21,7 @@ def run_function(machine: Machine, function: Callable[..., Any], arguments: Mapp
     """Run it to its end. `Stopped` leaves this, if the program does not go on here."""
     try:
         result = _call(machine, function, arguments)
-        if machine.broken is not None:
-            raise machine.broken  # which the program has swallowed
-        refuse_unstarted(machine)
+        machine.refuse_unstarted()
         machine.finish_replay_at_end("returns")
     except Stopped:
         raise
@@ -64,17 +60,3 @@ def _raised(machine: Machine, error: BaseException) -> Ended:
             difference.__cause__ = error
             error = difference
     return machine.ended("raised", failure=failure_of(error), at=site_of(error))
-
-
-def refuse_unstarted(machine: Machine) -> None:
-    """A call that was made with `.call` and given to nobody is a mistake."""
-    for call in machine.prepared.values():
-        raise _unstarted(call, is_async=machine.loop is not None)
-
-
-def _unstarted(call: Call[Any], *, is_async: bool) -> ProgramError:
-    what = f"the call of '{call.name}' ({shown_site(call.site)})"
-    if is_async:
-        return ProgramError(f"{what} was never awaited", hint="write await before it", code=UNAWAITED)
-    hint = "give it to gather, or call the step without .call"
-    return ProgramError(f"{what} was never started", hint=hint, code=UNAWAITED)
