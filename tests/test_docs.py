@@ -227,10 +227,19 @@ def test_a_workflow_on_a_page_that_is_wrong_would_be_found() -> None:
 
 
 @pytest.mark.parametrize("page", PYTHON_PAGES, ids=named)
-def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
+def test_the_python_of_a_page_runs_from_top_to_bottom(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = blocks(page, "python")
     script = tmp_path / "page.py"
     script.write_text("\n\n".join(block.text for block in found), encoding="utf-8")
+    for block in found:
+        if block.words:
+            # What the page says to save can be imported, and is forgotten afterwards.
+            (tmp_path / block.words).write_text(block.text, encoding="utf-8")
+            monkeypatch.setitem(sys.modules, Path(block.words).stem, runpy)
+            del sys.modules[Path(block.words).stem]
+    monkeypatch.syspath_prepend(tmp_path)
 
     with contextlib.chdir(tmp_path):
         runpy.run_path(str(script), run_name="page")

@@ -238,8 +238,8 @@ class _TaskOfProgram(msgspec.Struct):
 
 
 def _turn(task: bytes) -> int:
-    """Return which turn of a program a stored task is; 0 if it is none."""
-    found = msgspec.json.decode(task, type=_TaskOfProgram).turn
+    """Return which turn of a program a stored task is; 0 if it is none, as one that somebody has forged."""
+    found = msgspec.json.decode(task, type=_TaskOfProgram).turn if task else None
     return 0 if found is None else found.turn
 
 

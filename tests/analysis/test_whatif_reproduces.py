@@ -54,8 +54,9 @@ def simulated_runs(seed: object) -> list[tuple[Workflow, list[e.Entry], int]]:
         for run_id in cluster.contents.runs:
             workflow, log = decode(cluster.operator.load(run_id).workflow), cluster.operator.log(run_id)
             started = log[0].fact
-            # See FORKED.
-            if isinstance(started, e.RunStarted) and not started.forked_at:
+            # See FORKED. What a program does next is decided by its code.
+            is_refused = isinstance(started, e.RunStarted) and (started.forked_at or Graph(workflow).program)
+            if not is_refused:
                 runs.append((workflow, log, cluster.starts_at_once))
         close()
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from mulligan.core.deciding.rounds.rounds import plan_round
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.program_history import program_history
-from mulligan.core.effects.snapshot import changes, restore
+from mulligan.core.effects.snapshot import Row, changes, restore
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
@@ -17,8 +19,9 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.program_calls import ProgramCall, TurnEnd
 from mulligan.core.model.workflow import Action, Template
-from mulligan.core.turn import fold
-from mulligan.errors import UnknownStep
+from mulligan.core.state.state import STATE_TABLES, State
+from mulligan.core.turn import fold, turn
+from mulligan.errors import Refused, UndoFailed, UnknownStep
 from mulligan.testing.history import History, command, expression, retry, step, workflow
 
 INPUTS = Template((expression("inputs", "inputs"),))
@@ -44,7 +47,7 @@ class Program(History):
         attempt, now = self["nightly"].attempt, self.clock
         if self["nightly"].status == "ready":
             self.report(r.TaskStarted(now, "nightly", attempt, "w1", "h1", self.turn))
-        definitions = {"d": said.pop("definition", LOAD)}
+        definitions = said.pop("definitions", None) or {"d": said.pop("definition", LOAD)}
         turn = TurnEnd(self.turn, definitions, calls, **said)
         self.report(r.TaskEnded(now, "nightly", attempt, output=output, turn=turn))
         return self
@@ -52,7 +55,7 @@ class Program(History):
     def load(self, x: int = 0, **fields: Any) -> ProgramCall:
         self.made += 1
         given = {"definition": "d", "arguments": {"x": x}, "digest": str(x), **fields}
-        return ProgramCall(fields.get("branch", ""), self.made - 1, "load", **given)
+        return ProgramCall(given.pop("branch", ""), self.made - 1, "load", **given)
 
     def told(self) -> list[tuple[str, Any, str]]:
         """What the next turn is told: labels with outputs or codes of failures."""
@@ -134,6 +137,17 @@ def test_a_failure_that_leaves_the_program_fails_the_run() -> None:
     run.say(how="raised", failure=Failure("EXIT_NONZERO"), call="load")
 
     assert run.status == "failed"
+
+
+def test_a_failure_of_a_call_that_the_program_lets_through_is_not_retried_since_it_is_recorded() -> None:
+    run = Program(keys={"rules": retry(3)})
+    run.say(run.load())
+    run.fail("load")
+
+    run.say(how="raised", failure=Failure("EXIT_NONZERO"), call="load")
+
+    assert run.status == "failed"
+    assert ("retry", "call_recorded") in run.passed
 
 
 def test_a_caught_failure_trips_no_fail_fast() -> None:
@@ -317,6 +331,18 @@ def test_retry_from_a_call_drops_what_the_program_did_since_it_knew_the_end_of_t
     assert list(run.state.calls) == ["load"]
 
 
+def test_a_correction_that_was_compared_before_another_round_is_refused() -> None:
+    run = failed_at_the_third()
+    edited = msgspec.structs.replace(run.state.workflow, description="edited")
+    kept = tuple(run.state.calls)[:1]
+
+    with pytest.raises(Refused):
+        run.retry_with(edited, kept_calls=kept, kept_round=0)
+    run.retry_with(edited, kept_calls=kept, kept_round=1)
+
+    assert tuple(run.state.calls) == kept
+
+
 def test_retry_from_something_else_is_refused() -> None:
     run = failed_at_the_third()
 
@@ -336,7 +362,137 @@ def test_an_undone_call_is_made_again_with_all_that_followed() -> None:
     assert list(run.state.calls) == []
 
 
+def cancelled_with_an_undo() -> Program:
+    """A run that was cancelled with `--now`, so that two calls with an undo were not undone, behind one without."""
+    run = Program()
+    run.say(run.load(1)).ok("load", output=1)  # type: ignore[attr-defined]
+    for number in (2, 3):
+        definition = step("load", undo=command("undo"))
+        run.say(run.load(number, definition="u"), definitions={"u": definition})
+        run.ok(f"load#{number}", output=number)  # type: ignore[attr-defined]
+    run.cancel(now=True)
+    return run
+
+
+def test_calls_that_a_round_drops_are_undone_before_it_begins_the_last_one_first() -> None:
+    run = cancelled_with_an_undo()
+
+    run.retry(from_step="load#2")
+
+    assert (run.state.run.undoing, run.statuses["nightly"]) == ("load#3.undo@1", "waiting")
+    run.ok("load#3.undo@1")
+    assert run.state.run.undoing == "load#2.undo@1"
+    run.ok("load#2.undo@1")
+    assert (list(run.state.calls), run.statuses["nightly"]) == (["load"], "ready")
+    assert not run.state.undoables
+    assert restore(run.state.workflow, every_row(run.state)) == run.state == fold(run.state.workflow, run.log)
+
+
+def test_what_a_round_undoes_first_is_known_before_it_is_opened() -> None:
+    run = cancelled_with_an_undo()
+    report = r.RetryRequested(run.clock, "somebody", from_step="load#2")
+
+    planned = plan_round(run.state, report)
+
+    assert planned.undone_first == ("load#3", "load#2")
+    assert planned.dropped == ("load#2", "load#3")
+
+
+def test_a_program_does_not_begin_again_if_a_call_that_it_drops_could_not_be_undone() -> None:
+    run = cancelled_with_an_undo()
+    run.retry(from_step="load#3")
+
+    run.fail("load#3.undo@1")
+    run.ok("load#2.undo@1")
+
+    assert run.status == "failed"
+    with pytest.raises(UndoFailed):
+        run.retry()
+    run.retry(force=True)
+    assert (list(run.state.calls), run.statuses["nightly"]) == (["load"], "ready")
+
+
+def test_a_round_that_is_stopped_before_it_has_undone_its_calls_leaves_them_to_the_next_one() -> None:
+    run = cancelled_with_an_undo()
+    run.retry(from_step="load#2").cancel(now=True)
+    run.report(r.TaskEnded(run.clock, "load#3.undo@1", 1, Outcome(None, signal=15, is_stopped=True)))
+
+    run.retry(force=True)
+
+    assert run.state.run.undoing == "load#2.undo@1"
+    run.ok("load#2.undo@1")
+    assert list(run.state.calls) == ["load"]
+
+
+def test_a_call_is_added_behind_those_that_a_round_has_kept() -> None:
+    run = failed_at_the_third()
+    run.retry()
+    run.report(r.TaskStarted(run.clock, "nightly", 2, "w1", "h1", run.turn))
+
+    run.say(run.load(3, branch="0"))
+
+    assert list(run.state.calls) == ["load", "load#2", "load#4"]
+    assert list(restore(run.state.workflow, every_row(run.state)).calls) == ["load", "load#2", "load#4"]
+
+
+# -- cost --------------------------------------------------------------------------------------------------------------
+
+
+class Measured(Program):
+    """Counts the bytes of the rows that its turns change, and these rows."""
+
+    rows = bytes = 0
+
+    def report_once(self, report: r.Report) -> Measured:
+        self.last = turn(self.state, report, self.evaluator)
+        found = changes(self.state)
+        self.rows += len(found)
+        self.bytes += sum(len(data or b"") for _, _, _, data in found)
+        self.state.commit()
+        self.log.extend(self.last)
+        return self
+
+
+def made_calls(count: int, *, at_once: bool) -> Measured:
+    """A program in its second round, which makes so many calls, after as many that it has dropped."""
+    run = Measured()
+    run.say(*(run.load(number) for number in range(count)))
+    run.cancel(now=True).retry()
+    run.made = 0
+    calls = [run.load(number) for number in range(count)]
+    run.report(r.TaskStarted(run.clock, "nightly", 2, "w1", "h1", run.turn))
+    run.rows = run.bytes = 0
+    if at_once:
+        run.say(*calls)
+        run.report(r.TaskStarted(run.clock, "nightly", 2, "w1", "h1", run.turn))
+    for number, call in enumerate(calls, 1):
+        if not at_once:
+            run.say(call)
+        run.ok("load" if number == 1 else f"load#{number}", output=number)
+    return run
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_a_call_writes_does_not_depend_on_how_many_came_before(at_once: bool) -> None:
+    few, many = made_calls(30, at_once=at_once), made_calls(300, at_once=at_once)
+
+    assert len(many.state.calls) == 300
+    assert many.rows / 300 <= 1.05 * few.rows / 30
+    assert many.bytes / 300 <= 1.05 * few.bytes / 30
+
+
 # -- state -------------------------------------------------------------------------------------------------------------
+
+
+def every_row(state: State) -> list[Row]:
+    """All rows of a run."""
+    whole = state.copy()
+    whole.begin()
+    for name in STATE_TABLES[1:]:
+        table = getattr(whole, name)
+        for key in range(len(table)) if isinstance(table, list) else list(table):
+            whole.touch(key) if name == "places" else whole._journal.append((table, key, None))  # type: ignore[union-attr]
+    return changes(whole)
 
 
 def test_the_rows_and_the_log_of_a_program_give_the_same_state_and_a_turn_is_rolled_back() -> None:
@@ -351,14 +507,7 @@ def test_the_rows_and_the_log_of_a_program_give_the_same_state_and_a_turn_is_rol
 
     assert fold(run.state.workflow, run.log) == run.state
     assert before.calls == run.state.calls and rows
-    everything = run.state.copy()
-    everything.begin()
-    for table in ("places", "calls", "definitions", "past", "routed", "failures", "informed", "tallies"):
-        found = getattr(everything, table)
-        keys = range(len(found)) if isinstance(found, list) else list(found)
-        for key in keys:
-            everything.touch(key) if table == "places" else everything._journal.append((found, key, None))  # type: ignore[union-attr]
-    assert restore(run.state.workflow, changes(everything)) == run.state
+    assert restore(run.state.workflow, every_row(run.state)) == run.state
 
 
 def test_the_graph_of_a_version_is_shared_and_stays_as_it_is() -> None:

@@ -382,7 +382,7 @@ def test_a_flow_that_is_called_like_a_function_is_refused() -> None:
 
     [problem] = caught.value.problems
     assert problem.message == "the flow 'no_step' is called like a function"
-    assert problem.hint == "write no_step.run(…), or call it inside another flow"
+    assert problem.hint == "write no_step.run(…), or call it inside a flow or a program"
 
 
 async def asynchronous() -> None: ...

@@ -60,14 +60,33 @@ async def beside(folder: str) -> list[str]:
     return [await task for task in tasks]
 
 
+@step
+def much(size: int) -> list[str]:
+    """More than a log holds: it is stored as a file."""
+    return ["x" * 1000] * size
+
+
+@step(inline=True)
+def same(rows: list[str]) -> list[str]:
+    return rows
+
+
+@step
+def size(rows: list[str]) -> int:
+    return len(rows)
+
+
 @program
 def asking(folder: str) -> str:
     note(folder, "before")
+    rows = same(same(much(100)))
+    assert size(rows) == size(rows)
     try:
-        approve("go on?")
+        approve(f"load {len(rows)} rows?")
     except Rejected:
-        return "rejected"
-    return note(folder, "after")
+        return f"{len(rows)} rejected"
+    rows += much(101)
+    return note(folder, f"{len(rows)}-loaded")
 
 
 @program

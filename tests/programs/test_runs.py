@@ -41,8 +41,8 @@ def test_a_program_goes_on_in_another_process_when_a_person_has_answered(tmp_pat
 
     assert "approval" in waiting
     assert run.status == "completed", run.explain()
-    assert run.outputs["result"] == ("after" if is_approved else "rejected")
-    assert lines(tmp_path) == (["after", "before"] if is_approved else ["before"])
+    assert run.outputs["result"] == ("201-loaded" if is_approved else "100 rejected")
+    assert lines(tmp_path) == (["201-loaded", "before"] if is_approved else ["before"])
 
 
 def test_a_retry_makes_the_calls_again_that_failed_or_were_undone(tmp_path: Path) -> None:

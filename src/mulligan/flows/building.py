@@ -39,6 +39,7 @@ class RecordedFlow(Protocol):
     def fn(self) -> Any: ...
     @property
     def name(self) -> str: ...
+    def __mulligan_workflow__(self) -> Workflow: ...
 
 
 class Built(NamedTuple):
@@ -72,11 +73,13 @@ def child_of(recorder: Recorder, flow: RecordedFlow) -> tuple[str, bool]:
     for name, (known, built) in recorder.children.items():
         if known is flow:
             return name, built.returns_one_value
-    built = build(flow)
-    name, number = f"flow:{flow.name}", 1
+    # A program is one step, whose workflow it makes itself.
+    is_flow = hasattr(flow, "end_action")
+    built = build(flow) if is_flow else Built(flow.__mulligan_workflow__(), True)
+    name, number = f"{'flow' if is_flow else 'program'}:{flow.name}", 1
     while name in recorder.children:
         number += 1
-        name = f"flow:{flow.name}_{number}"
+        name = f"{name.partition(':')[0]}:{flow.name}_{number}"
     recorder.children[name] = (flow, built)
     return name, built.returns_one_value
 

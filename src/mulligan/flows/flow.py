@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mulligan.flows.callbacks import Callback, as_callback
-from mulligan.flows.context import RECORDER, Site, call_site, refuse
+from mulligan.flows.context import RECORDER, Site, call_site, outside_program, refuse, running_program
 from mulligan.flows.functions import FunctionWrapper
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.recording import RESULT
@@ -12,10 +12,11 @@ from mulligan.flows.step_keys import apply_keys, located
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 
     import mulligan
+    from mulligan.flows.building import Built
     from mulligan.flows.retries import Duration, Retry
     from mulligan.language.python.builder import Workflow
 
@@ -66,6 +67,8 @@ class Flow(FunctionWrapper, Generic[P, R]):
         self.keys = keys
         self.site = site
         self.end_action: tuple[Callback | None, dict[str, Any], Site] | None = None
+        # What a program that calls it gets, made once.
+        self.built: Built | None = None
 
     def __repr__(self) -> str:
         return f"<flow {self.name}>"
@@ -83,36 +86,37 @@ class Flow(FunctionWrapper, Generic[P, R]):
         return str(self.keys.get("name", self.__name__))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Inside another flow: run this one as a child run. The reference is what this flow returns."""
+        """Inside another flow: run this one as a child run; the reference is what it returns. Also in a program."""
         recorder = RECORDER.get()
+        if recorder is None and (program := running_program()) is not None:
+            return program.call(FlowCall(self), args, kwargs)  # type: ignore[no-any-return]
         if recorder is None:
             message = f"the flow '{self.name}' is called like a function"
-            refuse("flow", message, hint=f"write {self.__name__}.run(…), or call it inside another flow")
-        return self._call(recorder, self.name, {}, False, args, kwargs)  # type: ignore[no-any-return]
+            refuse("flow", message, hint=f"write {self.__name__}.run(…), or call it inside a flow or a program")
+        return record_child(recorder, self, args, kwargs)  # type: ignore[no-any-return]
 
-    def _call(self, recorder: Any, name: str, keys: dict[str, Any], is_chosen: bool, args: Any, kwargs: Any) -> Any:
-        site = call_site()
-        given = Parameters(self.fn, f"flow '{self.name}'").bind(args, kwargs, site)
-        record = recorder.add(name, is_chosen=is_chosen, site=site, keys_site=site)
-        recorder.last[id(self)] = record
-        from mulligan.flows.building import child_of
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by the names of the parameters; LanguageError for those that do not fit."""
+        return Parameters(self.fn, f"flow '{self.name}'").bind(args, kwargs, call_site())
 
-        file, returns_one_value = child_of(recorder, self)
-        inputs = {name: recorder.value(value, record.reads) for name, value in given.items()}
-        record.action = {"workflow": {"file": file, "inputs": inputs} if inputs else file}
-        apply_keys(recorder, record, located(keys, site))
-        outputs = recorder.result(record)
-        return outputs[RESULT] if returns_one_value else outputs
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[None, None, R]:
+        """A call that has not started, in a program: for `gather`, or to be awaited."""
+        return FlowCall(self).call(*args, **kwargs)  # type: ignore[no-any-return]
 
     def options(self, **keys: Any) -> Callable[P, R]:
-        """The same flow with keys of its step, when it is called inside another flow: `child.options(retry=1)(x)`."""
+        """The same flow with keys of its step, when it is called inside another flow: `child.options(retry=1)(x)`.
+
+        In a program: `key`, which names one call.
+        """
+        if running_program() is not None and RECORDER.get() is None:
+            return FlowCall(self, **keys)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             recorder = RECORDER.get()
             if recorder is None:
                 refuse("flow", f"the flow '{self.name}' is called like a function", hint="call it inside another flow")
             own = {key: value for key, value in keys.items() if key != "name"}
-            return self._call(recorder, keys.get("name", self.name), own, "name" in keys, args, kwargs)
+            return record_child(recorder, self, args, kwargs, name=keys.get("name", ""), keys=own)
 
         return call
 
@@ -177,6 +181,69 @@ class Flow(FunctionWrapper, Generic[P, R]):
             return kwargs
         # Whether they fit the inputs is checked when the run is prepared, as for a file.
         return Parameters(self.fn, f"flow '{self.name}'").by_name(args, kwargs, call_site())
+
+
+def record_child(
+    recorder: Any, called: Any, args: Any, kwargs: Any, *, name: str = "", keys: dict[str, Any] | None = None
+) -> Any:
+    """While a flow is built: a step of it that runs another flow, or a program, as a child run. Its result."""
+    site = call_site()
+    given = called.bind(args, kwargs)
+    record = recorder.add(name or called.name, is_chosen=bool(name), site=site, keys_site=site)
+    recorder.last[id(called)] = record
+    from mulligan.flows.building import child_of
+
+    file, returns_one_value = child_of(recorder, called)
+    inputs = {name: recorder.value(value, record.reads) for name, value in given.items()}
+    record.action = {"workflow": {"file": file, "inputs": inputs} if inputs else file}
+    apply_keys(recorder, record, located(keys or {}, site))
+    outputs = recorder.result(record)
+    return outputs[RESULT] if returns_one_value else outputs
+
+
+class FlowCall:
+    """A flow as a program calls it: as a child run, which returns what the flow returns."""
+
+    is_inline = False
+
+    def __init__(self, flow: Flow[Any, Any], *, key: str | int = "", **keys: Any) -> None:
+        if keys:
+            hint = "in a program 'key' names the call; retries are those of the steps of the flow"
+            refuse("type", f"'{next(iter(keys))}' is no option of the flow '{flow.name}' in a program", hint=hint)
+        self.flow = flow
+        self.fn = flow.fn
+        self.name = flow.name
+        self.keys = flow.keys
+        self.call_key = str(key)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by the names of the parameters."""
+        return self.flow.bind(args, kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return running_program().call(self, args, kwargs)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """A call that has not started."""
+        program = running_program()
+        if program is None:
+            outside_program(f"{self.flow.__name__}.call")
+        return program.prepare(self, args, kwargs)
+
+    def __mulligan_workflow__(self) -> Workflow:
+        return self._build().workflow
+
+    def read(self, outputs: Any) -> Any:
+        """What the flow returns, from the outputs of its run."""
+        is_one = isinstance(outputs, dict) and [*outputs] == [RESULT] and self._build().returns_one_value
+        return outputs[RESULT] if is_one else outputs
+
+    def _build(self) -> Built:
+        if self.flow.built is None:
+            from mulligan.flows.building import build
+
+            self.flow.built = build(self.flow)
+        return self.flow.built
 
 
 @overload

@@ -33,6 +33,7 @@ Ending = tuple[str, FailureOutcome]
 LOST = "its worker was lost"
 UNDONE_LATER: Ending = "undone in a later round", FailureOutcome.REPAIRED
 REMOVED: Ending = "no longer in the workflow", FailureOutcome.ALLOWED
+NOT_CALLED: Ending = "not called again", FailureOutcome.ALLOWED
 ANOTHER_ROUND: Ending = "ran again in a later round", FailureOutcome.ALLOWED
 # By the status of a place that has failed, or whose worker was lost.
 ENDINGS: dict[str, Ending] = {

@@ -23,7 +23,7 @@ from mulligan.flows.steps import Step as StepFunction
 from mulligan.programs.messages import StepDefinition
 
 # The keys of `@program` that are of its step; all others are those of the top level of a file.
-STEP_KEYS = frozenset({"timeout", "deadline", "triage", "on_failure", "resources", "env", "cwd"})
+STEP_KEYS = frozenset({"timeout", "deadline", "retry", "triage", "on_failure", "resources", "env", "cwd"})
 # The sections of a workflow that the keys of a step may refer to.
 _SECTIONS = ("secrets", "breakers", "retry_policies", "handlers", "files", "defaults")
 # What says which function a step calls; anything else is read by the language.

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from mulligan.flows.flow import FlowCall
 from mulligan.programs import messages as m
 from mulligan.programs.call_values import storable
 from mulligan.programs.errors import Nondeterministic, ProgramError
@@ -167,6 +168,8 @@ class MemoryEngine:
             return self._fake(self.fakes[name], arguments)
         if hasattr(thing, "is_async"):  # a program, whose steps have the same fakes
             return self.run_program(thing, arguments)
+        if isinstance(thing, FlowCall):
+            raise ProgramError(f"the flow '{name}' has no fake", hint=f"say what it returns: fakes={{'{name}': …}}")
         from mulligan.values.decoding import convert_arguments
 
         return self._fake(lambda **given: run_inline(thing.fn, convert_arguments(thing.fn, given)), arguments)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from mulligan.flows.context import Site, call_site, refuse, running_program
+from mulligan.flows.context import RECORDER, Site, call_site, refuse, running_program
 from mulligan.flows.functions import FunctionWrapper
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.static_types import Generic, overload
@@ -107,7 +107,11 @@ class Program(FunctionWrapper, Generic[P, R]):
         return self.parameters.bind(args, kwargs, call_site())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Inside another program: run this one as a child run, and return what it returns."""
+        """Inside another program: run this one as a child run, and return what it returns. In a flow: the same."""
+        if (recorder := RECORDER.get()) is not None:
+            from mulligan.flows.flow import record_child
+
+            return record_child(recorder, self, args, kwargs)  # type: ignore[no-any-return]
         return self._caller(f"the program '{self.name}'").call(self, args, kwargs)  # type: ignore[no-any-return]
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[None, None, R]:

@@ -13,7 +13,7 @@ import selectors
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -23,13 +23,15 @@ import msgspec
 from mulligan.core.effects.program_history import ProgramHistory
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.program_calls import ProgramTurn
+from mulligan.core.model.program_calls import Delivery, ProgramTurn
 from mulligan.core.model.reports import Report
+from mulligan.errors import InputInvalid, OutputDropped
 from mulligan.programs import messages as m
 from mulligan.programs.conversion import begin_of, deliveries_of, history_of, turn_end_of
 from mulligan.worker.environment import task_environment, working_folder_of
 from mulligan.worker.exit_reader import ExitReader
 from mulligan.worker.folders import Folders
+from mulligan.worker.outputs.artifact_inputs import Spool
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.slots.deadlines import seconds_left
 from mulligan.worker.slots.wake_up import WakeUp
@@ -46,8 +48,10 @@ _FIRST_KEY = -(10**12)
 _RECEIVE_BYTES = 1 << 16
 _SUCCESS = Outcome()
 
-# Reads the history of a program from the store: the run, and how many ends of calls it has been told.
+# Reads the history of a program from the store: the run, and how many ends of calls it knows.
 ReadHistory = Callable[[int, int], ProgramHistory]
+# Finds the files of the artifacts that a value refers to, by name; writes those that have none.
+Locate = Callable[[Any, Spool], dict[str, str]]
 # A program by run, place and attempt.
 _Key = tuple[int, str, int]
 
@@ -109,6 +113,8 @@ class _Process:
         self.key = key
         self.host = host
         self.history = history
+        # The files that were written for it to read.
+        self.spooled: list[str] = []
         self.token = 0
         self.turn = 0
         self.started = 0.0
@@ -143,6 +149,7 @@ class ProgramTurns:
         exit_reader: ExitReader,
         wake_up: WakeUp,
         read_history: ReadHistory | None,
+        locate: Locate,
         supervisor: Callable[[], SupervisorClient],
         end: Callable[[int, Report], None],
     ) -> None:
@@ -153,6 +160,7 @@ class ProgramTurns:
         self._exit_reader = exit_reader
         self._wake_up = wake_up
         self._read_history = read_history
+        self._locate = locate
         self._supervisor = supervisor
         self._end = end
         self._hosts: dict[str, _Host] = {}
@@ -172,12 +180,20 @@ class ProgramTurns:
             self._kill(process)
             process = None
         if process is None:
-            history = self._write_history(task)
+            spooled: list[str] = []
+            # Without its arguments it cannot begin; what a call has returned it may never read.
+            files = self._locate(task.params.get("args"), partial(self._spool, spooled))
+            found = self._history(task)
+            history = self._write_history(found)
             env = task_environment(running.lease, running.scratch, self._folders.outputs(task.run_id))
             process = self._fork(key, task, history, env)
-            self._send(process, _begin(task, turn, history))
+            process.spooled = spooled
+            if found is not None:
+                files |= self._files(process, found.deliveries)
+            self._send(process, _begin(task, turn, history, files))
         else:
-            self._send(process, m.Deliver(turn.turn, deliveries_of(turn.deliveries)))
+            files = self._files(process, turn.deliveries)
+            self._send(process, m.Deliver(turn.turn, deliveries_of(turn.deliveries), files))
         process.token, process.turn, process.started = running.lease.token, turn.turn, wall_clock.now()
         process.kept_until = process.due = math.inf
         if task.deadline is not None:
@@ -188,16 +204,38 @@ class ProgramTurns:
         assert process.frames is not None
         process.frames.send(m.frame(message))
 
-    def _write_history(self, task: Task) -> str:
-        """The file with what a new process replays; "" for a program that has called nothing yet."""
+    def _history(self, task: Task) -> ProgramHistory | None:
+        """What a new process replays; None for a program that has called nothing yet."""
         turn = task.turn
         assert turn is not None
         if (turn.turn == 1 and not turn.deliveries) or self._read_history is None:
+            return None
+        return self._read_history(task.run_id, turn.delivered + len(turn.deliveries))
+
+    def _write_history(self, found: ProgramHistory | None) -> str:
+        if found is None:
             return ""
-        found = self._read_history(task.run_id, turn.delivered + len(turn.deliveries))
         path = f"{self._folder}/program-{self._last_number + 1}.history"
         with open(path, "wb") as file:
             file.write(history_of(found))
+        return path
+
+    def _files(self, process: _Process, ends: Iterable[Delivery]) -> dict[str, str]:
+        """The file of each artifact that the program may read. One that is gone is left out: reading it says so."""
+        files: dict[str, str] = {}
+        for one in ends:
+            if isinstance(one.output, dict | list):
+                with suppress(InputInvalid, OutputDropped):
+                    files |= self._locate(one.output, partial(self._spool, process.spooled))
+        return files
+
+    def _spool(self, spooled: list[str], data: bytes, ending: str) -> str:
+        """Write what has no file here to one that exists for as long as the process."""
+        self._last_number += 1
+        path = f"{self._folder}/program-{self._last_number}{ending}"
+        with open(path, "wb") as file:
+            file.write(data)
+        spooled.append(path)
         return path
 
     def _fork(self, key: _Key, task: Task, history: str, env: dict[str, str]) -> _Process:
@@ -360,18 +398,19 @@ class ProgramTurns:
         self._close(process)
         if self._processes.get(process.key) is process:
             del self._processes[process.key]
-        if process.history:
+        for path in filter(None, (process.history, *process.spooled)):
             with suppress(OSError):
-                os.unlink(process.history)
+                os.unlink(path)
 
 
-def _begin(task: Task, turn: ProgramTurn, history: str) -> m.Begin:
+def _begin(task: Task, turn: ProgramTurn, history: str, files: dict[str, str]) -> m.Begin:
     return begin_of(
         task.params,
         task.started_in,
         turn=turn.turn,
         run_id=task.run_id,
         history=history,
+        files=files,
         timeout=task.timeout,
         step=task.place,
         attempt=task.attempt,

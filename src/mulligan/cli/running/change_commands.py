@@ -267,9 +267,16 @@ def _show_failed_undos(planned: RetryResult | ForkResult) -> None:
         complain(f"undo failed, so what they did may still be in effect: {'; '.join(words)}")
 
 
+def _show_undone_first(planned: RetryResult) -> None:
+    """Say which calls of a program are undone before it begins again."""
+    if planned.undone_first:
+        complain(f"undone first: {list_names(planned.undone_first)}")
+
+
 def _show_round(planned: RetryResult, *, adjust: bool) -> None:
     _show_stale_files(planned)
     _show_failed_undos(planned)
+    _show_undone_first(planned)
     complain(f"{_opening(planned, 'begins')}: {_sizes(planned)}")
     _show_children(planned)
     for step, words in planned.adjustments.items():
@@ -299,6 +306,7 @@ def _show_round_plan(planned: RetryResult, matrices: Mapping[str, Sequence[str]]
         complain(f"kept: {list_names([name for name, _ in _grouped(dict.fromkeys(planned.kept, ''), matrices)])}")
     _show_children(planned)
     _show_failed_undos(planned)
+    _show_undone_first(planned)
 
 
 def _opening(planned: RetryResult, verb: str) -> str:

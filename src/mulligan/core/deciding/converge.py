@@ -12,6 +12,7 @@ from mulligan.core.deciding.flow import (
     may_enter,
     remaining_start_batches,
     skip_step,
+    wake,
     wake_starts,
 )
 from mulligan.core.deciding.lifecycle import Facts, enter_command, make_failure, schedule
@@ -21,6 +22,7 @@ from mulligan.core.model.text.formatting import pluralize
 from mulligan.core.model.workflow import END
 from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import has_run_its_steps
+from mulligan.core.state.program_progress import NO_PROGRESS
 from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Place, State, UndoableVisit
 from mulligan.core.state.verdict import verdict
@@ -40,6 +42,10 @@ def converge(now: DecisionContext) -> Facts:
     yield from enter_free_slots(now)
     if run.active or run.loops or run.undoing:
         return
+    program = now.state.places.get(now.state.graph.program)
+    if program is not None and program.status == "waiting" and run.stop is None:
+        yield from _begin_program(now, program)
+        return
     if run.waiting and run.stop is None:
         # What follows may change which steps wait, so `converge` is called again after it.
         late = remaining_start_batches(now.state)
@@ -51,9 +57,7 @@ def converge(now: DecisionContext) -> Facts:
     elif end.status == "waiting":
         undoable = _next_undo(now.state)
         if undoable is not None:
-            yield e.UndoStarted(undoable.step, undoable.visit)
-            place = now.state.places[undoable.step]
-            yield from enter_command(now, place, "undo", 0, undo_key(undoable.step, undoable.visit))
+            yield from _undo(now, undoable)
         else:
             yield from _enter_end(now)
 
@@ -99,6 +103,23 @@ def _has_arrival(state: State, step: Place) -> bool:
     return is_free and step.taken_arrivals > 0 and state.step(step.key).join == "any"
 
 
+# -- programs --------------------------------------------------------------------------
+
+
+def _begin_program(now: DecisionContext, place: Place) -> Facts:
+    """Another round of a program begins: undo the calls that it drops, the last one first, then let it begin."""
+    progress = place.program or NO_PROGRESS
+    last = next((one for one in reversed(now.state.undoables) if one.step in progress.leaving), None)
+    if last is not None:
+        yield from _undo(now, last)
+    elif progress.not_undone:
+        yield e.StepEntered(place.key, place.visit + 1)
+        message = f"'{progress.not_undone}' could not be undone, so that what it did may still be in effect"
+        yield e.AttemptFailed(place.key, place.attempt + 1, make_failure(now, place, "UNDO_FAILED", message))
+    else:
+        yield from wake(now, place.key)
+
+
 # -- undo ------------------------------------------------------------------------------
 
 
@@ -111,6 +132,11 @@ def _next_undo(state: State) -> UndoableVisit | None:
     if (stop is not None and stop.now) or not state.undoables or lacks_worktree(state) or verdict(state) == "completed":
         return None
     return next((one for one in reversed(state.undoables) if _may_be_undone(state, one)), None)
+
+
+def _undo(now: DecisionContext, one: UndoableVisit) -> Facts:
+    yield e.UndoStarted(one.step, one.visit)
+    yield from enter_command(now, now.state.places[one.step], "undo", 0, undo_key(one.step, one.visit))
 
 
 def _may_be_undone(state: State, one: UndoableVisit) -> bool:

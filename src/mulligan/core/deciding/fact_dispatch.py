@@ -181,8 +181,10 @@ def _run_reopened(now: DecisionContext, fact: e.RunReopened) -> Facts:
     for step in list(now.state.steps()):
         if step.loop_edge is not None and step.has_ended:
             yield from after_end(now, step.key, step.visit)
-    for name in fact.put_back:
-        yield from wake(now, name)
+    if not fact.dropped:
+        # Otherwise calls may have to be undone first: see `converge`.
+        for name in fact.put_back:
+            yield from wake(now, name)
 
 
 # -- steps ------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from mulligan.core.deciding.agents.triage_agent import decide_or_suggest, defaul
 from mulligan.core.deciding.classify import LIMIT, LIMIT_SECONDS, OUT_OF_JOB_MEMORY, WORKER_LIFE
 from mulligan.core.deciding.conditions import matching_rule
 from mulligan.core.deciding.lifecycle import Facts, complete, enter_command, is_last_visit, make_failure, schedule
-from mulligan.core.deciding.programs import is_difference
+from mulligan.core.deciding.programs import has_let_through, is_difference
 from mulligan.core.deciding.rounds.child_failure import UNDO_FAILED, undo_failed_below, undo_failed_in_child
 from mulligan.core.deciding.routes import alert_edges, edges_after_failure, failure_route, route_to_program, takes_loop
 from mulligan.core.deciding.stopping import conclude, stop_triager
@@ -172,6 +172,8 @@ def retry(now: DecisionContext, place: Place, failure: Failure) -> Generator[e.F
     refusal = _retry_refusal(now, place, rule, number, due)
     if not refusal and _could_not_undo(now.state, place, failure):
         refusal = UNDO_FAILED
+    if not refusal and has_let_through(place):
+        refusal = "call_recorded"
     if not refusal and (cap := reached_cap(rule.adjust, place, failure)):
         # A retry would get no more of what ran out.
         refusal = f"{cap}_reached"

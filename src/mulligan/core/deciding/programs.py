@@ -2,7 +2,7 @@
 
 A program is the only step of its workflow. A turn of it is an ordinary task, which ends when the program can not go on
 before a call of it has ended. So a waiting program has no task, no slot and no process. When a call has ended, whatever
-way, the next turn is queued, which tells the program all that ended since.
+way, the next turn is queued, which says to the program all that ended since.
 """
 
 from __future__ import annotations
@@ -151,21 +151,19 @@ def _inline_failed(now: DecisionContext, step: Place, found: Failure) -> Facts:
 def _free_label(state: State, place: Place, call: ProgramCall) -> str:
     """The label of a call: numbers go on until one is free, since a key may look like one, and so may the program."""
     progress = place.program or NO_PROGRESS
-    identity = (call.branch, call.ordinal)
-    again = (label for label, one in progress.dropped.items() if (one.branch, one.ordinal) == identity)
-    for label in again:
-        if label not in state.calls and label.partition("#")[0] == call.name:
-            return label
+    again = state.dropped_labels.get((call.branch, call.ordinal, call.name), "")
+    if again and again not in state.calls:
+        return again
     number = progress.numbers.get(call.name, 0) + 1
     label = label_of(call.name, number, call.key)
-    while label in state.places or label in state.calls or label in progress.dropped:
+    while label in state.places or label in state.calls or label in state.dropped:
         number += 1
         label = label_of(call.name, number, "")
     return label
 
 
 def after_turn(now: DecisionContext, fact: e.ProgramWaiting) -> Facts:
-    """The program waits: tell it at once what has ended meanwhile."""
+    """The program waits: say at once what has ended meanwhile."""
     return resume_program(now, now.state.places[fact.place], goes_on=fact.goes_on)
 
 
@@ -181,8 +179,10 @@ def resume_program(now: DecisionContext, place: Place, *, goes_on: bool = False)
     if progress is None or place.status != "running" or not now.may_start(place):
         return
     if place.phase == WAITING and (progress.ended or goes_on):
-        yield e.ProgramResumed(place.key, place.attempt, progress.turn + 1, progress.ended)
-    elif place.phase == ENDING and not any(_open_calls(now.state)):
+        numbers = range(progress.known + 1, progress.last + 1)
+        ended = tuple(now.state.deliveries[number] for number in numbers)
+        yield e.ProgramResumed(place.key, place.attempt, progress.turn + 1, ended)
+    elif place.phase == ENDING and not now.state.has_open_calls:
         yield _attempt_ended(place)
 
 
@@ -202,7 +202,7 @@ def end_waiting(now: DecisionContext, place: Place, found: Failure) -> Facts:
 
 
 def _open_calls(state: State) -> list[Place]:
-    """The steps of calls that have not ended: in a run that comes to its end, these are few."""
+    """The steps of calls that have not ended. It is asked once, when the program has ended."""
     found = (state.places[label] for label, call in state.calls.items() if call.kind != "value")
     return [place for place in found if not place.has_ended]
 
@@ -220,6 +220,12 @@ def cancel_call(now: DecisionContext, step: Place) -> Facts:
     if step.status == "waiting":
         return iter((e.StepCancelled(step.key, step.visit, "unwanted"),))
     return stop_place(now, step) if step.is_active else NOTHING
+
+
+def has_let_through(place: Place) -> bool:
+    """Whether a program has failed with the failure of a call: it is recorded, so another attempt would get it too."""
+    end = None if place.program is None else place.program.end
+    return end is not None and bool(end.call)
 
 
 def is_difference(place: Place, found: Failure) -> bool:

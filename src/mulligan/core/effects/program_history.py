@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
 from mulligan.core.model.failure import Failure, failure
@@ -17,25 +15,22 @@ class ProgramHistory(msgspec.Struct, frozen=True):
 
     calls: dict[str, RecordedCall]
     deliveries: list[Delivery]
+    # The program was edited since the run began.
+    is_edited: bool = False
 
 
 def program_turn(state: State, place: Place) -> ProgramTurn:
     """What a worker needs for the next turn of a program."""
     progress = place.program or NO_PROGRESS
-    told = tuple(_delivery(state, label) for label in progress.told)
-    return ProgramTurn(progress.turn, place.entered_at.timestamp(), progress.delivered, told)
+    announced = tuple(_delivery(state, state.deliveries[n]) for n in range(progress.delivered + 1, progress.known + 1))
+    return ProgramTurn(progress.turn, place.entered_at.timestamp(), progress.delivered, announced)
 
 
 def program_history(state: State, delivered: int) -> ProgramHistory:
     """The history of a program up to the n-th end of a call."""
-    ended = [(place.delivery[0], label) for label, place in _places(state) if place.delivery is not None]
-    return ProgramHistory(
-        state.calls, [_delivery(state, label) for number, label in sorted(ended) if number <= delivered]
-    )
-
-
-def _places(state: State) -> Iterator[tuple[str, Place]]:
-    return ((label, state.places[label]) for label, call in state.calls.items() if call.kind != "value")
+    numbers = range(1, min(delivered, len(state.deliveries)) + 1)
+    told = [_delivery(state, state.deliveries[number]) for number in numbers]
+    return ProgramHistory(state.calls, told, is_edited=state.run.revision is not None)
 
 
 def _delivery(state: State, label: str) -> Delivery:

@@ -19,7 +19,7 @@ from mulligan.core.model.agents.spending import Spent
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import END, Command, Step, Workflow, decode, encode
 from mulligan.core.state.brief_state import BriefState
-from mulligan.core.state.program_progress import RecordedCall
+from mulligan.core.state.program_progress import DroppedCall, RecordedCall
 from mulligan.core.state.state import (
     ITEM,
     NOTHING_TRIED,
@@ -40,6 +40,8 @@ from mulligan.errors import CodecError, IllegalTransition
 # result, or what a decision was about; otherwise ""), data (None: delete the row)
 Row = tuple[str, str, str, bytes | None]
 
+# The statuses of places that have no tag, unless they are paused.
+_UNTAGGED = frozenset({"waiting", "ready"})
 # The tags of places that wait for a person.
 PERSON_TAGS = ("parked", "approval", "paused")
 
@@ -71,6 +73,7 @@ _TYPES: dict[str, Any] = {
     "decisions": RecordedDecision,
     "calls": RecordedCall,
     "definitions": Step,
+    "dropped": DroppedCall,
     # The same rows under another tag, for searches in all workflows. They are not restored.
     "decisions_by_code": RecordedDecision,
 }
@@ -115,7 +118,8 @@ def changes(state: State) -> list[Row]:
         listed_before = None if old is None else old.items
         if place is not None and place.items is None and listed_before is None:
             # Nearly all places.
-            rows.append((table, key, _tag(place), _encode(_astuple(place)[_IN_ROW])))
+            tag = "" if place.status in _UNTAGGED and place.pause is None else _tag(place)
+            rows.append((table, key, tag, _encode(_astuple(place)[_IN_ROW])))
             continue
         rows.append((table, key, "", None) if place is None else (table, key, _tag(place), _encode(_values(place))))
         listed = None if place is None else place.items
@@ -354,7 +358,7 @@ def _reason(error: Exception) -> str:
 
 
 def _fill(state: State, tables: dict[str, _Table]) -> None:
-    for name in ("arcs", "barriers", "tallies"):
+    for name in ("arcs", "barriers", "tallies", "dropped"):
         read = _reader(name)
         getattr(state, name).update((key, read(data)) for key, data in tables[name].items())
     for name in ("past", "routed", "informed", "decisions"):
@@ -368,6 +372,8 @@ def _fill(state: State, tables: dict[str, _Table]) -> None:
     state.restore_calls(dict(sorted(calls, key=lambda one: one[1].index)))
     _restore_run(state.run, tables)
     _restore_places(state, tables["places"], tables["items"])
+    if not isinstance(state, BriefState):
+        state.restore_deliveries()
 
 
 def _latest(rows: Iterable[Row]) -> dict[str, _Table]:

@@ -20,6 +20,7 @@ from mulligan.core.evolve.evolve_conversations import (
 from mulligan.core.evolve.evolve_programs import (
     begin_program,
     call_cancelled,
+    leave_call,
     program_ended,
     program_resumed,
     program_waiting,
@@ -533,6 +534,7 @@ def _undo_ended(state: State, fact: Any, entry: e.Entry) -> None:
             # It stays where it is: a later round undoes it in the same order.
             state.set_at(state.undoables, index, _replace(state.undoables[index], failed_round=state.run.round))
             place.is_undone, place.has_failed_undo = False, True
+            leave_call(state, fact.step, is_undone=False)
             return
     elif place.has_failed_undo:
         place.warnings = tuple(one for one in place.warnings if not _is_failed_undo(one, fact.visit))
@@ -540,6 +542,7 @@ def _undo_ended(state: State, fact: Any, entry: e.Entry) -> None:
     if place.has_failed_undo:
         place.has_failed_undo = any(one.step == fact.step and one.failed_round for one in state.undoables)
     place.is_undone = not place.has_failed_undo
+    leave_call(state, fact.step, is_undone=not isinstance(fact, e.UndoFailed))
 
 
 def _is_failed_undo(warning: Failure, visit: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 import msgspec
@@ -50,7 +50,7 @@ def _add_call(state: State, fact: e.StepAdded | e.StepRan, kind: CallKind) -> Dr
     """Add the call; return what is known of it from an earlier round that has dropped it."""
     program = state.places[fact.program].program or NO_PROGRESS
     call = RecordedCall(
-        len(state.calls),
+        program.made,
         fact.program,
         fact.branch,
         fact.ordinal,
@@ -67,12 +67,13 @@ def _add_call(state: State, fact: e.StepAdded | e.StepRan, kind: CallKind) -> Dr
     )
     state.add_call(fact.step, call)
     _count(state, fact.program, fact.name, fact.step)
-    return program.dropped.get(fact.step)
+    return state.dropped.get(fact.step)
 
 
 def value_recorded(state: State, fact: e.ValueRecorded, entry: e.Entry) -> None:
+    program = state.places[fact.place].program or NO_PROGRESS
     call = RecordedCall(
-        len(state.calls),
+        program.made,
         fact.place,
         fact.branch,
         fact.ordinal,
@@ -81,7 +82,7 @@ def value_recorded(state: State, fact: e.ValueRecorded, entry: e.Entry) -> None:
         file=fact.file,
         line=fact.line,
         output=fact.output,
-        known=(state.places[fact.place].program or NO_PROGRESS).known,
+        known=program.known,
     )
     state.add_call(fact.value, call)
     _count(state, fact.place, fact.name, fact.value)
@@ -90,24 +91,25 @@ def value_recorded(state: State, fact: e.ValueRecorded, entry: e.Entry) -> None:
 def _count(state: State, program: str, name: str, label: str) -> None:
     place = state.touch(program)
     progress = place.program or NO_PROGRESS
-    if label not in progress.dropped:
-        numbers = {**progress.numbers, name: progress.numbers.get(name, 0) + 1}
-        place.program = _replace(progress, numbers=numbers)
-    elif place.program is None:
-        place.program = progress
+    numbers = progress.numbers
+    if label not in state.dropped:
+        numbers = {**numbers, name: numbers.get(name, 0) + 1}
+    place.program = _replace(progress, made=progress.made + 1, numbers=numbers)
 
 
 def program_waiting(state: State, place: Place, fact: e.ProgramWaiting, entry: e.Entry) -> None:
     progress = place.program or NO_PROGRESS
     place.phase = WAITING
-    place.program = _replace(progress, delivered=progress.known, told=(), at=fact.at)
+    place.program = _replace(progress, delivered=progress.known, announced=0, at=fact.at)
 
 
 def program_resumed(state: State, place: Place, fact: e.ProgramResumed, entry: e.Entry) -> None:
     progress = place.program or NO_PROGRESS
     place.phase = ""
-    ended = progress.ended[len(fact.ended) :]
-    place.program = _replace(progress, turn=fact.turn, told=fact.ended, ended=ended, is_later=True)
+    announced = len(fact.ended)
+    place.program = _replace(
+        progress, turn=fact.turn, announced=announced, ended=progress.ended - announced, is_later=True
+    )
 
 
 def turn_started(state: State, place: Place, fact: e.TurnStarted, entry: e.Entry) -> None:
@@ -118,18 +120,18 @@ def program_ended(state: State, place: Place, fact: e.ProgramEnded, entry: e.Ent
     progress = place.program or NO_PROGRESS
     place.phase = ENDING
     end = ProgramEnd(fact.how, fact.output, fact.failure, fact.call)
-    place.program = _replace(progress, delivered=progress.known, told=(), at=fact.at, end=end)
+    place.program = _replace(progress, delivered=progress.known, announced=0, at=fact.at, end=end)
 
 
 def begin_program(place: Place) -> None:
-    """An attempt of a program begins: its turns are counted on, and it is told all that has ended, as its history."""
+    """An attempt of a program begins: its turns are counted on, and all that has ended is its history."""
     if (progress := place.program) is not None:
         place.program = _replace(
             progress,
             turn=progress.turn + 1,
-            delivered=progress.known + len(progress.ended),
-            told=(),
-            ended=(),
+            delivered=progress.last,
+            announced=0,
+            ended=0,
             end=None,
             is_later=False,
         )
@@ -146,26 +148,27 @@ def count_delivery(state: State, place: Place, at: datetime | None = None) -> No
         return
     program = state.touch(call.program)
     progress = program.program or NO_PROGRESS
-    number = progress.known + len(progress.ended) + 1
     # What has brought the end is of the same time.
-    place.delivery = (number, at or state.run.at)
-    program.program = _replace(progress, ended=(*progress.ended, place.key))
+    place.delivery = (progress.last + 1, at or state.run.at)
+    state.put(state.deliveries, progress.last + 1, place.key)
+    program.program = _replace(progress, ended=progress.ended + 1)
 
 
 def reopen_program(state: State, labels: Collection[str]) -> None:
     """A round makes these calls again: their steps are removed, and the ends of the others are numbered anew.
 
-    The failures of the others are exceptions of the next visit of the program.
+    The failures of the others are exceptions of the next visit of the program. Steps that are undone first stay until
+    they are: see `leave_call`.
     """
     program = state.touch(state.graph.program)
     progress = program.program or NO_PROGRESS
-    gone = frozenset(labels)
-    dropped = dict(progress.dropped)
+    gone, leaving = frozenset(labels), calls_to_undo(state, labels)
     for label in labels:
         call, place = state.calls[label], state.places.get(label)
         visit, attempt = (0, 0) if place is None else (place.visit, place.attempt)
-        dropped[label] = DroppedCall(call.branch, call.ordinal, visit, attempt)
-        state.drop_call(label)
+        state.note_dropped(label, DroppedCall(call.branch, call.ordinal, visit, attempt))
+        if label not in leaving:
+            state.drop_call(label)
     for records in (state.failures, state.recoveries):
         for record in [one for one in records if one.step in gone and not one.is_closed]:
             state.set_at(records, record.index, _replace(record, is_closed=True))
@@ -173,19 +176,50 @@ def reopen_program(state: State, labels: Collection[str]) -> None:
         visit = program.visit + 1
         state.set_at(state.failures, record.index, _replace(record, target_visit=visit))
         state.put(state.routed, (program.key, visit), (*state.routed.get((program.key, visit), ()), record.index))
-    kept = [(place.delivery[0], label) for label, place in _steps_of_calls(state) if place.delivery is not None]
-    numbers = {old: new for new, (old, _) in enumerate(sorted(kept), 1)}
-    for old, label in kept:
-        place = state.touch(label)
-        assert place.delivery is not None
-        place.delivery = (numbers[old], place.delivery[1])
-    olds = sorted(numbers)
+    for label in leaving:
+        state.touch(label).delivery = None
+    olds = _number_anew(state, gone)
     for label, call in list(state.calls.items()):
         known = bisect_right(olds, call.known)
         if known != call.known:
             state.put(state.calls, label, _replace(call, known=known))
-    program.program = _replace(progress, delivered=len(kept), told=(), ended=(), dropped=dropped, end=None)
+    program.program = _replace(
+        progress, delivered=len(olds), announced=0, ended=0, end=None, leaving=leaving, not_undone=""
+    )
 
 
-def _steps_of_calls(state: State) -> Iterator[tuple[str, Place]]:
-    return ((label, state.places[label]) for label, call in state.calls.items() if call.kind != "value")
+def _number_anew(state: State, gone: Collection[str]) -> list[int]:
+    """Number the ends of the calls that are kept from 1 on; return the numbers that they had, in order."""
+    kept = [(number, label) for number, label in sorted(state.deliveries.items()) if label not in gone]
+    for number in list(state.deliveries):
+        state.drop(state.deliveries, number)
+    for new, (_, label) in enumerate(kept, 1):
+        place = state.touch(label)
+        assert place.delivery is not None
+        place.delivery = (new, place.delivery[1])
+        state.put(state.deliveries, new, label)
+    return [old for old, _ in kept]
+
+
+def calls_to_undo(state: State, labels: Collection[str]) -> tuple[str, ...]:
+    """Those of the calls that a round drops which are undone before, in the order in which they completed.
+
+    One whose undo has failed is dropped only by force: somebody has said what becomes of it.
+    """
+    wanted = frozenset(labels)
+    found = (one.step for one in state.undoables if one.step in wanted and not one.failed_round)
+    return tuple(dict.fromkeys(label for label in found if state.graph.nodes[label].step.undo is not None))
+
+
+def leave_call(state: State, label: str, *, is_undone: bool) -> None:
+    """The undo of a visit has ended: drop the call if that was the last one, and the round begins without it."""
+    progress = state.places[state.graph.program].program if state.calls else None
+    if progress is None or label not in progress.leaving:
+        return
+    round_ = state.run.round
+    if any(one.step == label and one.failed_round != round_ for one in state.undoables):
+        return
+    state.drop_call(label)
+    leaving = tuple(one for one in progress.leaving if one != label)
+    not_undone = progress.not_undone if is_undone else label
+    state.touch(state.graph.program).program = _replace(progress, leaving=leaving, not_undone=not_undone)

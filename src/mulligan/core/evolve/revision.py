@@ -381,11 +381,14 @@ def _count_barriers(state: State) -> None:
 
 def lost_undos(state: State, graph: Graph) -> tuple[str, ...]:
     """The undoable steps for which the definition of `graph` has no undo."""
-    undoable = dict.fromkeys(one.step for one in state.undoables if one.step not in state.calls)
+    ours = (one.step for one in state.undoables if one.step not in state.calls and one.step not in state.dropped)
+    undoable = dict.fromkeys(ours)
     return tuple(name for name in undoable if name not in graph.nodes or graph.nodes[name].step.undo is None)
 
 
 def is_removed(state: State, name: str) -> bool:
-    """Whether the run had a step of this name, and its corrected definition has none."""
+    """Whether the run had a step of this name, and its corrected definition has none; a program does not call it."""
+    if name in state.dropped and name not in state.graph.nodes:
+        return True
     place = state.places.get(name)
     return name != END and name not in state.graph.nodes and place is not None and place.role == "step"

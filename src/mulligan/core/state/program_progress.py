@@ -40,6 +40,10 @@ class DroppedCall(msgspec.Struct, frozen=True, array_like=True):
     visit: int
     attempt: int
 
+    def identity(self, label: str) -> tuple[str, int, str]:
+        """What a call has in common with the one that is made in its place: branch, ordinal and name."""
+        return self.branch, self.ordinal, label.partition("#")[0]
+
 
 class ProgramEnd(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a program has ended, while its open calls are cancelled."""
@@ -57,23 +61,32 @@ class ProgramProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     # The number of its turn, and how many ends of calls it knew before that.
     turn: int = 1
     delivered: int = 0
-    # The calls that have ended since: those that this turn tells it, and those that wait for the next one.
-    told: tuple[str, ...] = ()
-    ended: tuple[str, ...] = ()
+    # How many calls have ended since: those that this turn announces, and those that wait for the next one. Which they
+    # are is in `State.deliveries`: this row is written with each end of a call.
+    announced: int = 0
+    ended: int = 0
     # Whether its attempt has had a turn before this one.
     is_later: bool = False
-    # How often each name was called.
+    # How many calls it has made, and how often each name, in all rounds; a call that is made again has its number.
+    made: int = 0
     numbers: dict[str, int] = {}
     # Where it waits: `nightly.py:14`.
     at: str = ""
     end: ProgramEnd | None = None
-    # The calls that were dropped, by label.
-    dropped: dict[str, DroppedCall] = {}
+    # The dropped calls that are undone before the program begins again, in the order in which they completed.
+    leaving: tuple[str, ...] = ()
+    # Of these, the last one that could not be undone.
+    not_undone: str = ""
 
     @property
     def known(self) -> int:
-        """How many ends of calls the program knows, or is told now."""
-        return self.delivered + len(self.told)
+        """How many ends of calls the program knows, those of this turn among them."""
+        return self.delivered + self.announced
+
+    @property
+    def last(self) -> int:
+        """The number of the last call that has ended."""
+        return self.delivered + self.announced + self.ended
 
 
 NO_PROGRESS = ProgramProgress()

@@ -24,7 +24,7 @@ from mulligan.core.model.graph import Graph, Node
 from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END, Budget, Command, NoticeRule, Step, Verdict, Workflow
-from mulligan.core.state.program_progress import ProgramProgress, RecordedCall
+from mulligan.core.state.program_progress import DroppedCall, ProgramProgress, RecordedCall
 from mulligan.core.state.transitions import ACTIVE, ENDED, RunStatus, Status
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -511,7 +511,7 @@ _copy = methodcaller("__copy__")
 # The attributes by which two states are compared.
 STATE_TABLES = tuple(
     "run places arcs barriers failures recoveries undoables past routed informed tallies decisions "
-    "calls definitions".split()
+    "calls definitions dropped".split()
 )
 
 
@@ -540,12 +540,15 @@ class State:
         self.tallies: dict[str, Tally] = {}
         # All verdicts on parked steps, by step and event. Runs that older releases decided about lack those.
         self.decisions: dict[tuple[str, int], RecordedDecision] = {}
-        # The calls of programs by label, which is the name of a step unless it is a value; and the definitions of these
-        # steps by digest.
+        # The calls of programs by label, the name of a step unless it is a value; and the definitions by digest.
         self.calls: dict[str, RecordedCall] = {}
         self.definitions: dict[str, Step] = {}
         # The labels of the calls by branch and ordinal: like the nodes of the graph made of the calls, and in no row.
         self.labels: dict[tuple[str, int], str] = {}
+        # Those that earlier rounds dropped, by label. In no row: labels by identity, and by the number of their end.
+        self.dropped: dict[str, DroppedCall] = {}
+        self.dropped_labels: dict[tuple[str, int, str], str] = {}
+        self.deliveries: dict[int, str] = {}
         # The names of the tables by identity: the journal holds the tables themselves.
         self._names = {id(getattr(self, name)): name for name in STATE_TABLES[1:]}
         self._journal: list[tuple[Any, Any, Any]] | None = None
@@ -677,11 +680,27 @@ class State:
         self.drop(self.graph.nodes, label)
         self.drop(self.places, label)
 
+    def note_dropped(self, label: str, call: DroppedCall) -> None:
+        """Remember what a call was that is dropped: if it is made again, it gets its label."""
+        self.put(self.dropped, label, call)
+        self.put(self.dropped_labels, call.identity(label), label)
+
+    @property
+    def has_open_calls(self) -> bool:
+        """Whether a call of a program has not ended: all nodes but that of the program are those of calls."""
+        return len(self.deliveries) < len(self.graph.nodes) - 1
+
     def restore_calls(self, calls: dict[str, RecordedCall]) -> None:
         """Add calls that were read from rows."""
         self.calls.update(calls)
         self.labels.update({(call.branch, call.ordinal): label for label, call in calls.items()})
         self._add_nodes(calls)
+        self.dropped_labels.update({call.identity(label): label for label, call in self.dropped.items()})
+
+    def restore_deliveries(self) -> None:
+        """Index the ends of calls, when their places were read from rows."""
+        places = (self.places[label] for label in self.calls if label in self.places)
+        self.deliveries.update({place.delivery[0]: place.key for place in places if place.delivery is not None})
 
     def _add_nodes(self, calls: dict[str, RecordedCall]) -> None:
         nodes = self.graph.nodes
@@ -726,7 +745,8 @@ class State:
         for name in STATE_TABLES[2:]:
             table, new = getattr(self, name), getattr(other, name)
             new.extend(table) if isinstance(table, list) else new.update(table)
-        other.labels.update(self.labels)
+        for index in ("labels", "dropped_labels", "deliveries"):
+            getattr(other, index).update(getattr(self, index))
         if self.calls:
             other.graph.nodes.update(self.graph.nodes)
         return other
@@ -758,12 +778,12 @@ class State:
         Takes time in proportion to the turn, not to the run.
         """
         assert self._journal is not None, "no turn has begun"
-        names = self._names
+        names, places = self._names, self.places
         found: dict[tuple[str, Any], Any] = {}
         lengths: dict[str, int] = {}
         # Backwards like `rollback`: the oldest value of a key wins, and lists have their length of that time.
         for table, key, old in reversed(self._journal):
-            name = names.get(id(table))
+            name = "places" if table is places else names.get(id(table))
             if name is None:
                 # Made of other tables: the labels of calls, and the nodes of their steps.
                 continue

@@ -142,7 +142,7 @@ def local_worker(
 
 
 def read_program_history(store: Store, run_id: int, delivered: int) -> ProgramHistory:
-    """The calls of a program as the store has them, with the ends that it was told."""
+    """The calls of a program as the store has them, with the ends that it knows."""
     loaded = store.load(run_id)
     return program_history(restore(decode(loaded.workflow), loaded.rows), delivered)
 

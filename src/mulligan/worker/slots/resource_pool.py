@@ -179,7 +179,8 @@ class ResourcePool:
     def _add(self, task: Task, sign: int) -> None:
         # Shares of processors add up to a little more or less: it must not stay, or a task for all of them never fits.
         cpus = sign * (self._cpus_of(task) if task.waits else task.cpus)
-        self._cpus_reserved = round_cpus(self._cpus_reserved + cpus)
+        total = self._cpus_reserved + cpus
+        self._cpus_reserved = total if total.is_integer() else round_cpus(total)
         if task.waits:
             self._waiting_reserved = round_cpus(self._waiting_reserved + cpus)
         self._memory_reserved += sign * (task.memory or 0)

@@ -22,10 +22,10 @@ def dropped_calls(
     """
     program = state.places[state.graph.program]
     roots = calls_to_repeat(state, from_step, is_forced=is_forced)
+    progress = program.program or NO_PROGRESS
     if kept is not None:
         return tuple(label for label in state.calls if label in roots or label not in kept)
-    told = (program.program or NO_PROGRESS).known
-    ends = [number for label in roots if (number := _number(state.places[label])) <= told]
+    ends = [number for label in roots if (number := _number(state.places[label])) <= progress.known]
     cut = min(ends, default=math.inf)
     return tuple(label for label, call in state.calls.items() if label in roots or call.known >= cut)
 
@@ -33,12 +33,14 @@ def dropped_calls(
 def calls_to_repeat(state: State, from_step: str, *, is_forced: bool = False) -> set[str]:
     """The calls that are made again by themselves: the one that is named, or the failure of which ended the program.
 
-    And those that were undone, or did not complete and the program does not know it.
+    And those that were undone, that the last round was stopped before it has undone, or that did not complete and the
+    program does not know it.
     """
     program = state.places[state.graph.program]
     roots = {
         label for label in state.graph.nodes if label in state.calls and _is_due(state, label, is_forced=is_forced)
     }
+    roots.update((program.program or NO_PROGRESS).leaving)
     if from_step in state.calls:
         roots.add(from_step)
     elif (escaped := _escaped(program)) in state.calls:

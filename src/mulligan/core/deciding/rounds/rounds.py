@@ -16,6 +16,7 @@ from mulligan.core.deciding.rounds.program_rounds import dropped_calls
 from mulligan.core.deciding.workers.resource_usage import Proposal, proposals
 from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.evolve.evolve_places import steps_starting_fresh
+from mulligan.core.evolve.evolve_programs import calls_to_undo
 from mulligan.core.evolve.revision import Difference, make_revision, workflow_from_plain
 from mulligan.core.model.event_types import ChildRound
 from mulligan.core.model.events import RunRevised
@@ -52,6 +53,8 @@ class Round(msgspec.Struct, frozen=True):
     is_forced: bool = False
     # The calls of a program that are made again.
     dropped: tuple[str, ...] = ()
+    # Those of them that are undone before, in this order.
+    undone_first: tuple[str, ...] = ()
 
 
 def plan_revision(state: State, report: RetryRequested) -> tuple[RunRevised, Difference] | None:
@@ -64,7 +67,14 @@ def plan_revision(state: State, report: RetryRequested) -> tuple[RunRevised, Dif
     graph = Graph(workflow_from_plain(report.revised.definition))
     if bool(graph.program) is not bool(state.graph.program):
         raise Refused(f"run {state.run.run_id} is {_A_PROGRAM[bool(state.graph.program)]}, and the file has another")
+    if graph.program != state.graph.program:
+        message = f"run {state.run.run_id} is a run of the program '{state.graph.program}'"
+        raise Refused(f"{message}, and the file has '{graph.program}'", hint="give the function its name again")
     refuse_round(state, report, state.graph if graph.program else graph)
+    if graph.program and report.revised.kept_round != state.run.round:
+        # What it keeps was found in another state.
+        message = f"run {state.run.run_id} has gone on since the corrected program was compared with it"
+        raise Refused(message, hint="retry it again with the file")
     if report.items is not None:
         raise Refused("items can only be retried with the definition that the run has, not with a corrected one")
     return make_revision(state, report.revised, graph, report.by)
@@ -92,7 +102,9 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
     steps = _steps_to_rerun(state, asked)
     if not asked.is_forced:
         refuse_failed_undos(state, steps, report)
+        refuse_after_failed_undo(state, report)
     fresh = _steps_starting_fresh(state, asked, steps)
+    dropped = _dropped(state, asked) if state.graph.program else ()
     check_child_rounds(state, report, steps)
     return Round(
         steps,
@@ -104,7 +116,8 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
         fresh=tuple(name for name in steps if name in fresh and _can_start_fresh(state, name)),
         keep_completed=asked.keep_completed,
         is_forced=asked.is_forced,
-        dropped=_dropped(state, asked) if state.graph.program else (),
+        dropped=dropped,
+        undone_first=calls_to_undo(state, dropped)[::-1],
     )
 
 
@@ -141,6 +154,21 @@ def refuse_failed_undos(state: State, steps: Iterable[str], report: RetryRequest
     )
 
 
+def refuse_after_failed_undo(state: State, report: RetryRequested) -> None:
+    """Raise if the last round of a program could not undo a call that it has dropped."""
+    if label := _call_not_undone(state):
+        raise UndoFailed(
+            f"'{label}' of run {state.run.run_id} could not be undone: what it did may still be in effect",
+            hint=f"check it first; to go on without it: {_forced(state.run.run_id, report)}",
+            steps=[label],
+        )
+
+
+def _call_not_undone(state: State) -> str:
+    program = state.places.get(state.graph.program)
+    return "" if program is None or program.program is None else program.program.not_undone
+
+
 def _not_asked_about(state: State, steps: Iterable[str]) -> list[str]:
     """Those of the steps that could not be undone and have no triage, in which a person would decide about them."""
     return [
@@ -152,6 +180,8 @@ def _not_asked_about(state: State, steps: Iterable[str]) -> list[str]:
 
 def needs_force(state: State) -> bool:
     """Whether `retry` of an ended run would be refused because of a failed undo."""
+    if _call_not_undone(state):
+        return True
     if next(failed_undos(state, state.graph.nodes), None) is None:
         return False
     return bool(_not_asked_about(state, _steps_to_rerun(state, _Asked())))
@@ -376,12 +406,16 @@ def rerun_reasons(state: State, plan: Round, revised: Difference | None = None) 
     if state.graph.program:
         # The first of the dropped calls that was made.
         origin = next((name for name, reason in own.items() if reason and name in state.calls), state.graph.program)
-        return {name: reason or f"it comes after {quote_names([origin])}" for name, reason in own.items()}
+        follows = _NOT_KEPT if revised is not None else f"it comes after {quote_names([origin])}"
+        return {name: reason or follows for name, reason in own.items()}
     # The step that was named comes first; a skipped one is named only if there is no other: it runs because of one.
     with_reason = sorted((name for name, reason in own.items() if reason), key=lambda name: name != plan.from_step)
     origins = _behind(state, with_reason, plan.from_step)
     origins |= _behind(state, [name for name in with_reason if state.status_of(name) != "skipped"], plan.from_step)
     return {name: reason or f"it comes after {quote_names([origins[name]])}" for name, reason in own.items()}
+
+
+_NOT_KEPT = "the corrected program may not call it in the same way"
 
 
 def _with_revision(state: State, name: str, reason: str, revised: Difference) -> str:
@@ -439,6 +473,8 @@ def refuse_round(state: State, report: RetryRequested, graph: Graph) -> None:
             if is_paused
             else f"if nothing is running it: mulligan resume {run.run_id}; to stop it: mulligan cancel {run.run_id}"
         )
+        if state.graph.program and report.revised is not None:
+            hint = f"to stop it and undo nothing: mulligan cancel {run.run_id} --now; then give it the file"
         raise RunNotFinished(f"run {run.run_id} is {run.status}; it can be retried after it has ended", hint=hint)
     if report.from_step and report.from_step not in graph.nodes:
         raise UnknownStep(f"'{report.from_step}' is not a step of run {run.run_id}", step=report.from_step)

@@ -6,7 +6,6 @@ decided by the core too, on a copy of the state, before the report is sent.
 
 from __future__ import annotations
 
-import getpass
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -429,7 +428,7 @@ class Changes:
         revised = None
         if corrected is not None:
             revised = describe_revision(
-                self.reader, state, corrected, keep_completed=keep_completed, from_step=from_step
+                self.reader, state, corrected, keep_completed=keep_completed, from_step=from_step, force=force
             )
         report = r.RetryRequested(
             _now(),
@@ -777,6 +776,9 @@ def _name(said: str) -> str:
 
 
 def _user() -> str:
+    # Needed where nobody is named, and it loads the control of terminals.
+    import getpass
+
     try:
         return getpass.getuser()
     except (OSError, KeyError):

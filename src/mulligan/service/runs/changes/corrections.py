@@ -18,6 +18,7 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import RetryRequested, Revised
 from mulligan.core.model.workflow import Workflow, encode, version
 from mulligan.core.state.state import State
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, MulliganError
 from mulligan.formats import NOETL, OURS, load, options_of
 from mulligan.language.expressions import Cel
@@ -80,7 +81,13 @@ class PlannedRound(msgspec.Struct, frozen=True):
 
 
 def describe_revision(
-    reader: RunReader, state: State, corrected: CorrectedWorkflow, *, keep_completed: bool, from_step: str = ""
+    reader: RunReader,
+    state: State,
+    corrected: CorrectedWorkflow,
+    *,
+    keep_completed: bool,
+    from_step: str = "",
+    force: bool = False,
 ) -> Revised:
     """The corrected file as a report to the run. Raises if the run could not continue with it."""
     workflow = keep_workspace(corrected.workflow, state.workflow)
@@ -97,15 +104,16 @@ def describe_revision(
         digest=digest_of(corrected.file),
         may_rename=corrected.may_rename,
         keeps_completed=keep_completed,
-        kept_calls=_kept_calls(state, workflow, from_step) if state.graph.program else None,
+        kept_calls=_kept_calls(state, workflow, from_step, is_forced=force) if state.graph.program else None,
+        kept_round=state.run.round if state.run.status in RUN_ENDED else 0,
     )
 
 
-def _kept_calls(state: State, workflow: Workflow, from_step: str) -> tuple[str, ...]:
+def _kept_calls(state: State, workflow: Workflow, from_step: str, *, is_forced: bool) -> tuple[str, ...]:
     """What a corrected program keeps. Few runs are of programs, so what runs them is imported here."""
     from mulligan.service.runs.changes.program_corrections import kept_calls
 
-    return kept_calls(state, workflow, from_step=from_step)
+    return kept_calls(state, workflow, from_step=from_step, is_forced=is_forced)
 
 
 def _inputs(state: State, corrected: CorrectedWorkflow, store: Store) -> dict[str, Any]:

@@ -14,21 +14,22 @@ from mulligan.programs.conversion import begin_of, history_of
 from mulligan.programs.correcting import Corrected, correct
 
 
-def kept_calls(state: State, workflow: Workflow, *, from_step: str) -> tuple[str, ...]:
+def kept_calls(state: State, workflow: Workflow, *, from_step: str, is_forced: bool = False) -> tuple[str, ...]:
     """The labels of the calls that a corrected program keeps: each branch keeps those up to its first difference."""
-    found = corrected_calls(state, workflow, from_step=from_step)
+    found = corrected_calls(state, workflow, from_step=from_step, is_forced=is_forced)
     return tuple(state.labels[one.branch, one.ordinal] for one in found.kept)
 
 
-def corrected_calls(state: State, workflow: Workflow, *, from_step: str) -> Corrected:
+def corrected_calls(state: State, workflow: Workflow, *, from_step: str, is_forced: bool = False) -> Corrected:
     """What the corrected program does over what is recorded. InputInvalid if it cannot be run."""
-    again = frozenset(calls_to_repeat(state, from_step))
+    again = frozenset(calls_to_repeat(state, from_step, is_forced=is_forced))
     program = state.places[state.graph.program]
     action = workflow.steps[0].action
     assert action is not None
     whole = program_history(state, len(state.calls))
     kept = {label: call for label, call in whole.calls.items() if label not in again}
-    history = ProgramHistory(kept, [one for one in whole.deliveries if one.label not in again])
+    ends = [one for one in whole.deliveries if one.label not in again]
+    history = ProgramHistory(kept, ends, is_edited=whole.is_edited)
     params = {**action.params, "args": {name: state.run.inputs.get(name) for name in workflow.inputs}}
     with tempfile.TemporaryDirectory(prefix="mulligan-") as folder:
         path = os.path.join(folder, "history")

@@ -72,6 +72,8 @@ class RetryResult(msgspec.Struct, frozen=True, kw_only=True):
     undo_failed: tuple[str, ...] = ()
     # Kept steps in which a person has approved something, and behind which a step runs again.
     approvals: tuple[str, ...] = ()
+    # Calls of a program that are dropped, and undone before the program begins again, in this order.
+    undone_first: tuple[str, ...] = ()
     dry_run: bool
     status: str
 
@@ -154,6 +156,7 @@ def round_plan(found: PlannedRound, report: RetryRequested, status: str) -> Retr
         children=tuple(replace(one, name=names.name(state, one.place)) for one in children),
         undo_failed=tuple(failed_undos(state, state.graph.nodes)),
         approvals=tuple(approvals_relied_on(state.graph, kept, again)),
+        undone_first=planned.undone_first,
         dry_run=True,
         status=status,
     )

@@ -357,7 +357,7 @@ class RunReader:
             hint = f"for example '{members[0]}'; list them: mulligan show {run_id} {place}"
             raise UnknownStep(message, hint=hint, step=place)
         # A run that no worker has taken yet has no places, but its workflow has steps.
-        if name not in state.places and name not in state.graph.nodes:
+        if name not in state.places and name not in state.graph.nodes and name not in state.dropped:
             hint = (
                 self._in_a_child(run_id, place)
                 or did_you_mean(place, [*state.graph.nodes, *state.graph.matrices])
@@ -367,8 +367,10 @@ class RunReader:
 
     def refuse_removed(self, run_id: int, step: str) -> None:
         """Raise `UnknownStep` if a corrected file removed the step: only the log knows what it did."""
-        if is_removed(self.lazy_state(run_id), step):
-            message = f"'{step}' is not a step of run {run_id} any more: the corrected file removed it"
+        state = self.lazy_state(run_id)
+        if is_removed(state, step):
+            why = "the program has not called it again" if step in state.dropped else "the corrected file removed it"
+            message = f"'{step}' is not a step of run {run_id} any more: {why}"
             hint = f"what it did: mulligan explain {run_id} {step}; what it wrote: mulligan logs {run_id} {step}"
             raise UnknownStep(message, hint=hint, step=step)
 

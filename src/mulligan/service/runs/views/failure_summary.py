@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from mulligan.history.phrases import UNDO_FAILED, describe_failure, failure_labe
 from mulligan.history.route_outcomes import (
     ENDINGS,
     LOST,
+    NOT_CALLED,
     REMOVED,
     UNDONE_LATER,
     Ending,
@@ -105,6 +106,12 @@ class FailureSummary:
             elif isinstance(entry.fact, e.MapExpanded) and entry.fact.items is not None:
                 self._listed.add(entry.fact.place)
                 self._forget_items({entry.fact.place})
+
+    def skip(self, entries: Sequence[e.Entry]) -> None:
+        """Take in a part of the log, without gaps, in which nothing has failed."""
+        if self.first_seq is None or entries[0].seq != self._last_seq + 1:
+            self.update(entries[:1])
+        self._last_seq = entries[-1].seq
 
     def add_earlier(self, entries: Iterable[e.Entry]) -> None:
         """Take in the entries before the first part."""
@@ -268,7 +275,8 @@ def _rung(state: State, failed: FailedPlace, record: FailureRecord | None) -> st
     """The rung of the ladder that handled a failure."""
     if record is not None and not record.is_closed:
         return "route" if record.target else "converge"
-    if state.places[failed.place].recovered_by:
+    place = state.places.get(failed.place)
+    if place is not None and place.recovered_by:
         return "handle"
     return "triage" if failed.verdict else "retry" if failed.retries or failed.losses else "converge"
 
@@ -286,12 +294,15 @@ def _steps_taken(failed: FailedPlace) -> Iterator[str]:
 
 def _ending(state: State, failed: FailedPlace, record: FailureRecord | None) -> Ending:
     """How it ended, in words, and its outcome."""
+    step = step_name(failed.place)
+    if step in state.dropped and step not in state.places:
+        return NOT_CALLED
     place = state.places[failed.place]
     if place.undo_failed:
         return UNDO_FAILED, FailureOutcome.UNHANDLED
     if failed.has_failed_undo and place.is_undone:
         return UNDONE_LATER
-    if is_removed(state, step_name(failed.place)):
+    if is_removed(state, step):
         return REMOVED
     if place.recovered_by:
         return describe_recovery(place.recovered_by)

@@ -22,6 +22,7 @@ from mulligan.history.route_outcomes import (
     ANOTHER_ROUND,
     ENDINGS,
     LOST,
+    NOT_CALLED,
     REMOVED,
     UNDONE_LATER,
     Ending,
@@ -258,7 +259,7 @@ class FailedVisits:
         if tracker.ended == "completed":
             return _describe_recovery(tracker), FailureOutcome.REPAIRED
         if is_removed(state, step_name(tracker.unit)):
-            return REMOVED
+            return NOT_CALLED if step_name(tracker.unit) in state.dropped else REMOVED
         if tracker.ended == "failed" and record is not None:
             return self._in_another_round(tracker) if record.is_closed else describe_route_outcome(state, record)
         if tracker.ended == "failed":
