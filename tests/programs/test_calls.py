@@ -12,6 +12,7 @@ import mulligan
 from mulligan import Rejected, StepError, StepFailed, approve, gather, program, sleep, step
 from mulligan.errors import LanguageError
 from mulligan.programs import messages as m
+from mulligan.programs.errors import ProgramError
 from mulligan.programs.machine import Machine
 from mulligan.programs.memory_engine import MemoryEngine, after
 from mulligan.programs.rehearsing import rehearse
@@ -132,6 +133,64 @@ def test_an_argument_that_cannot_be_stored_is_named():
 
     assert failure is not None
     assert failure.message.startswith("the argument 'number' of 'double' is of type 'object', which cannot be stored")
+
+
+def _nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (2**70, "is a number of more than 64 bits"),
+        ([-(2**63) - 1], "is a number of more than 64 bits"),
+        (float("nan"), "is nan, which is not JSON"),
+        ("\ud800", "contains a lone surrogate"),
+        ({"\ud800": 1}, "contains a lone surrogate"),
+        (_nested(150), "is nested too deep"),
+        ({(1, 2): 3}, "has a key of type 'tuple'"),
+        ({1: "a", "1": "b"}, "has two keys that are '1' as JSON"),
+    ],
+    ids=["number", "in_list", "nan", "surrogate", "key", "deep", "tuple_key", "two_keys"],
+)
+def test_what_no_log_can_hold_is_refused_wherever_a_program_says_it(value: Any, problem: str):
+    made = step(inline=True)(lambda: value)
+
+    @program
+    def says() -> Any:
+        for call in (lambda: double(value), made):
+            try:
+                call()
+            except (StepFailed, ProgramError) as refusal:
+                assert problem in str(refusal)
+                assert "argument 'number'" in str(refusal) or refusal.code == "OUTPUT_INVALID"
+            else:
+                raise AssertionError
+        return value
+
+    @program
+    def raises() -> None:
+        raise StepFailed("\ud800", "\ud800", details={"value": value, "kept": 1}, exit_code=2**70)
+
+    refused, raised = rehearse(says).failure, rehearse(raises).failure
+
+    assert refused is not None and (refused.code, problem in refused.message) == ("OUTPUT_INVALID", True)
+    assert raised is not None and (raised.code, raised.details["kept"]) == ("?", 1)
+    assert problem in raised.details["value"]
+
+
+def test_numbers_of_64_bits_and_nul_characters_are_stored():
+    values = [2**64 - 1, -(2**63), "a\0b", _nested(90)]
+
+    @program
+    def says() -> Any:
+        same = step(inline=True)(lambda values: values)
+        return same(values)
+
+    assert rehearse(says).result == values
 
 
 def test_a_result_of_the_program_that_cannot_be_stored_is_refused():
