@@ -249,7 +249,7 @@ class WarmChild:
             data = b""
         if not data:
             raise ChildDisconnected
-        if not self._buffer and len(data) >= _frame_size(data):
+        if not self._buffer and len(data) >= _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little"):
             return self._answer(memoryview(data)[_LENGTH_BYTES:])  # the usual case: one piece
         self._buffer += data
         if _frame_size(self._buffer) > _ANSWER_BYTES_MAX:
