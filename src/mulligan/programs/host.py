@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from mulligan import msgspec_import as msgspec_import
 from mulligan.programs import messages as m
 from mulligan.programs.process import run_program
 
