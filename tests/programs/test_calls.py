@@ -134,6 +134,39 @@ def test_an_argument_that_cannot_be_stored_is_named():
     assert failure.message.startswith("the argument 'number' of 'double' is of type 'object', which cannot be stored")
 
 
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (10**40, "is a number of more than 64 bits"),
+        ([-(10**40)], "is a number of more than 64 bits"),
+        ("\udc80", "contains a lone surrogate"),
+        (lambda: 1, "is of type 'function', which cannot be stored; pass"),
+        ((one for one in ()), "is of type 'generator', which cannot be stored"),
+    ],
+)
+def test_an_argument_that_cannot_be_stored_is_refused_with_its_name(value: Any, why: str):
+    @program
+    def passes():
+        double(value)
+
+    failure = rehearse(passes).failure
+
+    assert failure.message.startswith("the argument 'number' of 'double'")
+    assert why in failure.message
+
+
+def test_a_run_that_a_program_starts_itself_is_refused():
+    @program
+    def starts():
+        inner.run()
+
+    @program
+    def inner():
+        return 1
+
+    assert "call it: inner(…), which is a child run" in rehearse(starts).failure.message
+
+
 def test_a_result_of_the_program_that_cannot_be_stored_is_refused():
     @program
     def wrong():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_origin, get_type_hints
 
@@ -21,7 +22,8 @@ def _refuse_type(value: object) -> Any:
     raise TypeError
 
 
-_PLAIN_TYPES = frozenset({str, int, float, bool, type(None)})
+# A number of fewer digits can be stored.
+_MANY_DIGITS = re.compile(rb"[0-9]{19}")
 _canonical = json.JSONEncoder(
     allow_nan=False, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=_refuse_type
 ).encode
@@ -40,24 +42,30 @@ def digest_of(text: bytes) -> str:
 def encode_arguments(bound: Mapping[str, Any], what: str) -> bytes:
     """The arguments of a call by parameter as canonical JSON; raise NotStorable with the name of the argument."""
     try:
-        return _canonical(bound).encode()
+        data = _canonical(bound).encode()
+        if _MANY_DIGITS.search(data) is None:
+            return data
     except (TypeError, ValueError, RecursionError):
         pass
-    return canonical_json(
-        {name: storable(value, f"the argument '{name}' of {what}") for name, value in bound.items()}
-    ).encode()
+    plain = {name: storable(value, f"the argument '{name}' of {what}") for name, value in bound.items()}
+    try:
+        return canonical_json(plain).encode()
+    except UnicodeEncodeError:
+        raise NotStorable(f"an argument of {what} has half of a character, which cannot be stored") from None
 
 
 def storable(value: Any, label: str) -> Any:
     """The value as JSON has it; raise NotStorable. `label` names it in the message."""
-    if type(value) in _PLAIN_TYPES and not isinstance(value, float):
+    if value is None or type(value) is bool:
         return value
     from mulligan.values.encoding import ValueRefused, encode
 
     try:
         return json.loads(encode(value, _open_no_sink, label=label))
     except ValueRefused as refusal:
-        raise NotStorable(str(refusal)) from None
+        # The sentence is about what a step returns.
+        said = str(refusal) if label.startswith("the result") else str(refusal).replace("; return ", "; pass ")
+        raise NotStorable(said) from None
     except _TableMade:
         message = f"{label} contains a table or an array that the program has made"
         raise NotStorable(message, hint="let a step make it and return it: then it is stored as a file") from None

@@ -144,6 +144,8 @@ class Host:
             number = self._numbers.pop(pid, None)
             if number is None:
                 continue
+            # What it has started, such as the workers of a pool, ends with it.
+            _kill_group(pid)
             code = os.waitstatus_to_exitcode(status)
             self._send(
                 m.Exited(

@@ -8,7 +8,7 @@ from typing import Any
 from mulligan.flows.context import PROGRAM
 from mulligan.programs.call_values import storable
 from mulligan.programs.calls import Call
-from mulligan.programs.errors import Nondeterministic, NotStorable, ProgramError, Stopped
+from mulligan.programs.errors import Nondeterministic, NotStorable, ProgramError, Stopped, ThreadRefused
 from mulligan.programs.failures import failure_of, site_of
 from mulligan.programs.machine import Machine, shown_site
 from mulligan.programs.messages import CallFailure, Ended
@@ -60,12 +60,25 @@ def _raised(machine: Machine, error: BaseException) -> Ended:
     elif isinstance(machine.broken, Stopped):
         raise machine.broken
     elif not isinstance(error, Nondeterministic):
+        error = _refused_thread(error) or error
         try:
             machine.finish_replay_at_end("raises")
         except Nondeterministic as difference:
             difference.__cause__ = error
             error = difference
     return machine.ended("raised", failure=failure_of(error), at=site_of(error))
+
+
+def _refused_thread(error: BaseException) -> ThreadRefused | None:
+    """The refusal that an exception comes from."""
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        if isinstance(found, ThreadRefused):
+            return found
+        seen.add(id(found))
+        found = found.__context__
+    return None
 
 
 def refuse_unstarted(machine: Machine) -> None:

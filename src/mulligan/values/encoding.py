@@ -39,6 +39,8 @@ PART_CHARS_MAX = 16 * 1024
 # With more than this in the log, parts are split off.
 INLINE_CHARS_MAX = 48 * 1024
 NUMBER_BITS_MAX = 64
+# Of the path of a value that is nested too deep.
+_PATH_CHARS_MAX = 60
 NAME_CHARS_MAX = 60
 # An object with this attribute stands for a file that the step has kept: see `mulligan.step_context`.
 REFERENCE_ATTRIBUTE = "__mulligan_artifact__"
@@ -124,7 +126,7 @@ class _Encoder:
         if kind is int or kind is float:
             return _checked_number(value, path)
         if depth > DEPTH_MAX:
-            raise ValueRefused(f"{path} is nested too deep, or contains itself")
+            raise ValueRefused(f"{path[:_PATH_CHARS_MAX]}… is nested too deep, or contains itself")
         if hasattr(kind, REFERENCE_ATTRIBUTE) and isinstance(found := getattr(value, REFERENCE_ATTRIBUTE), dict):
             return found
         if hasattr(kind, "__dataclass_fields__"):
