@@ -49,11 +49,12 @@ def test_a_plain_step_is_defined_without_the_language():
     assert done.stdout == "False\n"
 
 
-def test_how_many_calls_a_program_may_make_is_in_its_action():
-    @program(calls=20)
-    def few():
-        return 1
+@program(calls=20)
+def few():
+    return 1
 
+
+def test_how_many_calls_a_program_may_make_is_in_its_action():
     [step_] = few.__mulligan_workflow__().check().steps
 
     assert step_.action is not None and step_.action.params["calls"] == 20

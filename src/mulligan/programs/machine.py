@@ -105,6 +105,7 @@ class Machine:
         self._inline: set[tuple[str, int]] = set()
         self._functions: dict[int, _Known] = {}
         self._replayed = 0
+        self._is_edited = False
         self.is_replaying = history is not None
         if history is not None:
             self._load(history)
@@ -113,6 +114,7 @@ class Machine:
     def _load(self, history: m.History) -> None:
         self._recorded = {(one.id.branch, one.id.ordinal): one for one in history.calls}
         self._inline = {identity for identity, one in self._recorded.items() if one.kind == "inline"}
+        self._is_edited = history.is_edited
         self._take(history.deliveries)
         self._replayed = len(self._queue)
 
@@ -243,6 +245,9 @@ class Machine:
         self._count_call()
         own = branch.keyed(call.name, call.key) if call.key else branch
         call.branch, call.ordinal, call.position = own.path, own.next_call(), position
+        while self._is_edited and call.key and (other := self._recorded.get(call.id)) and not _is_same(other, call):
+            # A call with a key outlives an edit. With other arguments it is another call.
+            call.ordinal = own.next_call()
         self._open[call.id] = call
         recorded = self._recorded.pop(call.id, None)
         if recorded is not None and self._is_kept(recorded, call):
@@ -329,9 +334,12 @@ class Machine:
 
     # -- several calls
 
-    def gather(self, calls: Iterable[Call[Any]], *, returns_failures: bool) -> Any:
-        """Start all calls, wait for all, return their results in order."""
-        wanted = [self._checked(one) for one in itertools.islice(calls, self.calls_max + 1)]
+    def gather(self, calls: tuple[Any, ...], *, returns_failures: bool) -> Any:
+        """Start all calls, wait for all, return their results in order. `calls`: each, or one iterable with all."""
+        given: Iterable[Any] = calls
+        if len(calls) == 1 and not isinstance(calls[0], Call):
+            given = calls[0] if hasattr(calls[0], "__iter__") else (self._checked(calls[0]),)
+        wanted = [self._checked(one) for one in itertools.islice(given, self.calls_max + 1)]
         if len(wanted) > self.calls_max:
             hint = "is this a generator that never ends?"
             raise ProgramError(f"gather is given more than {self.calls_max} calls", hint=hint, code=TOO_MANY)
@@ -368,7 +376,7 @@ class Machine:
         if isinstance(call, Call):
             return call
         hint = "write gather(clean.call(row) for row in rows), not clean(row), which has run already"
-        raise ProgramError(f"gather takes calls, and this is {type(call).__name__!r}", hint=hint)
+        raise ProgramError(f"gather takes calls, and this is of type '{type(call).__name__}'", hint=hint)
 
     # -- values and inline steps
 
@@ -475,9 +483,10 @@ class Machine:
                 self._differ(difference_of_missing(recorded, self._site))
 
     def finish_replay_at_end(self, end: str) -> None:
-        """The program ends: nothing that is recorded may be left."""
-        if self._recorded:
-            self._differ(difference_of_missing(next(iter(self._recorded.values())), self._site, end=end))
+        """The program ends: nothing that is recorded may be left, but calls with a key that an edit has removed."""
+        for identity, recorded in self._recorded.items():
+            if not (self._is_edited and has_key(identity[0])):
+                self._differ(difference_of_missing(recorded, self._site, end=end))
 
     def exchange(self, *, goes_on: bool = False) -> None:
         """Send what is new, and take what has ended. `goes_on`: the program only waits until it is recorded."""
@@ -522,6 +531,10 @@ class Machine:
             cancelled=tuple(self._cancelled),
             at=at,
         )
+
+
+def _is_same(recorded: m.RecordedCall, call: Call[Any]) -> bool:
+    return (recorded.kind, recorded.name, recorded.digest) == (call.kind, call.name, call.digest)
 
 
 class _Known:
