@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from mulligan import msgspec_import as msgspec_import
 from mulligan.programs import messages as m
 from mulligan.programs.process import run_program
 
@@ -109,6 +110,7 @@ class Host:
 
     def _become(self, order: m.Fork, descriptor: int) -> NoReturn:
         """In the copy: be the program."""
+        what = "the program could not be started"
         try:
             _lead_group(0)
             signal.set_wakeup_fd(-1)
@@ -126,9 +128,11 @@ class Host:
                 stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
             os.environ.update(order.env)
             os.chdir(order.cwd)
-            self._run(socket.socket(fileno=descriptor), order.cwd)
+            sock = socket.socket(fileno=descriptor)
+            what = "the process of the program has failed, which is a bug in Mulligan"
+            self._run(sock, order.cwd)
         except BaseException as error:
-            os.write(2, f"the program could not be started: {type(error).__name__}: {error}\n".encode())
+            os.write(2, f"{what}: {type(error).__name__}: {error}\n".encode("utf-8", "replace"))
         finally:
             os._exit(NOT_STARTED)
 
@@ -143,6 +147,8 @@ class Host:
             number = self._numbers.pop(pid, None)
             if number is None:
                 continue
+            # What it has started, such as the workers of a pool, ends with it.
+            _kill_group(pid)
             code = os.waitstatus_to_exitcode(status)
             self._send(
                 m.Exited(

@@ -6,12 +6,12 @@ the label of the call: `load`, `load#2`, `load#eu`.
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal
 
 import msgspec
 
 from mulligan.core.model.failure import Failure
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Step
 
 # "step": a worker or the engine runs it. "inline": the process of the program has run it. "value": it is of the clock
@@ -19,8 +19,8 @@ from mulligan.core.model.workflow import Step
 CallKind = Literal["step", "inline", "value"]
 
 CALLS_MAX = 25_000
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
-_KEY = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_NAME = lazy_regex(r"[A-Za-z0-9_-]{1,200}")
+_KEY = lazy_regex(r"[A-Za-z0-9_-]{1,80}")
 
 
 class ProgramCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -104,6 +104,4 @@ def is_name(name: str) -> bool:
 
 def key_problem(key: str) -> str:
     """Why a call cannot have this key, as the end of a sentence; "" if it can."""
-    if not _KEY.fullmatch(key):
-        return "has other characters than letters, digits, '_' and '-', or more than 80"
-    return "is a number, and calls are numbered" if key.isdigit() else ""
+    return "" if _KEY.fullmatch(key) else "has other characters than letters, digits, '_' and '-', or more than 80"
