@@ -100,12 +100,6 @@ def _(real: Any) -> Any:
     return lambda *about: ()
 
 
-@defect(evolve_programs, "_number_anew")
-def _(real: Any) -> Any:
-    """the ends of dropped calls are still told"""
-    return lambda state, gone: sorted(state.deliveries)
-
-
 @defect(rounds, "dropped_calls")
 def _(real: Any) -> Any:
     """a retry keeps what a program did since it knew the end of a call that is made again"""
@@ -154,17 +148,6 @@ def _(real: Any) -> Any:
         real(self, call, is_new=True)
 
     return run_inline
-
-
-@defect(Machine, "_set_time")
-def _(real: Any) -> Any:
-    """the time of a program is that of its process"""
-
-    def set_time(self: Machine, delivery: Any) -> None:
-        real(self, delivery)
-        self.now = self._link.wall_time()
-
-    return set_time
 
 
 SENTENCES = tuple(sentence for sentence in DEFECTS if sentence not in _BEFORE)

@@ -16,6 +16,7 @@ from proof.simulator.themes import (
     GUESTS,
     HOLDS,
     OUTAGES,
+    PROGRAMS,
     RACING_SERVERS,
     REMOTE,
     SERVERS,
@@ -27,6 +28,7 @@ from proof.simulator.themes import (
 from . import sabotage_agents as sabotage_agents
 from . import sabotage_cache as sabotage_cache
 from . import sabotage_core as sabotage_core
+from . import sabotage_programs as sabotage_programs
 from . import sabotage_remote as sabotage_remote
 from . import sabotage_servers as sabotage_servers
 from . import sabotage_worktrees as sabotage_worktrees
@@ -257,6 +259,26 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ),
     ("an ordinary end does not count for the groups that its step is in", GROUPED, "memory", 0, "promise 10"),
     ("an ordinary end forgets what its attempt has given", None, "memory", 3, "promise 10"),
+    ("a replay does not know the last call, and makes it again", None, "memory", 0, "promise 16"),
+    ("a call of a program is added twice", None, "memory", 0, "promise 16"),
+    ("a program is told of the last end of a call first", None, "memory", 1, "promise 16"),
+    ("a process that lives is told in another order than a replay", None, "memory", 433, "promise 16"),
+    ("a replay is told that what has failed was cancelled", None, "memory", 2, "promise 16"),
+    ("a call outlives a turn that was rolled back", None, "memory", 411, "promise 16"),
+    ("a run that is loaded has forgotten its last call", None, "memory", 0, "promise 8"),
+    ("what a round of a program drops is not undone", None, "memory", 45, "promise 16"),
+    (
+        "a retry keeps what a program did since it knew the end of a call that is made again",
+        None,
+        "memory",
+        21,
+        "promise 16",
+    ),
+    ("a program ends before its open calls have", None, "memory", 176, "promise 16"),
+    ("a program that waits is not told that a call has ended", None, "memory", 1, "promise 10"),
+    ("a program that waits takes a slot of its run", None, "memory", 1, "promise 10"),
+    ("an edited program keeps a call that it makes in another way", None, "memory", 21, "promise 16"),
+    ("an inline step that has ended runs again in a replay", None, "memory", 0, "promise 16"),
 ]
 # Where it takes more of one kind of thing than histories have.
 THEMES: dict[str, Theme] = {
@@ -276,6 +298,7 @@ THEMES: dict[str, Theme] = {
     "what an agent has spent is counted twice": Theme(),
     "a tool is called though the calls of its agent are spent": TOOLS,
     "a tool that has answered is called again": TOOLS,
+    **dict.fromkeys(sabotage_programs.SENTENCES, PROGRAMS),
 }
 
 
@@ -311,7 +334,9 @@ def test_without_a_defect_nothing_is_found(of: Workflow, store: StoreKind) -> No
     assert [one for one in told if one] == []
 
 
-@pytest.mark.parametrize("theme", [CACHED, WORKTREES, REMOTE, SERVERS, RACING_SERVERS], ids=lambda theme: theme.name)
+@pytest.mark.parametrize(
+    "theme", [CACHED, WORKTREES, REMOTE, SERVERS, RACING_SERVERS, PROGRAMS], ids=lambda theme: theme.name
+)
 def test_without_a_defect_nothing_is_found_where_there_is_more_of_something(theme: Theme) -> None:
     told = [complaint(Simulation(seed, theme=theme)) for seed in range(examples(3, 6))]
 
