@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.programs import running_programs
 
-from mulligan import StepFailed, program, sleep
-from mulligan.programs.rehearsing import after, rehearse
+import mulligan
+from mulligan import StepFailed, approve, program, sleep
+from mulligan.errors import Refused
+from mulligan.programs.rehearsing import ReplayDiffers, after, rehearse
 
 from .steps_of_programs import add, double
 
@@ -75,3 +79,26 @@ def test_an_approval_without_an_answer_is_said():
 
 def test_the_fixture_runs_a_program(rehearse_program: Any):
     assert rehearse_program(sums, number=3).result == 7
+
+
+def test_a_changed_program_is_replayed_over_a_run_of_a_store(tmp_path: Path, replay_program: Any):
+    run = mulligan.run(running_programs.asking, home=tmp_path / "home", folder=str(tmp_path), show=False)
+
+    @program
+    def changed(folder: str) -> str:
+        running_programs.note(folder, "before")
+        approve("really?")
+        return folder
+
+    replay_program(running_programs.asking, run)
+    with pytest.raises(ReplayDiffers, match="and now .approve. is called"):
+        replay_program(changed, run)
+
+
+def test_a_run_of_a_flow_has_no_history_of_a_program(tmp_path: Path, replay_program: Any):
+    file = tmp_path / "flow.yaml"
+    file.write_text("steps: [{step: a, shell: 'true'}]")
+    run = mulligan.run(str(file), home=tmp_path / "home", show=False)
+
+    with pytest.raises(Refused, match="not a run of a program"):
+        replay_program(sums, run)
