@@ -15,9 +15,9 @@ from mulligan.programs import messages as m
 from mulligan.programs.errors import ProgramError
 from mulligan.programs.machine import Machine
 from mulligan.programs.memory_engine import MemoryEngine, after
-from mulligan.programs.rehearsing import rehearse
 from mulligan.programs.running import run_function
 
+from .rehearsed import rehearse
 from .steps_of_programs import add, count, double, fail
 
 
@@ -262,6 +262,49 @@ def test_a_gather_returns_results_in_the_order_of_its_calls():
     assert found.result == [3, 2, 1]
 
 
+@pytest.mark.parametrize(
+    ("calls", "result"),
+    [
+        (lambda: gather(double.call(1), add.call(2, 3)), [2, 5]),
+        (lambda: gather(double.call(1)), [2]),
+        (lambda: gather([double.call(1)]), [2]),
+        (lambda: gather({"a": double.call(1)}.values()), [2]),
+        (lambda: gather(), []),
+        (lambda: gather([]), []),
+    ],
+    ids=["several", "one", "list", "values", "none", "empty"],
+)
+def test_a_gather_takes_calls_one_by_one_or_all_in_one(calls: Any, result: list[int]):
+    @program
+    def plain():
+        return calls()
+
+    @program
+    async def waits():
+        return await calls()
+
+    assert rehearse(plain).result == rehearse(waits).result == result
+
+
+@pytest.mark.parametrize(
+    ("calls", "problem"),
+    [
+        (lambda: gather(3), "gather takes calls, and this is of type 'int'"),
+        (lambda: gather(double(1), double(2)), "not clean(row), which has run already"),
+        (lambda: gather(double.call(1), return_exceptions=True), 'failures="return" puts failures into the list'),
+    ],
+    ids=["number", "results", "word_of_asyncio"],
+)
+def test_what_a_gather_does_not_take_is_said(calls: Any, problem: str):
+    @program
+    def wrong():
+        return calls()
+
+    failure = rehearse(wrong).failure
+
+    assert failure is not None and problem in failure.message
+
+
 def test_a_gather_waits_for_all_and_raises_the_first_failure_in_the_order_of_its_calls():
     slow = after("1h", StepFailed("LATE"))
 
@@ -294,7 +337,7 @@ def test_a_gather_of_results_is_refused():
     failure = rehearse(wrong).failure
 
     assert failure is not None
-    assert "gather takes calls, and this is 'int'" in failure.message
+    assert "gather takes calls, and this is of type 'int'" in failure.message
 
 
 def test_a_generator_that_never_ends_is_refused():
