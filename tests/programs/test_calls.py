@@ -193,6 +193,20 @@ def test_numbers_of_64_bits_and_nul_characters_are_stored():
     assert rehearse(says).result == values
 
 
+def test_a_run_that_a_program_starts_itself_is_refused():
+    @program
+    def starts():
+        inner.run()
+
+    @program
+    def inner():
+        return 1
+
+    failure = rehearse(starts).failure
+
+    assert failure is not None and "call it: inner(…), which is a child run" in failure.message
+
+
 def test_a_result_of_the_program_that_cannot_be_stored_is_refused():
     @program
     def wrong():

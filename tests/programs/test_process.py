@@ -63,6 +63,24 @@ def threads():
 
 
 @program
+def processes():
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor() as pool:
+        pool.submit(print)
+
+
+@program
+def forks():
+    import os
+
+    if os.fork() == 0:
+        return fetch("in the copy")
+    os.wait()
+    return fetch("monday")
+
+
+@program
 def reads(path: str):
     for _ in range(3):
         Path(path).read_text()
@@ -257,13 +275,25 @@ def test_a_module_that_cannot_be_imported_is_a_failure_of_the_program(shared_hos
     shared_host.exited()
 
 
-def test_threads_are_refused(shared_host: Host):
-    process = shared_host.begin("threads")
+@pytest.mark.parametrize("name", ["threads", "processes"])
+def test_threads_are_refused(shared_host: Host, name: str):
+    process = shared_host.begin(name)
 
     ended = process.answer()
 
     assert ended.failure.code == "EXCEPTION"
     assert "a program cannot start threads" in ended.failure.message
+    shared_host.exited()
+
+
+def test_a_copy_of_the_process_cannot_speak_for_the_program(shared_host: Host):
+    process = shared_host.begin("forks")
+
+    idle = process.answer()
+
+    assert [call.arguments for call in idle.calls] == [b'{"day":"monday"}']
+    assert "a copy of the program's process (os.fork) cannot call steps" in process.printed()
+    process.sock.close()
     shared_host.exited()
 
 
@@ -275,7 +305,7 @@ def test_what_a_program_does_itself_is_said_once_for_each_line(shared_host: Host
     shared_host.exited()
 
     assert process.printed().splitlines() == [
-        "warning: hosted.py:50: the program opens a file itself, and a replay does it again; do it in a step"
+        "warning: hosted.py:68: the program opens a file itself, and a replay does it again; do it in a step"
     ]
 
 

@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from mulligan.programs.errors import ProgramError
+from mulligan.programs.errors import ThreadRefused
 
 # What each event means, in words that follow "the program".
 _MEANINGS = {
@@ -44,10 +44,10 @@ class Watch:
         self._said: set[tuple[str, int]] = set()
 
     def refuse_thread(self) -> None:
-        """Raise ProgramError if the program itself starts a thread."""
+        """Raise ThreadRefused if the program itself starts a thread."""
         if not self.machine.is_inline and _frame_of_user(sys._getframe(2)) is not None:
             hint = "do it in a step; @step(inline=True) runs in the program's own process"
-            raise ProgramError("a program cannot start threads: their order would differ in a replay", hint=hint)
+            raise ThreadRefused("a program cannot start threads: their order would differ in a replay", hint=hint)
 
     def on_event(self, event: str) -> None:
         """Say that the program does something itself."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from mulligan.flows.context import PROGRAM
 from mulligan.programs.call_values import storable
 from mulligan.programs.calls import Call
-from mulligan.programs.errors import Nondeterministic, NotStorable, ProgramError, Stopped
+from mulligan.programs.errors import Nondeterministic, NotStorable, ProgramError, Stopped, ThreadRefused
 from mulligan.programs.failures import failure_of, site_of
 from mulligan.programs.machine import Machine, shown_site
 from mulligan.programs.messages import CallFailure, Ended
 
 UNAWAITED = "UNAWAITED"
+# The flag of the code of an `async def`: `inspect` costs more than a start.
+COROUTINE = 0x80
 # What a program returns cannot be stored.
 OUTPUT_INVALID = "OUTPUT_INVALID"
 
@@ -38,7 +39,8 @@ def run_function(machine: Machine, function: Callable[..., Any], arguments: Mapp
 
 
 def _call(machine: Machine, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    if inspect.iscoroutinefunction(function):
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_flags & COROUTINE:
         # asyncio is imported for programs that use it.
         from mulligan.programs.event_loop import ProgramLoop
 
@@ -58,12 +60,25 @@ def _raised(machine: Machine, error: BaseException) -> Ended:
     elif isinstance(machine.broken, Stopped):
         raise machine.broken
     elif not isinstance(error, Nondeterministic):
+        error = _refused_thread(error) or error
         try:
             machine.finish_replay_at_end("raises")
         except Nondeterministic as difference:
             difference.__cause__ = error
             error = difference
     return machine.ended("raised", failure=failure_of(error), at=site_of(error))
+
+
+def _refused_thread(error: BaseException) -> ThreadRefused | None:
+    """The refusal that an exception comes from."""
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        if isinstance(found, ThreadRefused):
+            return found
+        seen.add(id(found))
+        found = found.__context__
+    return None
 
 
 def refuse_unstarted(machine: Machine) -> None:
