@@ -49,6 +49,11 @@ def nightly(day: str, folder: str):
 
 
 @program
+def broken():
+    return {}["rows"]
+
+
+@program
 def stuck():
     while True:
         pass
@@ -84,6 +89,16 @@ def forks():
 def reads(path: str):
     for _ in range(3):
         Path(path).read_text()
+    return fetch("monday")
+
+
+@program
+def starts(path: str):
+    import subprocess
+    import sqlite3
+
+    subprocess.run(["true"], capture_output=True, stdin=subprocess.DEVNULL)
+    sqlite3.connect(path).close()
     return fetch("monday")
 """
 
@@ -305,8 +320,29 @@ def test_what_a_program_does_itself_is_said_once_for_each_line(shared_host: Host
     shared_host.exited()
 
     assert process.printed().splitlines() == [
-        "warning: hosted.py:68: the program opens a file itself, and a replay does it again; do it in a step"
+        "warning: hosted.py:73: the program opens a file itself, and a replay does it again; do it in a step"
     ]
+
+
+def test_a_process_and_a_database_are_called_what_they_are(shared_host: Host):
+    process = shared_host.begin("starts", {"path": str(shared_host.folder / "rows.db")})
+
+    process.answer()
+    process.sock.close()
+    shared_host.exited()
+
+    found = [line.partition("the program ")[2].partition(" itself")[0] for line in process.printed().splitlines()]
+    assert found == ["starts a process", "opens a database"]
+
+
+def test_a_program_that_has_raised_leaves_its_traceback_in_the_log(shared_host: Host):
+    process = shared_host.begin("broken")
+
+    assert process.answer().failure.message == "KeyError: 'rows'"
+    shared_host.exited()
+
+    assert 'return {}["rows"]' in process.printed()
+    assert process.printed().endswith("KeyError: 'rows'\n")
 
 
 def test_a_host_ends_its_programs_when_the_worker_is_gone(tmp_path: Path):

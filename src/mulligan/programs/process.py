@@ -141,6 +141,8 @@ class SocketLink:
         """Say the last word and end, without unwinding anything."""
         self.disarm()
         self.replayed()
+        if message.failure is not None and message.failure.trace:
+            print(message.failure.trace, end="", file=sys.stderr)
         flush()
         self.send(message)
         os._exit(0)

@@ -7,13 +7,11 @@ from typing import Any
 
 from mulligan.flows.context import PROGRAM
 from mulligan.programs.call_values import storable
-from mulligan.programs.calls import Call
-from mulligan.programs.errors import Nondeterministic, NotStorable, ProgramError, Stopped, ThreadRefused
+from mulligan.programs.errors import Nondeterministic, NotStorable, Stopped, ThreadRefused
 from mulligan.programs.failures import failure_of, site_of
-from mulligan.programs.machine import Machine, shown_site
+from mulligan.programs.machine import Machine
 from mulligan.programs.messages import CallFailure, Ended
 
-UNAWAITED = "UNAWAITED"
 # The flag of the code of an `async def`: `inspect` costs more than a start.
 COROUTINE = 0x80
 # What a program returns cannot be stored.
@@ -24,9 +22,7 @@ def run_function(machine: Machine, function: Callable[..., Any], arguments: Mapp
     """Run it to its end. `Stopped` leaves this, if the program does not go on here."""
     try:
         result = _call(machine, function, arguments)
-        if machine.broken is not None:
-            raise machine.broken  # which the program has swallowed
-        refuse_unstarted(machine)
+        machine.refuse_unstarted()
         machine.finish_replay_at_end("returns")
     except Stopped:
         raise
@@ -79,17 +75,3 @@ def _refused_thread(error: BaseException) -> ThreadRefused | None:
         seen.add(id(found))
         found = found.__context__
     return None
-
-
-def refuse_unstarted(machine: Machine) -> None:
-    """A call that was made with `.call` and given to nobody is a mistake."""
-    for call in machine.prepared.values():
-        raise _unstarted(call, is_async=machine.loop is not None)
-
-
-def _unstarted(call: Call[Any], *, is_async: bool) -> ProgramError:
-    what = f"the call of '{call.name}' ({shown_site(call.site)})"
-    if is_async:
-        return ProgramError(f"{what} was never awaited", hint="write await before it", code=UNAWAITED)
-    hint = "give it to gather, or call the step without .call"
-    return ProgramError(f"{what} was never started", hint=hint, code=UNAWAITED)
