@@ -104,7 +104,10 @@ SIMULATED = {
     "proof/simulator/cluster/simulated_results.py": frozenset({"worker"}),
     "proof/simulator/cluster/simulated_remote.py": frozenset({"service"}),
     "proof/simulator/cluster/simulated_server.py": frozenset({"service"}),
-    "proof/simulator/programs.py": frozenset({"flows", "programs"}),
+    "proof/simulator/programs/interpreting.py": frozenset({"flows", "programs"}),
+    **dict.fromkeys(
+        (f"proof/simulator/programs/{name}.py" for name in ("turns", "oracle", "correcting")), frozenset({"programs"})
+    ),
 }
 
 PURE_MODULES = frozenset(

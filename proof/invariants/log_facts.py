@@ -22,6 +22,7 @@ from mulligan.core.model.workflow import END, Action, Command, Step, Workflow
 from mulligan.core.model.workflow import decode as read_workflow
 from proof.invariants.agent_spending import AgentSpending
 from proof.invariants.called_runs import CalledRuns
+from proof.invariants.program_calls import ProgramCalls
 
 FACTS_SHOWN = 8
 
@@ -124,6 +125,7 @@ class LogFacts:
         self.open_calls: dict[str, tuple[str, int]] = {}
         self.answered_calls: set[tuple[str, str, str]] = set()
         self.called = CalledRuns()
+        self.program = ProgramCalls(self.graph.program)
 
     def lineage(self, place: str) -> list[str]:
         """Return the place, its parent, and so on up to its step."""
@@ -152,6 +154,7 @@ class LogFacts:
 
     def record(self, entry: e.Entry) -> None:
         self.log.append(entry)
+        self.program.record(entry.fact)
         self.called.record(entry, self.visit_of(getattr(entry.fact, "place", "")), self.graph)
         if isinstance(entry.fact, _OF_ATTEMPTS) and entry.fact.place in self.specs:
             self.spending.record(
@@ -198,10 +201,14 @@ def _started(facts: LogFacts, fact: e.RunStarted, entry: e.Entry) -> None:
 
 def _revised(facts: LogFacts, fact: e.RunRevised, entry: e.Entry) -> None:
     """Apply a new definition: what the log said about removed steps and changed edges is void."""
-    before = facts.steps
+    before, graph = facts.steps, facts.graph
     facts.workflow = read_workflow(msgspec.json.encode(fact.definition))
-    facts.graph = Graph(facts.workflow)
+    facts.graph = Graph(facts.workflow).for_run()
     facts.steps = {step.name: step for step in (*facts.workflow.steps, facts.workflow.end)}
+    if graph.program:
+        # What it has called is not in its definition.
+        facts.steps = before | facts.steps
+        facts.graph.nodes.update({name: node for name, node in graph.nodes.items() if name != graph.program})
     facts.specs.update(facts.steps)
     facts.roles.update(dict.fromkeys(facts.steps, "step"))
     other = {name for name, step in before.items() if name not in facts.steps or facts.steps[name].edges != step.edges}
@@ -232,6 +239,7 @@ def _reopened(facts: LogFacts, fact: e.RunReopened, entry: e.Entry) -> None:
         # A program makes these calls again: as steps that were not there.
         for table in (facts.steps, facts.outcomes, facts.graph.nodes, facts.undo_failed):
             table.pop(label, None)
+        facts.without_output.discard(label)
         facts.failures = [failed for failed in facts.failures if failed.step != label]
 
 
@@ -431,7 +439,8 @@ def _command_entered(facts: LogFacts, fact: e.CommandEntered, entry: e.Entry) ->
 def command_of(facts: LogFacts, fact: e.CommandEntered) -> Command:
     """Return the command as the workflow defines it."""
     above = facts.specs.get(fact.parent, Command())
-    step = facts.steps[facts.lineage(fact.parent)[-1]]
+    step = facts.specs[facts.lineage(fact.parent)[-1]]
+    assert isinstance(step, Step)
     handler = above.on_failure.commands if above.on_failure else ()
     lister = step.map.lister if step.map else None
     scripts = tuple(rule.recovery_script for rule in above.rules)

@@ -42,6 +42,7 @@ from proof.invariants.liveness import (
     promise_10_no_step_is_forgotten,
 )
 from proof.invariants.log_facts import RESULTS, STEP_ENDS, TERMINAL, LogFacts, holds_dropped
+from proof.invariants.program_calls import CHECKED, problem_of
 
 _NO_CAUSES: Counter[str] = Counter()
 
@@ -607,6 +608,14 @@ def promise_9_no_secret_is_logged(log: Sequence[e.Entry], secret: str) -> None:
             raise AssertionError(f"promise 9: a secret is in the log (seq {entry.seq})\n  {type(entry.fact).__name__}")
 
 
+# -- 16: programs ----------------------------------------------------------------------------------------------------
+
+
+def promise_16_a_call_is_made_once_and_its_end_is_told_in_the_order_of_the_log(facts: LogFacts, entry: e.Entry) -> None:
+    if problem := problem_of(facts.program, entry.fact):
+        raise facts.violation("promise 16", problem, entry)
+
+
 # -- all invariants --------------------------------------------------------------------------------------------------
 
 FactPromise = Callable[[LogFacts, e.Entry], None]
@@ -677,6 +686,7 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_6_now_means_now: (e.UndoStarted,),
     promise_7_items_keep_to_their_slots: (e.ItemEntered,),
     promise_6_no_route_in_a_stopped_run: (e.StepFailed,),
+    promise_16_a_call_is_made_once_and_its_end_is_told_in_the_order_of_the_log: CHECKED,
 }
 STATE_PROMISES: tuple[StatePromise, ...] = (
     promise_1_every_step_has_ended,

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.evolve.evolve_run import evolve
-from mulligan.core.model.events import Entry, RunForked, RunRevised, RunStarted
+from mulligan.core.model.events import Entry, ProgramEnded, RunForked, RunRevised, RunStarted
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import version
 from mulligan.core.state.state import State
@@ -52,6 +52,7 @@ from proof.invariants.store_invariants import (
     promise_10_every_message_is_answered,
     promise_11_every_event_is_announced_once,
 )
+from proof.simulator.programs.oracle import promise_16_a_program_comes_to_what_its_function_comes_to
 from proof.simulator.workflows import read_workflow
 
 
@@ -174,6 +175,8 @@ class InvariantChecker:
             self._check_fork(checked, entry)
             checked.invariants.check_entry(entry)
             evolve(checked.state, entry)
+            if isinstance(entry.fact, ProgramEnded):
+                promise_16_a_program_comes_to_what_its_function_comes_to(checked.state, entry.fact)
         checked.pending = None
 
     def _with_callers(self, contents: StoreContents) -> StoreContents:

@@ -37,7 +37,8 @@ from proof.simulator.cluster.server_cluster import ClusterWithServers
 from proof.simulator.cluster.simulated_cluster import SimulatedCluster
 from proof.simulator.cluster.simulated_worker import SimulatedWorker
 from proof.simulator.corrections import correction
-from proof.simulator.programs import play_turn
+from proof.simulator.programs.correcting import edited_program
+from proof.simulator.programs.turns import ProgramProcesses
 from proof.simulator.workflows import BREAKERS
 
 PROCESSES_MAX = 4
@@ -102,6 +103,7 @@ class SimulationSteps:
             self._meanwhile += [*["serve"] * 5, "hold_schedule"]
         self._asked: list[int] = []
         self._timers_seen: dict[tuple[int, Any, str, int], None] = {}
+        self._programs = ProgramProcesses()
 
     def do(self, name: str) -> bool:
         move: Callable[[], object] = getattr(self, name)
@@ -266,9 +268,7 @@ class SimulationSteps:
         state = self._state(task.run_id)
         if self.rng.random() < 0.03:
             return r.TaskEnded(now, task.place, task.attempt, Outcome(None, signal=9))
-        turn, output = play_turn(task, state, now.timestamp())
-        if turn.failure is not None and turn.failure.code == "NONDETERMINISTIC":
-            raise AssertionError(f"a program differs from what is recorded: {turn.failure.message}")
+        turn, output = self._programs.play(worker.name, task, state, now.timestamp())
         return r.TaskEnded(now, task.place, task.attempt, output=output, turn=turn)
 
     def _output(self, place: str) -> Any:
@@ -438,9 +438,13 @@ class SimulationSteps:
     def _corrected(self, state: State, report: r.RetryRequested) -> r.RetryRequested:
         """Sometimes add a corrected definition. Uses its own random numbers, so that other histories stay the same."""
         dice = Random(f"{state.run.run_id}:{state.run.seq}:{report.from_step}")
-        is_fixed = not state.places or state.workflow.workspace is not None or bool(state.graph.program)
+        is_fixed = not state.places or state.workflow.workspace is not None
         if is_fixed or dice.random() >= CORRECTED_SHARE:
             return report
+        if state.graph.program:
+            self.cluster.happened["corrected program"] += 1
+            revised = edited_program(dice, state, report.from_step, is_forced=report.force)
+            return msgspec.structs.replace(report, revised=revised)
         self.cluster.happened["corrected"] += 1
         revised = correction(dice, state.workflow, state.run.inputs)
         return msgspec.structs.replace(report, revised=revised)

@@ -89,7 +89,7 @@ _CACHED_SHARE = 0.05
 _REMOTE_SHARE = 0.06
 _SERVERS_SHARE = 0.06
 _WORKTREES_SHARE = 0.06
-_PROGRAMS_SHARE = 0.08
+_PROGRAMS_SHARE = 0.14
 
 
 def theme_of(seed: object, store: str = "") -> Theme:

@@ -48,7 +48,7 @@ from mulligan.core.model.workflow import (
 )
 from mulligan.errors import ExpressionFailed, OutputDropped
 from mulligan.language.readers.workspace_steps import OPENS, WorkspaceDraft, with_workspace
-from proof.simulator.programs import with_program
+from proof.simulator.programs.drawing import STEPS_COUNT, with_program
 
 HANDLER_DEPTH_MAX = 3
 CHILD = "child.yaml"
@@ -475,7 +475,7 @@ def random_workflow(rng: Random, calls: int = 0, often: str = "") -> Workflow:
     """Return a valid workflow, with those that it calls, determined by `rng`. `often`: what it has more of."""
     author = WorkflowGenerator(rng, calls, often)
     if often == "programs" and not calls:
-        steps = tuple(author.step(index, 4) for index in range(4))
+        steps = tuple(author.step(index, STEPS_COUNT) for index in range(STEPS_COUNT))
         return with_program(rng, _replace(author.workflow(), breakers=author.breakers), steps)
     workflow = without_waiting_remediations(author.workflow())
     if has_cycle_of_needs(Graph(workflow)):

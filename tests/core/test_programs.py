@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from mulligan.core.deciding.rounds.rounds import plan_round
@@ -20,7 +21,7 @@ from mulligan.core.model.program_calls import ProgramCall, TurnEnd
 from mulligan.core.model.workflow import Action, Template
 from mulligan.core.state.state import STATE_TABLES, State
 from mulligan.core.turn import fold, turn
-from mulligan.errors import UndoFailed, UnknownStep
+from mulligan.errors import Refused, UndoFailed, UnknownStep
 from mulligan.testing.history import History, command, expression, retry, step, workflow
 
 INPUTS = Template((expression("inputs", "inputs"),))
@@ -328,6 +329,18 @@ def test_retry_from_a_call_drops_what_the_program_did_since_it_knew_the_end_of_t
     run.retry("load#2")
 
     assert list(run.state.calls) == ["load"]
+
+
+def test_a_correction_that_was_compared_before_another_round_is_refused() -> None:
+    run = failed_at_the_third()
+    edited = msgspec.structs.replace(run.state.workflow, description="edited")
+    kept = tuple(run.state.calls)[:1]
+
+    with pytest.raises(Refused):
+        run.retry_with(edited, kept_calls=kept, kept_round=0)
+    run.retry_with(edited, kept_calls=kept, kept_round=1)
+
+    assert tuple(run.state.calls) == kept
 
 
 def test_retry_from_something_else_is_refused() -> None:

@@ -96,6 +96,33 @@ def test_a_call_with_a_key_is_kept_wherever_it_stands():
     assert kept(regions, edited) == ["double#eu", "double#us"]
 
 
+def test_a_call_with_a_key_that_an_edit_has_removed_is_no_difference():
+    @program
+    def regions():
+        add(1, 1)
+        double.options(key="eu")(2)
+
+    @program
+    def edited():
+        add(1, 2)
+
+    assert kept(regions, edited) == ["double#eu"]
+
+
+def test_a_call_with_a_key_behind_a_difference_may_get_other_arguments():
+    @program
+    def regions():
+        add(1, 1)
+        double.options(key="eu")(2)
+
+    @program
+    def edited():
+        add(1, 2)
+        return double.options(key="eu")(3)
+
+    assert kept(regions, edited) == ["double#eu"]
+
+
 def test_a_new_value_or_inline_step_is_not_made():
     made = []
 

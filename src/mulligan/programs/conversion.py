@@ -80,7 +80,7 @@ def _recorded_calls(history: ProgramHistory) -> Iterator[m.RecordedCall]:
 
 def history_of(found: ProgramHistory) -> bytes:
     """The file with a history."""
-    return m.encode_history(_recorded_calls(found), map(_delivery, found.deliveries))
+    return m.encode_history(_recorded_calls(found), map(_delivery, found.deliveries), is_edited=found.is_edited)
 
 
 def turn_end_of(said: m.FromProgram) -> TurnEnd:

@@ -45,6 +45,7 @@ def corrected_history(history: m.History, kept: tuple[m.CallId, ...]) -> m.Histo
     return m.History(
         tuple(call for call in history.calls if call.id in wanted),
         tuple(delivery for delivery in history.deliveries if delivery.id in wanted),
+        is_edited=True,
     )
 
 

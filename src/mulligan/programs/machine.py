@@ -105,6 +105,7 @@ class Machine:
         self._inline: set[tuple[str, int]] = set()
         self._functions: dict[int, _Known] = {}
         self._replayed = 0
+        self._is_edited = False
         self.is_replaying = history is not None
         if history is not None:
             self._load(history)
@@ -113,6 +114,7 @@ class Machine:
     def _load(self, history: m.History) -> None:
         self._recorded = {(one.id.branch, one.id.ordinal): one for one in history.calls}
         self._inline = {identity for identity, one in self._recorded.items() if one.kind == "inline"}
+        self._is_edited = history.is_edited
         self._take(history.deliveries)
         self._replayed = len(self._queue)
 
@@ -243,6 +245,9 @@ class Machine:
         self._count_call()
         own = branch.keyed(call.name, call.key) if call.key else branch
         call.branch, call.ordinal, call.position = own.path, own.next_call(), position
+        while self._is_edited and call.key and (other := self._recorded.get(call.id)) and not _is_same(other, call):
+            # A call with a key outlives an edit. With other arguments it is another call.
+            call.ordinal = own.next_call()
         self._open[call.id] = call
         recorded = self._recorded.pop(call.id, None)
         if recorded is not None and self._is_kept(recorded, call):
@@ -475,9 +480,10 @@ class Machine:
                 self._differ(difference_of_missing(recorded, self._site))
 
     def finish_replay_at_end(self, end: str) -> None:
-        """The program ends: nothing that is recorded may be left."""
-        if self._recorded:
-            self._differ(difference_of_missing(next(iter(self._recorded.values())), self._site, end=end))
+        """The program ends: nothing that is recorded may be left, but calls with a key that an edit has removed."""
+        for identity, recorded in self._recorded.items():
+            if not (self._is_edited and has_key(identity[0])):
+                self._differ(difference_of_missing(recorded, self._site, end=end))
 
     def exchange(self, *, goes_on: bool = False) -> None:
         """Send what is new, and take what has ended. `goes_on`: the program only waits until it is recorded."""
@@ -522,6 +528,10 @@ class Machine:
             cancelled=tuple(self._cancelled),
             at=at,
         )
+
+
+def _is_same(recorded: m.RecordedCall, call: Call[Any]) -> bool:
+    return (recorded.kind, recorded.name, recorded.digest) == (call.kind, call.name, call.digest)
 
 
 class _Known:

@@ -184,6 +184,8 @@ class History(msgspec.Struct, frozen=True, omit_defaults=True):
     calls: tuple[RecordedCall, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
     format: int = 1
+    # The program was edited since: calls with a key that are kept need not be asked for any more.
+    is_edited: bool = False
 
 
 FromProgram = Idle | Ended
@@ -201,9 +203,9 @@ def frame(message: FromProgram | ToProgram) -> bytes:
     return len(data).to_bytes(LENGTH_BYTES, "big") + data
 
 
-def encode_history(calls: Iterable[RecordedCall], deliveries: Iterable[Delivery]) -> bytes:
+def encode_history(calls: Iterable[RecordedCall], deliveries: Iterable[Delivery], *, is_edited: bool = False) -> bytes:
     """The file of a history."""
-    return _encode(History(tuple(calls), tuple(deliveries)))
+    return _encode(History(tuple(calls), tuple(deliveries), is_edited=is_edited))
 
 
 # -- the process that forks --------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ class ProgramHistory(msgspec.Struct, frozen=True):
 
     calls: dict[str, RecordedCall]
     deliveries: list[Delivery]
+    # The program was edited since the run began.
+    is_edited: bool = False
 
 
 def program_turn(state: State, place: Place) -> ProgramTurn:
@@ -27,7 +29,8 @@ def program_turn(state: State, place: Place) -> ProgramTurn:
 def program_history(state: State, delivered: int) -> ProgramHistory:
     """The history of a program up to the n-th end of a call."""
     numbers = range(1, min(delivered, len(state.deliveries)) + 1)
-    return ProgramHistory(state.calls, [_delivery(state, state.deliveries[number]) for number in numbers])
+    told = [_delivery(state, state.deliveries[number]) for number in numbers]
+    return ProgramHistory(state.calls, told, is_edited=state.run.revision is not None)
 
 
 def _delivery(state: State, label: str) -> Delivery:

@@ -184,6 +184,8 @@ class Revised(msgspec.Struct, frozen=True, omit_defaults=True):
     keeps_completed: bool = False
     # For a program: the calls that it makes as before. None: of all of them nothing is known.
     kept_calls: tuple[str, ...] | None = None
+    # The round that had ended when it was compared; 0 if none had.
+    kept_round: int = 0
 
 
 class RetryRequested(Report):

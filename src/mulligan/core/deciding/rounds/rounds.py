@@ -71,6 +71,10 @@ def plan_revision(state: State, report: RetryRequested) -> tuple[RunRevised, Dif
         message = f"run {state.run.run_id} is a run of the program '{state.graph.program}'"
         raise Refused(f"{message}, and the file has '{graph.program}'", hint="give the function its name again")
     refuse_round(state, report, state.graph if graph.program else graph)
+    if graph.program and report.revised.kept_round != state.run.round:
+        # What it keeps was found in another state.
+        message = f"run {state.run.run_id} has gone on since the corrected program was compared with it"
+        raise Refused(message, hint="retry it again with the file")
     if report.items is not None:
         raise Refused("items can only be retried with the definition that the run has, not with a corrected one")
     return make_revision(state, report.revised, graph, report.by)

@@ -18,6 +18,7 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import RetryRequested, Revised
 from mulligan.core.model.workflow import Workflow, encode, version
 from mulligan.core.state.state import State
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, MulliganError
 from mulligan.formats import NOETL, OURS, load, options_of
 from mulligan.language.expressions import Cel
@@ -104,6 +105,7 @@ def describe_revision(
         may_rename=corrected.may_rename,
         keeps_completed=keep_completed,
         kept_calls=_kept_calls(state, workflow, from_step, is_forced=force) if state.graph.program else None,
+        kept_round=state.run.round if state.run.status in RUN_ENDED else 0,
     )
 
 

@@ -28,7 +28,8 @@ def corrected_calls(state: State, workflow: Workflow, *, from_step: str, is_forc
     assert action is not None
     whole = program_history(state, len(state.calls))
     kept = {label: call for label, call in whole.calls.items() if label not in again}
-    history = ProgramHistory(kept, [one for one in whole.deliveries if one.label not in again])
+    ends = [one for one in whole.deliveries if one.label not in again]
+    history = ProgramHistory(kept, ends, is_edited=whole.is_edited)
     params = {**action.params, "args": {name: state.run.inputs.get(name) for name in workflow.inputs}}
     with tempfile.TemporaryDirectory(prefix="mulligan-") as folder:
         path = os.path.join(folder, "history")

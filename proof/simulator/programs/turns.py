@@ -1,0 +1,162 @@
+"""Turns of random programs: in a process that replays what came before, or in one that has lived through it.
+
+A process that lives is one that gets the ends of calls turn by turn. Here, too, it runs from its beginning each time,
+but is told again what it was told, in the order in which it was told; a replay is told what the history says.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import msgspec
+
+from mulligan.core.effects.program_history import program_history
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.program_calls import TurnEnd
+from mulligan.core.state.state import State
+from mulligan.programs import messages as m
+from mulligan.programs.conversion import deliveries_of, history_of, turn_end_of
+from mulligan.programs.definitions import approve_definition, digest_of, sleep_definition
+from mulligan.programs.errors import Stopped
+from mulligan.programs.machine import Machine
+from mulligan.programs.running import run_function
+from proof.simulator.programs.drawing import RandomProgram, program_of
+from proof.simulator.programs.interpreting import function_of
+
+# How many turns a process lives through at most.
+LIVED_MAX = 8
+# The attempt of a program, in one process of a worker.
+_Key = tuple[str, int, str, int]
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What a process is told for one turn, and when: at first a history, later what has ended since."""
+
+    turn: int
+    at: float
+    deliveries: tuple[m.Delivery, ...] = ()
+    history: m.History | None = None
+
+
+class SimulatedMachine(Machine):
+    """The machine of programs, and numbers that depend on the turn only."""
+
+    def chance(self) -> float:
+        link: Any = self._link
+        return float(link.chance())
+
+
+class Link:
+    """The way to the engine. It answers with what a process was told; then it ends the turn."""
+
+    def __init__(self, steps: list[str], told: list[_Told]) -> None:
+        self.said: m.Idle | None = None
+        self._steps = [json.encode() for json in steps]
+        self._told = iter(told)
+        self._enter(next(self._told))
+
+    def _enter(self, told: _Told) -> None:
+        self._at, self._dice = told.at, Random(f"{told.turn} {told.at}")
+
+    def exchange(self, message: m.Idle) -> m.Deliver:
+        told = next(self._told, None)
+        if told is None:
+            self.said = message
+            raise Stopped
+        self._enter(told)
+        return m.Deliver(told.turn, told.deliveries)
+
+    def replayed(self) -> None: ...
+
+    def arm(self) -> None: ...
+
+    def disarm(self) -> None: ...
+
+    def differs(self, difference: Any) -> None: ...
+
+    def wall_time(self) -> float:
+        return self._at
+
+    def chance(self) -> float:
+        return self._dice.random()
+
+    def define(self, thing: Any) -> m.StepDefinition:
+        data = self._steps[int(thing.name[1:])]
+        return m.StepDefinition(digest_of(data), data)
+
+    def define_sleep(self) -> m.StepDefinition:
+        return sleep_definition()
+
+    def define_approval(self, *, has_timeout: bool) -> m.StepDefinition:
+        return approve_definition(has_timeout=has_timeout)
+
+
+class ProgramProcesses:
+    """The processes of programs of all workers."""
+
+    def __init__(self) -> None:
+        self._lived: dict[_Key, list[_Told]] = {}
+
+    def play(self, worker: str, task: Task, state: State, at: float) -> tuple[TurnEnd, Any]:
+        """What the program says in this turn, and what it has returned if it has ended."""
+        turn = task.turn
+        assert turn is not None
+        key = (worker, task.run_id, task.place, task.attempt)
+        found = program_history(state, turn.delivered + len(turn.deliveries))
+        history = m.decode_history(history_of(found)) if found.calls else None
+        anew = [_Told(turn.turn, at, history=history)]
+        said = self._say(task, anew)
+        lived = self._lived.pop(key, [])
+        if lived and lived[-1].turn == turn.turn - 1 and len(lived) < LIVED_MAX:
+            lived = [*lived, _Told(turn.turn, at, deliveries_of(turn.deliveries))]
+            other = self._say(task, lived)
+            # A replay says once more which calls were dropped before.
+            if _comparable(other) != _comparable(said) or not set(other.cancelled) <= set(said.cancelled):
+                raise AssertionError(f"promise 16: a process says {_shown(other)}, and a replay {_shown(said)}")
+        # A process ends now and then, and a later turn is a replay.
+        if zlib.crc32(f"{key} {turn.turn}".encode()) % 4:
+            self._lived[key] = lived or anew
+        end = turn_end_of(said)
+        if end.failure is not None and end.failure.code == "NONDETERMINISTIC":
+            raise AssertionError(f"promise 16: a program differs from what is recorded: {end.failure.message}")
+        return end, said.output if isinstance(said, m.Ended) else None
+
+    def _say(self, task: Task, told: list[_Told]) -> m.FromProgram:
+        assert task.turn is not None
+        return say(program_of(task.params), task.params["steps"], told, begun=task.turn.begun)
+
+
+def say(program: RandomProgram, steps: list[str], told: list[_Told], *, begun: float) -> m.FromProgram:
+    """What a program says to the last thing that it is told."""
+    link = Link(steps, told)
+    machine = SimulatedMachine(link, turn=told[0].turn, history=told[0].history, at=begun)
+    try:
+        return run_function(machine, function_of(program), {})
+    except Stopped:
+        assert link.said is not None
+        return link.said
+
+
+def _comparable(said: m.FromProgram) -> m.FromProgram:
+    """Without what each process may say in another way: which definitions are known, and how long something took."""
+    calls = tuple(msgspec.structs.replace(call, seconds=0.0, failure=_brief(call.failure)) for call in said.calls)
+    found = msgspec.structs.replace(said, definitions=(), cancelled=(), calls=calls)
+    return msgspec.structs.replace(found, failure=_brief(found.failure)) if isinstance(found, m.Ended) else found
+
+
+def _brief(failure: m.CallFailure | None) -> m.CallFailure | None:
+    return None if failure is None else msgspec.structs.replace(failure, trace="")
+
+
+def _shown(said: m.FromProgram) -> str:
+    return "\n".join(_lines(said))
+
+
+def _lines(said: m.FromProgram) -> Iterator[str]:
+    yield f"{said.turn} {said.at} {getattr(said, 'how', '')} {getattr(said, 'failure', '')}"
+    for call in said.calls:
+        yield f"{call.id} {call.name} {call.kind} {call.arguments!r} {call.output} {call.failure}"
+    yield f"cancelled {said.cancelled}"
