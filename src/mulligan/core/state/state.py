@@ -22,6 +22,7 @@ from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import FileRecord
 from mulligan.core.model.graph import Graph, Node
 from mulligan.core.model.place_keys import item_key
+from mulligan.core.model.reports import RetryRequested
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END, Budget, Command, NoticeRule, Step, Verdict, Workflow
 from mulligan.core.state.program_progress import DroppedCall, ProgramProgress, RecordedCall
@@ -398,6 +399,8 @@ class Stop(msgspec.Struct, frozen=True, omit_defaults=True):
     now: bool = False
     by: str = ""
     reason: str = ""
+    # A corrected program, with which the run goes on.
+    correction: RetryRequested | None = None
 
 
 class Loop(msgspec.Struct, frozen=True):
