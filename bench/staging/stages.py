@@ -54,7 +54,7 @@ PER_STEP = (
     Stage(
         "tail: display",
         (
-            "mulligan.service.server.notices.observing:NotifyingObserver.committed",
+            "mulligan.service.rendering.console.display:Display.committed",
             "mulligan.service.rendering.console.display:Display.tick",
         ),
     ),

@@ -51,7 +51,7 @@ class Heartbeat:
         self.cpu_seconds = max(self.cpu_seconds, cpu_at - self._cpu_at)
         self._at, self._cpu_at = at, cpu_at
 
-    def committed(self, state: State, entries: Sequence[Entry]) -> None:
+    def committed(self, state: State, entries: Sequence[Entry], is_ordinary: bool = False) -> None:
         pass
 
     def trouble(self, message: str) -> None:

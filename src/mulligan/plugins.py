@@ -13,10 +13,12 @@ from importlib import import_module
 from keyword import iskeyword
 from typing import Any
 
+from mulligan.core.model.text.lazy_regex import lazy_regex
+
 # The groups of entry points: the name of an entry is the key of the action in a file, or the word for `--format`.
 ACTIONS = "mulligan.actions"
 FORMATS = "mulligan.formats"
-_CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
+_CALL = lazy_regex(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
 
 # The plugins of our own distribution, as its entry points would name them. They are not entry points because a search
 # through all installed packages takes time, and because a checkout that is not installed has none.

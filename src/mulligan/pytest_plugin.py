@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -60,10 +60,11 @@ class ProgramRehearsalFactory(Protocol):
         /,
         *args: Any,
         fakes: Mapping[str, Any] | None = None,
+        real: bool | Collection[str] = False,
         inputs: Mapping[str, Any] | None = None,
         **given: Any,
     ) -> Rehearsal:
-        """Run a program in memory: steps end as `fakes` say, or run their plain functions; sleeps take no time."""
+        """Run a program in memory: steps end as `fakes` say, those in `real` run their functions."""
 
 
 _HOME = pytest.StashKey["Home"]()
@@ -153,8 +154,9 @@ def rehearse_program(request: pytest.FixtureRequest) -> ProgramRehearsalFactory:
         found = rehearse_program(nightly, "monday", fakes={"fetch": [1, 2], "load": StepFailed("QUOTA")})
         assert found.result == {"loaded": 0}
 
-    Fakes are by the name of a step: a value, an exception, a function, an iterator with one end after the other. A step
-    without a fake runs its function. Sleeps take no time; `approve` needs a fake: True, False, or None for nobody.
+    Fakes are by the name of a step: a value, an exception, a function, an iterator with one end after the other. Steps
+    whose names are in `real` run their functions; with `real=True` all that have no fake do. Any other step is refused.
+    Sleeps take no time; `approve` needs a fake: True, False, or None for nobody.
     """
     rehearsals = request.node.stash.setdefault(_REHEARSALS, [])
 
@@ -163,12 +165,13 @@ def rehearse_program(request: pytest.FixtureRequest) -> ProgramRehearsalFactory:
         /,
         *args: Any,
         fakes: Mapping[str, Any] | None = None,
+        real: bool | Collection[str] = False,
         inputs: Mapping[str, Any] | None = None,
         **given: Any,
     ) -> Rehearsal:
         from mulligan.programs.rehearsing import rehearse as rehearse_in_memory
 
-        found = rehearse_in_memory(program, *args, fakes=fakes, inputs=inputs, **given)
+        found = rehearse_in_memory(program, *args, fakes=fakes, real=real, inputs=inputs, **given)
         rehearsals.append(found)
         return found
 
@@ -179,6 +182,8 @@ def _checked(
     flow: Runnable, inputs: Mapping[str, Any] | None, given: Mapping[str, Any]
 ) -> tuple[Workflow, dict[str, Any]]:
     """The checked workflow, and its inputs with their defaults."""
+    if hasattr(flow, "is_async"):
+        raise TypeError(f"{flow!r} decides while it runs, so only the fixture 'rehearse_program' runs it")
     from mulligan.client.session import ExplainedErrors
 
     with ExplainedErrors():

@@ -33,7 +33,7 @@ class LogFacts:
         self.entries: list[Entry] = []
         self.troubles: list[str] = []
 
-    def committed(self, state: State, entries: Any) -> None:
+    def committed(self, state: State, entries: Any, is_ordinary: bool = False) -> None:
         self.entries.extend(entries)
 
     def trouble(self, message: str) -> None:

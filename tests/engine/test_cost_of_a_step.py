@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
+from io import StringIO
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
-from tests.support.work import Work
 
 import mulligan
-from mulligan.core.model import reports as r
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.step_plan import plan_of
-from mulligan.core.model.workflow import encode, version
-from mulligan.engine.engine import Engine
 from mulligan.errors import LanguageError
 from mulligan.formats import load
 from mulligan.language import load_text
-from mulligan.language.expressions import Cel
-from mulligan.ports import NewRun, WorkerRecord
-from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
-from mulligan.store.sqlite.sqlite import SqliteStore
+from mulligan.service.driving.driver import Capacity
+from mulligan.service.driving.run_progress import STEPS_ANNOUNCED_MAX
+from mulligan.service.home import Home
+from mulligan.service.rendering.console.display import Display
+from mulligan.service.rendering.console.printer import Printer
+from mulligan.service.runs.changes.prepared_runs import prepare
+from mulligan.service.service import Service
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 OURS = str(Path(mulligan.__file__).parent)
-# From the end of a task to the start of the next one: the loop, the turn, the commit, the worker.
+# From the end of a task to the start of the next one.
 CALLS_MAX = 200
+# A run with more steps than this announces none of them.
+STEPS = STEPS_ANNOUNCED_MAX + 30
 # What a Python step of a chain looks like in other files: they may cost a little more, but not what they once did.
 FORMS = {
     "nothing": ('python: "def main(): return None"', CALLS_MAX),
@@ -39,50 +40,62 @@ FORMS = {
 }
 
 
-def still_clock() -> ProcessClock:
-    """For the loop no time passes: what it asks now and then is not asked more often on a busy machine."""
-    clock = ProcessClock()
-    clock.monotonic = lambda: 1000.0
-    return clock
-
-
 def chain(form: str, count: int) -> str:
     steps = "".join(f"  - {{step: s{number}, {form}}}\n" for number in range(count))
     return f"name: chain\norder: sequential\nsteps:\n{steps}"
 
 
-def calls_of_steps(folder: Path, form: str, count: int) -> list[Counter[str]]:
-    """The calls of each round of the loop that has taken in the end of one step and started the next one."""
-    store = SqliteStore(f"/{folder.name}-{os.getpid()}", clock=PROCESS_CLOCK, vfs="memdb")
-    work = Work(folder, cpus=1, clock=PROCESS_CLOCK)
-    store.register(WorkerRecord(work.name, "here", os.getpid()))
-    engine = Engine(store, still_clock(), Cel({}), work.name, work.executor)
-    workflow = load_text(chain(form, count))
-    data = encode(workflow)
-    request = r.RunRequested(PROCESS_CLOCK.now(), 0, {}, version(data), cwd=str(work.folder))
-    turns = store.create([new := NewRun(data, request.version, workflow.name, request)], work.name)
-    engine.begin(turns, [new])
-    found, rounds = Counter[str](), list[Counter[str]]()
+class CountingDisplay(Display):
+    """Counts the calls of each round of the loop, from one `tick` to the next: those of the display are among them."""
 
-    def count_call(frame: FrameType, event: str, _: Any) -> None:
+    def __init__(self) -> None:
+        super().__init__(Printer(StringIO(), {}))
+        self.rounds: list[Counter[str]] = []
+        self.found = Counter[str]()
+        self.has_written = False
+
+    def committed(self, state: Any, entries: Any, is_ordinary: bool = False) -> None:
+        super().committed(state, entries, is_ordinary)
+        self.has_written = True
+
+    def tick(self) -> None:
+        sys.setprofile(None)
+        if self.has_written:
+            self.rounds.append(self.found.copy())
+        self.found.clear()
+        self.has_written = False
+        sys.setprofile(self._count)
+        super().tick()
+
+    def close(self) -> None:
+        sys.setprofile(None)
+        super().close()
+
+    def _count(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(OURS):
-            found[f"{frame.f_code.co_filename.removeprefix(OURS)} {frame.f_code.co_name}"] += 1
+            self.found[f"{frame.f_code.co_filename.removeprefix(OURS)} {frame.f_code.co_name}"] += 1
 
+
+def calls_of_steps(folder: Path, form: str, count: int) -> list[Counter[str]]:
+    """The calls of each round of the loop that has taken in the end of one step and started the next one.
+
+    Everything that `mulligan run` does for it: the loop, the turn, the commit, the worker, the display.
+    """
+    display, service = CountingDisplay(), Service(Home(folder / ".mulligan"))
+    prepared = prepare(load_text(chain(form, count)), {}, folder)
     try:
-        while engine.drivers:
-            found.clear()
-            sys.setprofile(count_call)
-            has_written = engine.tick(1.0)
-            sys.setprofile(None)
-            if has_written:
-                rounds.append(found.copy())
-        assert store.run(turns[0].run_id).status == "completed"
+        shown = service.driving.drive_shown(
+            lambda driver: service.changes.create(prepared, driver)[0],
+            display,
+            capacity=Capacity(1.0, 1 << 30),
+            wait_seconds=0.0,
+        )
+        assert shown.outcome.status == "completed"
     finally:
         sys.setprofile(None)
-        work.close()
-        store.close()
+        service.close()
     # Without the start of the run, its first step, for which a child starts, and its last one.
-    return rounds[2:-1]
+    return display.rounds[3:-2]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -91,10 +104,10 @@ def test_an_ordinary_step_costs_so_many_calls(
 ) -> None:
     text, calls_max = FORMS[form]
 
-    rounds = calls_of_steps(tmp_path, text, 15)
+    rounds = calls_of_steps(tmp_path, text, STEPS)
 
-    # Half of them, since what is done now and then, on a slow machine more often, is no part of a step.
-    usual = sorted(rounds, key=Counter.total)[len(rounds) // 2]
+    # A quarter of them, since what is done now and then, on a slow machine in most rounds, is no part of a step.
+    usual = sorted(rounds, key=Counter.total)[len(rounds) // 4]
     assert usual.total() <= calls_max, "\n".join(f"{calls:4} {name}" for name, calls in usual.most_common())
 
 

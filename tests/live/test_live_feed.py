@@ -74,7 +74,7 @@ class Cutter(NullObserver):
         self.away: Client | None = None
         self.back: list[Client] = []
 
-    def committed(self, state: State, entries: Sequence[e.Entry]) -> None:
+    def committed(self, state: State, entries: Sequence[e.Entry], is_ordinary: bool = False) -> None:
         events = self.feed.poll(self.service, [self.watch])
         for client in (self.steady, *self.back):
             client.get(events)

@@ -68,10 +68,21 @@ def much(size: int) -> list[str]:
     return ["x" * 1000] * size
 
 
+@step(inline=True)
+def same(rows: list[str]) -> list[str]:
+    return rows
+
+
+@step
+def size(rows: list[str]) -> int:
+    return len(rows)
+
+
 @program
 def asking(folder: str) -> str:
     note(folder, "before")
-    rows = much(100)
+    rows = same(same(much(100)))
+    assert size(rows) == size(rows)
     try:
         approve(f"load {len(rows)} rows?")
     except Rejected:

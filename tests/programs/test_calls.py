@@ -12,11 +12,12 @@ import mulligan
 from mulligan import Rejected, StepError, StepFailed, approve, gather, program, sleep, step
 from mulligan.errors import LanguageError
 from mulligan.programs import messages as m
+from mulligan.programs.errors import ProgramError
 from mulligan.programs.machine import Machine
 from mulligan.programs.memory_engine import MemoryEngine, after
-from mulligan.programs.rehearsing import rehearse
 from mulligan.programs.running import run_function
 
+from .rehearsed import rehearse
 from .steps_of_programs import add, count, double, fail
 
 
@@ -134,6 +135,64 @@ def test_an_argument_that_cannot_be_stored_is_named():
     assert failure.message.startswith("the argument 'number' of 'double' is of type 'object', which cannot be stored")
 
 
+def _nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (2**70, "is a number of more than 64 bits"),
+        ([-(2**63) - 1], "is a number of more than 64 bits"),
+        (float("nan"), "is nan, which is not JSON"),
+        ("\ud800", "contains a lone surrogate"),
+        ({"\ud800": 1}, "contains a lone surrogate"),
+        (_nested(150), "is nested too deep"),
+        ({(1, 2): 3}, "has a key of type 'tuple'"),
+        ({1: "a", "1": "b"}, "has two keys that are '1' as JSON"),
+    ],
+    ids=["number", "in_list", "nan", "surrogate", "key", "deep", "tuple_key", "two_keys"],
+)
+def test_what_no_log_can_hold_is_refused_wherever_a_program_says_it(value: Any, problem: str):
+    made = step(inline=True)(lambda: value)
+
+    @program
+    def says() -> Any:
+        for call in (lambda: double(value), made):
+            try:
+                call()
+            except (StepFailed, ProgramError) as refusal:
+                assert problem in str(refusal)
+                assert "argument 'number'" in str(refusal) or refusal.code == "OUTPUT_INVALID"
+            else:
+                raise AssertionError
+        return value
+
+    @program
+    def raises() -> None:
+        raise StepFailed("\ud800", "\ud800", details={"value": value, "kept": 1}, exit_code=2**70)
+
+    refused, raised = rehearse(says).failure, rehearse(raises).failure
+
+    assert refused is not None and (refused.code, problem in refused.message) == ("OUTPUT_INVALID", True)
+    assert raised is not None and (raised.code, raised.details["kept"]) == ("?", 1)
+    assert problem in raised.details["value"]
+
+
+def test_numbers_of_64_bits_and_nul_characters_are_stored():
+    values = [2**64 - 1, -(2**63), "a\0b", _nested(90)]
+
+    @program
+    def says() -> Any:
+        same = step(inline=True)(lambda values: values)
+        return same(values)
+
+    assert rehearse(says).result == values
+
+
 def test_a_result_of_the_program_that_cannot_be_stored_is_refused():
     @program
     def wrong():
@@ -203,6 +262,49 @@ def test_a_gather_returns_results_in_the_order_of_its_calls():
     assert found.result == [3, 2, 1]
 
 
+@pytest.mark.parametrize(
+    ("calls", "result"),
+    [
+        (lambda: gather(double.call(1), add.call(2, 3)), [2, 5]),
+        (lambda: gather(double.call(1)), [2]),
+        (lambda: gather([double.call(1)]), [2]),
+        (lambda: gather({"a": double.call(1)}.values()), [2]),
+        (lambda: gather(), []),
+        (lambda: gather([]), []),
+    ],
+    ids=["several", "one", "list", "values", "none", "empty"],
+)
+def test_a_gather_takes_calls_one_by_one_or_all_in_one(calls: Any, result: list[int]):
+    @program
+    def plain():
+        return calls()
+
+    @program
+    async def waits():
+        return await calls()
+
+    assert rehearse(plain).result == rehearse(waits).result == result
+
+
+@pytest.mark.parametrize(
+    ("calls", "problem"),
+    [
+        (lambda: gather(3), "gather takes calls, and this is of type 'int'"),
+        (lambda: gather(double(1), double(2)), "not clean(row), which has run already"),
+        (lambda: gather(double.call(1), return_exceptions=True), 'failures="return" puts failures into the list'),
+    ],
+    ids=["number", "results", "word_of_asyncio"],
+)
+def test_what_a_gather_does_not_take_is_said(calls: Any, problem: str):
+    @program
+    def wrong():
+        return calls()
+
+    failure = rehearse(wrong).failure
+
+    assert failure is not None and problem in failure.message
+
+
 def test_a_gather_waits_for_all_and_raises_the_first_failure_in_the_order_of_its_calls():
     slow = after("1h", StepFailed("LATE"))
 
@@ -235,7 +337,7 @@ def test_a_gather_of_results_is_refused():
     failure = rehearse(wrong).failure
 
     assert failure is not None
-    assert "gather takes calls, and this is 'int'" in failure.message
+    assert "gather takes calls, and this is of type 'int'" in failure.message
 
 
 def test_a_generator_that_never_ends_is_refused():

@@ -96,7 +96,7 @@ class ExecutionRecorder:
         self._news = threading.Condition()
         self._deadline = time.monotonic() + DEADLINE_SECONDS
 
-    def committed(self, state: State, entries: Sequence[e.Entry]) -> None:
+    def committed(self, state: State, entries: Sequence[e.Entry], is_ordinary: bool = False) -> None:
         with self._news:
             self.seen.extend(entries)
             self._news.notify_all()

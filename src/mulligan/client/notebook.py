@@ -135,8 +135,8 @@ class NotebookDisplay:
     def begin(self, run_id: int, workflow: str) -> None:
         self._run_id, self._workflow = run_id, workflow
 
-    def committed(self, state: Any, entries: Sequence[Any]) -> None:
-        self.progress.update(state, entries)
+    def committed(self, state: Any, entries: Sequence[Any], is_ordinary: bool = False) -> None:
+        self.progress.update(state, entries, is_ordinary)
         self.progress.take_announcements()
         self._has_news = True
 

@@ -175,7 +175,7 @@ class Engine:
         self._report_ended()
         if self._timers.is_due:
             self._fire_timers()
-        if self._timers.was_clock_set():
+        if self._timers.was_clock_set(is_busy=bool(self._runs.ready)):
             self._changes.request()
         if self._runs.idle_after is not None:
             self._runs.hold_idle()

@@ -12,8 +12,8 @@ from mulligan.core.state.state import State
 class Observer(Protocol):
     """Gets notified of what an engine does."""
 
-    def committed(self, state: State, entries: Sequence[e.Entry]) -> None:
-        """These facts are written."""
+    def committed(self, state: State, entries: Sequence[e.Entry], is_ordinary: bool = False) -> None:
+        """These facts are written. `is_ordinary`: they are ends of ordinary steps, and starts of the next ones."""
 
     def trouble(self, message: str) -> None:
         """A problem with the engine or the store, and what is done about it; "" when it is over."""
@@ -25,7 +25,7 @@ class Observer(Protocol):
 class NullObserver:
     """Ignores everything."""
 
-    def committed(self, state: State, entries: Sequence[e.Entry]) -> None:
+    def committed(self, state: State, entries: Sequence[e.Entry], is_ordinary: bool = False) -> None:
         pass
 
     def trouble(self, message: str) -> None:

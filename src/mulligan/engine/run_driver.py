@@ -593,6 +593,21 @@ class RunDriver:
         if pending is None:
             return None
         notices = self._notices(pending.entries) if self.state.workflow.notify or run.notify else ()
+        if pending.has_only_ends and not notices:
+            return Commit(
+                turn=self.turn,
+                after=pending.after,
+                entries=pending.entries,
+                rows=changes(self.state),
+                status=run.status,
+                round=run.round,
+                at=run.at,
+                degraded=run.degraded,
+                reason=run.reason,
+                taken=list(pending.taken.values()),
+                ended=pending.ended,
+                is_ordinary=True,
+            )
         return Commit(
             turn=self.turn,
             after=pending.after,
@@ -616,7 +631,6 @@ class RunDriver:
             counted=pending.counted,
             failures=self._failures() if pending.is_last else None,
             notices=notices,
-            is_ordinary=pending.has_only_ends and not notices,
         )
 
     def _notices(self, entries: Sequence[e.Entry]) -> Sequence[NoticeRecord]:

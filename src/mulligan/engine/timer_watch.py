@@ -12,6 +12,8 @@ from mulligan.ports import Clock, Poll, Polling, Timers
 
 # A smaller change of the difference between the wall clock and ours does not mean that the wall clock was set.
 STEP = timedelta(seconds=0.5)
+# How often it is asked whether the wall clock was set: a round of the loop may take less time than the question.
+LOOK_SECONDS = 0.02
 
 
 class _Store(Timers, Polling, Protocol):
@@ -31,6 +33,7 @@ class TimerWatch:
         self.ahead: dict[int, timedelta] = {}
         # How far the wall clock was ahead of ours at the last poll.
         self._stepped = clock.stepped()
+        self._looked_at = clock.monotonic()
 
     def next_due(self, root_run_id: int | None) -> datetime | None:
         """Ask the store for the next due time of a timer or of a breaker that tasks wait for, by our clock."""
@@ -71,8 +74,12 @@ class TimerWatch:
         if self._due is None or due < self._due:
             self._due = due
 
-    def was_clock_set(self) -> bool:
-        """Whether the wall clock was set since the last call."""
+    def was_clock_set(self, *, is_busy: bool) -> bool:
+        """Whether the wall clock was set since the last look. With tasks to answer it is not looked at each time."""
+        now = self._clock.monotonic()
+        if is_busy and now - self._looked_at < LOOK_SECONDS:
+            return False
+        self._looked_at = now
         stepped = self._clock.stepped()
         if abs(stepped - self._stepped) < STEP:
             return False

@@ -77,7 +77,8 @@ class TurnTaker:
         # Runs whose time is up are stopped alone: their child runs must hear of it before they start anything.
         late: list[int] = []
         for run_id in run_ids:
-            if ready[run_id].state.run.due is not None and ready[run_id].is_time_up(now):
+            driver = ready[run_id]
+            if driver.state.run.due is not None and driver.is_time_up(now):
                 late.append(run_id)
         drivers, self.has_stopped_late = list(map(ready.pop, late or run_ids)), bool(late)
         if drivers:
@@ -86,7 +87,9 @@ class TurnTaker:
             self._decide(driver, now)
         if not late:
             drivers += self._supply.claim(now, lambda driver, error: self._handle_crash(driver, error, now))
-        decided = list({driver.run_id: driver for driver in drivers if driver.has_open_turn}.values())
+        open_turns = [driver for driver in drivers if driver.has_open_turn]
+        # A driver may be there twice: it has decided, and has claimed tasks.
+        decided = open_turns if len(open_turns) < 2 else list({one.run_id: one for one in open_turns}.values())
         if decided:
             fault_point("before_commit")
             self._commit(decided)
@@ -189,7 +192,7 @@ class TurnTaker:
             if driver.starts and driver.has_more_to_enter:
                 self._runs.ready[driver.run_id] = driver
             if entries:
-                self._observer.committed(driver.state, entries)
+                self._observer.committed(driver.state, entries, commit.is_ordinary)
             if driver.has_ended:
                 self._runs.part_with(driver, is_released=commit.is_last)
             elif driver.reports:

@@ -6,9 +6,10 @@ definition asks here for that of the run: `workflow_of_run`.
 
 from __future__ import annotations
 
-import ast
+from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -21,6 +22,9 @@ _replace = msgspec.structs.replace
 # What a handler of one of these catches: the failure of a call among others.
 _CATCHING = frozenset({"StepFailed", "Rejected", "Exception", "BaseException", "ExceptionGroup", "BaseExceptionGroup"})
 _SOURCES_KEPT = 16
+# What `ast.parse` calls. The module itself has a hundred classes, which each command would wait for.
+_ONLY_AST = 0x0400
+_TRIES = frozenset({"Try", "TryStar"})
 
 
 class CalledStep(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -198,13 +202,13 @@ def except_lines(source: str) -> list[int]:
 def _except_lines(source: str) -> dict[int, int]:
     """For each line within a `try` that may catch the failure of a call: the line of that `except`."""
     try:
-        tree = ast.parse(source)
+        tree = compile(source, "", "exec", _ONLY_AST, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError):
         return {}
     found: dict[int, int] = {}
     # From the outside in: the innermost one wins.
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Try | ast.TryStar) and (caught := next(_catching(node), 0)):
+    for node in _walk(tree):
+        if type(node).__name__ in _TRIES and (caught := next(_catching(node), 0)):
             for statement in node.body:
                 found.update(
                     dict.fromkeys(range(statement.lineno, (statement.end_lineno or statement.lineno) + 1), caught)
@@ -212,13 +216,24 @@ def _except_lines(source: str) -> dict[int, int]:
     return found
 
 
-def _catching(node: ast.Try | ast.TryStar) -> Iterator[int]:
+def _walk(tree: Any) -> Iterator[Any]:
+    """The nodes of a tree, from the outside in: as `ast.walk`."""
+    todo = deque([tree])
+    while todo:
+        node = todo.popleft()
+        for field in node._fields:
+            value = getattr(node, field, None)
+            todo.extend(one for one in (value if isinstance(value, list) else [value]) if hasattr(one, "_fields"))
+        yield node
+
+
+def _catching(node: Any) -> Iterator[int]:
     for handler in node.handlers:
-        parts = list(ast.walk(handler.type)) if handler.type is not None else []
+        parts = list(_walk(handler.type)) if handler.type is not None else []
         names = {
-            part.id if isinstance(part, ast.Name) else part.attr
+            part.id if type(part).__name__ == "Name" else part.attr
             for part in parts
-            if isinstance(part, ast.Name | ast.Attribute)
+            if type(part).__name__ in ("Name", "Attribute")
         }
         if handler.type is None or names & _CATCHING:
             yield handler.lineno

@@ -16,6 +16,7 @@ from mulligan.core.model.artifacts import is_artifact
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.text.artifact_words import describe_file
 from mulligan.core.model.text.formatting import escape_unprintable, single_line, strip_control_characters
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.state.state import State
 
 NAME_CHARS_MAX = 48
@@ -24,7 +25,7 @@ NAMED_MAX = 1000
 # How many of the differing keys the name of a mapping has at most.
 _KEYS_MAX = 3
 # What may stand behind the brackets in the name of a place.
-_BEHIND = re.compile(r"(?: command ([1-9][0-9]*))?(\..*)?", re.DOTALL)
+_BEHIND = lazy_regex(r"(?: command ([1-9][0-9]*))?(\..*)?", re.DOTALL)
 
 
 def item_names(values: Sequence[Any]) -> list[str]:

@@ -6,7 +6,6 @@ why a step was skipped. `phrases` has the common phrases; `edge_reasons` explain
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -21,6 +20,7 @@ from mulligan.core.model.agents.spending import format_raised_budgets
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.text.formatting import format_duration, format_time_until, pluralize, quote_names, single_line
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Rule, Workflow
 from mulligan.history.called_steps import line_text, where_text
 from mulligan.history.edge_reasons import describe_route, edges_after_failure, edges_after_success
@@ -41,7 +41,7 @@ from mulligan.history.tool_phrases import session_text, tool_answer_text, tool_c
 
 Tone = Literal["plain", "good", "bad", "try", "wait"]
 # The end of the key of a question to the model of an agent.
-_QUESTION = re.compile(r"\.model@\d+\.\d+$")
+_QUESTION = lazy_regex(r"\.model@\d+\.\d+$")
 # The longest part of a command's text that a sentence quotes.
 COMMAND_CHARS_MAX = 40
 

@@ -220,12 +220,13 @@ class StoryMemory:
 
     def update_all(self, entries: Iterable[e.Entry]) -> None:
         """Remember many facts, as `update` does."""
-        find_rule = _RULES.get
+        find_rule, find_condition = _RULES.get, _RULE_NEEDS.get
         for entry in entries:
             self._number += 1
-            rule = find_rule(type(entry.fact))
-            if rule is not None:
-                rule(self, entry.fact)
+            fact = entry.fact
+            rule, condition = find_rule(type(fact)), find_condition(type(fact))
+            if rule is not None and (condition is None or getattr(fact, condition)):
+                rule(self, fact)
 
     def _command_entered(self, fact: e.CommandEntered) -> None:
         step = self.step(step_name(fact.place))
@@ -258,7 +259,7 @@ class StoryMemory:
     def _step_entered(self, fact: e.StepEntered) -> None:
         self._undone.pop(fact.step, None)
         self._entered[fact.step] = self._number
-        self._visits[fact.step] += 1
+        self._visits[fact.step] = self._visits.get(fact.step, 0) + 1
 
     def _step_skipped(self, fact: Any) -> None:
         self._undone[fact.step] = "skipped" if isinstance(fact, e.StepSkipped) else "cancelled"
@@ -398,6 +399,8 @@ class StoryMemory:
             self._undone.pop(step, None)
 
 
+# The field without which a rule does nothing: of nearly all these facts.
+_RULE_NEEDS: dict[type[e.Fact], str] = {e.AttemptStarted: "continues", e.AttemptSucceeded: "reused_run_id"}
 _RULES: dict[type[e.Fact], Callable[[StoryMemory, Any], None]] = {
     e.CommandEntered: StoryMemory._command_entered,
     e.CommandCompleted: StoryMemory._command_ended,

@@ -416,24 +416,26 @@ class StepCounter:
                 self._count()
                 return
             names[getattr(fact, "step", "") or getattr(fact, "place", "")] = None
-        for name in names:
-            self._recount(name)
+        self.recount(names)
 
-    def _recount(self, name: str) -> None:
-        before = self._statuses.get(name)
-        if before is None and name in self.state.graph.nodes:
-            # A program has called it since.
-            self.counts[self._statuses.setdefault(name, self.state.places[name].status)] += 1
-        elif before is not None and name not in self.state.places:
-            # It was a call of a program that was undone, and is made again.
-            self.counts[self._statuses.pop(name)] -= 1
-        elif before is not None:
-            after = self._statuses[name] = self.state.places[name].status
-            self.counts[before] -= 1
-            self.counts[after] += 1
-            if sweep := self._sweep_of.get(name):
-                self.sweeps[sweep][before] -= 1
-                self.sweeps[sweep][after] += 1
+    def recount(self, names: Iterable[str]) -> None:
+        """Count these steps again: their status may have changed."""
+        statuses, counts, places = self._statuses, self.counts, self.state.places
+        for name in names:
+            before, place = statuses.get(name), places.get(name)
+            if before is None and name in self.state.graph.nodes:
+                # A program has called it since.
+                counts[statuses.setdefault(name, places[name].status)] += 1
+            elif before is not None and place is None:
+                # It was a call of a program that was undone, and is made again.
+                counts[statuses.pop(name)] -= 1
+            elif before is not None and place is not None:
+                after = statuses[name] = place.status
+                counts[before] -= 1
+                counts[after] += 1
+                if sweep := self._sweep_of.get(name):
+                    self.sweeps[sweep][before] -= 1
+                    self.sweeps[sweep][after] += 1
 
 
 _WIDE = frozenset({e.RunStarted, e.RunStopping, e.RunRevised, e.RunReopened, e.LoopFired})

@@ -22,7 +22,7 @@ import msgspec
 
 from mulligan import __version__
 from mulligan.cache_folder import users_folder
-from mulligan.core.model.workflow import Workflow, decode, encode
+from mulligan.core.model.workflow import Workflow, decode
 from mulligan.errors import CodecError, Problem
 from mulligan.language.garbage_collection import pause_garbage_collection
 
@@ -90,7 +90,9 @@ class CheckedFiles:
         file = self._file(path, data, is_new=True)
         if file is None:
             return
-        body = msgspec.msgpack.encode(_Kept(dict(included), result.warnings, encode(result.workflow)))
+        # With the keys in the order of the file, which is that in which people see them: not as a store has it.
+        workflow = msgspec.json.encode(result.workflow)
+        body = msgspec.msgpack.encode(_Kept(dict(included), result.warnings, workflow))
         if len(body) > self._bytes_max // 4:
             return
         new = f"{file}.{os.getpid()}.{_thread.get_ident()}"

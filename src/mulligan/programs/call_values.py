@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_origin, get_type_hints
 
 from mulligan.programs.errors import NotStorable
 from mulligan.values.annotations import ArgumentRefused, ArtifactUnreadable, TableUnreadable, has_typed_parameters
 from mulligan.values.artifact_contents import VALUE_FORMATS, check_file, checked_bytes
+from mulligan.values.encoding import DEPTH_MAX, ValueRefused, encode
 from mulligan.values.files import KEY, StoredFile
 
 DIGEST_CHARS = 32
@@ -21,7 +23,6 @@ def _refuse_type(value: object) -> Any:
     raise TypeError
 
 
-_PLAIN_TYPES = frozenset({str, int, float, bool, type(None)})
 _canonical = json.JSONEncoder(
     allow_nan=False, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=_refuse_type
 ).encode
@@ -37,10 +38,16 @@ def digest_of(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()[:DIGEST_CHARS]
 
 
+# A number that may have more than 64 bits.
+_LONG_NUMBER = re.compile(rb"\d{19}")
+
+
 def encode_arguments(bound: Mapping[str, Any], what: str) -> bytes:
     """The arguments of a call by parameter as canonical JSON; raise NotStorable with the name of the argument."""
     try:
-        return _canonical(bound).encode()
+        text = _canonical(bound).encode()
+        if _LONG_NUMBER.search(text) is None and not _is_deep(bound, text):
+            return text
     except (TypeError, ValueError, RecursionError):
         pass
     return canonical_json(
@@ -48,19 +55,29 @@ def encode_arguments(bound: Mapping[str, Any], what: str) -> bytes:
     ).encode()
 
 
-def storable(value: Any, label: str) -> Any:
-    """The value as JSON has it; raise NotStorable. `label` names it in the message."""
-    if type(value) in _PLAIN_TYPES and not isinstance(value, float):
-        return value
-    from mulligan.values.encoding import ValueRefused, encode
+def _is_deep(bound: Mapping[str, Any], text: bytes) -> bool:
+    """Whether values are nested deeper than a result may be."""
+    if text.count(b"[") + text.count(b"{") <= DEPTH_MAX:
+        return False
+    level: list[Any] = [bound]
+    for _ in range(DEPTH_MAX):
+        inner = [value for one in level for value in (one.values() if isinstance(one, dict) else one)]
+        level = [one for one in inner if isinstance(one, dict | list | tuple)]
+        if not level:
+            return False
+    return True
 
+
+def storable(value: Any, label: str, *, code: str = "EXCEPTION") -> Any:
+    """The value as JSON has it; raise NotStorable. `label` names it in the message; `code` is that of the failure."""
     try:
         return json.loads(encode(value, _open_no_sink, label=label))
     except ValueRefused as refusal:
-        raise NotStorable(str(refusal)) from None
+        raise NotStorable(str(refusal), code=code) from None
     except _TableMade:
         message = f"{label} contains a table or an array that the program has made"
-        raise NotStorable(message, hint="let a step make it and return it: then it is stored as a file") from None
+        hint = "let a step make it and return it: then it is stored as a file"
+        raise NotStorable(message, hint=hint, code=code) from None
 
 
 class _TableMade(Exception):
@@ -146,7 +163,10 @@ class _Annotated:
 def read_result(output: Any, read: Callable[[Any], Any] | None, files: Mapping[str, str], what: str) -> Any:
     """The result of a call. `files` has the paths of the artifacts that the output may refer to."""
     if isinstance(output, dict | list):
-        output = _with_files(output, files, what)
+        try:
+            output = _with_files(output, files, what)
+        except RecursionError:
+            raise NotStorable(f"the result of {what} cannot be read: it is nested too deep") from None
     if read is None or isinstance(output, ResultFile):
         return output
     try:
@@ -178,6 +198,6 @@ def _with_files(value: Any, files: Mapping[str, str], what: str) -> Any:
 
 def as_stored(value: Any, read: Callable[[Any], Any] | None, what: str) -> tuple[Any, Any]:
     """What an inline step has returned, as JSON; and as the program gets it, which is the same after a replay."""
-    plain = storable(value, f"the result of {what}")
+    plain = storable(value, f"the result of {what}", code="OUTPUT_INVALID")
     # A copy: the program may change what it gets, and what is recorded stays.
     return plain, read_result(json.loads(json.dumps(plain)), read, {}, what)

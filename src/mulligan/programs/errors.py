@@ -68,6 +68,10 @@ class NotStorable(ProgramError, TypeError):
     """An argument or a result that cannot be stored."""
 
 
+class FakesRefused(ValueError):
+    """The fakes of a test do not fit its program: the message says which, and what to write."""
+
+
 class Nondeterministic(BaseException):
     """The program asks for something else than what is recorded. It is no `Exception`, so that no program catches it.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Mapping
 from typing import Any
 
 from mulligan.errors import LanguageError
@@ -12,6 +13,7 @@ from mulligan.programs.messages import CallFailure
 
 MESSAGE_CHARS_MAX = 2000
 TRACE_CHARS_MAX = 40_000
+_SEVERITIES = ("warning", "error", "critical")
 _OWN_FOLDERS = (
     __file__.rpartition("/")[0] + "/",
     __file__.rpartition("/")[0].removesuffix("programs") + "flows/",
@@ -21,17 +23,7 @@ _OWN_FOLDERS = (
 def failure_of(error: BaseException) -> CallFailure:
     """The failure that an exception is. One that nothing has caught keeps the code that it had."""
     if isinstance(error, StepFailed):
-        return CallFailure(
-            code=error.code,
-            message=_short(error.message),
-            severity=error.severity,  # type: ignore[arg-type]
-            retryable=error.retryable,
-            details=error.details,
-            trace=trace_of(error),
-            exit_code=error.exit_code,
-            step=error.step,
-            attempt=error.attempt,
-        )
+        return _of_step(error)
     if isinstance(error, Nondeterministic):
         details = {"recorded": error.recorded, "asked": error.asked}
         return CallFailure(code="NONDETERMINISTIC", message=_short(error.message), retryable=False, details=details)
@@ -48,23 +40,52 @@ def failure_of(error: BaseException) -> CallFailure:
     return CallFailure(code="EXCEPTION", message=_short(f"{kind}: {text}" if text else kind), trace=trace_of(error))
 
 
+def _of_step(error: StepFailed) -> CallFailure:
+    """The failure of a call; or one that the program itself has made, which may have any values."""
+    severity = error.severity if error.severity in _SEVERITIES else "error"
+    exit_code = error.exit_code if isinstance(error.exit_code, int) and abs(error.exit_code) < 1 << 31 else None
+    return CallFailure(
+        code=_plain(error.code) or "EXCEPTION",
+        message=_short(_plain(error.message)),
+        severity=severity,  # type: ignore[arg-type]
+        retryable=bool(error.retryable),
+        details=_details(error.details),
+        trace=trace_of(error),
+        exit_code=exit_code,
+        step=_plain(error.step),
+        attempt=error.attempt if isinstance(error.attempt, int) and 0 <= error.attempt < 1 << 31 else 0,
+    )
+
+
+def _details(found: object) -> dict[str, Any]:
+    """What can be stored of the details of a failure: each one that cannot is said in words."""
+    from mulligan.programs.call_values import storable
+
+    details: dict[str, Any] = {}
+    for name, value in found.items() if isinstance(found, Mapping) else ():
+        key = _plain(name)
+        try:
+            details[key] = storable(value, f"'{key}'")
+        except ProgramError as refusal:
+            details[key] = refusal.message
+    return details
+
+
 def _report_of(error: BaseException) -> dict[str, Any] | None:
     """The fields of a StepError."""
     kind = getattr(sys.modules.get("mulligan"), "StepError", None)
     if kind is None or not isinstance(error, kind):
         return None
-    from mulligan.programs.call_values import storable
-
     try:
         found = error.report()
         fields = {
-            "code": str(found.get("code", "EXCEPTION")),
-            "message": _short(str(found.get("message", ""))),
-            "details": storable(dict(found.get("details", {})), "the details"),
+            "code": _plain(found.get("code", "EXCEPTION")),
+            "message": _short(_plain(found.get("message", ""))),
+            "details": _details(found.get("details", {})),
         }
     except Exception:
         return None
-    if found.get("severity") in ("warning", "error", "critical"):
+    if found.get("severity") in _SEVERITIES:
         fields["severity"] = found["severity"]
     if isinstance(found.get("retryable"), bool):
         fields["retryable"] = found["retryable"]
@@ -103,9 +124,14 @@ def _leave_out_own_frames(shown: traceback.TracebackException, depth: int) -> No
 
 def _text(error: BaseException) -> str:
     try:
-        return str(error).encode("utf-8", "replace").decode()
+        return _plain(error)
     except Exception:
         return "it cannot be shown"
+
+
+def _plain(value: object) -> str:
+    """It as a text that can be stored."""
+    return str(value).encode("utf-8", "replace").decode()
 
 
 def _short(text: str) -> str:

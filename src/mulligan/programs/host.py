@@ -109,6 +109,7 @@ class Host:
 
     def _become(self, order: m.Fork, descriptor: int) -> NoReturn:
         """In the copy: be the program."""
+        what = "the program could not be started"
         try:
             _lead_group(0)
             signal.set_wakeup_fd(-1)
@@ -126,9 +127,11 @@ class Host:
                 stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
             os.environ.update(order.env)
             os.chdir(order.cwd)
-            self._run(socket.socket(fileno=descriptor), order.cwd)
+            sock = socket.socket(fileno=descriptor)
+            what = "the process of the program has failed, which is a bug in Mulligan"
+            self._run(sock, order.cwd)
         except BaseException as error:
-            os.write(2, f"the program could not be started: {type(error).__name__}: {error}\n".encode())
+            os.write(2, f"{what}: {type(error).__name__}: {error}\n".encode("utf-8", "replace"))
         finally:
             os._exit(NOT_STARTED)
 

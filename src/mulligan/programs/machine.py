@@ -334,9 +334,12 @@ class Machine:
 
     # -- several calls
 
-    def gather(self, calls: Iterable[Call[Any]], *, returns_failures: bool) -> Any:
-        """Start all calls, wait for all, return their results in order."""
-        wanted = [self._checked(one) for one in itertools.islice(calls, self.calls_max + 1)]
+    def gather(self, calls: tuple[Any, ...], *, returns_failures: bool) -> Any:
+        """Start all calls, wait for all, return their results in order. `calls`: each, or one iterable with all."""
+        given: Iterable[Any] = calls
+        if len(calls) == 1 and not isinstance(calls[0], Call):
+            given = calls[0] if hasattr(calls[0], "__iter__") else (self._checked(calls[0]),)
+        wanted = [self._checked(one) for one in itertools.islice(given, self.calls_max + 1)]
         if len(wanted) > self.calls_max:
             hint = "is this a generator that never ends?"
             raise ProgramError(f"gather is given more than {self.calls_max} calls", hint=hint, code=TOO_MANY)
@@ -373,7 +376,7 @@ class Machine:
         if isinstance(call, Call):
             return call
         hint = "write gather(clean.call(row) for row in rows), not clean(row), which has run already"
-        raise ProgramError(f"gather takes calls, and this is {type(call).__name__!r}", hint=hint)
+        raise ProgramError(f"gather takes calls, and this is of type '{type(call).__name__}'", hint=hint)
 
     # -- values and inline steps
 

@@ -182,7 +182,12 @@ def run_program(sock: socket.socket, folder: str) -> NoReturn:
         link.hold_output()
     audit.watch(machine, lambda text: print(f"warning: {text}", file=sys.stderr))
     link.arm()
-    link.end(run_function(machine, function, arguments))
+    ended = run_function(machine, function, arguments)
+    try:
+        link.end(ended)
+    except Exception as error:
+        failure = m.CallFailure("OUTPUT_INVALID", f"what it has returned cannot be sent: {error}", retryable=False)
+        link.end(m.Ended(ended.turn, "raised", failure=failure))
 
 
 def load_function(begin: m.Begin, folder: str) -> tuple[Any, Any]:

@@ -13,6 +13,7 @@ import msgspec
 
 from mulligan.core.model.text.durations import parse_duration
 from mulligan.core.model.text.formatting import error_reason
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.errors import HomeUnusable, InputInvalid
 from mulligan.ports import Store
@@ -27,8 +28,8 @@ from mulligan.worker.folders import Folders, make_private, write_private_file
 _ANOTHER_PLACE = "choose another folder with --home DIR or MULLIGAN_HOME, or get permission to read and write this one"
 # How long a worker may be silent before others take its work. A busy machine would miss a shorter one.
 LEASE_SECONDS, LEASE_SECONDS_MIN = 30.0, 1.0
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_SERVER = re.compile(r"https?://((?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?)")
+_URL = lazy_regex(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_SERVER = lazy_regex(r"https?://((?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?)")
 
 
 class Home(msgspec.Struct, frozen=True):

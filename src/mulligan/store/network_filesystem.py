@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
+
+from mulligan.core.model.text.lazy_regex import lazy_regex
 
 # Set to 1, it allows a database on such a file system, for those who know that one host alone uses it.
 ALLOW_VARIABLE = "MULLIGAN_ALLOW_NETWORK_FILES"
@@ -32,7 +33,7 @@ _TYPES = {
     "fuse.s3fs": "s3fs",
     "fuse.gcsfuse": "gcsfuse",
 }
-_OCTAL = re.compile(r"\\([0-7]{3})")
+_OCTAL = lazy_regex(r"\\([0-7]{3})")
 
 
 def network_type(folder: Path, mounts: Path = MOUNTS) -> str:

@@ -38,7 +38,8 @@ RESULT = "the result"
 PART_CHARS_MAX = 16 * 1024
 # With more than this in the log, parts are split off.
 INLINE_CHARS_MAX = 48 * 1024
-NUMBER_BITS_MAX = 64
+# What the log stores: integers of 64 bits, with and without a sign.
+INTEGER_MIN, INTEGER_MAX = -(2**63), 2**64 - 1
 NAME_CHARS_MAX = 60
 # An object with this attribute stands for a file that the step has kept: see `mulligan.step_context`.
 REFERENCE_ATTRIBUTE = "__mulligan_artifact__"
@@ -124,7 +125,7 @@ class _Encoder:
         if kind is int or kind is float:
             return _checked_number(value, path)
         if depth > DEPTH_MAX:
-            raise ValueRefused(f"{path} is nested too deep, or contains itself")
+            raise ValueRefused(f"{self._label} is nested too deep, or contains itself")
         if hasattr(kind, REFERENCE_ATTRIBUTE) and isinstance(found := getattr(value, REFERENCE_ATTRIBUTE), dict):
             return found
         if hasattr(kind, "__dataclass_fields__"):
@@ -398,8 +399,8 @@ def _checked_number(number: Any, path: str) -> Any:
     if type(number) is float:
         if number != number or number in _INFINITIES:
             raise ValueRefused(f"{path} is {number}, which is not JSON")
-    elif number.bit_length() > NUMBER_BITS_MAX:
-        raise ValueRefused(f"{path} is a number of more than {NUMBER_BITS_MAX} bits, which cannot be stored")
+    elif not INTEGER_MIN <= number <= INTEGER_MAX:
+        raise ValueRefused(f"{path} is a number of more than 64 bits, which cannot be stored; write it as a text")
     return number
 
 

@@ -45,7 +45,7 @@ def task_environment(lease: Lease, scratch: ScratchFiles, output_folder: str) ->
         "MULLIGAN_VISIT": str(task.visit),
         "MULLIGAN_ATTEMPT": str(task.env_attempt or task.attempt),
         "MULLIGAN_FENCE": str(lease.token),
-        "TRACEPARENT": traceparent(run_identity(task.uid, task.run_id), task.place, task.attempt),
+        "TRACEPARENT": traceparent(task.uid or run_identity("", task.run_id), task.place, task.attempt),
         "MULLIGAN_IDEMPOTENCY_KEY": task.idempotency_key,
         # A task that waits has not asked for anything, so it may take a whole one, as others do.
         "MULLIGAN_CPUS": f"{1.0 if task.waits else task.cpus:g}",

@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -43,7 +43,6 @@ from mulligan.worker.outputs.kept_files import KeptFiles
 from mulligan.worker.outputs.large_values import LargeValues
 from mulligan.worker.outputs.path_containment import check_paths
 from mulligan.worker.outputs.result_cache import ResultCache
-from mulligan.worker.program_turns import ProgramTurns, ReadHistory
 from mulligan.worker.programs import Programs, find_program
 from mulligan.worker.run_data import with_data
 from mulligan.worker.running_task import RunningTask
@@ -71,6 +70,9 @@ from mulligan.worker.task_reports import (
     with_log_warning,
 )
 from mulligan.worker.work_folders import MissingFolders, in_own_folder
+
+if TYPE_CHECKING:
+    from mulligan.worker.program_turns import ProgramTurns, ReadHistory
 
 # A python step that runs longer than this has its log under the name of its attempt while it runs.
 LOGS_NAMED_AFTER_SECONDS = 0.2
@@ -213,18 +215,9 @@ class LocalExecutor:
             name_logs_later=self._schedule_log_naming,
             note_seconds=self._prefetch.record_duration if leases_ahead else lambda seconds: None,
         )
-        self._program_turns = ProgramTurns(
-            running=self._running,
-            selector=self._selector,
-            folders=self._folders,
-            folder=self._folder,
-            exit_reader=self._exit_reader,
-            wake_up=self._wake_up,
-            read_history=read_history,
-            locate=self._boundary.locate_artifacts,
-            supervisor=lambda: self._supervisor,
-            end=self._end,
-        )
+        # From the first program on.
+        self._program_turns: ProgramTurns | None = None
+        self._read_history = read_history
         self._supervisor = self._launch_supervisor()
         self._is_dropped = True
         if self._log_shipping is not None:
@@ -295,11 +288,7 @@ class LocalExecutor:
 
     @property
     def running(self) -> Collection[Lease]:
-        process_exit = (
-            *self._result_cache.recording,
-            *self._large.storing,
-            *self._kept_files.searching,
-        )
+        process_exit = (*self._result_cache.recording, *self._large.storing, *self._kept_files.searching)
         return [*(running.lease for running in (*self._running.values(), *process_exit)), *self._ended.waiting]
 
     @property
@@ -338,7 +327,7 @@ class LocalExecutor:
             if task.turn is not None:
                 running.may_have_files = False
                 running.resolved = with_local_deadline(lease, self._clock)
-                self._program_turns.start(running)
+                self._turns_of_programs().start(running)
                 return None
             if is_plain(task) and self._secrets.redactor(task) is None:
                 # The stages below would all find nothing to do.
@@ -458,7 +447,7 @@ class LocalExecutor:
             self._end(running.lease.token, self._exit_reader.report_exit(running, exit_before_start(why)))
             return
         if running.lease.task.turn is not None:
-            self._program_turns.stop(token, why)
+            self._turns_of_programs().stop(token, why)
             return
         if running.child in self._children:
             self._children[running.child].is_leaving = True
@@ -480,7 +469,8 @@ class LocalExecutor:
         self._background.clear()
         self._shared_signal.clear()
         self._children.retire_all()
-        self._program_turns.drop_all()
+        if self._program_turns is not None:
+            self._program_turns.drop_all()
         self._wake_up.due = math.inf
         self._is_dropped = False
         self._supervisor.send(("drop",))
@@ -508,7 +498,8 @@ class LocalExecutor:
         return time.monotonic() - self._renewed_at > self._fresh_seconds
 
     def close(self) -> None:
-        self._program_turns.drop_all()
+        if self._program_turns is not None:
+            self._program_turns.drop_all()
         self._supervisor.close()
         self._children.forget_all()
         self._secrets.close()
@@ -553,6 +544,24 @@ class LocalExecutor:
         for key, _ in self._selector.select(timeout):
             if key.data is not None:
                 key.data()
+
+    def _turns_of_programs(self) -> ProgramTurns:
+        if self._program_turns is None:
+            from mulligan.worker.program_turns import ProgramTurns
+
+            self._program_turns = ProgramTurns(
+                running=self._running,
+                selector=self._selector,
+                folders=self._folders,
+                folder=self._folder,
+                exit_reader=self._exit_reader,
+                wake_up=self._wake_up,
+                read_history=self._read_history,
+                locate=self._boundary.locate_artifacts,
+                supervisor=lambda: self._supervisor,
+                end=self._end,
+            )
+        return self._program_turns
 
     def _end(self, token: int, report: Report) -> None:
         """Release the task's resources and queue its report for the engine."""
@@ -627,7 +636,8 @@ class LocalExecutor:
         self._supervisor.close()
         jobs = self._children.running_jobs()
         self._children.forget_all()
-        self._program_turns.drop_all()
+        if self._program_turns is not None:
+            self._program_turns.drop_all()
         kill_worker_processes(self.name)
         for token in list(self._running):
             self._end(token, self._exit_reader.report_lost(self._running[token].lease.task))
@@ -733,9 +743,6 @@ class LocalExecutor:
             return
         self._end(token, report_spawn_error(running.lease.task, what, number, text))
 
-    def _on_swept(self, key: int) -> None:
-        self._called.on_swept(key)
-
     def _on_dropped(self) -> None:
         self._is_dropped = True
 
@@ -770,7 +777,8 @@ class LocalExecutor:
             watched = self._log_shipping.watched_runs
             self._log_shipping.ship_live(task for task in written if task.run_id in watched)
         self._called.stop_overdue(now)
-        self._program_turns.run_due(now)
+        if self._program_turns is not None:
+            self._program_turns.run_due(now)
 
     def _name_logs(self, running: RunningTask, now: float) -> None:
         """Give the logs of a task that has run for a while the name of its attempt."""
@@ -786,6 +794,6 @@ class LocalExecutor:
 _MESSAGE_HANDLERS: dict[str, Callable[..., None]] = {
     "ended": LocalExecutor._on_ended,
     "start_failed": LocalExecutor._on_start_failed,
-    "swept": LocalExecutor._on_swept,
+    "swept": lambda executor, key: executor._called.on_swept(key),
     "dropped": LocalExecutor._on_dropped,
 }

@@ -11,7 +11,9 @@ import os
 import re
 from collections.abc import Mapping
 
-_PLAIN = re.compile(r"[ \t]*([A-Za-z0-9][A-Za-z0-9_.+-]*)((?:[ \t]+[A-Za-z0-9_./:,@%+=-]+)*)[ \t\n]*", re.ASCII)
+from mulligan.core.model.text.lazy_regex import lazy_regex
+
+_PLAIN = lazy_regex(r"[ \t]*([A-Za-z0-9][A-Za-z0-9_.+-]*)((?:[ \t]+[A-Za-z0-9_./:,@%+=-]+)*)[ \t\n]*", re.ASCII)
 _BUILTINS_AND_KEYWORDS = frozenset(
     "alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare dirs disown "
     "do done echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash help history if "

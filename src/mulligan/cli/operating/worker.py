@@ -118,7 +118,7 @@ class Log:
         self._writer = AnnouncementWriter()
         self._is_json = form == "json"
 
-    def committed(self, state: Any, entries: Sequence[Any]) -> None:
+    def committed(self, state: Any, entries: Sequence[Any], is_ordinary: bool = False) -> None:
         self.tick()
         for one in self._writer.announce(state, entries):
             if self._is_json:

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from json.encoder import encode_basestring_ascii
 from typing import Any, TextIO
 
@@ -31,6 +32,9 @@ _COLOURS = (
 INTERRUPTED = 130
 # What a shell reports for a program whose output is closed: 128 + SIGPIPE.
 READER_GONE = 141
+# How many values of a large object are printed together.
+PAIRS_AT_ONCE = 50
+_DELETE = "\x7f"
 
 
 class UsageRefused(MulliganError):
@@ -87,7 +91,9 @@ def show_json_parts(parts: Iterable[tuple[str, Any]]) -> None:
     # Once, before the bytes: what was printed as text stands before them.
     sys.stdout.flush()
     for piece in _json_pieces(parts, ""):
-        sys.stdout.buffer.write(visible(piece, f"{colours}|{_BYTES}").encode("utf-8", "surrogateescape"))
+        # JSON escapes all other characters that do not show.
+        shown = visible(piece, f"{colours}|{_BYTES}") if _DELETE in piece else piece
+        sys.stdout.buffer.write(shown.encode("utf-8", "surrogateescape"))
     show("")
 
 
@@ -98,9 +104,19 @@ def _json_pieces(parts: Iterable[tuple[str, Any]], indent: str) -> Iterator[str]
         name = f"{before}\n{indent}  {encode_basestring_ascii(key)}: "
         if isinstance(value, Iterator):
             yield name
-            yield from _json_pieces(value, f"{indent}  ")
+            yield from _json_pairs(value, f"{indent}  ")
         else:
             yield name + _indented(value).replace("\n", f"\n{indent}  ")
+        before = ","
+    yield "{}" if before == "{" else f"\n{indent}}}"
+
+
+def _json_pairs(pairs: Iterator[tuple[str, Any]], indent: str) -> Iterator[str]:
+    """An object of many pairs, some of them at a time."""
+    before = "{"
+    while some := dict(islice(pairs, PAIRS_AT_ONCE)):
+        # Without its braces, and the line break before the last one.
+        yield before + _indented(some)[1:-2].replace("\n", f"\n{indent}")
         before = ","
     yield "{}" if before == "{" else f"\n{indent}}}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
@@ -13,6 +12,7 @@ import msgspec
 
 from mulligan.core.model.events import Entry, RunRevised
 from mulligan.core.model.failure import Failure
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import END, LABEL_CHARS_MAX
 from mulligan.core.state.state import FailureRecord
 
@@ -26,7 +26,7 @@ ATTRIBUTE_CHARS_MAX = LABEL_CHARS_MAX
 WORD_CHARS_MAX, MESSAGE_CHARS_MAX, FAILURES_MAX = 40, 300, 10
 # How many words of a run's start, of its inputs and of its failures. PostgreSQL has a megabyte for all of them.
 WORDS_MAX = 2_000
-_WORD = re.compile(r"[^\W_]+")
+_WORD = lazy_regex(r"[^\W_]+")
 
 
 class RunFilter(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -40,6 +40,8 @@ from mulligan.errors import CodecError, IllegalTransition
 # result, or what a decision was about; otherwise ""), data (None: delete the row)
 Row = tuple[str, str, str, bytes | None]
 
+# The statuses of places that have no tag, unless they are paused or have a result that may be reused.
+_UNTAGGED = frozenset({"waiting", "ready", "completed"})
 # The tags of places that wait for a person.
 PERSON_TAGS = ("parked", "approval", "paused")
 
@@ -116,7 +118,9 @@ def changes(state: State) -> list[Row]:
         listed_before = None if old is None else old.items
         if place is not None and place.items is None and listed_before is None:
             # Nearly all places.
-            rows.append((table, key, _tag(place), _encode(_astuple(place)[_IN_ROW])))
+            is_plain = place.status in _UNTAGGED and place.pause is None and not place.fingerprint
+            tag = "" if is_plain else _tag(place)
+            rows.append((table, key, tag, _encode(_astuple(place)[_IN_ROW])))
             continue
         rows.append((table, key, "", None) if place is None else (table, key, _tag(place), _encode(_values(place))))
         listed = None if place is None else place.items

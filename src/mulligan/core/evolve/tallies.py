@@ -22,7 +22,6 @@ later rungs, visits or rounds did. Items and commands are counted together under
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -30,13 +29,14 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model import events as e
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import AGENT_PREFIX
 from mulligan.core.state.state import Place, State, Tally, TriageDecision
 from mulligan.errors import CodecError
 
 # Item and attempt numbers are left out of the keys, so that the number of tallies is bounded by the workflow.
 # Calls of tools are counted together.
-_NUMBERS = re.compile(r"\[\d+\]|(?<=\.tool)@\d+\.\d+|(?<=\.model)@\d+\.\d+|(?<=\.tool_list)@\d+\.\d+|@\d+")
+_NUMBERS = lazy_regex(r"\[\d+\]|(?<=\.tool)@\d+\.\d+|(?<=\.model)@\d+\.\d+|(?<=\.tool_list)@\d+\.\d+|@\d+")
 _NONE = Tally()
 _TRIED = Tally(tried=1)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Set
 from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
+
+from mulligan.core.model.text.lazy_regex import lazy_regex
 
 Severity = Literal["warning", "error", "critical"]
 
@@ -40,7 +41,7 @@ ENGINE_CODES = frozenset(
 )
 
 # A NUL cannot go into an environment variable, a lone surrogate not into a file: a handler must start in spite of them.
-UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
+UNWRITABLE = lazy_regex("[\x00\ud800-\udfff]")
 MESSAGE_CHARS_MAX = 2000
 # How much is kept of the beginning of a long stderr, whose end is the message.
 HEAD_CHARS_MAX = 3000

@@ -15,7 +15,6 @@ Only payloads count, in code points. Equal input gives equal text: no clock, no 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -26,6 +25,7 @@ import msgspec
 from mulligan.core.model.clusters.scheduler_job import describe_job
 from mulligan.core.model.failure import MESSAGE_CHARS_MAX, UNWRITABLE, Failure
 from mulligan.core.model.text.credential_patterns import hide_at_ends, hide_credentials
+from mulligan.core.model.text.lazy_regex import lazy_regex
 
 POLICY_VERSION = 1
 CONTEXT_CHARS_MAX = 32_000
@@ -49,8 +49,8 @@ _FRAME = (
 )
 _CAUSES_MAX = 5
 _LINE_CHARS_MAX = 200
-_CUT_WORD = re.compile(r"\S{1,500}(?=\s)")
-_CUT_LAST_WORD = re.compile(r"(?<=\s)\S{1,500}\Z")
+_CUT_WORD = lazy_regex(r"\S{1,500}(?=\s)")
+_CUT_LAST_WORD = lazy_regex(r"(?<=\s)\S{1,500}\Z")
 
 ContentType = Literal["text", "json"]
 

@@ -6,7 +6,6 @@ walks further, and caches its result.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
@@ -16,6 +15,7 @@ import msgspec
 
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.step_plan import StepPlan, plan_of
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import END, Edge, Step, Workflow, all_commands
 
 # Bounds the memory for a chain of many loops, each of which has the rest of the chain as its region.
@@ -23,7 +23,7 @@ REGIONS_KEPT_MAX = 64
 
 # The predecessors of each vertex, which is a step or a barrier.
 Sources = dict[str, list[str]]
-_STEP_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_STEP_NAME = lazy_regex(r"[A-Za-z0-9_-]+")
 _SHOWN_CHARS_MAX = 60
 
 

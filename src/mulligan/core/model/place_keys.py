@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 
+from mulligan.core.model.text.lazy_regex import lazy_regex
+
 # A file name has at most 255 bytes, and ours get suffixes.
 _NAME_CHARS_MAX = 160
-_PLAIN = re.compile(r"[A-Za-z0-9_@\[\]-][A-Za-z0-9_.@\[\]-]*", re.ASCII)
+_PLAIN = lazy_regex(r"[A-Za-z0-9_@\[\]-][A-Za-z0-9_.@\[\]-]*", re.ASCII)
 
 
 def step_name(key: str) -> str:

@@ -6,12 +6,12 @@ the label of the call: `load`, `load#2`, `load#eu`.
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal
 
 import msgspec
 
 from mulligan.core.model.failure import Failure
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Step
 
 # "step": a worker or the engine runs it. "inline": the process of the program has run it. "value": it is of the clock
@@ -19,8 +19,8 @@ from mulligan.core.model.workflow import Step
 CallKind = Literal["step", "inline", "value"]
 
 CALLS_MAX = 25_000
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
-_KEY = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_NAME = lazy_regex(r"[A-Za-z0-9_-]{1,200}")
+_KEY = lazy_regex(r"[A-Za-z0-9_-]{1,80}")
 
 
 class ProgramCall(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -49,7 +49,7 @@ def calling_span_id(identity: str) -> str:
 
 def traceparent(identity: str, place: str, attempt: int) -> str:
     """The W3C trace context of an attempt, for the programs that it starts."""
-    return f"00-{trace_id(identity)}-{attempt_span_id(identity, place, attempt)}-01"
+    return f"00-{trace_id(identity)}-{_digits(f'attempt:{identity}.{place}.{attempt}', _SPAN_HEX)}-01"
 
 
 def _digits(text: str, length: int) -> str:

@@ -90,7 +90,7 @@ class DecisionContext(msgspec.Struct, eq=False):
 
     def keep(self, place: Place, name: str, value: Any) -> Any:
         """A value that the place produced; a large one is stored under this name and replaced by a reference."""
-        return self.evaluator.keep(f"{self.artifact_folder(place)}/{name}.json", value)
+        return self.evaluator.keep(f"{self.artifact_folder(place)}/{file_name(name)}.json", value)
 
     def artifact_folder(self, place: Place) -> str:
         """The folder of what the current attempt of the place has stored."""

@@ -781,12 +781,12 @@ class State:
         Takes time in proportion to the turn, not to the run.
         """
         assert self._journal is not None, "no turn has begun"
-        names = self._names
+        names, places = self._names, self.places
         found: dict[tuple[str, Any], Any] = {}
         lengths: dict[str, int] = {}
         # Backwards like `rollback`: the oldest value of a key wins, and lists have their length of that time.
         for table, key, old in reversed(self._journal):
-            name = names.get(id(table))
+            name = "places" if table is places else names.get(id(table))
             if name is None:
                 # Made of other tables: the labels of calls, and the nodes of their steps.
                 continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from heapq import nlargest
 from itertools import takewhile
 
 _COMPARED_MAX = 100
@@ -217,6 +216,8 @@ def _shortlist(word: str, known: list[str]) -> list[str]:
     """The names that share most letter pairs with `word`: difflib takes seconds for thousands of names."""
     if len(known) <= _COMPARED_MAX:
         return known
+    from heapq import nlargest
+
     pairs = _letter_pairs(word)
     return nlargest(
         _COMPARED_MAX, known, key=lambda name: len(pairs & _letter_pairs(name)) - abs(len(name) - len(word))

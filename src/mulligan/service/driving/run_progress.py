@@ -126,6 +126,8 @@ class RunProgress:
     def __init__(self, read_progress: Callable[[int, str, int], Progress | None] | None = None) -> None:
         self._read_progress = read_progress
         self.root: State | None = None
+        # The same if it is large: most of its turns have nothing to announce.
+        self._large: State | None = None
         self._failures = FailureSummary()
         self._names = PlaceNames()
         # Entries of a large root run that are not announced: taken in together, before anything else is.
@@ -166,18 +168,19 @@ class RunProgress:
         started = next((entry.fact for entry in entries[:1] if isinstance(entry.fact, e.RunStarted)), None)
         self._uids[run_id] = started.uid if started is not None else ""
 
-    def update(self, state: State, entries: Sequence[e.Entry]) -> None:
-        """Take in new entries of a run."""
-        # When a run is resumed, a child run may be the first to move.
-        is_root = state.run.parent_run_id is None
-        if is_root and self._may_wait(state, entries):
+    def update(self, state: State, entries: Sequence[e.Entry], is_ordinary: bool = False) -> bool:
+        """Take in new entries of a run. False if nothing is announced of them: they need not be taken in at once."""
+        if state is self._large and (is_ordinary or _are_ordinary(entries)):
             self._ordinary += entries
             if len(self._ordinary) > ORDINARY_MAX:
                 self._catch_up()
-            return
+            return False
         self._catch_up()
+        # When a run is resumed, a child run may be the first to move.
+        is_root = state.run.parent_run_id is None
         if is_root:
             self.root = state
+            self._large = state if len(state.graph.nodes) > STEPS_ANNOUNCED_MAX else None
         self._states[state.run.run_id] = state
         if is_root:
             self._failures.update(entries)
@@ -197,13 +200,7 @@ class RunProgress:
         if not is_root and state.run.status in RUN_ENDED:
             # A map may have ten thousand child runs.
             del self._states[state.run.run_id], self._writers[state.run.run_id]
-
-    def _may_wait(self, state: State, entries: Sequence[e.Entry]) -> bool:
-        """Whether a turn of a large run has nothing to announce: then it need not be taken in at once."""
-        is_known = state is self.root and self._counter is not None and self._counter.state is state
-        if not is_known or len(state.graph.nodes) <= STEPS_ANNOUNCED_MAX:
-            return False
-        return _are_ordinary(entries)
+        return True
 
     def _catch_up(self) -> None:
         """Take in the ordinary entries that wait, each place once: its status now is what counts."""
@@ -211,17 +208,29 @@ class RunProgress:
         if not entries:
             return
         assert self.root is not None and self._counter is not None
-        self._failures.update(entries)
-        self._counter.update(entries)
+        self._failures.skip(entries)
         _writer_for(self._writers, self.root).memory.update_all(entries)
-        last: dict[str, e.Entry] = {}
+        started: dict[str, datetime] = {}
+        moved: dict[str, None] = {}
         for entry in entries:
-            fact = entry.fact
-            name = getattr(fact, "place", "") or getattr(fact, "step", "")
-            if name not in last or isinstance(fact, e.AttemptStarted):
-                last[name] = entry
-        for entry in last.values():
-            self._track(self.root, entry)
+            fact: Any = entry.fact
+            kind = type(fact)
+            if kind is e.AttemptStarted:
+                started[fact.place] = entry.at
+                moved[fact.place] = None
+            elif kind is e.StepEntered or kind is e.StepCompleted:
+                moved[fact.step] = None
+        self._counter.recount(moved)
+        places, run_id = self.root.places, self.root.run.run_id
+        for name in moved:
+            # The call of a program may be gone by now.
+            place, key = places.get(name), (run_id, name)
+            status = "" if place is None else place.status
+            for other, moving in self._moving.items():
+                if moving and other != status:
+                    moving.pop(key, None)
+            if status == "running" and name in started:
+                self._moving[status][key] = started[name]
 
     def _update_counts(self, state: State, entries: Sequence[e.Entry]) -> None:
         if self._counter is None or self._counter.state is not state:

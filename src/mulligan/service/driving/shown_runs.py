@@ -13,7 +13,7 @@ from mulligan.service.driving.local_worker import open_driver
 from mulligan.service.driving.outcome import Outcome, add_earlier_events, build_outcome
 from mulligan.service.driving.run_progress import RunProgress
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.service.server.notices.observing import NotifyingObserver
+from mulligan.service.server.notices.observing import notifying
 
 
 class RunDisplay(Observer, Protocol):
@@ -49,7 +49,7 @@ def drive_shown(
     """Drive the run that `begin` starts or finds, until it ends or waits, and close the display."""
     begun_at = time.monotonic()
     try:
-        observer = NotifyingObserver(display, reader.home, os.getpid())
+        observer = notifying(display, reader.home, os.getpid())
         with open_driver(reader, capacity, observer=observer) as driver:
             run_id = begin(driver)
             display.begin(run_id, reader.record(run_id).workflow)

@@ -52,6 +52,6 @@ def task_columns(task: Task) -> tuple[Any, ...]:
     labels = encoded(task.labels).decode() if task.labels else "[]"
     return (
         *(task.cpus, task.memory or 0, task.gpus, labels, task.host, encoded(task)),
-        *breaker_columns(task),
+        *(("", "") if task.guard is None else breaker_columns(task)),
         *(task.nodes, task.seconds_needed or None),
     )

@@ -55,7 +55,28 @@ def write_batch(db: apsw.Cursor, commits: Sequence[Commit], sequence: TaskSequen
     for commit in commits:
         tasks += len(commit.taken) + len(commit.queued)
     numbers = iter(sequence.take(db, tasks))
-    return [_write(db, commit, numbers, held) for commit in commits]
+    return [(_write_ordinary if one.is_ordinary else _write)(db, one, numbers, held) for one in commits]
+
+
+def _write_ordinary(db: apsw.Cursor, commit: Commit, numbers: Iterator[int], held: Leases) -> CommitResult:
+    """`_write` for a commit of nothing but ends of ordinary steps: what follows from other things is not looked for."""
+    turn = commit.turn
+    run_id = turn.run_id
+    lines, rows = lines_and_rows(commit)
+    kept = [(run_id, *row) for row in rows if row[0] != _RUN]
+    if len(kept) + 1 != len(rows) or rows[0][0] != _RUN:
+        return _write(db, commit, numbers, held)
+    about = (commit.entries[-1].seq, commit.status, commit.round, micros(commit.at), commit.degraded, commit.reason)
+    db.execute(SQL["advance_run"], (*about, rows[0][3], run_id, turn.fence, turn.holder, commit.after))
+    if db.connection.changes() != 1:
+        _advance_run(db, commit)
+    if commit.ended:
+        _end_leases(db, commit, held)
+    first_id = run_id << 32
+    both = zip(commit.entries, lines, strict=True)
+    db.executemany(SQL["insert_event"], [(first_id + entry.seq, line) for entry, line in both])
+    db.executemany(SQL["put_row"], kept)
+    return CommitResult(_take(db, commit, numbers) if commit.taken else (), ())
 
 
 def _write(db: apsw.Cursor, commit: Commit, numbers: Iterator[int], held: Leases) -> CommitResult:

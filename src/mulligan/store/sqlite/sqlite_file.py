@@ -88,6 +88,7 @@ class SqliteFile:
         self._opened = None if vfs else _identity(self._name)
         # One cursor for everything: a new one would cost as much as a small statement.
         self._cursor = self._db.cursor()
+        self.connection, self.cursor = self._db, self._cursor
         try:
             self._prepare()
         except BaseException:
@@ -107,20 +108,12 @@ class SqliteFile:
 
     # -- use
 
-    @property
-    def connection(self) -> apsw.Connection:
-        return self._db
-
     def version(self) -> int:
         """A number that changes when another connection has written."""
         try:
             return data_version(self._cursor)
         except apsw.Error as error:
             self._translate(error)
-
-    @property
-    def cursor(self) -> apsw.Cursor:
-        return self._cursor
 
     def read(self, sql: str, /, *params: Any, **named: Any) -> list[Any]:
         """The rows of one statement, in its own transaction."""

@@ -117,7 +117,8 @@ class ChildPool:
             watch_writes(self._selector, child, is_sending=child.is_sending)
 
     def _on_ready(self, child: WarmChild) -> None:
-        if child.is_sending:
+        # While something is left to send.
+        if child.is_watched_for_writes:
             child.send_more()
             self._watch_writes(child)
         self._on_message(child)

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -136,6 +137,10 @@ class CallResult(msgspec.Struct, frozen=True):
     dirty: bool = False
 
 
+_astuple = msgspec.structs.astuple
+# What a message has only where it differs from the request before.
+_LASTING = ("cwd", "home", "code", "call", "source", "file", "import_from")
+_lasting = itemgetter(*map(CallRequest.__struct_fields__.index, _LASTING))
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(CallResult).decode
 
@@ -244,7 +249,7 @@ class WarmChild:
             data = b""
         if not data:
             raise ChildDisconnected
-        if not self._buffer and len(data) >= _frame_size(data):
+        if not self._buffer and len(data) >= _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little"):
             return self._answer(memoryview(data)[_LENGTH_BYTES:])  # the usual case: one piece
         self._buffer += data
         if _frame_size(self._buffer) > _ANSWER_BYTES_MAX:
@@ -319,11 +324,15 @@ class WarmChild:
 def _make_message(number: int, last: CallRequest, request: CallRequest, fresh_logs: list[int]) -> CallMessage:
     """Return the message for `request`, without what equals the `last` request. Most of it does."""
     last_env, env = last.env, request.env
+    changed = {name: value for name, value in env.items() if last_env.get(name) != value}
+    unset = [] if last_env.keys() <= env.keys() else [name for name in last_env if name not in env]
+    if _lasting(_astuple(request)) == _lasting(_astuple(last)) and not (request.args or request.files or request.dask):
+        return CallMessage(number, request.step, changed, unset, fresh_logs=fresh_logs)
     return CallMessage(
         number=number,
         step=request.step,
-        env={name: value for name, value in env.items() if last_env.get(name) != value},
-        unset=[] if last_env.keys() <= env.keys() else [name for name in last_env if name not in env],
+        env=changed,
+        unset=unset,
         args=request.args,
         cwd=None if request.cwd == last.cwd else request.cwd,
         home=None if request.home == last.home else request.home,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from datetime import datetime
 
 import msgspec
 
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.worker.folders import open_regular_file
 
 ENDING = ".progress"
@@ -16,7 +16,7 @@ READ_BYTES = 4096
 TEXT_CHARS_MAX = 200
 NUMBER_MAX = 1e18
 # `3/10 text`, `30% text`, `0.3 text`, `3 text`.
-_PLAIN = re.compile(r"(?P<done>\d{1,18}(?:\.\d{1,9})?)(?P<rest>%|\s*/\s*(?P<total>\d{1,18}(?:\.\d{1,9})?))?(?:\s+|$)")
+_PLAIN = lazy_regex(r"(?P<done>\d{1,18}(?:\.\d{1,9})?)(?P<rest>%|\s*/\s*(?P<total>\d{1,18}(?:\.\d{1,9})?))?(?:\s+|$)")
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -114,8 +114,10 @@ class ResourcePool:
     def fits(self, task: Task) -> bool:
         is_apart = task.waits and self._counts_apart
         cpus = self._cpus_of(task) if task.waits else task.cpus
+        # Asked for each task: nearly always the whole answer.
+        has_cpus = is_apart or cpus <= self.cpus - self._cpus_reserved + _EPSILON or cpus <= self._free_cpus + _EPSILON
         return (
-            (is_apart or cpus <= self._free_cpus + _EPSILON)
+            has_cpus
             and (not task.waits or self._waiting_reserved + cpus <= self._waiting_max + _EPSILON)
             and self._memory_reserved + (task.memory or 0) <= self.memory
             and self._gpus_reserved + task.gpus <= self.gpus
@@ -179,7 +181,8 @@ class ResourcePool:
     def _add(self, task: Task, sign: int) -> None:
         # Shares of processors add up to a little more or less: it must not stay, or a task for all of them never fits.
         cpus = sign * (self._cpus_of(task) if task.waits else task.cpus)
-        self._cpus_reserved = round_cpus(self._cpus_reserved + cpus)
+        total = self._cpus_reserved + cpus
+        self._cpus_reserved = total if total.is_integer() else round_cpus(total)
         if task.waits:
             self._waiting_reserved = round_cpus(self._waiting_reserved + cpus)
         self._memory_reserved += sign * (task.memory or 0)

@@ -75,7 +75,7 @@ class TaskLimits:
 
     def admits(self, task: Task) -> bool:
         """Whether one more task, this one, may be taken."""
-        if self._tasks_max is None and self._last_moment is None and not self.is_finishing:
+        if self._tasks_max is None and self._until is None and self._job_until is None and not self.is_finishing:
             return True
         return self._tasks_left > 0 and not self.is_over and has_time_for(task, self.seconds_left)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
+
+from mulligan.core.model.text.lazy_regex import lazy_regex
 
 _ROOT = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 # The group of a job of Slurm.
-_JOB = re.compile(r"job_\d+")
+_JOB = lazy_regex(r"job_\d+")
 # The period of quotas of version 1, unless somebody has changed it.
 _PERIOD_MICROS = 100_000
 

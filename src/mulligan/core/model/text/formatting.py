@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+from mulligan.core.model.text.lazy_regex import lazy_regex
+
 # How many names a sentence lists before it says "and 4 more".
 NAMES_MAX = 3
 
@@ -13,7 +15,7 @@ NAMES_MAX = 3
 INVISIBLE_CHARACTERS = "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 
 # Escape sequences (colours, titles), and control characters except tabs and line ends.
-_CONTROLS = re.compile(
+_CONTROLS = lazy_regex(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 )
 

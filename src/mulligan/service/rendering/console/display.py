@@ -66,9 +66,8 @@ class Display:
 
     # -- called by the engine ----------------------------------------------------------------------------------------
 
-    def committed(self, state: Any, entries: Sequence[Any]) -> None:
-        self.progress.update(state, entries)
-        if self._board is None:
+    def committed(self, state: Any, entries: Sequence[Any], is_ordinary: bool = False) -> None:
+        if self.progress.update(state, entries, is_ordinary) and self._board is None:
             self._show_announcements()
 
     def trouble(self, message: str) -> None:

@@ -6,7 +6,6 @@ decided by the core too, on a copy of the state, before the report is sent.
 
 from __future__ import annotations
 
-import getpass
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -777,6 +776,9 @@ def _name(said: str) -> str:
 
 
 def _user() -> str:
+    # Needed where nobody is named, and it loads the control of terminals.
+    import getpass
+
     try:
         return getpass.getuser()
     except (OSError, KeyError):

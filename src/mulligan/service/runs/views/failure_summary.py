@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -106,6 +106,12 @@ class FailureSummary:
             elif isinstance(entry.fact, e.MapExpanded) and entry.fact.items is not None:
                 self._listed.add(entry.fact.place)
                 self._forget_items({entry.fact.place})
+
+    def skip(self, entries: Sequence[e.Entry]) -> None:
+        """Take in a part of the log, without gaps, in which nothing has failed."""
+        if self.first_seq is None or entries[0].seq != self._last_seq + 1:
+            self.update(entries[:1])
+        self._last_seq = entries[-1].seq
 
     def add_earlier(self, entries: Iterable[e.Entry]) -> None:
         """Take in the entries before the first part."""

@@ -16,10 +16,10 @@ import msgspec
 from mulligan.core.deciding.agents.budgets import RUN as RUN_BUDGET
 from mulligan.core.deciding.agents.budgets import budget_of
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.agents.spending import spent_json
+from mulligan.core.model.agents.spending import NOTHING_SPENT, spent_json
 from mulligan.core.model.event_types import Passed
 from mulligan.core.model.workflow import END, Budget
-from mulligan.core.state.scope import failed_visits, failure_views, step_view
+from mulligan.core.state.scope import error_view, failed_visits, failure_views
 from mulligan.core.state.state import FailureRecord, Place, State, StepPause
 from mulligan.core.state.verdict import is_handled
 from mulligan.core.state.workspace import workspace_view
@@ -121,6 +121,8 @@ class CallView(ViewPart, kw_only=True):
     text: str
     # Where the program has caught its failure: `nightly.py:34`; "" if it has not, or it is not known.
     handled_at: str
+    # What it was called with; only of a step that is looked at alone.
+    arguments: dict[str, Any] = NOT_ASKED
 
 
 class StepView(ViewPart, kw_only=True):
@@ -390,28 +392,28 @@ def count_statuses(state: State) -> dict[str, int]:
 
 
 def view_step(waits: WaitFinder, name: str, show: Show = _as_it_is) -> StepView:
-    """What the state knows of a step."""
+    """What the state knows of a step. Of most, most of it is nothing: that is not asked for."""
     state, place = waits.state, waits.state.places[name]
-    view = step_view(state, name)
     record = None if place.failure_index is None else state.failures[place.failure_index]
+    budget = budget_of(state, name)
     return StepView(
         status=place.status,
         visits=place.visit,
         attempts=place.attempt,
-        recovered=view["recovered"],
-        handled=view["handled"],
-        output=show(place.output),
-        failure=show(view["failure"]),
+        recovered=bool(place.recovered_by),
+        handled=record is not None and is_handled(state, record) is True,
+        output=place.output if place.output is None else show(place.output),
+        failure=None if place.failure is None else show(error_view(place.failure)),
         failure_route=None if record is None else _view_route(record),
         waiting_for=waits.of_step(place),
-        warnings=show(view["warnings"]),
+        warnings=show([error_view(warning) for warning in place.warnings]) if place.warnings else [],
         up_to_date_since=place.reused_run_id or None,
         paused=place.pause,
-        spent=_spent(place.spent),
-        budget=_budget(budget_of(state, name)),
+        spent=None if place.spent is NOTHING_SPENT else _spent(place.spent),
+        budget=None if budget is None else _budget(budget),
         faked=traits_of(place.spec.action).is_fake,
-        call=_call(state, name),
-        tool_calls=tool_calls_json(place),
+        call=_call(state, name) if state.calls else NOT_ASKED,
+        tool_calls=[] if place.conversation is None else tool_calls_json(place),
     )
 
 

@@ -39,9 +39,9 @@ class WorkerMetrics:
         # Set when the worker is up.
         self.driver: Driver | None = None
 
-    def committed(self, state: State, entries: Sequence[Entry]) -> None:
+    def committed(self, state: State, entries: Sequence[Entry], is_ordinary: bool = False) -> None:
         self._counts.committed(state, entries)
-        self._observer.committed(state, entries)
+        self._observer.committed(state, entries, is_ordinary)
 
     def trouble(self, message: str) -> None:
         self._observer.trouble(message)
