@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mulligan.client.home import Home
     from mulligan.client.loading import Runnable
     from mulligan.core.model.workflow import Workflow
-    from mulligan.programs.rehearsing import Rehearsal
+    from mulligan.programs.rehearsing import HasHistory, Rehearsal
     from mulligan.testing.history import History
 
 # How many runs are described below a test that failed, and how many lines of each: the last ones.
@@ -65,6 +65,13 @@ class ProgramRehearsalFactory(Protocol):
         **given: Any,
     ) -> Rehearsal:
         """Run a program in memory: steps end as `fakes` say, those in `real` run their functions."""
+
+
+class ProgramReplay(Protocol):
+    """What the fixture `replay_program` gives."""
+
+    def __call__(self, program: Any, run: HasHistory, /) -> None:
+        """Run a program over what is recorded of a run. It fails if the program would call something else."""
 
 
 _HOME = pytest.StashKey["Home"]()
@@ -176,6 +183,21 @@ def rehearse_program(request: pytest.FixtureRequest) -> ProgramRehearsalFactory:
         return found
 
     return run
+
+
+@pytest.fixture
+def replay_program() -> ProgramReplay:
+    """Run a function with `@program` over what is recorded of a run, in memory: no step runs.
+
+        for run in mulligan.open().runs(workflow="nightly", status="running"):
+            replay_program(nightly, run)
+
+    It fails with what was recorded and what is asked now, if the program would call something else. So a change of a
+    program that has open runs is found before they go on.
+    """
+    from mulligan.programs.rehearsing import replay
+
+    return replay
 
 
 def _checked(

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.programs import running_programs
 
+import mulligan
 from mulligan import StepFailed, approve, program, sleep, step
-from mulligan.programs.rehearsing import FakesRefused, after
+from mulligan.errors import Refused
+from mulligan.programs.rehearsing import FakesRefused, ReplayDiffers, after
 from mulligan.programs.rehearsing import rehearse as rehearse_strictly
 
 from .rehearsed import rehearse
@@ -242,3 +246,26 @@ def asks():
 
 def test_the_fixture_runs_a_program(rehearse_program: Any):
     assert rehearse_program(sums, number=3, real=True).result == 7
+
+
+def test_a_changed_program_is_replayed_over_a_run_of_a_store(tmp_path: Path, replay_program: Any):
+    run = mulligan.run(running_programs.asking, home=tmp_path / "home", folder=str(tmp_path), show=False)
+
+    @program
+    def changed(folder: str) -> str:
+        running_programs.note(folder, "before")
+        approve("really?")
+        return folder
+
+    replay_program(running_programs.asking, run)
+    with pytest.raises(ReplayDiffers, match="is recorded, and now"):
+        replay_program(changed, run)
+
+
+def test_a_run_of_a_flow_has_no_history_of_a_program(tmp_path: Path, replay_program: Any):
+    file = tmp_path / "flow.yaml"
+    file.write_text("steps: [{step: a, shell: 'true'}]")
+    run = mulligan.run(str(file), home=tmp_path / "home", show=False)
+
+    with pytest.raises(Refused, match="not a run of a program"):
+        replay_program(sums, run)
