@@ -1,7 +1,7 @@
 """Turns of random programs: in a process that replays what came before, or in one that has lived through it.
 
 A process that lives is one that gets the ends of calls turn by turn. Here, too, it runs from its beginning each time,
-but is told again what it was told, in the order in which it was told; a replay is told what the history says.
+but gets again what it got, in the order in which it got it; a replay gets what the history says.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ LIVED_MAX = 8
 _Key = tuple[str, int, str, int]
 
 
-class _Told(msgspec.Struct, frozen=True):
-    """What a process is told for one turn, and when: at first a history, later what has ended since."""
+class _Received(msgspec.Struct, frozen=True):
+    """What a process gets for one turn, and when: at first a history, later what has ended since."""
 
     turn: int
     at: float
@@ -50,24 +50,24 @@ class SimulatedMachine(Machine):
 
 
 class Link:
-    """The way to the engine. It answers with what a process was told; then it ends the turn."""
+    """The way to the engine. It answers with what a process got; then it ends the turn."""
 
-    def __init__(self, steps: list[str], told: list[_Told]) -> None:
+    def __init__(self, steps: list[str], received: list[_Received]) -> None:
         self.said: m.Idle | None = None
         self._steps = [json.encode() for json in steps]
-        self._told = iter(told)
-        self._enter(next(self._told))
+        self._received = iter(received)
+        self._enter(next(self._received))
 
-    def _enter(self, told: _Told) -> None:
-        self._at, self._dice = told.at, Random(f"{told.turn} {told.at}")
+    def _enter(self, received: _Received) -> None:
+        self._at, self._dice = received.at, Random(f"{received.turn} {received.at}")
 
     def exchange(self, message: m.Idle) -> m.Deliver:
-        told = next(self._told, None)
-        if told is None:
+        received = next(self._received, None)
+        if received is None:
             self.said = message
             raise Stopped
-        self._enter(told)
-        return m.Deliver(told.turn, told.deliveries)
+        self._enter(received)
+        return m.Deliver(received.turn, received.deliveries)
 
     def replayed(self) -> None: ...
 
@@ -98,7 +98,7 @@ class ProgramProcesses:
     """The processes of programs of all workers."""
 
     def __init__(self) -> None:
-        self._lived: dict[_Key, list[_Told]] = {}
+        self._lived: dict[_Key, list[_Received]] = {}
 
     def play(self, worker: str, task: Task, state: State, at: float) -> tuple[TurnEnd, Any]:
         """What the program says in this turn, and what it has returned if it has ended."""
@@ -107,11 +107,11 @@ class ProgramProcesses:
         key = (worker, task.run_id, task.place, task.attempt)
         found = program_history(state, turn.delivered + len(turn.deliveries))
         history = m.decode_history(history_of(found)) if found.calls else None
-        anew = [_Told(turn.turn, at, history=history)]
+        anew = [_Received(turn.turn, at, history=history)]
         said = self._say(task, anew)
         lived = self._lived.pop(key, [])
         if lived and lived[-1].turn == turn.turn - 1 and len(lived) < LIVED_MAX:
-            lived = [*lived, _Told(turn.turn, at, deliveries_of(turn.deliveries))]
+            lived = [*lived, _Received(turn.turn, at, deliveries_of(turn.deliveries))]
             other = self._say(task, lived)
             # A replay says once more which calls were dropped before.
             if _comparable(other) != _comparable(said) or not set(other.cancelled) <= set(said.cancelled):
@@ -124,15 +124,15 @@ class ProgramProcesses:
             raise AssertionError(f"promise 16: a program differs from what is recorded: {end.failure.message}")
         return end, said.output if isinstance(said, m.Ended) else None
 
-    def _say(self, task: Task, told: list[_Told]) -> m.FromProgram:
+    def _say(self, task: Task, received: list[_Received]) -> m.FromProgram:
         assert task.turn is not None
-        return say(program_of(task.params), task.params["steps"], told, begun=task.turn.begun)
+        return say(program_of(task.params), task.params["steps"], received, begun=task.turn.begun)
 
 
-def say(program: RandomProgram, steps: list[str], told: list[_Told], *, begun: float) -> m.FromProgram:
-    """What a program says to the last thing that it is told."""
-    link = Link(steps, told)
-    machine = SimulatedMachine(link, turn=told[0].turn, history=told[0].history, at=begun)
+def say(program: RandomProgram, steps: list[str], received: list[_Received], *, begun: float) -> m.FromProgram:
+    """What a program says to the last thing that it gets."""
+    link = Link(steps, received)
+    machine = SimulatedMachine(link, turn=received[0].turn, history=received[0].history, at=begun)
     try:
         return run_function(machine, function_of(program), {})
     except Stopped:

@@ -100,8 +100,8 @@ def conclude(now: DecisionContext, place: Place) -> Facts:
         return
     found = None if place.phase == "stopped" else place.failure
     if place.role == "step":
-        is_told = place.is_unwanted and now.state.run.stop is None
-        yield _step_ended(place, found, route_to_program(now.state, place) if is_told else None)
+        is_exception = place.is_unwanted and now.state.run.stop is None
+        yield _step_ended(place, found, route_to_program(now.state, place) if is_exception else None)
     elif found is not None:
         yield e.CommandFailed(
             place.key,
