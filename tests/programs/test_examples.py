@@ -31,7 +31,7 @@ def test_the_night_runs_to_its_approval_and_to_its_end(tmp_path: Path) -> None:
     assert "publish 1 of 2 rows?" in asked
     assert (run.status, run.is_degraded) == ("completed", True), run.explain()
     assert run.outputs["result"] == {"loaded": 1}
-    assert "failures of 'clean#2', 'load'" in str(run.explain())
+    assert "handled the failures of 'clean#2', 'load'" in str(run.explain())
 
 
 def test_a_day_without_rows_is_nothing(rehearse_program: Any) -> None:

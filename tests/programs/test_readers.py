@@ -151,6 +151,15 @@ def test_all_calls_are_counted(service: Service, runs: Mapping[str, int]) -> Non
     assert {one.step: one.parts for one in service.runs.usage(runs["failed"])}["book"] == 5
 
 
+def test_a_program_that_fails_names_the_failure_that_it_has_not_caught(
+    service: Service, runs: Mapping[str, int]
+) -> None:
+    lines = {one.where: one.line.text for one in service.runs.story(runs["failed"])}
+
+    assert lines["travel"].endswith("; failure of 'pay' not handled")
+    assert lines["end"].startswith("the run failed: failures of 'pay', 'travel' not handled")
+
+
 def test_each_moment_of_a_program_can_be_looked_at(service: Service, runs: Mapping[str, int]) -> None:
     for run in runs.values():
         for seq in range(1, service.runs.record(run).seq + 1):

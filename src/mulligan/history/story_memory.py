@@ -308,7 +308,10 @@ class StoryMemory:
             self._routed[own] = self._loop_of(fact)
 
     def _program_ended(self, fact: e.ProgramEnded) -> None:
-        self._let_through[fact.place] = fact.call
+        if fact.how == "raised":
+            self._let_through[fact.place] = fact.call
+        else:
+            self._let_through.pop(fact.place, None)
 
     def _not_caught(self, step: str, carried: list[tuple[_Visit, _Visit]]) -> list[tuple[_Visit, _Visit]]:
         """Of failures that were routed to a step that has failed, those that it did not handle: see `verdict`."""
