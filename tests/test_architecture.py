@@ -27,7 +27,7 @@ SRC = ROOT / "src"
 PARTS = (
     # `step_context` and `values` run in the process of a step, which may be another interpreter.
     *("errors", "step_context", "values", "core", "history", "analysis", "plugins", "cache_folder", "language"),
-    *("flows", "formats", "programs"),
+    *("flows", "formats", "msgspec_import", "programs"),
     *("ports", "store", "engine", "worker", "runtime", "dask_executor", "service", "client"),
     # `python -m mulligan` stands at the very bottom: it calls the command line, and nobody calls it.
     *("api", "dashboard", "mcp_server", "cli", "testing", "pytest_plugin", "app", "__main__"),
@@ -42,7 +42,7 @@ NAMED = re.compile(r"mulligan(\.\w+)+\.?(:\w+)?")
 NAME_ANY = frozenset({"mulligan/__init__.py", "mulligan/plugins.py"})
 FACES = frozenset({"client", "api", "cli", "dashboard", "mcp_server"})
 STRANGERS = frozenset({"store", "engine", "worker"})
-FACES_KNOW = frozenset({"errors", "service"})
+FACES_KNOW = frozenset({"errors", "service", "msgspec_import"})
 # The dashboard is made of routes of the API; `mulligan server` starts both. Tools of agents check what they are given
 # as routes do, and are mounted on the server.
 FACES_KNOW_FACES = {"dashboard": {"api"}, "mcp_server": {"api"}, "cli": {"api", "dashboard", "mcp_server"}}
@@ -515,13 +515,21 @@ def test_the_arrows_of_the_design_are_allowed() -> None:
     above_the_language = {"cache_folder", "plugins", "analysis", "history", "core", "errors"}
     assert known_parts("language") == {"language", *above_the_language}
     assert known_parts("flows") == {"flows", "values", "language", *above_the_language}
-    assert known_parts("engine") == {*known_parts("language"), "flows", "engine", "formats", "programs", "ports"}
-    assert known_parts("runtime") == set(PARTS[:17])
-    assert known_parts("dask_executor") == {*PARTS[:16], "dask_executor"} - IN_A_STEP
-    assert known_parts("service") == {*PARTS[:16], "dask_executor", "service"}
-    assert known_parts("client") == {"client", "errors", "service", "values"}
-    assert known_parts("api") == {"api", "errors", "service"}
-    assert known_parts("dashboard") == {"dashboard", "api", "errors", "service"}
+    assert known_parts("engine") == {
+        *known_parts("language"),
+        "flows",
+        "engine",
+        "formats",
+        "msgspec_import",
+        "programs",
+        "ports",
+    }
+    assert known_parts("runtime") == set(PARTS[:18])
+    assert known_parts("dask_executor") == {*PARTS[:17], "dask_executor"} - IN_A_STEP
+    assert known_parts("service") == {*PARTS[:17], "dask_executor", "service"}
+    assert known_parts("client") == {"client", *FACES_KNOW, "values"}
+    assert known_parts("api") == {"api", *FACES_KNOW}
+    assert known_parts("dashboard") == {"dashboard", "api", *FACES_KNOW}
     assert known_parts("app") == set(PARTS) - {"__main__", "runtime"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,14 @@ steps:
 def written(pytester: pytest.Pytester, text: str) -> None:
     (pytester.path / "deploy.yaml").write_text(DEPLOY, encoding="utf-8")
     pytester.makepyfile(textwrap.dedent(text))
+
+
+def test_a_program_is_led_to_its_own_fixture(rehearse: Any, history: Any) -> None:
+    decides = mulligan.program(lambda: 1)
+
+    for fixture in (rehearse, history):
+        with pytest.raises(TypeError, match="fixture 'rehearse_program'"):
+            fixture(decides)
 
 
 def test_the_fixtures_run_workflows_in_a_home_of_the_test_alone(

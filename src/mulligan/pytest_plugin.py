@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mulligan.client.home import Home
     from mulligan.client.loading import Runnable
     from mulligan.core.model.workflow import Workflow
-    from mulligan.programs.rehearsing import Rehearsal
+    from mulligan.programs.rehearsing import HasHistory, Rehearsal
     from mulligan.testing.history import History
 
 # How many runs are described below a test that failed, and how many lines of each: the last ones.
@@ -60,10 +60,18 @@ class ProgramRehearsalFactory(Protocol):
         /,
         *args: Any,
         fakes: Mapping[str, Any] | None = None,
+        real: bool | Collection[str] = False,
         inputs: Mapping[str, Any] | None = None,
         **given: Any,
     ) -> Rehearsal:
-        """Run a program in memory: steps end as `fakes` say, or run their plain functions; sleeps take no time."""
+        """Run a program in memory: steps end as `fakes` say, those in `real` run their functions."""
+
+
+class ProgramReplay(Protocol):
+    """What the fixture `replay_program` gives."""
+
+    def __call__(self, program: Any, run: HasHistory, /) -> None:
+        """Run a program over what is recorded of a run. It fails if the program would call something else."""
 
 
 _HOME = pytest.StashKey["Home"]()
@@ -153,8 +161,9 @@ def rehearse_program(request: pytest.FixtureRequest) -> ProgramRehearsalFactory:
         found = rehearse_program(nightly, "monday", fakes={"fetch": [1, 2], "load": StepFailed("QUOTA")})
         assert found.result == {"loaded": 0}
 
-    Fakes are by the name of a step: a value, an exception, a function, an iterator with one end after the other. A step
-    without a fake runs its function. Sleeps take no time; `approve` needs a fake: True, False, or None for nobody.
+    Fakes are by the name of a step: a value, an exception, a function, an iterator with one end after the other. Steps
+    whose names are in `real` run their functions; with `real=True` all that have no fake do. Any other step is refused.
+    Sleeps take no time; `approve` needs a fake: True, False, or None for nobody.
     """
     rehearsals = request.node.stash.setdefault(_REHEARSALS, [])
 
@@ -163,22 +172,40 @@ def rehearse_program(request: pytest.FixtureRequest) -> ProgramRehearsalFactory:
         /,
         *args: Any,
         fakes: Mapping[str, Any] | None = None,
+        real: bool | Collection[str] = False,
         inputs: Mapping[str, Any] | None = None,
         **given: Any,
     ) -> Rehearsal:
         from mulligan.programs.rehearsing import rehearse as rehearse_in_memory
 
-        found = rehearse_in_memory(program, *args, fakes=fakes, inputs=inputs, **given)
+        found = rehearse_in_memory(program, *args, fakes=fakes, real=real, inputs=inputs, **given)
         rehearsals.append(found)
         return found
 
     return run
 
 
+@pytest.fixture
+def replay_program() -> ProgramReplay:
+    """Run a function with `@program` over what is recorded of a run, in memory: no step runs.
+
+        for run in mulligan.open().runs(workflow="nightly", status="running"):
+            replay_program(nightly, run)
+
+    It fails with what was recorded and what is asked now, if the program would call something else. So a change of a
+    program that has open runs is found before they go on.
+    """
+    from mulligan.programs.rehearsing import replay
+
+    return replay
+
+
 def _checked(
     flow: Runnable, inputs: Mapping[str, Any] | None, given: Mapping[str, Any]
 ) -> tuple[Workflow, dict[str, Any]]:
     """The checked workflow, and its inputs with their defaults."""
+    if hasattr(flow, "is_async"):
+        raise TypeError(f"{flow!r} decides while it runs, so only the fixture 'rehearse_program' runs it")
     from mulligan.client.session import ExplainedErrors
 
     with ExplainedErrors():

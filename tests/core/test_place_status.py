@@ -47,7 +47,7 @@ HELD: dict[str, tuple[Callable[[Place], Any], set[str]]] = {
 OF_AN_ATTEMPT = ("due", "bindings", "phase")
 # What can be said at all.
 SAID: dict[str, set[str]] = {
-    "phase": {"", "validating", "finishing", "stopping", "timeout", "deadline", "stopped"},
+    "phase": {"", "validating", "finishing", "stopping", "timeout", "deadline", "stopped", "waiting", "ending"},
     "settled": {"", "completed", "failed", "allowed", "skipped", "cancelled", "stood_in"},
     "last_status": {"", *ENDED},
 }

@@ -250,14 +250,22 @@ def test_what_an_earlier_turn_has_said_is_refused() -> None:
     assert run.follows == [e.ReportRefused("nightly", 1, "stale_turn")]
 
 
+def test_a_key_may_be_a_number_and_calls_without_one_are_numbered_around_it() -> None:
+    run = Program()
+
+    run.say(run.load(), run.load(branch="/load=2", key="2"), run.load())
+
+    assert list(run.state.calls) == ["load", "load#2", "load#3"]
+
+
 @pytest.mark.parametrize(
     "call",
     [
         ProgramCall("", 0, "load", definition="d"),
         ProgramCall("", 7, "load", definition="unknown"),
-        ProgramCall("", 7, "load", definition="d", key="7"),
+        ProgramCall("", 7, "load", definition="d", key="7/8"),
     ],
-    ids=["made before", "no definition", "key that is a number"],
+    ids=["made before", "no definition", "key with a slash"],
 )
 def test_a_turn_that_no_program_can_have_is_a_failure(call: ProgramCall) -> None:
     run = Program()

@@ -100,7 +100,7 @@ WRITTEN: list[tuple[msgspec.Struct, dict[str, Any], dict[str, Any]]] = [
         {},
         {"calls": 0, "tokens": None, "input_tokens": None, "output_tokens": None, "cost": None, "tool_calls": 0},
     ),
-    (Stop("cancelled"), {"cause": "cancelled"}, {"now": False, "by": "", "reason": ""}),
+    (Stop("cancelled"), {"cause": "cancelled"}, {"now": False, "by": "", "reason": "", "correction": None}),
 ]
 by_struct = pytest.mark.parametrize(
     ("struct", "said", "unsaid"), WRITTEN, ids=[type(struct).__name__ for struct, *_ in WRITTEN]

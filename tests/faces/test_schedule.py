@@ -117,7 +117,7 @@ def test_each_start_says_what_it_gets_for_its_instant(published: Path) -> None:
         (("schedule", "backfill", "nightly.night"), "needs the beginning of its range"),
         (("schedule", "delete", "nightly.night"), "belongs to the text of workflow 'nightly'"),
         (("publish", "missing.yaml"), "'missing.yaml' cannot be read"),
-        (("publish", "flow.py"), "is a Python file"),
+        (("publish", "flow.py"), "flow.py:1:1: SystemExit"),
         (("publish", "nightly.yaml", "--name", "a b"), "'a b' cannot be the name of a workflow"),
         (("run", "nightly@9"), "'nightly' has no version 9"),
         (("run", "nightly@1", "--format", "torc"), "is published, and read as it was published"),
@@ -130,3 +130,22 @@ def test_what_cannot_be_meant_is_refused_in_words(published: Path, words: tuple[
 
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err
+
+
+def test_a_published_program_runs_where_nobody_has_its_file(folder: Path) -> None:
+    Path("totals.py").write_text(
+        "from mulligan import program, step\n\n\n"
+        "@step\ndef double(number: int) -> int:\n    return 2 * number\n\n\n"
+        "@program\ndef totals(count: int = 2):\n    return sum(double(number) for number in range(count))\n"
+    )
+
+    done = mulligan("publish", "totals.py")
+    again = mulligan("publish", "totals.py")
+    Path("totals.py").unlink()
+    put = mulligan("schedule", "put", "night", "--workflow", "totals", "--every", "1h", "-i", "count=4")
+    ran = mulligan("run", "totals@1", "-i", "count=3", "--json")
+
+    assert done.out == "published 'totals' as version 1\n"
+    assert again.out == "'totals' has this text already, as version 1\n"
+    assert (put.code, ran.code) == (0, 0), put.err + ran.err
+    assert ran.json["outputs"] == {"result": 6}

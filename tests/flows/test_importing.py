@@ -57,6 +57,21 @@ def test_a_module_with_steps_needs_the_standard_library_alone_and_little_of_it(t
     ]
 
 
+def test_the_process_that_forks_programs_imports_nothing_that_most_programs_do_not_need() -> None:
+    program = f"""import sys
+sys.path[:0] = [{str(SRC)!r}, *sys.argv[1:]]
+import mulligan.programs.host
+heavy = ("inspect", "ast", "dis", "traceback", "asyncio", "typing_extensions", "platform", "mulligan.language")
+print([name for name in heavy if name in sys.modules])"""
+    found = [path for path in sys.path if path.endswith("site-packages")]
+
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, *found], capture_output=True, text=True, check=False
+    )
+
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 def test_completion_and_help_see_every_public_name_before_its_first_use() -> None:
     program = "import mulligan, sys; print({*mulligan.__all__} < {*dir(mulligan)}, 'mulligan.flows' in sys.modules)"
 

@@ -212,6 +212,9 @@ def decide(url: str, limit: int = 3) -> dict[str, int]:
         counts = []
     for one in gather([load.call(rows)], failures="return"):
         assert_type(one, int | StepFailed)
+    fetched, count = gather(fetch.call(url), load.call(rows))
+    assert_type(fetched, list[Order])
+    assert_type(count, int)
     sleep("30s")
     gather([sleep.call(timedelta(minutes=1))])
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +96,12 @@ def broken_between(folder: str) -> str:
     note(folder, "a")
     needs(folder, "file")
     return note(folder, "b")
+
+
+@program
+def killed(folder: str) -> str:
+    note(folder, "before")
+    if not Path(folder, "killed").exists():
+        Path(folder, "killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return note(folder, "after")

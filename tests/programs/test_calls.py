@@ -15,9 +15,9 @@ from mulligan.programs import messages as m
 from mulligan.programs.errors import ProgramError
 from mulligan.programs.machine import Machine
 from mulligan.programs.memory_engine import MemoryEngine, after
-from mulligan.programs.rehearsing import rehearse
 from mulligan.programs.running import run_function
 
+from .rehearsed import rehearse
 from .steps_of_programs import add, count, double, fail
 
 
@@ -193,6 +193,20 @@ def test_numbers_of_64_bits_and_nul_characters_are_stored():
     assert rehearse(says).result == values
 
 
+def test_a_run_that_a_program_starts_itself_is_refused():
+    @program
+    def starts():
+        inner.run()
+
+    @program
+    def inner():
+        return 1
+
+    failure = rehearse(starts).failure
+
+    assert failure is not None and "call it: inner(…), which is a child run" in failure.message
+
+
 def test_a_result_of_the_program_that_cannot_be_stored_is_refused():
     @program
     def wrong():
@@ -262,6 +276,49 @@ def test_a_gather_returns_results_in_the_order_of_its_calls():
     assert found.result == [3, 2, 1]
 
 
+@pytest.mark.parametrize(
+    ("calls", "result"),
+    [
+        (lambda: gather(double.call(1), add.call(2, 3)), [2, 5]),
+        (lambda: gather(double.call(1)), [2]),
+        (lambda: gather([double.call(1)]), [2]),
+        (lambda: gather({"a": double.call(1)}.values()), [2]),
+        (lambda: gather(), []),
+        (lambda: gather([]), []),
+    ],
+    ids=["several", "one", "list", "values", "none", "empty"],
+)
+def test_a_gather_takes_calls_one_by_one_or_all_in_one(calls: Any, result: list[int]):
+    @program
+    def plain():
+        return calls()
+
+    @program
+    async def waits():
+        return await calls()
+
+    assert rehearse(plain).result == rehearse(waits).result == result
+
+
+@pytest.mark.parametrize(
+    ("calls", "problem"),
+    [
+        (lambda: gather(3), "gather takes calls, and this is of type 'int'"),
+        (lambda: gather(double(1), double(2)), "not clean(row), which has run already"),
+        (lambda: gather(double.call(1), return_exceptions=True), 'failures="return" puts failures into the list'),
+    ],
+    ids=["number", "results", "word_of_asyncio"],
+)
+def test_what_a_gather_does_not_take_is_said(calls: Any, problem: str):
+    @program
+    def wrong():
+        return calls()
+
+    failure = rehearse(wrong).failure
+
+    assert failure is not None and problem in failure.message
+
+
 def test_a_gather_waits_for_all_and_raises_the_first_failure_in_the_order_of_its_calls():
     slow = after("1h", StepFailed("LATE"))
 
@@ -294,7 +351,7 @@ def test_a_gather_of_results_is_refused():
     failure = rehearse(wrong).failure
 
     assert failure is not None
-    assert "gather takes calls, and this is 'int'" in failure.message
+    assert "gather takes calls, and this is of type 'int'" in failure.message
 
 
 def test_a_generator_that_never_ends_is_refused():
@@ -346,6 +403,49 @@ def test_a_call_that_was_never_started_is_an_error():
     assert "the call of 'double' (test_calls.py:" in failure.message
 
 
+def test_a_call_that_nobody_can_await_any_more_is_an_error_before_the_next_one_starts():
+    @program
+    async def forgets():
+        try:
+            approve("publish it?")
+            await double(1)
+        except Exception:
+            return "published"
+
+    found = rehearse(forgets, fakes={"approve": True})
+
+    assert found.failure is not None
+    assert (found.failure.code, found.names()) == ("UNAWAITED", [])
+    assert "the call of 'approve' (test_calls.py:" in found.failure.message
+    assert "write await before it" in found.failure.message
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda call: call + 1, lambda call: call[0], bool, list, str, lambda call: call.rows, add],
+    ids=["add", "index", "bool", "list", "str", "attribute", "argument"],
+)
+def test_a_call_that_is_used_as_its_result_says_that_await_is_missing(use: Any):
+    @program
+    async def forgets():
+        return use(double(1))
+
+    failure = rehearse(forgets).failure
+
+    assert failure is not None and "write await before" in failure.message
+
+
+def test_a_gather_that_is_refused_leaves_no_call_behind():
+    @program
+    def careful():
+        try:
+            gather(double.call(one) for one in [1, object()])
+        except ProgramError:
+            return gather(double.call(one) for one in [1, 2])
+
+    assert rehearse(careful).result == [2, 4]
+
+
 def test_a_call_starts_once():
     @program
     def twice():
@@ -393,6 +493,29 @@ def test_a_call_with_a_key_takes_no_number():
         ("/double=us", 0, "double#us"),
         ("", 0, "double#3"),
     ]
+
+
+def test_a_key_may_be_an_order_number():
+    @program
+    def numbered():
+        return [double.options(key=4711)(1), double.options(key="4712")(2)]
+
+    found = rehearse(numbered)
+
+    assert found.result == [2, 4]
+    assert found.names() == ["double#4711", "double#4712"]
+
+
+def test_a_key_that_no_label_can_have_is_an_exception_that_says_so():
+    @program
+    def careful():
+        try:
+            return double.options(key="a/b")(1)
+        except ProgramError as refusal:
+            return str(refusal)
+
+    problem = "the key 'a/b' of 'double' has other characters than letters, digits, '_' and '-', or more than 80"
+    assert rehearse(careful).result == f"{problem}; write key=key.replace('/', '-')"
 
 
 def test_a_key_names_one_call():

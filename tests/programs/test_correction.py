@@ -11,9 +11,9 @@ from mulligan.programs.correction import corrected, corrected_history
 from mulligan.programs.machine import Machine
 from mulligan.programs.memory_engine import MemoryEngine
 from mulligan.programs.program import Program
-from mulligan.programs.rehearsing import rehearse
 from mulligan.programs.running import run_function
 
+from .rehearsed import rehearse
 from .steps_of_programs import add, count, double
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mulligan import step
+from mulligan import program, step
 from mulligan.flows.recording import Recorder
 from mulligan.programs import definitions
 
@@ -47,3 +47,14 @@ def test_a_plain_step_is_defined_without_the_language():
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert done.stdout == "False\n"
+
+
+@program(calls=20)
+def few():
+    return 1
+
+
+def test_how_many_calls_a_program_may_make_is_in_its_action():
+    [step_] = few.__mulligan_workflow__().check().steps
+
+    assert step_.action is not None and step_.action.params["calls"] == 20

@@ -12,8 +12,9 @@ import pytest
 from mulligan import StepFailed, approve, gather, program, sleep
 from mulligan.programs.memory_engine import after
 from mulligan.programs.program import Program
-from mulligan.programs.rehearsing import Rehearsal, rehearse, replay
+from mulligan.programs.rehearsing import Rehearsal, replay
 
+from .rehearsed import rehearse
 from .steps_of_programs import add, double, fail
 
 

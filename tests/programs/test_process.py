@@ -49,6 +49,11 @@ def nightly(day: str, folder: str):
 
 
 @program
+def broken():
+    return {}["rows"]
+
+
+@program
 def stuck():
     while True:
         pass
@@ -63,9 +68,37 @@ def threads():
 
 
 @program
+def processes():
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor() as pool:
+        pool.submit(print)
+
+
+@program
+def forks():
+    import os
+
+    if os.fork() == 0:
+        return fetch("in the copy")
+    os.wait()
+    return fetch("monday")
+
+
+@program
 def reads(path: str):
     for _ in range(3):
         Path(path).read_text()
+    return fetch("monday")
+
+
+@program
+def starts(path: str):
+    import subprocess
+    import sqlite3
+
+    subprocess.run(["true"], capture_output=True, stdin=subprocess.DEVNULL)
+    sqlite3.connect(path).close()
     return fetch("monday")
 """
 
@@ -257,13 +290,25 @@ def test_a_module_that_cannot_be_imported_is_a_failure_of_the_program(shared_hos
     shared_host.exited()
 
 
-def test_threads_are_refused(shared_host: Host):
-    process = shared_host.begin("threads")
+@pytest.mark.parametrize("name", ["threads", "processes"])
+def test_threads_are_refused(shared_host: Host, name: str):
+    process = shared_host.begin(name)
 
     ended = process.answer()
 
     assert ended.failure.code == "EXCEPTION"
     assert "a program cannot start threads" in ended.failure.message
+    shared_host.exited()
+
+
+def test_a_copy_of_the_process_cannot_speak_for_the_program(shared_host: Host):
+    process = shared_host.begin("forks")
+
+    idle = process.answer()
+
+    assert [call.arguments for call in idle.calls] == [b'{"day":"monday"}']
+    assert "a copy of the program's process (os.fork) cannot call steps" in process.printed()
+    process.sock.close()
     shared_host.exited()
 
 
@@ -275,8 +320,29 @@ def test_what_a_program_does_itself_is_said_once_for_each_line(shared_host: Host
     shared_host.exited()
 
     assert process.printed().splitlines() == [
-        "warning: hosted.py:50: the program opens a file itself, and a replay does it again; do it in a step"
+        "warning: hosted.py:73: the program opens a file itself, and a replay does it again; do it in a step"
     ]
+
+
+def test_a_process_and_a_database_are_called_what_they_are(shared_host: Host):
+    process = shared_host.begin("starts", {"path": str(shared_host.folder / "rows.db")})
+
+    process.answer()
+    process.sock.close()
+    shared_host.exited()
+
+    found = [line.partition("the program ")[2].partition(" itself")[0] for line in process.printed().splitlines()]
+    assert found == ["starts a process", "opens a database"]
+
+
+def test_a_program_that_has_raised_leaves_its_traceback_in_the_log(shared_host: Host):
+    process = shared_host.begin("broken")
+
+    assert process.answer().failure.message == "KeyError: 'rows'"
+    shared_host.exited()
+
+    assert 'return {}["rows"]' in process.printed()
+    assert process.printed().endswith("KeyError: 'rows'\n")
 
 
 def test_a_host_ends_its_programs_when_the_worker_is_gone(tmp_path: Path):

@@ -13,9 +13,10 @@ from mulligan.programs.errors import Nondeterministic, Stopped
 from mulligan.programs.machine import Machine
 from mulligan.programs.memory_engine import MemoryEngine
 from mulligan.programs.program import Program
-from mulligan.programs.rehearsing import Rehearsal, ReplayDiffers, rehearse, replay
+from mulligan.programs.rehearsing import Rehearsal, ReplayDiffers, replay
 from mulligan.programs.running import run_function
 
+from .rehearsed import rehearse
 from .steps_of_programs import add, count, double, fail
 
 

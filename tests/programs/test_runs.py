@@ -55,3 +55,10 @@ def test_a_retry_makes_the_calls_again_that_failed_or_were_undone(tmp_path: Path
     assert (failed, run.status) == ("failed", "completed"), run.explain()
     # Twice made and once undone.
     assert lines(tmp_path) == ["a", "a", "a", "b", "not"]
+
+
+def test_a_program_whose_process_somebody_kills_goes_on(tmp_path: Path) -> None:
+    run = mulligan.run(programs.killed, home=tmp_path / "home", folder=str(tmp_path), show=False)
+
+    assert run.outputs["result"] == "after", run.explain()
+    assert lines(tmp_path) == ["after", "before"]

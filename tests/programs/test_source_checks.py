@@ -20,7 +20,10 @@ from mulligan import program, step
 
 def warnings_of(body: str, decorator: str = "@program") -> list[str]:
     text = f"{_HEAD}\n{decorator}\ndef nightly(day, random_day=None):\n{textwrap.indent(textwrap.dedent(body), '    ')}"
-    return [one.message.removeprefix("the program 'nightly' ") for one in check_source(text)]
+    return [
+        one.message.removeprefix("the program 'nightly' ").removesuffix(": a replay may differ")
+        for one in check_source(text)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -38,6 +41,7 @@ def warnings_of(body: str, decorator: str = "@program") -> list[str]:
         ("return open('rows.csv')", "uses files"),
         ("return Path('rows.csv').read_text()", "uses files"),
         ("subprocess.run(['make'])", "starts a process"),
+        ("if os.path.exists('rows.csv'): load()", "looks at files"),
         ("asyncio.run(work())", "runs an event loop of its own"),
         ("for one in {1, 2}: load(one)", "goes through a set, whose order differs from process to process"),
         (
@@ -72,6 +76,43 @@ def test_what_differs_in_a_replay_is_warned_of(body: str, found: str):
 )
 def test_what_is_the_same_in_a_replay_is_not_warned_of(body: str):
     assert warnings_of(body) == []
+
+
+_ASYNC = """
+from mulligan import approve, program, step
+
+@step
+def publish(): ...
+
+@program
+async def {name}():
+    {line}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "called"),
+    [
+        ("approve('publish it?')", "approve"),
+        ("publish()", "publish"),
+        ("publish.call()", "publish"),
+        ("publish.options(key=1)()", "publish"),
+        ("await publish()", ""),
+        ("task = publish()", ""),
+        ("print(publish)", ""),
+    ],
+)
+def test_a_call_that_is_not_awaited_is_warned_of(line: str, called: str):
+    found = [one.message for one in check_source(_ASYNC.format(name="nightly", line=line))]
+
+    assert found == ([f"the program 'nightly' calls '{called}' and does not await it"] if called else [])
+
+
+def test_one_program_of_a_file_is_looked_at_alone():
+    text = _ASYNC.format(name="nightly", line="publish()") + _ASYNC.format(name="weekly", line="publish()")
+
+    assert len(check_source(text)) == 2
+    assert [one.line for one in check_source(text, program="weekly")] == [18]
 
 
 def test_only_programs_are_looked_at():

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mulligan.service.decisions.pending import PendingEntry
     from mulligan.service.driving.driver import Driver
     from mulligan.service.logs.log_following import LogPiece
+    from mulligan.service.runs.changes.program_corrections import RecordedRun
     from mulligan.service.runs.views.run_list import FailedStep, RunLine, WaitReason
     from mulligan.service.runs.views.run_snapshot import FailedVisit, RunSnapshot, RunStatus
     from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait
@@ -217,6 +218,14 @@ class Run:
             if not step:
                 return results.read_result(service, "the output of the run", snapshot.outputs, type)
             return results.read_step_result(service, snapshot, steps[step].name, type)
+
+    def program_history(self) -> RecordedRun:
+        """What is recorded of a run of a program: what it was called with, its calls, and how they have ended.
+
+        For the fixture `replay_program` of pytest, which runs a changed program over it.
+        """
+        with self._session.service() as service:
+            return service.runs.program_history(self._id)
 
     def explain(self, step: str = "", *, tree: bool = False) -> Story:
         """What happened in the run, or to one step, and what it waits for; with `tree` also in the runs it called.

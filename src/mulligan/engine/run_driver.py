@@ -440,6 +440,8 @@ class RunDriver:
                         _CARRY_OUT[type(effect)](self, pending, effect, now)
                 elif type(fact) in _ENDS:
                     self._end(pending, now)
+            # A run that was stopped for a corrected program goes on in the same turn.
+            pending.is_last = pending.is_last and self.has_ended
             if pending.fresh:
                 self._take(pending, now)
 

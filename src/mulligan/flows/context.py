@@ -83,6 +83,13 @@ def running_program() -> Any:
     return PROGRAM.get() if RECORDER.get() is None else None
 
 
+def refuse_run(called: Any) -> None:
+    """Refuse a run that a program starts itself: a replay would start another one."""
+    if running_program() is not None:
+        name = called.__name__
+        raise RuntimeError(f"'{name}' is run inside a program; call it: {name}(…), which is a child run")
+
+
 def outside_program(what: str) -> NoReturn:
     """Refuse what only a running program can do."""
     if "MULLIGAN_ATTEMPT" in os.environ:

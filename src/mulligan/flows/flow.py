@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mulligan.flows.callbacks import Callback, as_callback
-from mulligan.flows.context import RECORDER, Site, call_site, outside_program, refuse, running_program
+from mulligan.flows.context import RECORDER, Site, call_site, outside_program, refuse, refuse_run, running_program
 from mulligan.flows.functions import FunctionWrapper
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.recording import RESULT
@@ -163,6 +163,7 @@ class Flow(FunctionWrapper, Generic[P, R]):
         """
         import mulligan
 
+        refuse_run(self)
         run: mulligan.Run = mulligan.run(self, inputs=self._inputs(args, kwargs))
         return run
 
@@ -173,6 +174,7 @@ class Flow(FunctionWrapper, Generic[P, R]):
         """
         import mulligan
 
+        refuse_run(self)
         run: mulligan.Run = mulligan.open().start(self, inputs=self._inputs(args, kwargs))
         return run
 

@@ -60,6 +60,8 @@ def _by(fact: Any) -> str:
 
 
 def _stopping(memory: StoryMemory, fact: e.RunStopping) -> str:
+    if fact.correction is not None:
+        return f"{_by(fact)} corrected the program"
     if fact.cause == "cancelled":
         return f"{_by(fact)} cancelled the run"
     return "the time of the run was up" if fact.cause == "timed_out" else f"the run was to fail fast: {fact.reason}"

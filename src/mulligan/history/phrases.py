@@ -19,6 +19,7 @@ from mulligan.core.model.text.formatting import (
     single_line,
     strip_control_characters,
 )
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Rule, TriageAgent
 from mulligan.core.state.state import Suggestion
 
@@ -30,6 +31,8 @@ _LOGGED = frozenset(
     "EXIT_NONZERO SIGNALED EXCEPTION TIMEOUT CONNECTION HTTP_4XX HTTP_429 HTTP_5XX VALIDATION_FAILED".split()
 )
 _UNLOGGED_CHARS_MAX = 400
+# What a function has raised begins with the name of its class; anything else is ours, and ends with what to do.
+_NAMED_EXCEPTION = lazy_regex(r"[\w.]+(?:: |$)")
 
 
 # Why a step was parked, by the reason that its event has.
@@ -93,7 +96,8 @@ def describe_failure(failure: Failure) -> str:
     if _adds_nothing(failure, line) and isinstance(printed := failure.details.get("stdout"), str):
         line = most_useful_line(strip_control_characters(printed))
     is_news = line and not _adds_nothing(failure, line)
-    chars_max = LINE_CHARS_MAX if failure.code in _LOGGED else _UNLOGGED_CHARS_MAX
+    is_logged = failure.code in _LOGGED and (failure.code != "EXCEPTION" or _NAMED_EXCEPTION.match(line) is not None)
+    chars_max = LINE_CHARS_MAX if is_logged else _UNLOGGED_CHARS_MAX
     shown = line if len(line) <= chars_max else line[: chars_max - 3] + "…"
     text = f"{failure_label(failure)}: {escape_unprintable(shown)}" if is_news else failure_label(failure)
     # `; on node n3, Slurm job 17`: the job in which it failed.

@@ -193,6 +193,8 @@ def _forked(fact: e.RunStarted) -> _Sentence:
 
 
 def _stopping(writer: StoryWriter, fact: e.RunStopping, at: datetime) -> _Sentence | None:
+    if fact.correction is not None:
+        return "", f"stopping, to go on with a corrected program{_by(fact)}", "try"
     cause = {"cancelled": f"cancelled{_by(fact)}", "failed_fast": f"fail-fast: {fact.reason}"}.get(fact.cause)
     more = f"; {pluralize(fact.not_begun, 'step')} that had not begun cancelled" if fact.not_begun else ""
     return "", f"stopping{' immediately' if fact.now else ''}: {cause or fact.reason}{more}", "bad"

@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from mulligan.programs.errors import ProgramError
+from mulligan.programs.errors import ThreadRefused
 
 # What each event means, in words that follow "the program".
 _MEANINGS = {
@@ -32,7 +32,18 @@ _STARTS_OF_THREADS = ("_start_new_thread", "_start_joinable_thread")
 _OWN_FOLDER = __file__.rpartition("/")[0].removesuffix("programs")
 _LIBRARY = os.path.dirname(os.__file__) + "/"
 _CELL = "<cell"
+_PACKAGES = ("/site-packages/", "/dist-packages/")
 FRAMES_MAX = 60
+# What a module of the standard library does for whoever calls it, whatever it opens for that.
+_OF_MODULES = {
+    **dict.fromkeys(("subprocess", "multiprocessing", "pty"), "starts a process"),
+    **dict.fromkeys(("urllib", "http", "socket", "ssl", "smtplib", "ftplib", "imaplib", "poplib"), "uses the network"),
+    **dict.fromkeys(("sqlite3", "dbm", "shelve"), "opens a database"),
+}
+# They read what is part of the installation, which is no file of the user.
+_HARMLESS = frozenset(
+    {"linecache", "tokenize", "zoneinfo", "importlib", "encodings", "inspect", "gettext", "mimetypes"}
+)
 
 
 class Watch:
@@ -41,32 +52,34 @@ class Watch:
     def __init__(self, machine: Any, say: Callable[[str], None]) -> None:
         self.machine = machine
         self._say = say
-        self._said: set[tuple[str, int]] = set()
+        self._said: set[tuple[str, int, str]] = set()
 
     def refuse_thread(self) -> None:
-        """Raise ProgramError if the program itself starts a thread."""
+        """Raise ThreadRefused if the program itself starts a thread."""
         if not self.machine.is_inline and _frame_of_user(sys._getframe(2)) is not None:
             hint = "do it in a step; @step(inline=True) runs in the program's own process"
-            raise ProgramError("a program cannot start threads: their order would differ in a replay", hint=hint)
+            raise ThreadRefused("a program cannot start threads: their order would differ in a replay", hint=hint)
 
     def on_event(self, event: str) -> None:
         """Say that the program does something itself."""
         if self.machine.is_inline:
             return
-        frame = _frame_of_user(sys._getframe(2))
-        if frame is None:
+        frame = sys._getframe(2)
+        found = _frame_of_user(frame)
+        modules = _library_modules(frame, found)
+        if found is None or not _HARMLESS.isdisjoint(modules):
             return
-        file, line = frame.f_code.co_filename, frame.f_lineno
-        if (file, line) not in self._said:
-            self._said.add((file, line))
-            self._say(warning_of(event, file, line))
+        meaning = next((_OF_MODULES[name] for name in modules if name in _OF_MODULES), _MEANINGS[event])
+        file, line = found.f_code.co_filename, found.f_lineno
+        if (file, line, meaning) not in self._said:
+            self._said.add((file, line, meaning))
+            self._say(warning_of(meaning, file, line))
 
 
-def warning_of(event: str, file: str, line: int) -> str:
-    """What is said about an event."""
+def warning_of(meaning: str, file: str, line: int) -> str:
+    """What is said about what a program does."""
     return (
-        f"{file.rpartition('/')[2]}:{line}: the program {_MEANINGS[event]} itself, and a replay does it again; "
-        "do it in a step"
+        f"{file.rpartition('/')[2]}:{line}: the program {meaning} itself, and a replay does it again; do it in a step"
     )
 
 
@@ -78,18 +91,35 @@ def _frame_of_user(frame: types.FrameType | None) -> types.FrameType | None:
         file = frame.f_code.co_filename
         if file.startswith((_OWN_FOLDER, "<frozen importlib")):
             return None
-        if file.startswith(_CELL) or not (file.startswith(_LIBRARY) or file.startswith("<")):
+        if file.startswith(_CELL) or not (_is_library(file) or file.startswith("<")):
             return frame
         frame = frame.f_back
     return None
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith(_LIBRARY) or any(part in file for part in _PACKAGES)
+
+
+def _library_modules(frame: types.FrameType | None, end: types.FrameType | None) -> list[str]:
+    """The modules of the standard library between an event and the user's line, that next to the user first."""
+    found: list[str] = []
+    while frame is not None and frame is not end:
+        file = frame.f_code.co_filename
+        if file.startswith(_LIBRARY):
+            found.append(file.removeprefix(_LIBRARY).partition("/")[0].removesuffix(".py"))
+        frame = frame.f_back
+    return found[::-1]
 
 
 _watch: Watch | None = None
 _is_hooked = False
 
 
-def _hook(event: str, _values: tuple[Any, ...]) -> None:
+def _hook(event: str, values: tuple[Any, ...]) -> None:
     if _watch is not None and event in _MEANINGS:
+        if event == "open" and (isinstance(values[0], int) or values[0] == os.devnull):
+            return  # a pipe, or nothing
         _watch.on_event(event)
 
 

@@ -73,7 +73,9 @@ def storable(value: Any, label: str, *, code: str = "EXCEPTION") -> Any:
     try:
         return json.loads(encode(value, _open_no_sink, label=label))
     except ValueRefused as refusal:
-        raise NotStorable(str(refusal), code=code) from None
+        # The sentence is about what a step returns.
+        said = str(refusal) if label.startswith("the result") else str(refusal).replace("; return ", "; pass ")
+        raise NotStorable(said, code=code) from None
     except _TableMade:
         message = f"{label} contains a table or an array that the program has made"
         hint = "let a step make it and return it: then it is stored as a file"

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
         """What a call knows of the program that makes it: the event loop is that of an asynchronous one."""
 
         loop: Any
-        prepared: dict[int, Call[Any]]
+        prepared: dict[int, Prepared]
+        forgotten: list[Prepared]
 
         def next_serial(self) -> int: ...
 
@@ -69,6 +70,16 @@ class Branch:
 def has_key(path: str) -> bool:
     """Whether this is the branch of a call with a key."""
     return "/" in path
+
+
+class Prepared:
+    """What is known of a call that was prepared, whether or not anybody still has it."""
+
+    __slots__ = ("name", "site")
+
+    def __init__(self, name: str, site: Site) -> None:
+        self.name = name
+        self.site = site
 
 
 class Outcome:
@@ -125,6 +136,31 @@ class Call(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<call of {self.name}>"
+
+    def __del__(self) -> None:
+        # Nobody has it any more, so it can never start: see `Machine.refuse_forgotten`.
+        forgotten = self._machine.prepared.pop(self.serial, None)
+        if forgotten is not None:
+            self._machine.forgotten.append(forgotten)
+
+    def _refuse_use(self, *_others: object) -> Any:
+        """Whoever computes with a call has forgotten to await it."""
+        hint = (
+            "give it to gather, or call the step without .call"
+            if self._machine.loop is None
+            else "write await before it"
+        )
+        raise ProgramError(f"the call of '{self.name}' is used as if it were its result", hint=hint)
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse_use
+    __floordiv__ = __mod__ = __lt__ = __le__ = __gt__ = __ge__ = __getitem__ = __contains__ = _refuse_use
+    __bool__ = __len__ = __iter__ = __int__ = __float__ = __index__ = __str__ = _refuse_use
+
+    def __getattr__(self, name: str) -> Any:
+        message = f"the call of '{self.name}' has no '{name}': it is not its result"
+        if self._machine.loop is not None and not name.startswith("__"):
+            message += "; write await before it"
+        raise AttributeError(message)
 
     def __hash__(self) -> int:
         """The same in each process, so that a set of calls has the same order in a replay."""

@@ -83,6 +83,12 @@ def history_of(found: ProgramHistory) -> bytes:
     return m.encode_history(_recorded_calls(found), map(_delivery, found.deliveries), is_edited=found.is_edited)
 
 
+def recorded_history(found: ProgramHistory) -> m.History:
+    """The same for a program that runs in this process."""
+    calls, ends = tuple(_recorded_calls(found)), tuple(map(_delivery, found.deliveries))
+    return m.History(calls, ends, is_edited=found.is_edited)
+
+
 def turn_end_of(said: m.FromProgram) -> TurnEnd:
     """What the core gets: the definitions and arguments are read, so that it gets no bytes."""
     return TurnEnd(

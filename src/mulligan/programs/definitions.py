@@ -24,6 +24,8 @@ from mulligan.programs.messages import StepDefinition
 
 # The keys of `@program` that are of its step; all others are those of the top level of a file.
 STEP_KEYS = frozenset({"timeout", "deadline", "retry", "triage", "on_failure", "resources", "env", "cwd"})
+# Those that are read here.
+_OWN_KEYS = frozenset({"inputs", "calls"})
 # The sections of a workflow that the keys of a step may refer to.
 _SECTIONS = ("secrets", "breakers", "retry_policies", "handlers", "files", "defaults")
 # What says which function a step calls; anything else is read by the language.
@@ -178,7 +180,7 @@ def workflow_of(program: Any) -> Any:
     site = definition_site(program.fn) or program.site
     at = CallSite(site.file, site.line)
     recorder = Recorder(program.name)
-    top = {key: one for key, one in program.keys.items() if key not in STEP_KEYS and key != "inputs"}
+    top = {key: one for key, one in program.keys.items() if key not in STEP_KEYS and key not in _OWN_KEYS}
     for step in steps_in_reach(program.fn):
         found = Recorder(program.name)
         _recorded(step, found)
@@ -197,6 +199,8 @@ def workflow_of(program: Any) -> Any:
     workflow = Workflow.at(at, keys)
     step_keys = {key: recorder.value(program.keys[key], {}) for key in STEP_KEYS if key in program.keys}
     action: dict[str, Any] = {**_pinned_action(program.fn), "program": True}
+    if "calls" in program.keys:
+        action["calls"] = program.keys["calls"]
     args = {name: f"${{inputs.{name}}}" for name in parameters.names}
     workflow.step_at(at, program.__name__, {"python": action, **({"args": args} if args else {}), **step_keys})
     return workflow

@@ -64,8 +64,16 @@ class ProgramError(RuntimeError):
         self.code = code
 
 
+class ThreadRefused(ProgramError):
+    """A program starts a thread. What has wanted the thread may fail of that in its own words, which nobody needs."""
+
+
 class NotStorable(ProgramError, TypeError):
     """An argument or a result that cannot be stored."""
+
+
+class FakesRefused(ValueError):
+    """The fakes of a test do not fit its program: the message says which, and what to write."""
 
 
 class Nondeterministic(BaseException):

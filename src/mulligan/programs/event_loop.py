@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from mulligan.flows.context import Site
 from mulligan.programs.calls import Branch, Call
 from mulligan.programs.errors import ProgramError, Stopped
-from mulligan.programs.machine import Machine, shown_site
+from mulligan.programs.machine import UNAWAITED, Machine, shown_site
 
 # What the loop refuses, by what the user has most likely written.
 _THREADS = ("run_in_executor", "set_default_executor", "call_soon_threadsafe", "shutdown_default_executor")
@@ -35,7 +35,6 @@ _SIGNALS = ("add_signal_handler", "remove_signal_handler")
 _RUNNING = ("run_forever", "run_until_complete", "stop", "close")
 
 
-UNAWAITED = "UNAWAITED"
 # How often a coroutine that awaits in its cleanup is asked to end.
 _THROWS_MAX = 100
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Mapping
 from typing import Any
 
 from mulligan.errors import LanguageError
 from mulligan.programs.errors import Nondeterministic, ProgramError, StepFailed
 from mulligan.programs.messages import CallFailure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from traceback import TracebackException
 
 MESSAGE_CHARS_MAX = 2000
 TRACE_CHARS_MAX = 40_000
@@ -106,6 +109,9 @@ def site_of(error: BaseException) -> str:
 
 def trace_of(error: BaseException) -> str:
     """The traceback without our own frames."""
+    # Few programs fail.
+    import traceback
+
     try:
         shown = traceback.TracebackException.from_exception(error)
         _leave_out_own_frames(shown, 0)
@@ -114,7 +120,7 @@ def trace_of(error: BaseException) -> str:
         return ""
 
 
-def _leave_out_own_frames(shown: traceback.TracebackException, depth: int) -> None:
+def _leave_out_own_frames(shown: TracebackException, depth: int) -> None:
     kept = [frame for frame in shown.stack if not frame.filename.startswith(_OWN_FOLDERS)]
     shown.stack[:] = kept
     for inner in (shown.__cause__, shown.__context__):

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from mulligan import msgspec_import as msgspec_import
 from mulligan.programs import messages as m
 from mulligan.programs.process import run_program
 
@@ -146,6 +147,8 @@ class Host:
             number = self._numbers.pop(pid, None)
             if number is None:
                 continue
+            # What it has started, such as the workers of a pool, ends with it.
+            _kill_group(pid)
             code = os.waitstatus_to_exitcode(status)
             self._send(
                 m.Exited(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, Protocol
 
+from mulligan.core.model.program_calls import key_problem
 from mulligan.flows.context import Site, call_site
 from mulligan.flows.flow import FlowCall
 from mulligan.flows.retries import Retry
@@ -24,14 +25,15 @@ from mulligan.programs.call_values import (
     reader_of,
     storable_defaults,
 )
-from mulligan.programs.calls import Branch, Call, Outcome, has_key
+from mulligan.programs.calls import Branch, Call, Outcome, Prepared, has_key
 from mulligan.programs.differences import difference_of_call, difference_of_missing
 from mulligan.programs.errors import Nondeterministic, ProgramError, Rejected, StepFailed, Stopped
 from mulligan.programs.failures import failure_of
 
 _REJECTED = ("APPROVAL_REFUSED", "APPROVAL_EXPIRED")
-TOO_MANY = "LOOP_LIMIT"
+TOO_MANY, UNAWAITED = "LOOP_LIMIT", "UNAWAITED"
 SLEEP, APPROVE = "sleep", "approve"
+SHOWN_KEY_MAX = 100
 
 
 class Link(Protocol):
@@ -89,7 +91,9 @@ class Machine:
         self._serials = itertools.count()
         self._count = 0
         # What was prepared and has not started; what has started and has not ended.
-        self.prepared: dict[int, Call[Any]] = {}
+        self.prepared: dict[int, Prepared] = {}
+        # What was prepared, and nobody has any more.
+        self.forgotten: list[Prepared] = []
         self._open: dict[tuple[str, int], Call[Any]] = {}
         self._outgoing: list[m.Call] = []
         self._definitions: list[m.StepDefinition] = []
@@ -164,8 +168,10 @@ class Machine:
         key: str = "",
     ) -> Call[Any]:
         """A call with a name of its own, such as a sleep."""
-        if self.broken is not None:
-            raise self.broken
+        self.refuse_forgotten()
+        if key and (problem := key_problem(key)):
+            hint = "write key=key.replace('/', '-')" if "/" in key else "a short name, a number or a digest will do"
+            raise ProgramError(f"the key {key[:SHOWN_KEY_MAX]!r} of {what} {problem}", hint=hint)
         encoded = encode_arguments(arguments, what)
         call: Call[Any] = Call(
             self,
@@ -178,8 +184,29 @@ class Machine:
             run=run,
             key=key,
         )
-        self.prepared[call.serial] = call
+        self.prepared[call.serial] = Prepared(name, call.site)
         return call
+
+    def refuse_forgotten(self) -> None:
+        """Refuse a call that can never start, before anything else does: it may be the question whether to go on."""
+        if self.broken is not None:
+            raise self.broken
+        if self.forgotten:
+            self.broken = self._unstarted(self.forgotten[0])
+            raise self.broken
+
+    def refuse_unstarted(self) -> None:
+        """The program has returned: a call that was prepared and given to nobody is a mistake."""
+        self.refuse_forgotten()
+        for prepared in self.prepared.values():
+            raise self._unstarted(prepared)
+
+    def _unstarted(self, prepared: Prepared) -> ProgramError:
+        what = f"the call of '{prepared.name}' ({shown_site(prepared.site)})"
+        if self.loop is not None:
+            return ProgramError(f"{what} was never awaited", hint="write await before it", code=UNAWAITED)
+        hint = "give it to gather, or call the step without .call"
+        return ProgramError(f"{what} was never started", hint=hint, code=UNAWAITED)
 
     def prepare_sleep(self, duration: Any) -> Call[None]:
         """A wait of a duration as a user writes it."""
@@ -236,8 +263,7 @@ class Machine:
 
     def start(self, call: Call[Any], branch: Branch, position: tuple[int, int] | None = None) -> None:
         """Give the call its identity, compare it with what is recorded, and let it begin if it is new."""
-        if self.broken is not None:
-            raise self.broken
+        self.refuse_forgotten()
         self.prepared.pop(call.serial, None)
         if call.is_started:
             raise ProgramError(f"the call of '{call.name}' is used twice", hint="call the step again")
@@ -334,9 +360,18 @@ class Machine:
 
     # -- several calls
 
-    def gather(self, calls: Iterable[Call[Any]], *, returns_failures: bool) -> Any:
-        """Start all calls, wait for all, return their results in order."""
-        wanted = [self._checked(one) for one in itertools.islice(calls, self.calls_max + 1)]
+    def gather(self, calls: tuple[Any, ...], *, returns_failures: bool) -> Any:
+        """Start all calls, wait for all, return their results in order. `calls`: each, or one iterable with all."""
+        given: Iterable[Any] = calls
+        if len(calls) == 1 and not isinstance(calls[0], Call):
+            given = calls[0] if hasattr(calls[0], "__iter__") else (self._checked(calls[0]),)
+        wanted: list[Call[Any]] = []
+        try:
+            wanted.extend(self._checked(one) for one in itertools.islice(given, self.calls_max + 1))
+        except BaseException:
+            for call in wanted:
+                self.prepared.pop(call.serial, None)
+            raise
         if len(wanted) > self.calls_max:
             hint = "is this a generator that never ends?"
             raise ProgramError(f"gather is given more than {self.calls_max} calls", hint=hint, code=TOO_MANY)
@@ -373,7 +408,7 @@ class Machine:
         if isinstance(call, Call):
             return call
         hint = "write gather(clean.call(row) for row in rows), not clean(row), which has run already"
-        raise ProgramError(f"gather takes calls, and this is {type(call).__name__!r}", hint=hint)
+        raise ProgramError(f"gather takes calls, and this is of type '{type(call).__name__}'", hint=hint)
 
     # -- values and inline steps
 
@@ -487,6 +522,7 @@ class Machine:
 
     def exchange(self, *, goes_on: bool = False) -> None:
         """Send what is new, and take what has ended. `goes_on`: the program only waits until it is recorded."""
+        self.refuse_forgotten()
         site = self._site
         idle = m.Idle(
             turn=self.turn,

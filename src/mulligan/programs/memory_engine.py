@@ -7,20 +7,34 @@ or a function raises is what is left of it when no retry, handler or person coul
 from __future__ import annotations
 
 import heapq
+import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 from mulligan.flows.flow import FlowCall
+from mulligan.language.text.suggestions import closest
 from mulligan.programs import messages as m
 from mulligan.programs.call_values import storable
-from mulligan.programs.errors import Nondeterministic, ProgramError
+from mulligan.programs.errors import FakesRefused, Nondeterministic, NotStorable, ProgramError, Stopped
 from mulligan.programs.failures import failure_of
 from mulligan.programs.machine import APPROVE, SLEEP, run_inline, seconds_of
+from mulligan.values.annotations import ArgumentRefused
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
 NEVER = float("inf")
+_NO_END = object()
+
+
+def _typed(thing: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments as the step gets them, by its annotations."""
+    function = getattr(thing, "fn", None)
+    if function is None:
+        return arguments
+    from mulligan.values.decoding import convert_arguments
+
+    return convert_arguments(function, arguments)
 
 
 class After:
@@ -32,20 +46,33 @@ class After:
 
 
 def after(duration: Any, end: Any = None) -> After:
-    """In `fakes`: the call ends with `end` after that time. An exception is raised, a function is called."""
+    """In `fakes`: the call ends with `end` after that time. An exception is raised, a function is called.
+
+    A function that is a fake may return it, too: `lambda mirror: after("2s" if mirror == "east" else "3s", mirror)`.
+    """
     return After(duration, end)
 
 
 class MemoryEngine:
     """The engine of one program. `fakes` are by the name of a step: a value, an exception, a function, an iterator.
 
-    A fake that is a function gets the arguments of the call by name. One that is an iterator gives the end of one call
-    after the other. A step without a fake runs its plain function. `approve` needs a fake: True, False, or None if
-    nobody answers.
+    A fake that is a function gets those arguments of the call that it has parameters for. One that is an iterator
+    gives the end of one call after the other. A step without a fake runs its plain function if `real` has its name, or
+    is True, and is refused otherwise. `approve` needs a fake: True, False, or None if nobody answers.
     """
 
-    def __init__(self, fakes: Mapping[str, Any] | None = None, *, history: m.History | None = None) -> None:
+    def __init__(
+        self,
+        fakes: Mapping[str, Any] | None = None,
+        *,
+        real: bool | Collection[str] = True,
+        history: m.History | None = None,
+    ) -> None:
         self.fakes = dict(fakes or {})
+        self.real = real
+        # Why the fakes do not fit the program; and the names that were called.
+        self.problem: FakesRefused | None = None
+        self.called: set[str] = set()
         self.now = BEGIN
         self.calls: list[m.RecordedCall] = []
         self.deliveries: list[m.Delivery] = []
@@ -112,7 +139,7 @@ class MemoryEngine:
             self._record(call)
             if call.kind == "inline":
                 self._end(call, 0.0, call.output, call.failure)
-            elif call.kind == "step":
+            elif call.kind == "step" and isinstance(message, m.Idle):
                 self._begin(call)
         for identity in message.cancelled:
             self._open.discard(identity)
@@ -153,9 +180,11 @@ class MemoryEngine:
 
     def _approve(self, call: m.Call, arguments: dict[str, Any]) -> None:
         if APPROVE not in self.fakes:
-            message = f"nobody answers {arguments['prompt']!r}"
-            raise ProgramError(message, hint="give an answer: fakes={'approve': True}")
-        seconds, answer, failure = self._fake(self.fakes[APPROVE], {"prompt": arguments["prompt"]})
+            self.refuse(f"nobody answers {arguments['prompt']!r}", "give an answer: fakes={'approve': True}")
+        given = {"prompt": arguments["prompt"]}
+        seconds, answer, failure = self._fake(APPROVE, self.fakes[APPROVE], given)
+        if answer is True:
+            answer = {"approved": True, "by": "test", "reason": ""}
         if failure is None and answer is False:
             failure = m.CallFailure(code="APPROVAL_REFUSED", message="refused", retryable=False)
         if failure is None and answer is None:
@@ -163,40 +192,86 @@ class MemoryEngine:
             failure = m.CallFailure(code="APPROVAL_EXPIRED", message="nobody has answered in time", retryable=False)
         self._end(call, seconds, None if failure is not None else answer, failure)
 
+    def outcome_of_inline(self, thing: Any, arguments: dict[str, Any]) -> tuple[Any, m.CallFailure | None] | None:
+        """What an inline step ends with; None if it runs. The program stands still meanwhile."""
+        if thing.name not in self.fakes and self._is_real(thing.name):
+            return None
+        seconds, output, failure = self._outcome(thing.name, thing, arguments)
+        self.now += seconds
+        return output, failure
+
     def _outcome(self, name: str, thing: Any, arguments: dict[str, Any]) -> tuple[float, Any, m.CallFailure | None]:
+        self.called.add(name)
+        is_program = hasattr(thing, "is_async")
         if name in self.fakes:
-            return self._fake(self.fakes[name], arguments)
-        if hasattr(thing, "is_async"):  # a program, whose steps have the same fakes
+            seconds, output, failure = self._fake(name, self.fakes[name], arguments, thing)
+            return seconds, {"result": output} if is_program else output, failure
+        if is_program:  # its steps have the same fakes
             return self.run_program(thing, arguments)
         if isinstance(thing, FlowCall):
-            raise ProgramError(f"the flow '{name}' has no fake", hint=f"say what it returns: fakes={{'{name}': …}}")
-        from mulligan.values.decoding import convert_arguments
+            self.refuse(f"the flow '{name}' has no fake", f"say what it returns: fakes={{'{name}': …}}")
+        if not self._is_real(name):
+            meant = closest(name, [one for one in self.fakes if one not in self.called])
+            hint = f"give it one, fakes={{'{name}': …}}, or let its function run: real=['{name}']"
+            self.refuse(f"the step '{name}' has no fake", f"is '{meant}' meant for it?" if meant else hint)
+        return self._fake(name, lambda **given: run_inline(thing.fn, given), arguments, thing)
 
-        return self._fake(lambda **given: run_inline(thing.fn, convert_arguments(thing.fn, given)), arguments)
+    def _is_real(self, name: str) -> bool:
+        self.called.add(name)
+        return self.real if isinstance(self.real, bool) else name in self.real
+
+    def refuse(self, message: str, hint: str) -> NoReturn:
+        """Stop: a test of a program is wrong, which is no failure of the program."""
+        self.problem = FakesRefused(f"{message}; {hint}" if hint else message)
+        raise Stopped
 
     def run_program(self, program: Any, inputs: dict[str, Any]) -> tuple[float, Any, m.CallFailure | None]:
         """How long a program that is called takes, and what it ends with."""
-        raise ProgramError(f"the program '{program.name}' has no fake")
+        self.refuse(f"the program '{program.name}' has no fake", "")
 
-    def _fake(self, fake: Any, arguments: dict[str, Any]) -> tuple[float, Any, m.CallFailure | None]:
+    def _fake(
+        self, name: str, fake: Any, arguments: dict[str, Any], thing: Any = None
+    ) -> tuple[float, Any, m.CallFailure | None]:
         """How long the call takes, and what it ends with."""
-        seconds, end = 0.0, fake
+        seconds, end, is_called = 0.0, fake, False
         try:
             if isinstance(end, Iterator):
-                end = next(end)
-            if isinstance(end, After):
-                seconds, end = end.seconds, end.end
-            if isinstance(end, BaseException) or (isinstance(end, type) and issubclass(end, BaseException)):
-                raise end
-            if callable(end):
-                end = end(**arguments)
-            return seconds, storable(end, "what a fake returns"), None
-        except StopIteration:
-            raise ProgramError("a fake has no further end", hint="it is called more often than expected") from None
-        except ProgramError:
-            raise
+                end = next(end, _NO_END)
+                if end is _NO_END:
+                    self.refuse(f"the fake of '{name}' has no further end", "it is called more often than expected")
+            while True:
+                if isinstance(end, After):
+                    seconds, end = seconds + end.seconds, end.end
+                elif isinstance(end, BaseException) or (isinstance(end, type) and issubclass(end, BaseException)):
+                    raise end
+                elif callable(end) and not is_called:
+                    is_called = True
+                    end = run_inline(end, self._arguments_for(name, end, _typed(thing, arguments)))
+                else:
+                    return seconds, storable(end, f"what the fake of '{name}' returns"), None
+        except ArgumentRefused as refusal:
+            return seconds, None, m.CallFailure("INPUT_INVALID", str(refusal), retryable=False)
+        except NotStorable as refusal:
+            self.refuse(refusal.message, refusal.hint)
         except Exception as error:
             return seconds, None, failure_of(error)
+
+    def _arguments_for(self, name: str, function: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Those arguments of a call that a function has parameters for."""
+        try:
+            signature = inspect.signature(function)
+        except (ValueError, TypeError):
+            return arguments
+        parameters = signature.parameters.values()
+        if any(one.kind is one.VAR_KEYWORD for one in parameters):
+            return arguments
+        given = {key: value for key, value in arguments.items() if key in signature.parameters}
+        try:
+            signature.bind(**given)
+        except TypeError as error:
+            shown = ", ".join(f"'{key}'" for key in arguments)
+            self.refuse(f"the fake of '{name}' is called with its arguments by name: {error}", f"there are {shown}")
+        return given
 
     def ends(self) -> tuple[m.Delivery, ...]:
         """The next end of a call that is wanted: now, or at the time to which the clock jumps."""
@@ -207,6 +282,12 @@ class MemoryEngine:
                 self.now = max(self.now, due)
                 return (self.deliver(delivery),)
         raise ProgramError("the program waits for an answer that nobody gives")
+
+    def is_undoable(self, call: m.RecordedCall) -> bool:
+        """Whether the step of a call has an undo."""
+        thing: Any = self._things.get(call.definition)
+        recovery = getattr(thing, "recovery", None)
+        return recovery is not None and ("undo" in recovery.callbacks or "undo" in thing.keys)
 
     def deliver(self, delivery: m.Delivery) -> m.Delivery:
         found = m.Delivery(delivery.id, delivery.label, delivery.output, delivery.failure, self.now)

@@ -36,6 +36,7 @@ class SocketLink:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._pid = os.getpid()
         self._keys: dict[str, Any] = {}
         self._timeout: float | None = None
         self._machine: Machine | None = None
@@ -112,6 +113,9 @@ class SocketLink:
     # -- the socket
 
     def send(self, message: m.FromProgram) -> None:
+        if os.getpid() != self._pid:
+            os.write(STDERR, b"a copy of the program's process (os.fork) cannot call steps: it ends here\n")
+            os._exit(1)
         try:
             self._sock.sendall(m.frame(message))
         except OSError:
@@ -137,6 +141,8 @@ class SocketLink:
         """Say the last word and end, without unwinding anything."""
         self.disarm()
         self.replayed()
+        if message.failure is not None and message.failure.trace:
+            print(message.failure.trace, end="", file=sys.stderr)
         flush()
         self.send(message)
         os._exit(0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from mulligan.flows.context import RECORDER, Site, call_site, refuse, running_program
+from mulligan.flows.context import RECORDER, Site, call_site, refuse, refuse_run, running_program
 from mulligan.flows.functions import FunctionWrapper
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.static_types import Generic, overload
@@ -145,6 +145,7 @@ class Program(FunctionWrapper, Generic[P, R]):
         """
         import mulligan
 
+        refuse_run(self)
         run: mulligan.Run = mulligan.run(self, inputs=self._inputs(args, kwargs))
         return run
 
@@ -152,6 +153,7 @@ class Program(FunctionWrapper, Generic[P, R]):
         """Start a run for workers (`mulligan worker`) to drive, and return it at once."""
         import mulligan
 
+        refuse_run(self)
         run: mulligan.Run = mulligan.open().start(self, inputs=self._inputs(args, kwargs))
         return run
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from mulligan.flows.context import PROGRAM
 from mulligan.programs.call_values import storable
-from mulligan.programs.calls import Call
-from mulligan.programs.errors import Nondeterministic, NotStorable, ProgramError, Stopped
+from mulligan.programs.errors import Nondeterministic, NotStorable, Stopped, ThreadRefused
 from mulligan.programs.failures import failure_of, site_of
-from mulligan.programs.machine import Machine, shown_site
+from mulligan.programs.machine import Machine
 from mulligan.programs.messages import CallFailure, Ended
 
-UNAWAITED = "UNAWAITED"
+# The flag of the code of an `async def`: `inspect` costs more than a start.
+COROUTINE = 0x80
 # What a program returns cannot be stored.
 OUTPUT_INVALID = "OUTPUT_INVALID"
 
@@ -23,9 +22,7 @@ def run_function(machine: Machine, function: Callable[..., Any], arguments: Mapp
     """Run it to its end. `Stopped` leaves this, if the program does not go on here."""
     try:
         result = _call(machine, function, arguments)
-        if machine.broken is not None:
-            raise machine.broken  # which the program has swallowed
-        refuse_unstarted(machine)
+        machine.refuse_unstarted()
         machine.finish_replay_at_end("returns")
     except Stopped:
         raise
@@ -38,7 +35,8 @@ def run_function(machine: Machine, function: Callable[..., Any], arguments: Mapp
 
 
 def _call(machine: Machine, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    if inspect.iscoroutinefunction(function):
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_flags & COROUTINE:
         # asyncio is imported for programs that use it.
         from mulligan.programs.event_loop import ProgramLoop
 
@@ -58,6 +56,7 @@ def _raised(machine: Machine, error: BaseException) -> Ended:
     elif isinstance(machine.broken, Stopped):
         raise machine.broken
     elif not isinstance(error, Nondeterministic):
+        error = _refused_thread(error) or error
         try:
             machine.finish_replay_at_end("raises")
         except Nondeterministic as difference:
@@ -66,15 +65,13 @@ def _raised(machine: Machine, error: BaseException) -> Ended:
     return machine.ended("raised", failure=failure_of(error), at=site_of(error))
 
 
-def refuse_unstarted(machine: Machine) -> None:
-    """A call that was made with `.call` and given to nobody is a mistake."""
-    for call in machine.prepared.values():
-        raise _unstarted(call, is_async=machine.loop is not None)
-
-
-def _unstarted(call: Call[Any], *, is_async: bool) -> ProgramError:
-    what = f"the call of '{call.name}' ({shown_site(call.site)})"
-    if is_async:
-        return ProgramError(f"{what} was never awaited", hint="write await before it", code=UNAWAITED)
-    hint = "give it to gather, or call the step without .call"
-    return ProgramError(f"{what} was never started", hint=hint, code=UNAWAITED)
+def _refused_thread(error: BaseException) -> ThreadRefused | None:
+    """The refusal that an exception comes from."""
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        if isinstance(found, ThreadRefused):
+            return found
+        seen.add(id(found))
+        found = found.__context__
+    return None

@@ -46,6 +46,10 @@ _NAMES: dict[str, tuple[str, str]] = {
     ),
     **dict.fromkeys(("open", "io.open", "os.listdir", "os.scandir", "os.walk", "glob.glob"), ("uses files", _STEP)),
     **dict.fromkeys(
+        ("os.path.exists", "os.path.isfile", "os.path.isdir", "os.path.getsize", "os.path.getmtime", "os.stat"),
+        ("looks at files", _STEP),
+    ),
+    **dict.fromkeys(
         ("shutil.copy", "shutil.move", "shutil.rmtree", "os.remove", "os.rename", "os.makedirs"), ("uses files", _STEP)
     ),
     **dict.fromkeys(
@@ -85,25 +89,31 @@ _MODULES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("requests", "httpx", "aiohttp", "boto3", "psycopg", "sqlalchemy"), ("uses the network", _STEP)),
 }
 # Methods of paths, whatever the path is called.
-_FILE_METHODS = frozenset({"read_text", "write_text", "read_bytes", "write_bytes", "iterdir", "unlink", "mkdir"})
+_FILE_METHODS = frozenset(
+    {"read_text", "write_text", "read_bytes", "write_bytes", "iterdir", "unlink", "mkdir", "is_file", "is_dir", "rglob"}
+)
 _SET_MAKERS = frozenset({"set", "frozenset"})
 # What does not depend on the order of a set.
 _ORDERLESS = frozenset({"sorted", "len", "sum", "min", "max", "any", "all", "set", "frozenset"})
 _SET_ORDER = ("goes through a set, whose order differs from process to process", "write sorted(…)")
 _DECORATOR = "program"
+# What has to be awaited in an `async def`, besides steps.
+_AWAITED = frozenset({"mulligan.approve", "mulligan.sleep", "mulligan.gather"})
 
 
-def check_source(text: str, file: str = "<program>") -> list[SourceWarning]:
-    """The warnings for all programs in the text of a module, by line; none if it is not Python."""
+def check_source(text: str, file: str = "<program>", *, program: str = "") -> list[SourceWarning]:
+    """The warnings for a program in the text of a module, or for all, by line; none if it is not Python."""
     try:
         tree = ast.parse(text, file)
     except (SyntaxError, ValueError):
         return []
     names = _imported_names(tree)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    called = {node.name for node in functions if _is_decorated(node, names, "step", "program", "flow")}
     found: list[SourceWarning] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_program(node, names):
-            found += _Checker(names, node).warnings()
+    for node in functions:
+        if _is_decorated(node, names, _DECORATOR) and program in ("", node.name):
+            found += _Checker(names, node, called).warnings()
     return sorted(found)
 
 
@@ -121,10 +131,11 @@ def _imported_names(tree: ast.Module) -> dict[str, str]:
     return found
 
 
-def _is_program(node: ast.FunctionDef | ast.AsyncFunctionDef, names: dict[str, str]) -> bool:
+def _is_decorated(node: ast.FunctionDef | ast.AsyncFunctionDef, names: dict[str, str], *decorators: str) -> bool:
     for decorator in node.decorator_list:
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if _dotted(target, names) in (f"mulligan.{_DECORATOR}", f"mulligan.programs.program.{_DECORATOR}"):
+        package, _, name = _dotted(target, names).rpartition(".")
+        if name in decorators and package in ("mulligan", f"mulligan.programs.{_DECORATOR}"):
             return True
     return False
 
@@ -143,9 +154,13 @@ def _dotted(node: ast.expr, names: dict[str, str]) -> str:
 class _Checker(ast.NodeVisitor):
     """Looks at one program, and not at the functions with decorators inside of it."""
 
-    def __init__(self, names: dict[str, str], program: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def __init__(
+        self, names: dict[str, str], program: ast.FunctionDef | ast.AsyncFunctionDef, called: set[str]
+    ) -> None:
         self._names = names
         self._program = program
+        # The steps, programs and flows of the module.
+        self._called = called
         self._found: dict[tuple[int, str], SourceWarning] = {}
         # Local names that hold a set; and names that mean something else here than in the module.
         self._sets: set[str] = set()
@@ -161,7 +176,8 @@ class _Checker(ast.NodeVisitor):
 
     def _warn(self, node: ast.expr, meaning: tuple[str, str]) -> None:
         what, hint = meaning
-        message = f"the program '{self._program.name}' {what}"
+        end = "" if what.startswith("calls ") else ": a replay may differ"
+        message = f"the program '{self._program.name}' {what}{end}"
         self._found.setdefault((node.lineno, what), SourceWarning(node.lineno, node.col_offset + 1, message, hint))
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
@@ -171,6 +187,20 @@ class _Checker(ast.NodeVisitor):
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
         if not node.decorator_list:
             self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        call = node.value
+        if isinstance(self._program, ast.AsyncFunctionDef) and isinstance(call, ast.Call):
+            function = call.func
+            if isinstance(function, ast.Call) and isinstance(function.func, ast.Attribute):
+                function = function.func.value  # load.options(…)(…)
+            elif isinstance(function, ast.Attribute) and function.attr == "call":
+                function = function.value
+            name = _dotted(function, self._names)
+            if name in _AWAITED or (name in self._called and name not in self._locals):
+                what = f"calls '{name.removeprefix('mulligan.')}' and does not await it"
+                self._warn(call, (what, "write await before it: it does not start otherwise"))
+        self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
         self._look_up(node)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from mulligan.flows.retries import Duration
     from mulligan.programs.errors import StepFailed
 
+    A = TypeVar("A")
+    B = TypeVar("B")
+    C = TypeVar("C")
+    D = TypeVar("D")
     R = TypeVar("R")
 
 
@@ -32,16 +36,49 @@ def _running(what: str) -> Any:
 def gather(calls: Iterable[Coroutine[Any, Any, R]], /, *, failures: Literal["raise"] = "raise") -> list[R]: ...
 @overload
 def gather(calls: Iterable[Coroutine[Any, Any, R]], /, *, failures: Literal["return"]) -> list[R | StepFailed]: ...
+@overload
+def gather(one: Coroutine[Any, Any, A], /, *, failures: Literal["raise"] = "raise") -> tuple[A]: ...
+@overload
+def gather(
+    one: Coroutine[Any, Any, A], two: Coroutine[Any, Any, B], /, *, failures: Literal["raise"] = "raise"
+) -> tuple[A, B]: ...
+@overload
+def gather(
+    one: Coroutine[Any, Any, A],
+    two: Coroutine[Any, Any, B],
+    three: Coroutine[Any, Any, C],
+    /,
+    *,
+    failures: Literal["raise"] = "raise",
+) -> tuple[A, B, C]: ...
+@overload
+def gather(
+    one: Coroutine[Any, Any, A],
+    two: Coroutine[Any, Any, B],
+    three: Coroutine[Any, Any, C],
+    four: Coroutine[Any, Any, D],
+    /,
+    *,
+    failures: Literal["raise"] = "raise",
+) -> tuple[A, B, C, D]: ...
+@overload
+def gather(*calls: Coroutine[Any, Any, R], failures: Literal["raise"] = "raise") -> list[R]: ...
+@overload
+def gather(*calls: Coroutine[Any, Any, R], failures: Literal["return"]) -> list[R | StepFailed]: ...
 
 
-def gather(calls: Iterable[Coroutine[Any, Any, Any]], /, *, failures: Literal["raise", "return"] = "raise") -> Any:
+def gather(*calls: Any, failures: Literal["raise", "return"] = "raise", **others: Any) -> Any:
     """Run calls beside each other, wait for all, and return their results in the order of the calls.
 
         counts = gather(load.call(part) for part in parts)
+        east, west = gather(load.call("east"), load.call("west"))
 
     If calls fail, the first failure in this order is raised when all have ended; its `failures` has the others. With
     `failures="return"` each failure stands in the list instead. In an `async def` program it is awaited.
     """
+    if others:
+        name = next(iter(others))
+        raise TypeError(f"mulligan.gather has no '{name}'; failures=\"return\" puts failures into the list")
     if failures not in ("raise", "return"):
         raise ValueError(f"'failures' must be 'raise' or 'return', not {failures!r}")
     return _running("mulligan.gather").gather(calls, returns_failures=failures == "return")

@@ -328,6 +328,7 @@ _HINTS = {
     ("builtins", "dict_keys"): "return list(…)",
     ("builtins", "dict_values"): "return list(…)",
     ("builtins", "dict_items"): "return list(…)",
+    ("mulligan", "Call"): "write await before the call",
     ("builtins", "complex"): "return [z.real, z.imag]",
 }
 _HINT = "return JSON values, a dataclass, a model, a table or an array"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import selectors
+import signal
 import socket
 import sys
 import time
@@ -24,7 +25,7 @@ from mulligan.core.effects.program_history import ProgramHistory
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.program_calls import Delivery, ProgramTurn
-from mulligan.core.model.reports import Report
+from mulligan.core.model.reports import Report, TaskEnded
 from mulligan.errors import InputInvalid, OutputDropped
 from mulligan.programs import messages as m
 from mulligan.programs.conversion import begin_of, deliveries_of, history_of, turn_end_of
@@ -47,6 +48,7 @@ KEPT_SECONDS, KEPT_MAX = 5.0, 64
 _FIRST_KEY = -(10**12)
 _RECEIVE_BYTES = 1 << 16
 _SUCCESS = Outcome()
+_KILLS = (signal.SIGKILL, signal.SIGTERM)
 
 # Reads the history of a program from the store: the run, and how many ends of calls it knows.
 ReadHistory = Callable[[int, int], ProgramHistory]
@@ -344,7 +346,11 @@ class ProgramTurns:
             end = ProcessExit(
                 status, process.started, wall_clock.now(), exited.cpu, exited.peak, stop_reason=process.stop_reason
             )
-            self._end(token, self._exit_reader.report_exit(self._running[token], end))
+            report = self._exit_reader.report_exit(self._running[token], end)
+            if _is_killed_by_others(report, end):
+                # As if its worker was gone: a replay loses nothing.
+                report = self._exit_reader.report_lost(self._running[token].lease.task)
+            self._end(token, report)
 
     def _lose(self, host: _Host) -> None:
         """The host is dead, and all of its processes with it: their turns are lost, and run again."""
@@ -401,6 +407,13 @@ class ProgramTurns:
         for path in filter(None, (process.history, *process.spooled)):
             with suppress(OSError):
                 os.unlink(path)
+
+
+def _is_killed_by_others(report: Report, end: ProcessExit) -> bool:
+    """Whether somebody has killed the process: not the worker, and not the kernel for its memory."""
+    if end.stop_reason or end.signal not in _KILLS:
+        return False
+    return isinstance(report, TaskEnded) and not report.outcome.is_out_of_memory
 
 
 def _begin(task: Task, turn: ProgramTurn, history: str, files: dict[str, str]) -> m.Begin:

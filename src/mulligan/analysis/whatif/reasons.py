@@ -123,7 +123,7 @@ _REASONS = {
     "not_reproduced": "it does not go the recorded way with its own definition either, from event {} on",
     "forked": "it goes on from an event of run {}, with what had happened there",
     "program": "the code of program '{}' decides what follows, and is not run again; to check changed code against "
-    "recorded runs: the fixture 'replay' of pytest",
+    "recorded runs: the fixture 'replay_program' of pytest",
     "artifact": "{}",
     "not_started": "it has not started",
 }

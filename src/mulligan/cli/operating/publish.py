@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
+from mulligan import formats
 from mulligan.cli.output.tables import age, cut, show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_bytes, show_json, show_result, show_warnings
 from mulligan.cli.words.options import AsJson, By, HomeFolder, System, pairs, service_at, where
@@ -21,7 +22,7 @@ PAGE = 1000
 
 
 def publish(
-    file: Annotated[Path, Argument("FILE", "A workflow file; no Python file.")],
+    file: Annotated[Path, Argument("FILE", "A workflow file, or a Python file, of which is published what it builds.")],
     name: Annotated[str | None, Option("NAME", "The name to publish it under (default: that of the workflow).")] = None,
     note: Annotated[str, Option("TEXT", "Why it is published, which is recorded.")] = "",
     label: Annotated[
@@ -37,8 +38,11 @@ def publish(
 
     A version never changes; the same text again is the same version. The file must be whole by itself: what it
     includes is not published with it. Its `schedules` are in force from now on.
+
+    A Python file is run here, and what it builds is published, as `convert` writes it: of a program, the text of its
+    module; of a flow, the names of its functions, whose modules the workers need.
     """
-    text = _text(file)
+    text, file = _text(file)
     with service_at(home, by) as service:
         done = service.catalogue.publish(
             name if name is not None else service.catalogue.name_for(text, file.name, system),
@@ -66,10 +70,13 @@ def publish(
         complain(f"to start it: mulligan run {one.name}@{one.version}{where(home)}")
 
 
-def _text(file: Path) -> str:
+def _text(file: Path) -> tuple[str, Path]:
+    """What is published, and the name of its file."""
+    if file.name.partition(":")[0].endswith(".py"):
+        return formats.convert(file).text, Path(file.name.partition(":")[0]).with_suffix(".yaml")
     data = read_file(file)
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8"), file
     except UnicodeDecodeError:
         raise UsageRefused(f"'{file}' is not UTF-8", hint="a published workflow is a text") from None
 

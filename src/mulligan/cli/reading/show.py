@@ -175,9 +175,12 @@ def _show_step(found: StepView | MatrixView, names: dict[str, str], place: str, 
     values = f", {matrix.name} with {values_text(matrix.values)}" if matrix else ""
     show(f"step '{name}' of run {run_id}{values}: {'; '.join((found.status, *_remarks(found)))}")
     show_attempts(found.tries, names)
+    if found.call and found.call.arguments:
+        show(f"arguments: {cut(describe_value(found.call.arguments), 200)}")
     if found.output is not None:
         show(f"output: {describe_artifact(found.output) or cut(describe_value(found.output), 200)}")
-    complain(f"its logs: mulligan logs {run_id} {name}{place}; its story: mulligan explain {run_id} {name}{place}")
+    with_logs = found.call.program if found.call and found.call.kind == "inline" else name
+    complain(f"its logs: mulligan logs {run_id} {with_logs}{place}; its story: mulligan explain {run_id} {name}{place}")
 
 
 def _headline(run: RunView) -> str:

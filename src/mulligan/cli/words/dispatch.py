@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from mulligan import __version__
-from mulligan.cli import msgspec_import as msgspec_import
+from mulligan import msgspec_import as msgspec_import
 from mulligan.cli.output.terminal import complain, exit_code_of, show
 from mulligan.cli.words.commands import COMMANDS, COMPLETION_VARIABLE, HELP, PROGRAM, load
 from mulligan.cli.words.parameters import parameters_of

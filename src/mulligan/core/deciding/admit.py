@@ -23,7 +23,15 @@ from mulligan.core.deciding.programs import end_turn, end_waiting
 from mulligan.core.deciding.rounds.child_failure import UNDO_FAILED, child_failure
 from mulligan.core.deciding.rounds.child_rounds import ended_child, refuse_child, requested_round
 from mulligan.core.deciding.rounds.kept_approvals import refuse_outdated_approvals
-from mulligan.core.deciding.rounds.rounds import Round, plan_revision, plan_round
+from mulligan.core.deciding.rounds.rounds import (
+    Round,
+    after_stop,
+    is_correctable,
+    plan_revision,
+    plan_round,
+    stop_to_correct,
+    with_stopped_run,
+)
 from mulligan.core.deciding.stopping import stop_place
 from mulligan.core.deciding.workers.adjustment import decided_adjustment
 from mulligan.core.deciding.workers.affinity import bound_host
@@ -51,6 +59,7 @@ from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import (
     InputInvalid,
+    NothingToRetry,
     OtherAttemptParked,
     Refused,
     RunFinished,
@@ -249,7 +258,23 @@ def _unstarted(state: State) -> tuple[str, ...]:
 
 def _retry(now: DecisionContext, report: r.RetryRequested) -> Facts:
     refuse_child(now.state)
-    yield from _open_round(now, report)
+    if not is_correctable(now.state, report):
+        yield from _open_round(now, report)
+        return
+    state = now.state.copy()
+    stopped = with_stopped_run(state, report)
+    found = plan_revision(state, stopped)
+    if found is None:
+        raise NothingToRetry(f"run {state.run.run_id} has this program already, so there is nothing to correct")
+    _refuse_under_revision(state, stopped, *found)
+    yield stop_to_correct(now.state, report)
+
+
+def open_corrected_round(now: DecisionContext, report: r.RetryRequested) -> Facts:
+    """All that ran has been stopped for a corrected program: go on with it. If that cannot be, the run has ended."""
+    # It was checked before anything was stopped. What has failed since may need a decision.
+    with suppress(Refused):
+        yield from _open_round(now, after_stop(now.state, report))
 
 
 def _round_requested(now: DecisionContext, report: r.RoundRequested) -> Facts:
@@ -267,7 +292,7 @@ def _forced_if_decided(now: DecisionContext, asked: r.RetryRequested, report: r.
         if found is None:
             plan_round(now.state, asked)
         else:
-            _refuse_under_revision(now, asked, *found)
+            _refuse_under_revision(now.state, asked, *found)
     except UndoFailed:
         return msgspec.structs.replace(asked, force=True)
     return asked
@@ -279,17 +304,15 @@ def _open_round(now: DecisionContext, report: r.RetryRequested, caller: r.RoundR
         yield _run_reopened(now, report, plan_round(now.state, report), caller)
         return
     fact, difference = found
-    _refuse_under_revision(now, report, fact, difference)
+    _refuse_under_revision(now.state, report, fact, difference)
     yield fact
     yield _run_reopened(now, report, plan_round(now.state, report, difference), caller)
 
 
-def _refuse_under_revision(
-    now: DecisionContext, report: r.RetryRequested, fact: e.RunRevised, difference: Difference
-) -> None:
+def _refuse_under_revision(before: State, report: r.RetryRequested, fact: e.RunRevised, difference: Difference) -> None:
     """Raise what the round under the corrected definition would raise: a yielded fact cannot be taken back."""
-    state = now.state.copy()
-    revise(state, fact, e.Entry(state.run.seq + 1, now.at, 0, fact))
+    state = before.copy()
+    revise(state, fact, e.Entry(state.run.seq + 1, state.run.at, 0, fact))
     plan_round(state, report, difference)
 
 

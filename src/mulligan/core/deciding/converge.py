@@ -129,7 +129,9 @@ def _next_undo(state: State) -> UndoableVisit | None:
     Each is tried once in a round: one whose undo has failed is tried again in the next, if that fails too.
     """
     stop = state.run.stop
-    if (stop is not None and stop.now) or not state.undoables or lacks_worktree(state) or verdict(state) == "completed":
+    if stop is not None and (stop.now or stop.correction is not None):
+        return None
+    if not state.undoables or lacks_worktree(state) or verdict(state) == "completed":
         return None
     return next((one for one in reversed(state.undoables) if _may_be_undone(state, one)), None)
 

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from mulligan.core.deciding import fakes
-from mulligan.core.deciding.admit import end_open_attempt, fire_held_timer
+from mulligan.core.deciding.admit import end_open_attempt, fire_held_timer, open_corrected_round
 from mulligan.core.deciding.agents.budgets import LIMITED
 from mulligan.core.deciding.agents.conversations import after_turn_command, start_conversation
 from mulligan.core.deciding.converge import after_undo
@@ -177,6 +177,11 @@ def _run_stopping(now: DecisionContext, fact: e.RunStopping) -> Facts:
     yield from _release(now, fact)
 
 
+def _run_cancelled(now: DecisionContext, fact: e.RunCancelled) -> Facts | None:
+    stop = now.state.run.stop
+    return None if stop is None or stop.correction is None else open_corrected_round(now, stop.correction)
+
+
 def _run_reopened(now: DecisionContext, fact: e.RunReopened) -> Facts:
     for step in list(now.state.steps()):
         if step.loop_edge is not None and step.has_ended:
@@ -306,6 +311,7 @@ _RULES: dict[type[e.Fact], Callable[[DecisionContext, Any], Facts | None]] = {
     e.RunResumed: _run_resumed,
     e.StepResumed: _step_resumed,
     e.RunStopping: _run_stopping,
+    e.RunCancelled: _run_cancelled,
     e.RunReopened: _run_reopened,
     e.StepCompleted: _step_ended,
     e.StepFailed: _step_ended,

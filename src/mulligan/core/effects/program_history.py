@@ -29,8 +29,8 @@ def program_turn(state: State, place: Place) -> ProgramTurn:
 def program_history(state: State, delivered: int) -> ProgramHistory:
     """The history of a program up to the n-th end of a call."""
     numbers = range(1, min(delivered, len(state.deliveries)) + 1)
-    told = [_delivery(state, state.deliveries[number]) for number in numbers]
-    return ProgramHistory(state.calls, told, is_edited=state.run.revision is not None)
+    announced = [_delivery(state, state.deliveries[number]) for number in numbers]
+    return ProgramHistory(state.calls, announced, is_edited=state.run.revision is not None)
 
 
 def _delivery(state: State, label: str) -> Delivery:

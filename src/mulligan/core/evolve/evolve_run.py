@@ -214,9 +214,10 @@ def _run_stopping(state: State, fact: e.RunStopping, entry: e.Entry) -> None:
     before = run.stop
     # A cancellation by an operator replaces a cause of the engine; otherwise the first cause stays.
     if before is None or (fact.cause == "cancelled" and before.cause != "cancelled"):
-        run.stop = Stop(fact.cause, fact.now, fact.by, fact.reason)
+        run.stop = Stop(fact.cause, fact.now, fact.by, fact.reason, fact.correction)
     else:
-        run.stop = _replace(before, now=before.now or fact.now)
+        # Who cancels a run that is about to be corrected wants no correction.
+        run.stop = _replace(before, now=before.now or fact.now, correction=None)
     if run.worktree_origin is not None:
         run.stops += 1
     run.is_time_up = run.is_time_up or fact.cause == "timed_out"

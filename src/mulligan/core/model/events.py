@@ -39,6 +39,7 @@ from mulligan.core.model.program_events import StepDefined as StepDefined
 from mulligan.core.model.program_events import StepRan as StepRan
 from mulligan.core.model.program_events import TurnStarted as TurnStarted
 from mulligan.core.model.program_events import ValueRecorded as ValueRecorded
+from mulligan.core.model.reports import RetryRequested
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import Budget, NoticeRule, Verdict
 
@@ -151,6 +152,8 @@ class RunStopping(Fact):
     failure: Failure | None = None
     # Of a large run: how many steps were never entered and are cancelled with this: see `not_begun`.
     not_begun: int = 0
+    # A corrected program, with which the run goes on as soon as nothing runs: nothing is undone before.
+    correction: RetryRequested | None = None
 
 
 class RunRevised(Fact):

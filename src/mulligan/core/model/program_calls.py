@@ -104,6 +104,4 @@ def is_name(name: str) -> bool:
 
 def key_problem(key: str) -> str:
     """Why a call cannot have this key, as the end of a sentence; "" if it can."""
-    if not _KEY.fullmatch(key):
-        return "has other characters than letters, digits, '_' and '-', or more than 80"
-    return "is a number, and calls are numbered" if key.isdigit() else ""
+    return "" if _KEY.fullmatch(key) else "has other characters than letters, digits, '_' and '-', or more than 80"

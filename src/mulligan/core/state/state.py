@@ -22,8 +22,10 @@ from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import FileRecord
 from mulligan.core.model.graph import Graph, Node
 from mulligan.core.model.place_keys import item_key
+from mulligan.core.model.reports import RetryRequested
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END, Budget, Command, NoticeRule, Step, Verdict, Workflow
+from mulligan.core.state.conversations import CalledTool, Conversation
 from mulligan.core.state.program_progress import DroppedCall, ProgramProgress, RecordedCall
 from mulligan.core.state.transitions import ACTIVE, ENDED, RunStatus, Status
 
@@ -133,51 +135,6 @@ class Items(msgspec.Struct, frozen=True, array_like=True):
     def counts(self) -> tuple[int, int, int, int, bool, int]:
         """The values that change from item to item: small, whatever the length of the list."""
         return self.visit, self.next, self.running, self.failed, self.is_judged, self.critical
-
-
-class CalledTool(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A call of a tool that an agent asked for. `target`: its name on its server, for a tool of an MCP server."""
-
-    number: int
-    tool: str
-    id: str = ""
-    arguments: dict[str, Any] = {}
-    target: str = ""
-
-
-class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an agent got for a call: the output of the tool, or why there is none."""
-
-    tool: str
-    id: str = ""
-    output: Any = None
-    error: str = ""
-    arguments: dict[str, Any] = {}
-
-
-class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An answer of a model, and the results of the tools that it asked for so far."""
-
-    answer: Any
-    results: tuple[ToolResult, ...] = ()
-
-
-class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The exchange with an agent that has tools or a session, in one visit. It goes on in the next attempt."""
-
-    turns: tuple[Turn, ...] = ()
-    # How many turns there were when the current attempt began.
-    begun: int = 0
-    # Of the current attempt: the tools that its servers have, how often a model was asked, the calls, the open one.
-    lists: tuple[Any, ...] = ()
-    asked: int = 0
-    called: int = 0
-    open: CalledTool | None = None
-    # With a session: the values of the attempt's expressions, from which its prompt is made.
-    bindings: dict[str, Any] = {}
-
-
-NO_CONVERSATION = Conversation()
 
 
 class LastChild(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -398,6 +355,8 @@ class Stop(msgspec.Struct, frozen=True, omit_defaults=True):
     now: bool = False
     by: str = ""
     reason: str = ""
+    # A corrected program, with which the run goes on.
+    correction: RetryRequested | None = None
 
 
 class Loop(msgspec.Struct, frozen=True):

@@ -89,7 +89,8 @@ def _row(run: RunOnPage, found: GridRow, rounds: int) -> ui.Row:
     step = found.step
     state = [ui.status(step.status, "paused" if step.paused else "")]
     if step.failure and step.status in ("failed", "pending_failed", "backing_off", "handling"):
-        state.append(element("p", step.failure, class_="grid-failure", title=step.failure))
+        handled = ", handled" if step.is_handled else ""
+        state.append(element("p", f"{step.failure}{handled}", class_="grid-failure", title=step.failure))
     elif step.recovered_by:
         state.append(element("small", f" by {step.recovered_by}"))
     elif step.up_to_date_since:
@@ -98,7 +99,9 @@ def _row(run: RunOnPage, found: GridRow, rounds: int) -> ui.Row:
     if found.is_folded or (step.items and not found.attempts):
         cells[-1] = _items(step.items or {})
     buttons = step_buttons(run, step.name, step.status, is_paused=step.paused, is_short=True)
-    name = ui.name_cell(ui.link(step.name, "runs", run.run_id, "steps", step.name, data_open=True))
+    link = ui.link(step.name, "runs", run.run_id, "steps", step.name, data_open=True)
+    where = element("small", step.called_at, class_="muted") if step.called_at else ""
+    name = ui.name_cell(join_html([link, " ", where]))
     return ui.row(name, join_html(state), *cells, buttons, id=f"row-{step.name}")
 
 

@@ -17,6 +17,7 @@ from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone
 from mulligan.service.runs.stored.attempts import Cost
+from mulligan.service.runs.views.run_view import CallView
 from mulligan.service.runs.views.step_history import StepHistory
 
 
@@ -84,9 +85,16 @@ def _head(call: Call, found: StepHistory) -> Html:
         above += [" · ", ui.step_link(found.run_id, matrix)]
     if found.item is not None:
         above += [" · ", ui.step_link(found.run_id, found.step)]
+    if called := _call(found):
+        above += [" · called by ", ui.step_link(found.run_id, called.program), f" at {called.text}"]
     badge = element("span", status_label(found.status), class_=f"badge {status_tone(found.status)}")
     name = join_html([_title(found), badge])
     return heading(name, *_neighbours(found), *step_actions(call, found), over=join_html(above))
+
+
+def _call(found: StepHistory) -> CallView | None:
+    """Where a program has called the step."""
+    return found.view.call or None if found.view else None
 
 
 def _neighbours(found: StepHistory) -> list[Html]:
@@ -161,6 +169,10 @@ def _logs(found: StepHistory) -> Html:
     ]
     if not logs:
         return Html("")
+    called = _call(found)
+    if called and called.kind == "inline" and len(logs) == 1:
+        link = ui.step_link(found.run_id, called.program)
+        return panel("Log", element("p", "It ran inline: what it wrote is in the log of ", link, "."), name="log")
     data = element("div", id="log-attempts", hidden=True, data_attempts=json.dumps(logs), data_unit=found.unit)
     without = element("noscript", ui.note("The log is shown by a script; the interface has it too."))
     return panel("Log", data, element("div", without, id="log-view", data_keep=True), name="log")
@@ -178,6 +190,8 @@ def _output(found: StepHistory) -> Html:
         parts.append(panel("Item", value_view(found.of_item.item, name="item", raw=path), name="item"))
     elif found.view and (matrix := found.view.matrix) is not None:
         parts.append(panel("Values", value_view(matrix.values, name="values", raw=here), name="values"))
+    if (called := _call(found)) and called.arguments:
+        parts.append(panel("Arguments", value_view(called.arguments, name="arguments", raw=here), name="arguments"))
     output = found.output
     if output is not None:
         parts.append(panel("Output", value_view(output, name="output", raw=raw), name="output"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.core.deciding.agents.json_schema import schema_problem
+from mulligan.core.model.program_calls import CALLS_MAX
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import MAX_TURNS_DEFAULT
 from mulligan.language.keys.value_schemas import (
@@ -232,6 +233,7 @@ PYTHON = Record(
         "python": Key(PLAIN, "the interpreter: a name, or a path relative to where 'run' was called"),
         "requirements": Key(REQUIREMENTS, "the packages that it needs: it runs in an environment that has them"),
         "program": Key(FLAG, "true: the function is a program, which calls steps while it runs"),
+        "calls": Key(whole(1, CALLS_MAX), "how many calls a program may make (default: 10,000)"),
     },
     one_of=(("code",), ("call",)),
 )

@@ -173,6 +173,8 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
         params["interpreter"] = interpreter
     if requirements := keys.get("requirements", scope.draft.requirements):
         params["requirements"] = list(requirements)
+    if "calls" in keys:
+        params["calls"] = keys["calls"]
     return Action(PROGRAM if keys.get("program") else "python", params, bindings)
 
 

@@ -181,7 +181,7 @@ def _decided_by_code(workflow: Workflow, file: str) -> Iterator[str]:
         how = f"it catches failures at {', '.join(caught)}" if caught else "it catches no failure"
         yield (
             f"what follows from the failure of a call of '{step.name}' is decided by code: {how}; "
-            "try it with the fixture 'rehearse' of pytest"
+            "try it with the fixture 'rehearse_program' of pytest"
         )
 
 

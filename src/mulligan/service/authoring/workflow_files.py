@@ -68,13 +68,16 @@ def _replay_warnings(file: str, workflow: Workflow) -> Iterator[Problem]:
         from mulligan.programs.source_checks import check_source
 
         source = str(step.action.params.get("source", ""))
+        program = str(step.action.params.get("call", "")).rpartition(":")[2]
+        # A file with several programs is named with one of them: "nightly.py:load".
+        written_in = file if os.path.exists(file) else file.rpartition(":")[0] or file
         lines = source.splitlines()
-        for found in check_source(source, file):
+        for found in check_source(source, file, program=program):
             line = lines[found.line - 1] if found.line <= len(lines) else ""
             yield Problem(
                 "warning.replay",
-                f"{found.message}: a replay may differ",
-                file=file,
+                found.message,
+                file=written_in,
                 line=found.line,
                 column=found.column,
                 source_line=line,

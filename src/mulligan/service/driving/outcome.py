@@ -118,7 +118,7 @@ def build_outcome(
         waits=_waits(state, states.values()) if ending == "waiting" else [],
         outputs=with_artifact_paths(service.store.artifacts, run.outputs),
         is_cut=progress.is_cut,
-        up_to_date=sum(place.reused_run_id > 0 for place in state.steps()),
+        up_to_date=sum(place.reused_run_id > 0 for place in state.steps()) if state.places else 0,
         matrices=_matrices(state, failures),
         stretch_seconds=seconds if is_taken_up else None,
         spent=_spent(state),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.workflow import Workflow
     from mulligan.errors import RunDamaged, UnknownRun
     from mulligan.ports import RunRecord, WorkerRecord
+    from mulligan.programs.rehearsing import RecordedRun
     from mulligan.service.driving.run_progress import RunProgress
     from mulligan.service.runs.statistics.stats import AgentStats, RungStats
     from mulligan.service.runs.statistics.usage import StepUsage
@@ -183,6 +184,12 @@ class Runs:
     def called(self, run_id: int) -> dict[tuple[str, int], int]:
         """The runs that a run called, by the place and the attempt that called them."""
         return self._reader.called(run_id)
+
+    def program_history(self, run_id: int) -> RecordedRun:
+        """What is recorded of a run of a program, to run a changed program over it. `Refused` for any other run."""
+        from mulligan.service.runs.changes import program_corrections
+
+        return program_corrections.recorded_run(self._reader, run_id)
 
     def report(self, run_id: int, now: datetime) -> Report:
         """Everything about one run, bounded: failures, timeline, logs."""

@@ -17,9 +17,10 @@ from mulligan.core.deciding.workers.resource_usage import Proposal, proposals
 from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.evolve.evolve_places import steps_starting_fresh
 from mulligan.core.evolve.evolve_programs import calls_to_undo
+from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.evolve.revision import Difference, make_revision, workflow_from_plain
 from mulligan.core.model.event_types import ChildRound
-from mulligan.core.model.events import RunRevised
+from mulligan.core.model.events import Entry, RunCancelled, RunRevised, RunStopping
 from mulligan.core.model.file_records import FileRecord, StaleFile, last_writers
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import RetryRequested
@@ -71,13 +72,47 @@ def plan_revision(state: State, report: RetryRequested) -> tuple[RunRevised, Dif
         message = f"run {state.run.run_id} is a run of the program '{state.graph.program}'"
         raise Refused(f"{message}, and the file has '{graph.program}'", hint="give the function its name again")
     refuse_round(state, report, state.graph if graph.program else graph)
-    if graph.program and report.revised.kept_round != state.run.round:
+    if graph.program and report.revised.kept_round != compared_round(state):
         # What it keeps was found in another state.
         message = f"run {state.run.run_id} has gone on since the corrected program was compared with it"
         raise Refused(message, hint="retry it again with the file")
     if report.items is not None:
         raise Refused("items can only be retried with the definition that the run has, not with a corrected one")
     return make_revision(state, report.revised, graph, report.by)
+
+
+def compared_round(state: State) -> int:
+    """What a correction of a program says of the state in which it was made: the round, less than 0 if it is open."""
+    return state.run.round if state.run.status in RUN_ENDED else -state.run.round
+
+
+def is_correctable(state: State, report: RetryRequested) -> bool:
+    """Whether the run is open and goes on with a corrected program when all that runs was stopped."""
+    is_open = state.run.status not in RUN_ENDED and state.run.stop is None
+    return is_open and report.revised is not None and state.graph.program != ""
+
+
+def stop_to_correct(state: State, report: RetryRequested) -> RunStopping:
+    """Stop what runs, and undo nothing: what the corrected program does not call any more is undone by its round."""
+    run = state.run
+    return RunStopping(
+        "cancelled", by=report.by, reason=report.reason, held=run.held, unstarted=run.unstarted, correction=report
+    )
+
+
+def with_stopped_run(state: State, report: RetryRequested) -> RetryRequested:
+    """Let the copy of a state be as if all was stopped that runs; return what is asked for then."""
+    for fact in (stop_to_correct(state, report), RunCancelled(state.run.round, evaluated_by_end_step=False)):
+        evolve(state, Entry(state.run.seq + 1, state.run.at, 0, fact))
+    return after_stop(state, report)
+
+
+def after_stop(state: State, report: RetryRequested) -> RetryRequested:
+    """The correction of an open run, now that all that ran was stopped."""
+    assert report.revised is not None
+    return msgspec.structs.replace(
+        report, revised=msgspec.structs.replace(report.revised, kept_round=compared_round(state))
+    )
 
 
 def plan_round(state: State, report: RetryRequested, revised: Difference | None = None) -> Round:
@@ -473,8 +508,6 @@ def refuse_round(state: State, report: RetryRequested, graph: Graph) -> None:
             if is_paused
             else f"if nothing is running it: mulligan resume {run.run_id}; to stop it: mulligan cancel {run.run_id}"
         )
-        if state.graph.program and report.revised is not None:
-            hint = f"to stop it and undo nothing: mulligan cancel {run.run_id} --now; then give it the file"
         raise RunNotFinished(f"run {run.run_id} is {run.status}; it can be retried after it has ended", hint=hint)
     if report.from_step and report.from_step not in graph.nodes:
         raise UnknownStep(f"'{report.from_step}' is not a step of run {run.run_id}", step=report.from_step)

@@ -10,7 +10,14 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.rounds.rounds import Round, plan_revision, plan_round
+from mulligan.core.deciding.rounds.rounds import (
+    Round,
+    compared_round,
+    is_correctable,
+    plan_revision,
+    plan_round,
+    with_stopped_run,
+)
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.evolve.revision import Difference, lost_undos, plain_from_json, workflow_from_plain
 from mulligan.core.model.events import Entry, RunStarted
@@ -18,7 +25,6 @@ from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import RetryRequested, Revised
 from mulligan.core.model.workflow import Workflow, encode, version
 from mulligan.core.state.state import State
-from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import InputInvalid, MulliganError
 from mulligan.formats import NOETL, OURS, load, options_of
 from mulligan.language.expressions import Cel
@@ -105,7 +111,7 @@ def describe_revision(
         may_rename=corrected.may_rename,
         keeps_completed=keep_completed,
         kept_calls=_kept_calls(state, workflow, from_step, is_forced=force) if state.graph.program else None,
-        kept_round=state.run.round if state.run.status in RUN_ENDED else 0,
+        kept_round=compared_round(state),
     )
 
 
@@ -134,6 +140,8 @@ def _inputs(state: State, corrected: CorrectedWorkflow, store: Store) -> dict[st
 
 def plan_next_round(state: State, report: RetryRequested) -> PlannedRound:
     """Plan the next round. A corrected definition is applied to `state`, which must be a copy of the caller."""
+    if is_correctable(state, report):
+        report = with_stopped_run(state, report)
     found = plan_revision(state, report)
     if found is None:
         revised = report.revised

@@ -5,13 +5,29 @@ from __future__ import annotations
 import os
 import tempfile
 
+import msgspec
+
 from mulligan.core.deciding.rounds.program_rounds import calls_to_repeat
 from mulligan.core.effects.program_history import ProgramHistory, program_history
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.state import State
-from mulligan.errors import InputInvalid
-from mulligan.programs.conversion import begin_of, history_of
+from mulligan.errors import InputInvalid, Refused
+from mulligan.programs.conversion import begin_of, history_of, recorded_history
 from mulligan.programs.correcting import Corrected, correct
+from mulligan.programs.rehearsing import RecordedRun as RecordedRun
+from mulligan.service.runs.stored.run_reader import RunReader
+
+
+def recorded_run(reader: RunReader, run_id: int) -> RecordedRun:
+    """What is recorded of a run of a program, to run a changed program over it. Large results are read."""
+    state = reader.state(run_id)
+    if not state.graph.program:
+        raise Refused(f"run {run_id} is not a run of a program", hint="whatif plays changed flows and files")
+    program = state.places[state.graph.program]
+    found = recorded_history(program_history(state, len(state.calls)))
+    ends = tuple(msgspec.structs.replace(one, output=reader.fetch_value(one.output)) for one in found.deliveries)
+    history = msgspec.structs.replace(found, deliveries=ends)
+    return RecordedRun(reader.fetch_value(dict(state.run.inputs)), history, program.entered_at.timestamp())
 
 
 def kept_calls(state: State, workflow: Workflow, *, from_step: str, is_forced: bool = False) -> tuple[str, ...]:

@@ -345,6 +345,8 @@ def view_single_step(
     step = state.step(name)
     view.run_id, view.name = run_id, name
     view.matrix = MatrixPlace(name=step.matrix_name, values=step.matrix) if step.matrix_name else None
+    if name in state.calls:
+        view.call.arguments = state.calls[name].arguments
     view.tries = attempts_by_step(entries).get(name, [])
     complete_attempts(reader, run_id, view.tries)
     return view

@@ -12,6 +12,7 @@ import msgspec
 from mulligan.core.model.workflow import END
 from mulligan.core.state.state import Place, State
 from mulligan.errors import InputInvalid, UnknownStep
+from mulligan.history.called_steps import call_text
 from mulligan.history.matrices import values_text
 from mulligan.history.phrases import describe_failure
 from mulligan.language.text.suggestions import did_you_mean
@@ -49,6 +50,8 @@ class StepLine(msgspec.Struct, frozen=True):
     paused: bool = False
     # Its number in the order of the file, from 0; -1 for `end`.
     index: int = -1
+    # Where a program has called it: `nightly.py:31, branch 3 of 12`; "" if it is a step of a file.
+    called_at: str = ""
 
 
 class StepQuery(msgspec.Struct, frozen=True):
@@ -242,6 +245,7 @@ def step_line(state: State, name: str, positions: Mapping[str, int] = MappingPro
         items=_items(state, place),
         paused=place.pause is not None and not place.has_ended,
         index=index,
+        called_at=call_text(state, name),
     )
 
 

@@ -57,6 +57,8 @@ class FailureOverview(msgspec.Struct, frozen=True):
     parked: int = 0
     # What the items of map steps failed with; only where the log is short.
     items: list[ItemFailures] = []
+    # The program that failed with the failure of one of its calls.
+    program: str = ""
 
 
 class RunReason(msgspec.Struct, frozen=True):
@@ -80,7 +82,9 @@ def run_failures(reader: RunReader, state: State) -> FailureOverview:
     """What failed and how it was handled; with ladders, if the log is short."""
     kinds: list[ItemFailures] = []
     visits = list(_visits(reader, state, kinds))
-    visits.sort(key=lambda one: OUTCOMES.index(one.outcome))
+    # A program fails with what it does not catch: that comes first.
+    program = state.graph.program
+    visits.sort(key=lambda one: (OUTCOMES.index(one.outcome), one.step == program))
     counts = Counter(visit.code for visit in visits)
     # A parked step waits for a decision: whether its failure is handled is not known yet.
     parked = {place.key for place in state.places.values() if place.status == "pending_failed"}
@@ -94,8 +98,15 @@ def run_failures(reader: RunReader, state: State) -> FailureOverview:
         unhandled=unhandled.total(),
         parked=len(parked),
         items=kinds,
+        program=program if program and _has_let_through(state, program) else "",
         codes=sorted(codes, key=lambda one: (-one.unhandled, -one.count)),
     )
+
+
+def _has_let_through(state: State, program: str) -> bool:
+    """Whether a program has failed with the failure of a call."""
+    progress = state.places[program].program if state.places else None
+    return progress is not None and progress.end is not None and bool(progress.end.call)
 
 
 def _visits(reader: RunReader, state: State, kinds: list[ItemFailures]) -> Iterator[VisitFailure]:
@@ -256,10 +267,12 @@ def _failed(head: RunView, open_: list[VisitFailure], failures: FailureOverview)
     if not open_:
         return RunReason("bad", f"Failed: {head.reason}" if head.reason else "Failed", action="retry")
     first = open_[0]
-    others = failures.unhandled - 1
+    has_ended_program = bool(failures.program) and first.step != failures.program
+    others = failures.unhandled - 1 - has_ended_program
     causes = _causes(failures, first)
     skipped = head.step_counts.get("skipped", 0) + head.step_counts.get("cancelled", 0)
     more = [f"{pluralize(others, 'other step')} failed too"] if others > 0 else []
+    more += [f"program '{failures.program}' failed with it"] if has_ended_program else []
     more += [f"{pluralize(skipped, 'step')} did not run because of it"] if skipped else []
     return RunReason(
         tone="bad",

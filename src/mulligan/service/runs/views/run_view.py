@@ -122,6 +122,8 @@ class CallView(ViewPart, kw_only=True):
     text: str
     # Where the program has caught its failure: `nightly.py:34`; "" if it has not, or it is not known.
     handled_at: str
+    # What it was called with; only of a step that is looked at alone.
+    arguments: dict[str, Any] = NOT_ASKED
 
 
 class StepView(ViewPart, kw_only=True):

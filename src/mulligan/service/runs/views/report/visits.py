@@ -371,6 +371,8 @@ def _record(tracker: _VisitTracker, fact: Any, line: StoryLine | None) -> None:
         tracker.recovered_by = fact.recovered_by
     elif isinstance(fact, e.StepFailed) and fact.route.is_sent:
         tracker.tried.add("route")
-        tracker.said.setdefault("route", []).append(f"routed to '{fact.route.to}'")
+        tracker.said.setdefault("route", []).append(
+            f"{'raised in' if fact.route.edge is None else 'routed to'} '{fact.route.to}'"
+        )
     elif isinstance(fact, e.StepFailed) and fact.step != END:
         tracker.said.setdefault("end", []).append("allowed to fail" if fact.is_allowed else "not handled")
