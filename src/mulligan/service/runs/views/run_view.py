@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -270,12 +271,18 @@ class RunView(RunRow, kw_only=True):
         return {status: count for status, count in left.items() if count}
 
 
+@cache
+def _types_of(whole: type[msgspec.Struct]) -> dict[str, Any]:
+    """The types of the fields of a struct. To find them takes longer than to make a struct of them."""
+    return {field.name: field.type for field in msgspec.structs.fields(whole)}
+
+
 def part_type(whole: type[msgspec.Struct], name: str, fields: str = "", /, **others: Any) -> type[msgspec.Struct]:
     """A type for these fields of a struct (by default all), in this order, all of them required: as a face gives them.
 
     `others`: fields that have another type there, or that are there alone.
     """
-    types: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(whole)}
+    types = _types_of(whole)
     chosen = {field: types[field] for field in fields.split() or types} | others
     about: Any = {"namespace": {"__doc__": whole.__doc__}, "frozen": True, "forbid_unknown_fields": True}
     return msgspec.defstruct(name, [*chosen.items()], module=__name__, **about)
