@@ -259,6 +259,9 @@ def _step_added(facts: LogFacts, fact: e.StepAdded | e.StepRan, entry: e.Entry) 
         facts.completed[fact.step, visit] = entry.seq
         facts.done.add(fact.step)
         facts.decided_in_round.add(fact.step)
+    elif fact.is_kept:
+        facts.outcomes[fact.step] = "completed"
+        facts.decided_in_round.add(fact.step)
 
 
 def _stopping(facts: LogFacts, fact: e.RunStopping, entry: e.Entry) -> None:

@@ -36,7 +36,8 @@ class ProgramCalls:
             label = label_of(fact)
             self.labels[fact.branch, fact.ordinal] = label
             self.identities[label] = fact.branch, fact.ordinal
-        if isinstance(fact, _ENDS) and fact.step in self.identities and fact.step not in self._ended:
+        is_end = isinstance(fact, _ENDS) or (isinstance(fact, e.StepAdded) and fact.is_kept)
+        if is_end and fact.step in self.identities and fact.step not in self._ended:
             self._ended.add(fact.step)
             self.untold.append(fact.step)
         elif isinstance(fact, e.ProgramResumed) or (

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mulligan.core.deciding.rounds.rounds import plan_round
+from mulligan.core.deciding.rounds.rounds import plan_round, rerun_reasons
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.program_history import program_history
 from mulligan.core.effects.snapshot import Row, changes, restore
@@ -469,6 +469,114 @@ def test_a_call_is_added_behind_those_that_a_round_has_kept() -> None:
 
     assert list(run.state.calls) == ["load", "load#2", "load#4"]
     assert list(restore(run.state.workflow, every_row(run.state)).calls) == ["load", "load#2", "load#4"]
+
+
+# -- results of dropped calls ------------------------------------------------------------------------------------------
+
+
+def paid_after_the_failure(**fields: Any) -> Program:
+    """`load` has failed, `load#2` and `load#3` have completed after that, and the program has raised the failure."""
+    run = Program()
+    run.say(run.load(1)).fail("load")
+    for number in (2, 2):
+        run.say(run.load(number, **fields))
+        run.ok(list(run.state.calls)[-1], output=[number, run.made])
+    run.say(how="raised", failure=Failure("EXIT_NONZERO"), call="load")
+    return run
+
+
+def again(run: Program, **asked: Any) -> Program:
+    """Retry it, and let the first call complete."""
+    run.retry(**asked)
+    run.made = 0
+    run.say(run.load(1)).ok("load", output=1)
+    return run
+
+
+def test_a_completed_call_that_is_dropped_does_not_run_again_if_it_is_made_in_the_same_way() -> None:
+    run = again(paid_after_the_failure())
+
+    run.say(run.load(2), run.load(2))
+
+    assert run.statuses["load#2"] == run.statuses["load#3"] == "completed"
+    assert run.told() == [("load#2", [2, 2], ""), ("load#3", [2, 3], "")]
+    assert (run["load#2"].visit, run["load#2"].attempt) == (1, 1)
+    assert run.say(how="returned").status == "completed"
+
+
+def test_a_call_that_comes_before_takes_no_result_that_is_not_its_own() -> None:
+    run = again(paid_after_the_failure())
+
+    run.say(run.load(9), run.load(2))
+
+    assert (run.statuses["load#4"], run.statuses["load#2"]) == ("ready", "completed")
+
+
+def test_a_result_is_kept_until_a_round_makes_its_call() -> None:
+    run = again(paid_after_the_failure())
+    run.say(run.load(9)).fail("load#4").say(how="raised", failure=Failure("EXIT_NONZERO"), call="load#4")  # type: ignore[attr-defined]
+    run.retry()
+    run.made = 1
+
+    run.say(run.load(2), run.load(2), run.load(2))
+
+    assert [run.statuses[label] for label in ("load#2", "load#3", "load#5")] == ["completed", "completed", "ready"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "inline", "output": 5},
+        {"definition": step("load", action=Action("approve", {"message": "go on?"}))},
+        {"definition": step("load", undo=command("undo"))},
+    ],
+    ids=["inline", "asks a person", "has an undo"],
+)
+def test_what_runs_in_the_program_asks_a_person_or_is_undone_keeps_no_result(fields: dict[str, Any]) -> None:
+    run = Program()
+    run.say(run.load(1)).fail("load")
+    definition = fields.pop("definition", LOAD)
+    run.say(run.load(2, definition="x", **fields), definitions={"x": definition})
+    if "kind" not in fields:
+        run.ok("load#2", output=2)
+    run.say(how="raised", failure=Failure("EXIT_NONZERO"), call="load")
+    if definition.undo is not None:
+        run.ok("load.undo@1" if "load.undo@1" in run.queued else "load#2.undo@1")
+
+    again(run)
+
+    assert not any(run.state.kept_results.values())
+
+
+def test_retry_from_a_call_keeps_no_result_of_what_followed() -> None:
+    run = again(paid_after_the_failure(), from_step="load")
+
+    run.say(run.load(2))
+
+    assert run.statuses["load#2"] == "ready"
+    assert not any(run.state.kept_results.values())
+
+
+def test_a_round_says_which_calls_may_keep_their_results() -> None:
+    run = paid_after_the_failure()
+    plan = plan_round(run.state, r.RetryRequested(run.clock, "somebody"))
+
+    reasons = rerun_reasons(run.state, plan)
+
+    assert reasons["load"] == "it failed"
+    assert reasons["load#2"] == "it comes after 'load'; if it is called in the same way, it keeps its result"
+
+
+def test_kept_results_are_in_the_rows_and_in_the_log() -> None:
+    run = again(paid_after_the_failure())
+    before = restore(run.state.workflow, every_row(run.state))
+    kept = dict(run.state.kept_results)
+
+    run.say(run.load(2))
+
+    assert before.kept_results == kept == {("", "load", "2"): ("load#2", "load#3")}
+    assert fold(run.state.workflow, run.log).kept_results == run.state.kept_results
+    assert restore(run.state.workflow, every_row(run.state)).kept_results == {("", "load", "2"): ("load#3",)}
 
 
 # -- cost --------------------------------------------------------------------------------------------------------------

@@ -109,6 +109,24 @@ def test_a_branch_keeps_its_calls_up_to_its_own_difference(edited: Edited) -> No
     assert edited.lines == ["x"]
 
 
+def test_a_retry_runs_nothing_again_that_has_completed_behind_the_failure(edited: Edited) -> None:
+    edited.start("try:", "    plain('bad')", "except Exception:", "    plain('a')", "    raise")
+
+    run = edited.retry("try:", "    plain('good')", "finally:", "    plain('a')")
+
+    assert run.status == "completed", run.explain()
+    assert edited.lines == ["good"]
+
+
+def test_a_call_that_is_written_between_others_runs_alone(edited: Edited) -> None:
+    edited.start("plain('a')", "plain('b')", "plain('bad')")
+
+    run = edited.retry("plain('a')", "plain('x')", "plain('b')")
+
+    assert run.status == "completed", run.explain()
+    assert edited.lines == ["x"]
+
+
 def test_a_call_that_the_corrected_program_does_not_make_is_no_step_any_more(edited: Edited) -> None:
     edited.start("note('a')", "plain('bad')")
 

@@ -336,7 +336,7 @@ _RULES: dict[type[e.Fact], Callable[[DecisionContext, Any], Facts | None]] = {
     e.CommandFailed: _command_ended,
     e.CommandCancelled: _command_ended,
     e.CommandSkipped: _command_ended,
-    e.StepAdded: lambda now, fact: None if fact.kind == "inline" else wake(now, fact.step),
+    e.StepAdded: lambda now, fact: None if fact.kind == "inline" or fact.is_kept else wake(now, fact.step),
     e.ProgramWaiting: after_turn,
     e.ProgramEnded: lambda now, fact: after_program(now, now.state.places[fact.place]),
     e.CallCancelled: lambda now, fact: cancel_call(now, now.state.places[fact.step]),

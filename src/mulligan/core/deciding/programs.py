@@ -94,7 +94,8 @@ def _problem(state: State, turn: TurnEnd) -> str:
 
 
 def _added(now: DecisionContext, place: Place, call: ProgramCall) -> e.Fact:
-    label = _free_label(now.state, place, call)
+    kept_label = _label_of_result(now.state, call)
+    label = kept_label or _free_label(now.state, place, call)
     if call.kind == "value":
         return e.ValueRecorded(
             place.key,
@@ -138,7 +139,16 @@ def _added(now: DecisionContext, place: Place, call: ProgramCall) -> e.Fact:
         line=call.line,
         key=call.key,
         position=call.position,
+        is_kept=kept_label != "",
     )
+
+
+def _label_of_result(state: State, call: ProgramCall) -> str:
+    """The dropped call that has the result for this one; "" if there is none."""
+    if call.kind != "step":
+        return ""
+    labels = state.kept_results.get((call.branch, call.name, call.digest), ())
+    return next((label for label in labels if label not in state.calls), "")
 
 
 def _inline_failed(now: DecisionContext, step: Place, found: Failure) -> Facts:
@@ -152,7 +162,7 @@ def _free_label(state: State, place: Place, call: ProgramCall) -> str:
     """The label of a call: numbers go on until one is free, since a key may look like one, and so may the program."""
     progress = place.program or NO_PROGRESS
     again = state.dropped_labels.get((call.branch, call.ordinal, call.name), "")
-    if again and again not in state.calls:
+    if again and again not in state.calls and not state.dropped[again].has_result:
         return again
     number = progress.numbers.get(call.name, 0) + 1
     label = label_of(call.name, number, call.key)

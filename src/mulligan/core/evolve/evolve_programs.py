@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.program_calls import CallKind
 from mulligan.core.state.program_progress import NO_PROGRESS, DroppedCall, ProgramEnd, RecordedCall
 from mulligan.core.state.state import Place, State, UndoableVisit
@@ -29,6 +30,13 @@ def step_added(state: State, fact: e.StepAdded, entry: e.Entry) -> None:
     if before is not None:
         place.visit = place.visits_before = before.visit
         place.attempt = before.attempt
+    if fact.is_kept:
+        assert before is not None
+        place.status = place.settled = "completed"
+        place.output, place.given = before.output, (entry.seq, entry.at)
+        state.add(place)
+        count_delivery(state, place, entry.at)
+        return
     state.add(place)
     state.run.waiting += 1
 
@@ -67,7 +75,7 @@ def _add_call(state: State, fact: e.StepAdded | e.StepRan, kind: CallKind) -> Dr
     )
     state.add_call(fact.step, call)
     _count(state, fact.program, fact.name, fact.step)
-    return state.dropped.get(fact.step)
+    return state.take_result(fact.step)
 
 
 def value_recorded(state: State, fact: e.ValueRecorded, entry: e.Entry) -> None:
@@ -154,8 +162,11 @@ def count_delivery(state: State, place: Place, at: datetime | None = None) -> No
     program.program = _replace(progress, ended=progress.ended + 1)
 
 
-def reopen_program(state: State, labels: Collection[str]) -> None:
+def reopen_program(state: State, labels: Collection[str], *, keeps_results: bool = True) -> None:
     """A round makes these calls again: their steps are removed, and the ends of the others are numbered anew.
+
+    If it is made in the same way, a completed call that does not have to be undone keeps its result; with
+    `keeps_results`, which also says whether those are kept that earlier rounds have dropped.
 
     The failures of the others are exceptions of the next visit of the program. Steps that are undone first stay until
     they are: see `leave_call`.
@@ -163,10 +174,16 @@ def reopen_program(state: State, labels: Collection[str]) -> None:
     program = state.touch(state.graph.program)
     progress = program.program or NO_PROGRESS
     gone, leaving = frozenset(labels), calls_to_undo(state, labels)
+    if not keeps_results:
+        for label in [label for labels in state.kept_results.values() for label in labels]:
+            state.take_result(label)
     for label in labels:
         call, place = state.calls[label], state.places.get(label)
         visit, attempt = (0, 0) if place is None else (place.visit, place.attempt)
-        state.note_dropped(label, DroppedCall(call.branch, call.ordinal, visit, attempt))
+        dropped = DroppedCall(call.branch, call.ordinal, visit, attempt, call.digest)
+        if keeps_results and place is not None and keeps_result(call, place):
+            dropped = _replace(dropped, output=place.output, has_result=True)
+        state.note_dropped(label, dropped)
         if label not in leaving:
             state.drop_call(label)
     for records in (state.failures, state.recoveries):
@@ -186,6 +203,15 @@ def reopen_program(state: State, labels: Collection[str]) -> None:
     program.program = _replace(
         progress, delivered=len(olds), announced=0, ended=0, end=None, leaving=leaving, not_undone=""
     )
+
+
+def keeps_result(call: RecordedCall, place: Place) -> bool:
+    """Whether a dropped call keeps its result, if it is made again in the same way.
+
+    The process of the program has run an inline step before it says so. A person is asked anew.
+    """
+    has_result = call.kind == "step" and place.status == place.settled == "completed"
+    return has_result and place.spec.undo is None and not traits_of(place.spec.action).asks_person
 
 
 def _number_anew(state: State, gone: Collection[str]) -> list[int]:

@@ -238,7 +238,7 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
     _begin_child_rounds(state, fact)
     _begin_lateness(state, entry)
     if state.graph.program in fact.put_back:
-        reopen_program(state, fact.dropped)
+        reopen_program(state, fact.dropped, keeps_results=not fact.from_step)
     steps = set(fact.put_back)
     for records in (state.failures, state.recoveries):
         for record in [r for r in records if r.step in steps or r.step == END]:

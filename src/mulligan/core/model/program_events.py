@@ -37,6 +37,8 @@ class StepAdded(Fact):
     key: str = ""
     # In a gather: its position, and how many calls there are.
     position: tuple[int, int] | None = None
+    # It has the result of a call that an earlier round has dropped, and does not run.
+    is_kept: bool = False
 
 
 class StepRan(Fact):

@@ -33,16 +33,26 @@ class RecordedCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DroppedCall(msgspec.Struct, frozen=True, array_like=True):
-    """A call that was dropped in an earlier round: if it is made again, its step goes on counting."""
+    """A call that was dropped in an earlier round: if it is made again, its step goes on counting.
+
+    If it has a result, that is the result of the next call in its branch with its name and its arguments.
+    """
 
     branch: str
     ordinal: int
     visit: int
     attempt: int
+    digest: str = ""
+    output: Any = None
+    has_result: bool = False
 
     def identity(self, label: str) -> tuple[str, int, str]:
         """What a call has in common with the one that is made in its place: branch, ordinal and name."""
         return self.branch, self.ordinal, label.partition("#")[0]
+
+    def same(self, label: str) -> tuple[str, str, str]:
+        """What a call has that may get its result: branch, name and arguments."""
+        return self.branch, label.partition("#")[0], self.digest
 
 
 class ProgramEnd(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -6,6 +6,7 @@ replaced as a whole, so that a shallow copy of a place is enough to undo a turn.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from operator import methodcaller
@@ -507,6 +508,8 @@ class State:
         # Those that earlier rounds dropped, by label. In no row: labels by identity, and by the number of their end.
         self.dropped: dict[str, DroppedCall] = {}
         self.dropped_labels: dict[tuple[str, int, str], str] = {}
+        # Those of them that have a result, in the order in which they were made.
+        self.kept_results: dict[tuple[str, str, str], tuple[str, ...]] = {}
         self.deliveries: dict[int, str] = {}
         # The names of the tables by identity: the journal holds the tables themselves.
         self._names = {id(getattr(self, name)): name for name in STATE_TABLES[1:]}
@@ -643,6 +646,19 @@ class State:
         """Remember what a call was that is dropped: if it is made again, it gets its label."""
         self.put(self.dropped, label, call)
         self.put(self.dropped_labels, call.identity(label), label)
+        if call.has_result:
+            labels = list(self.kept_results.get(call.same(label), ()))
+            insort(labels, label, key=lambda one: (self.dropped[one].ordinal, one))
+            self.put(self.kept_results, call.same(label), tuple(labels))
+
+    def take_result(self, label: str) -> DroppedCall | None:
+        """What is known of a dropped call. If it has a result, no other call gets that."""
+        call = self.dropped.get(label)
+        if call is not None and call.has_result:
+            same = call.same(label)
+            self.put(self.kept_results, same, tuple(one for one in self.kept_results[same] if one != label))
+            self.put(self.dropped, label, msgspec.structs.replace(call, output=None, has_result=False))
+        return call
 
     @property
     def has_open_calls(self) -> bool:
@@ -655,6 +671,9 @@ class State:
         self.labels.update({(call.branch, call.ordinal): label for label, call in calls.items()})
         self._add_nodes(calls)
         self.dropped_labels.update({call.identity(label): label for label, call in self.dropped.items()})
+        with_result = ((call.ordinal, label, call) for label, call in self.dropped.items() if call.has_result)
+        for _, label, call in sorted(with_result):
+            self.kept_results[same] = (*self.kept_results.get(same := call.same(label), ()), label)
 
     def restore_deliveries(self) -> None:
         """Index the ends of calls, when their places were read from rows."""
@@ -704,7 +723,7 @@ class State:
         for name in STATE_TABLES[2:]:
             table, new = getattr(self, name), getattr(other, name)
             new.extend(table) if isinstance(table, list) else new.update(table)
-        for index in ("labels", "dropped_labels", "deliveries"):
+        for index in ("labels", "dropped_labels", "kept_results", "deliveries"):
             getattr(other, index).update(getattr(self, index))
         if self.calls:
             other.graph.nodes.update(self.graph.nodes)

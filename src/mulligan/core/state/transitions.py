@@ -78,7 +78,7 @@ PLACE: dict[type[e.Fact], Moves] = {
     e.StepCompleted: _all("ready running handling", "completed"),
     e.StepFailed: _all("running backing_off handling pending_failed", "failed"),
     e.StepCancelled: _all("waiting ready running backing_off handling pending_failed", "cancelled"),
-    # The step of a call, which is created by it.
+    # The step of a call, which is created by it; completed if the call has the result of one that was dropped.
     e.StepAdded: {"new": "waiting"},
     e.StepRan: {"new": "completed"},
     e.StepSkipped: {"waiting": "skipped"},

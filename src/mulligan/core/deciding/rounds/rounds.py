@@ -16,7 +16,7 @@ from mulligan.core.deciding.rounds.program_rounds import dropped_calls
 from mulligan.core.deciding.workers.resource_usage import Proposal, proposals
 from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.evolve.evolve_places import steps_starting_fresh
-from mulligan.core.evolve.evolve_programs import calls_to_undo
+from mulligan.core.evolve.evolve_programs import calls_to_undo, keeps_result
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.evolve.revision import Difference, make_revision, workflow_from_plain
 from mulligan.core.model.event_types import ChildRound
@@ -442,7 +442,7 @@ def rerun_reasons(state: State, plan: Round, revised: Difference | None = None) 
         # The first of the dropped calls that was made.
         origin = next((name for name, reason in own.items() if reason and name in state.calls), state.graph.program)
         follows = _NOT_KEPT if revised is not None else f"it comes after {quote_names([origin])}"
-        return {name: reason or follows for name, reason in own.items()}
+        return {name: reason or f"{follows}{_if_kept(state, plan, name)}" for name, reason in own.items()}
     # The step that was named comes first; a skipped one is named only if there is no other: it runs because of one.
     with_reason = sorted((name for name, reason in own.items() if reason), key=lambda name: name != plan.from_step)
     origins = _behind(state, with_reason, plan.from_step)
@@ -451,6 +451,12 @@ def rerun_reasons(state: State, plan: Round, revised: Difference | None = None) 
 
 
 _NOT_KEPT = "the corrected program may not call it in the same way"
+
+
+def _if_kept(state: State, plan: Round, name: str) -> str:
+    call = state.calls.get(name)
+    is_kept = call is not None and not plan.from_step and keeps_result(call, state.places[name])
+    return "; if it is called in the same way, it keeps its result" if is_kept else ""
 
 
 def _with_revision(state: State, name: str, reason: str, revised: Difference) -> str:
