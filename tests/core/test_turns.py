@@ -11,8 +11,11 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.actions import PROGRAM
+from mulligan.core.model.failure import Failure
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.program_calls import ProgramCall, TurnEnd
 from mulligan.core.model.workflow import (
     Action,
     AgentTools,
@@ -72,7 +75,7 @@ def everything() -> Workflow:
     )
 
 
-ANSWERS = {"list": ["x", "y", "z"], "more": lambda names: names["output"] == "more", "n": 3, "no": False}
+ANSWERS = {"inputs": {}, "list": ["x", "y", "z"], "more": lambda names: names["output"] == "more", "n": 3, "no": False}
 
 
 class Told(History):
@@ -200,7 +203,44 @@ def forked_history() -> Told:
     return run.classify("deploy", "retry").ok(*names)
 
 
-HISTORIES = [long_history, stopped_history, revised_history, held_history, agents_history, forked_history]
+def program_history() -> Told:
+    """A program calls steps in several turns, does not want one of them, and fails; the next round keeps a result."""
+    args = {"args": Template((expression("inputs", "inputs"),))}
+    load = step("load", action=Action("python", {"call": "m:load", "args": {"${}": "args"}}, args))
+    action = Action(PROGRAM, {"call": "m:nightly", "args": {"${}": "args"}}, args)
+    run = Told(workflow(step("nightly", action=action))).start()
+
+    def say(*calls: ProgramCall, **said: Any) -> Told:
+        attempt, progress = run["nightly"].attempt, run["nightly"].program
+        number = 1 if progress is None else progress.turn
+        run.report(r.TaskStarted(run.clock, "nightly", attempt, "w1", "h1", number))
+        end = TurnEnd(number, {"d": load}, calls, **said)
+        return run.report(r.TaskEnded(run.clock, "nightly", attempt, turn=end))
+
+    def call(ordinal: int, **fields: Any) -> ProgramCall:
+        return ProgramCall("", ordinal, "load", definition="d", arguments={"n": ordinal}, digest=str(ordinal), **fields)
+
+    ran = ProgramCall("", 1, "note", kind="inline", definition="d", output=5)
+    say(ProgramCall("", 0, "now", kind="value", output=7.5), ran, call(2), call(3))
+    say().started("load#2").fail("load")
+    say(call(4), cancelled=(("", 3),)).report(r.TaskEnded(run.clock, "load#2", 1, Outcome(None, is_stopped=True)))
+    run.ok("load#3", output=[4])
+    say(how="raised", failure=Failure("EXIT_NONZERO"), call="load", at="nightly.py:9")
+    run.retry()
+    say(call(2), call(4)).ok("load")
+    say(how="returned", at="nightly.py:12")
+    return run
+
+
+HISTORIES = [
+    long_history,
+    stopped_history,
+    revised_history,
+    held_history,
+    agents_history,
+    forked_history,
+    program_history,
+]
 by_name = pytest.mark.parametrize("tell", HISTORIES, ids=lambda tell: tell.__name__)
 
 

@@ -632,7 +632,7 @@ class State:
         self.put(self.calls, label, call)
         self.put(self.labels, (call.branch, call.ordinal), label)
         if call.kind != "value":
-            self.put(self.graph.nodes, label, Node(self.definitions[call.definition], len(self.graph.nodes)))
+            self.put(self.graph.nodes, label, Node(self.definitions[call.definition], call.index + 1))
 
     def drop_call(self, label: str) -> None:
         """Remove a call, with its step."""
@@ -684,7 +684,7 @@ class State:
         nodes = self.graph.nodes
         for label, call in calls.items():
             if call.kind != "value":
-                nodes[label] = Node(self.definitions[call.definition], len(nodes))
+                nodes[label] = Node(self.definitions[call.definition], call.index + 1)
 
     # -- turns ---------------------------------------------------------------------------------------------------
 
@@ -702,7 +702,9 @@ class State:
     def rollback(self) -> None:
         """Undo everything since `begin`."""
         assert self._journal is not None and self._saved is not None, "no turn has begun"
+        has_dropped_call = False
         for table, key, old in reversed(self._journal):
+            has_dropped_call = has_dropped_call or (table is self.calls and key not in table)
             if key is None:
                 table.pop()
             elif key is _POPPED:
@@ -713,6 +715,13 @@ class State:
                 table[key] = old
         self.run = self._saved
         self.workflow, self.graph = self._saved_graph.workflow, self._saved_graph
+        if has_dropped_call:
+            # They are behind all others now, and their order decides.
+            calls = sorted(self.calls.items(), key=lambda item: item[1].index)
+            for label, call in calls:
+                self.calls[label] = self.calls.pop(label)
+                if call.kind != "value":
+                    self.graph.nodes[label] = self.graph.nodes.pop(label)
         self.commit()
 
     def copy(self) -> State:
@@ -772,6 +781,9 @@ class State:
         return found
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, State) and all(getattr(self, name) == getattr(other, name) for name in STATE_TABLES)
+        if not isinstance(other, State) or any(getattr(self, name) != getattr(other, name) for name in STATE_TABLES):
+            return False
+        # Their order decides what a round does.
+        return list(self.calls) == list(other.calls)
 
     __hash__ = None  # type: ignore[assignment]
