@@ -12,7 +12,7 @@ from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import failure
 from mulligan.core.model.workflow import Command, Map, encode
-from mulligan.core.state.conversations import Conversation, Turn
+from mulligan.core.state.conversation_records import Conversation, Turn
 from mulligan.core.state.state import Items, Place, State
 from mulligan.core.state.transitions import ACTIVE, ENDED, PLACE, RUN, RUN_ENDED, RUN_STATUSES, STATUSES, _all, _stay
 from mulligan.errors import IllegalTransition

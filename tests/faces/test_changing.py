@@ -200,6 +200,7 @@ def test_a_dry_run_says_what_would_run_again_and_changes_nothing():
         "root_run_id": 0,
         "from_start": False,
         "undo_failed": [],
+        "undone_first": [],
     }
     assert mulligan("show", 1, "--json").json["round"] == 1
     assert mulligan("events", 1).out == events

@@ -101,7 +101,7 @@ def test_a_python_file_becomes_the_workflow_that_it_builds() -> None:
     )
 
 
-def test_a_flow_is_published_after_it_was_converted() -> None:
+def test_a_flow_is_published_as_the_file_that_it_is_converted_to() -> None:
     written = workflow(
         "from mulligan import flow, step\n\n"
         "@step(retry=2, timeout='1m')\ndef fetch(day: str) -> list:\n    return [day]\n\n"
@@ -112,13 +112,14 @@ def test_a_flow_is_published_after_it_was_converted() -> None:
         "    return {'count': loaded.succeeded, 'table': table}\n",
         "nightly.py",
     )
-    refused = mulligan("publish", written)
+    first = mulligan("publish", written)
 
     mulligan("convert", written, "-o", "workflow.yaml")
     published = mulligan("publish", "workflow.yaml")
     said = mulligan("run", "nightly@1", "-i", "day=monday")
 
-    assert refused.err.endswith("publish what it builds: mulligan convert nightly.py > workflow.yaml\n")
+    assert first.plain == (0, "published 'nightly' as version 1\n", "to start it: mulligan run nightly@1\n")
+    assert published.out == "'nightly' has this text already, as version 1\n"
     assert (published.code, said.code, said.json) == (0, 0, {"count": 1, "table": "facts"})
 
 

@@ -35,6 +35,18 @@ def plain(text: str) -> str:
     return text
 
 @step
+def large(text: str) -> str:
+    leave(text)
+    return text * 100_000
+
+@step
+def file(text: str) -> Path:
+    leave(text)
+    path = Path(text + ".txt")
+    path.write_text(text)
+    return path
+
+@step
 def slow() -> None:
     time.sleep(60)
 
@@ -50,9 +62,11 @@ class Edited:
         self.folder = folder
         self.run: Run | None = None
 
-    def write(self, *body: str) -> str:
+    def write(self, *body: str, inputs: str = "") -> str:
         path = self.folder / "edited.py"
-        path.write_text(STEPS + "".join(f"    {line}\n" for line in body), encoding="utf-8")
+        path.write_text(
+            STEPS.replace("edited()", f"edited({inputs})") + "".join(f"    {line}\n" for line in body), encoding="utf-8"
+        )
         return str(path)
 
     def start(self, *body: str) -> Run:
@@ -60,10 +74,10 @@ class Edited:
         self.run = mulligan.run(path, home=self.folder / "home", show=False)
         return self.run
 
-    def retry(self, *body: str, **options: object) -> Run:
+    def retry(self, *body: str, inputs: str = "", **options: object) -> Run:
         assert self.run is not None
         (self.folder / "lines").unlink(missing_ok=True)
-        return self.run.retry(flow=self.write(*body), **options)  # type: ignore[arg-type]
+        return self.run.retry(flow=self.write(*body, inputs=inputs), **options)  # type: ignore[arg-type]
 
     @property
     def lines(self) -> list[str]:
@@ -113,6 +127,29 @@ def test_a_retry_runs_nothing_again_that_has_completed_behind_the_failure(edited
     edited.start("try:", "    plain('bad')", "except Exception:", "    plain('a')", "    raise")
 
     run = edited.retry("try:", "    plain('good')", "finally:", "    plain('a')")
+
+    assert run.status == "completed", run.explain()
+    assert edited.lines == ["good"]
+
+
+def test_a_correction_reads_large_results_and_files(edited: Edited) -> None:
+    edited.start("text = large('a')", "found = file('b')", "plain(found.read_text())", "plain('bad')")
+
+    run = edited.retry(
+        "text = large('a')",
+        "found = file('b')",
+        "plain(found.read_text())",
+        "return plain(str(len(text)))",
+    )
+
+    assert run.outputs == {"result": "100000"}, run.explain()
+    assert edited.lines == ["100000"]
+
+
+def test_a_corrected_program_may_have_a_new_input_with_a_default(edited: Edited) -> None:
+    edited.start("plain('a')", "plain('bad')")
+
+    run = edited.retry("plain(text)", "return plain('good')", inputs="text='a'")
 
     assert run.status == "completed", run.explain()
     assert edited.lines == ["good"]

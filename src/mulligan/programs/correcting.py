@@ -67,7 +67,9 @@ def main(answer: str, folder: str) -> None:
         history = m.decode_history(file.read())
     try:
         _, function = load_function(begin, folder)
-        found = corrected(function, decode_arguments(function, begin), history, at=begin.at)
+        found = corrected(
+            function, decode_arguments(function, begin.inputs, begin.files), history, at=begin.at, files=begin.files
+        )
         said = Corrected(found.kept, found.differences)
     except Exception as error:
         said = Corrected(problem=f"{type(error).__name__}: {error}")

@@ -6,6 +6,7 @@ so nothing that follows from it is kept, and neither is what follows where that 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mulligan.flows.context import Site
@@ -27,9 +28,16 @@ class Correction(NamedTuple):
     ended: m.Ended | None = None
 
 
-def corrected(function: Any, inputs: dict[str, Any], history: m.History, *, at: float = 0.0) -> Correction:
+def corrected(
+    function: Any,
+    inputs: dict[str, Any],
+    history: m.History,
+    *,
+    at: float = 0.0,
+    files: Mapping[str, str] | None = None,
+) -> Correction:
     """Run the function of an edited program over what is recorded, and say what it keeps."""
-    machine = _CorrectingMachine(_NoEngine(), history=history, at=at, calls_max=m.CALLS_MAX)
+    machine = _CorrectingMachine(_NoEngine(), history=history, at=at, calls_max=m.CALLS_MAX, files=dict(files or {}))
     ended: m.Ended | None = None
     try:
         ended = run_function(machine, function, inputs)

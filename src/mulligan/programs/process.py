@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 import types
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from mulligan.flows import pinned_modules
@@ -179,7 +180,7 @@ def run_program(sock: socket.socket, folder: str) -> NoReturn:
     try:
         program, function = load_function(begin, folder)
         link.attach(machine, dict(getattr(program, "keys", {})))
-        arguments = decode_arguments(function, begin)
+        arguments = decode_arguments(function, begin.inputs, begin.files)
     except (ArgumentRefused, ArtifactUnreadable) as refusal:
         link.end(machine.ended("raised", failure=m.CallFailure(INPUT_INVALID, str(refusal), retryable=False)))
     except BaseException as error:
@@ -215,13 +216,13 @@ def load_function(begin: m.Begin, folder: str) -> tuple[Any, Any]:
     return found, getattr(found, "__mulligan_function__", found)
 
 
-def decode_arguments(function: Any, begin: m.Begin) -> dict[str, Any]:
+def decode_arguments(function: Any, inputs: dict[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
     """The arguments, with the content of artifacts, as the annotations of the function say."""
-    arguments: dict[str, Any] = begin.inputs
-    if begin.files:
-        arguments = with_contents(arguments, begin.files, ResultFile)  # type: ignore[assignment]
+    arguments = inputs
+    if files:
+        arguments = with_contents(arguments, files, ResultFile)  # type: ignore[assignment]
     if has_typed_parameters(function):
         from mulligan.values.decoding import convert_arguments
 
         return convert_arguments(function, arguments)
-    return load_arguments(arguments) if begin.files else arguments
+    return load_arguments(arguments) if files else arguments

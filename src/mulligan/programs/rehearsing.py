@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from mulligan.flows.flow import FlowCall
@@ -43,6 +44,8 @@ class RecordedRun(NamedTuple):
     inputs: dict[str, Any]
     history: m.History
     at: float = BEGIN
+    # The paths of the artifacts that the results may refer to.
+    files: Mapping[str, str] = MappingProxyType({})
 
 
 class HasHistory(Protocol):
@@ -290,10 +293,12 @@ def replay(program: Any, run: HasHistory) -> None:
 
     No step runs. Use it in a test, with runs that you have kept, before you change a program that has open runs.
     """
-    inputs, history, at = run.program_history()
-    machine = Machine(_ReplayLink(), history=history, at=at, calls_max=m.CALLS_MAX)
+    from mulligan.programs.process import decode_arguments
+
+    inputs, history, at, files = run.program_history()
+    machine = Machine(_ReplayLink(), history=history, at=at, calls_max=m.CALLS_MAX, files=dict(files))
     try:
-        run_function(machine, program.fn, inputs)
+        run_function(machine, program.fn, decode_arguments(program.fn, inputs, files))
     except Stopped:
         return
     if isinstance(machine.broken, Nondeterministic):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.core.model.agents.agent_messages import input_schema
-from mulligan.core.state.conversations import NO_CONVERSATION
+from mulligan.core.state.conversation_records import NO_CONVERSATION
 from mulligan.core.state.state import Place, State
 
 # Failures of a question that say nothing about what the model has said: it does not read them.

@@ -8,7 +8,7 @@ import msgspec
 
 from mulligan.core.model import events as e
 from mulligan.core.model.agents.conversation import SessionPart
-from mulligan.core.state.conversations import NO_CONVERSATION, CalledTool, Conversation, ToolResult, Turn
+from mulligan.core.state.conversation_records import NO_CONVERSATION, CalledTool, Conversation, ToolResult, Turn
 from mulligan.core.state.state import Place, State
 from mulligan.errors import IllegalTransition
 

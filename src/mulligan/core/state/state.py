@@ -26,7 +26,7 @@ from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.reports import RetryRequested
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END, Budget, Command, NoticeRule, Step, Verdict, Workflow
-from mulligan.core.state.conversations import CalledTool, Conversation
+from mulligan.core.state.conversation_records import CalledTool, Conversation
 from mulligan.core.state.program_progress import DroppedCall, ProgramProgress, RecordedCall
 from mulligan.core.state.transitions import ACTIVE, ENDED, RunStatus, Status
 

@@ -79,7 +79,7 @@ class SqliteFile:
         self._turn = _WRITERS.setdefault(os.path.realpath(path), RLock())
         self._busy_seconds = busy_seconds
         try:
-            self._db = self._connect(vfs)
+            self.connection = self._connect(vfs)
         except UnicodeEncodeError as error:
             message = f"'{path}' cannot be opened: its name is not valid Unicode"
             raise StoreRefused(message, hint=_OTHER_PLACE) from error
@@ -87,17 +87,16 @@ class SqliteFile:
             raise self._cannot_open(error) from error
         self._opened = None if vfs else _identity(self._name)
         # One cursor for everything: a new one would cost as much as a small statement.
-        self._cursor = self._db.cursor()
-        self.connection, self.cursor = self._db, self._cursor
+        self.cursor = self.connection.cursor()
         try:
             self._prepare()
         except BaseException:
-            self._db.close()
+            self.connection.close()
             raise
 
     def close(self) -> None:
         try:
-            self._db.close()
+            self.connection.close()
         except apsw.Error as error:
             self._translate(error)
 
@@ -111,31 +110,31 @@ class SqliteFile:
     def version(self) -> int:
         """A number that changes when another connection has written."""
         try:
-            return data_version(self._cursor)
+            return data_version(self.cursor)
         except apsw.Error as error:
             self._translate(error)
 
     def read(self, sql: str, /, *params: Any, **named: Any) -> list[Any]:
         """The rows of one statement, in its own transaction."""
         try:
-            return self._cursor.execute(sql, named or params).fetchall()
+            return self.cursor.execute(sql, named or params).fetchall()
         except apsw.Error as error:
             self._translate(error)
 
     def query(self, name: str, /, *params: Any, **named: Any) -> list[Any]:
         """The rows of one statement, in its own transaction."""
         try:
-            return self._cursor.execute(SQL[name], _bound(named or params)).fetchall()
+            return self.cursor.execute(SQL[name], _bound(named or params)).fetchall()
         except apsw.Error as error:
             self._translate(error)
 
     def execute(self, name: str, /, *params: Any, **named: Any) -> list[Any]:
         """The rows of one statement, inside the current transaction."""
-        return self._cursor.execute(SQL[name], _bound(named or params)).fetchall()
+        return self.cursor.execute(SQL[name], _bound(named or params)).fetchall()
 
     def iterate(self, name: str, /, *params: Any) -> Iterator[Any]:
         """The rows of a statement, one by one, inside the current transaction."""
-        return iter(self._cursor.execute(SQL[name], _bound(params)))
+        return iter(self.cursor.execute(SQL[name], _bound(params)))
 
     def execute_rows(self, name: str, /, columns: Columns, rows: Iterable[Sequence[Any]]) -> int:
         """Write these rows, inside the current transaction; how many were written, if the statement returns them."""
@@ -143,7 +142,7 @@ class SqliteFile:
 
     def execute_each(self, name: str, rows: Iterable[Sequence[Any]]) -> list[Any]:
         """Execute a statement for each of these rows, inside the current transaction; what it returns."""
-        return self._cursor.executemany(SQL[name], rows).fetchall()
+        return self.cursor.executemany(SQL[name], rows).fetchall()
 
     def execute_batch(self, asked: Sequence[Statement]) -> list[list[Any]]:
         """The rows of each statement, in one transaction."""
@@ -182,7 +181,7 @@ class SqliteFile:
         return [TableSize(name, counts[name], sizes.get(name, 0)) for name in names]
 
     def _transact(self, begin: str, work: Callable[[], Result]) -> Result:
-        cursor = self._cursor
+        cursor = self.cursor
         try:
             cursor.execute(begin)
             found = work()
@@ -197,8 +196,8 @@ class SqliteFile:
     def _roll_back(self) -> None:
         # After a full disk SQLite may have rolled back already, and reports that as an error.
         with suppress(apsw.Error):
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
 
     # -- opening
 
@@ -209,10 +208,10 @@ class SqliteFile:
 
     def _configure(self) -> int:
         """Set up the connection; the version of the schema."""
-        self._db.set_busy_timeout(int(self._busy_seconds * 1000))
+        self.connection.set_busy_timeout(int(self._busy_seconds * 1000))
         # Query plans must not depend on bound values: otherwise a statement that could use a partial index is
         # prepared again for every value, which takes forty times as long as the statement.
-        self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        self.connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         found, application, is_empty = self._retry_while_busy(self._look)
         if application != _APPLICATION_ID and not is_empty:
             raise StoreRefused(f"'{self.path}' is a database of another program", hint=_OTHER_FILE)
@@ -220,12 +219,12 @@ class SqliteFile:
 
     def _prepare(self) -> None:
         try:
-            admit(self._db)
-            if self._db.readonly("main"):
+            admit(self.connection)
+            if self.connection.readonly("main"):
                 raise apsw.ReadOnlyError
             found = self._configure()
             for setting in _SETTINGS:
-                self._retry_while_busy(partial(fetch_all, self._cursor, setting))
+                self._retry_while_busy(partial(fetch_all, self.cursor, setting))
         except apsw.Error as error:
             self._translate(error)
         if missing("sqlite", found, f"'{self.path}'"):
@@ -236,12 +235,12 @@ class SqliteFile:
 
         They are read in one snapshot, since another process may be creating the file.
         """
-        self._db.execute("BEGIN")
+        self.connection.execute("BEGIN")
         try:
-            is_empty = not self._db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
-            return self._db.pragma("user_version"), self._db.pragma("application_id"), is_empty
+            is_empty = not self.connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+            return self.connection.pragma("user_version"), self.connection.pragma("application_id"), is_empty
         finally:
-            self._db.execute("ROLLBACK")
+            self.connection.execute("ROLLBACK")
 
     def _retry_while_busy(self, work: Callable[[], Result]) -> Result:
         """Retry `work`: if two processes create the file at once, SQLite does not wait for the switch to WAL."""
@@ -256,14 +255,14 @@ class SqliteFile:
 
     def _migrate(self) -> None:
         """Apply missing migrations. Checked again under the lock: another process may have been first."""
-        for migration in missing("sqlite", self._db.pragma("user_version"), f"'{self.path}'"):
-            self._cursor.execute(migration.sql)
+        for migration in missing("sqlite", self.connection.pragma("user_version"), f"'{self.path}'"):
+            self.cursor.execute(migration.sql)
             if migration.number == SEARCH:
                 from mulligan.store.sql.sql_backfill import backfill_search
 
                 backfill_search(self)
-            self._db.pragma("user_version", migration.number)
-        self._db.pragma("application_id", _APPLICATION_ID)
+            self.connection.pragma("user_version", migration.number)
+        self.connection.pragma("application_id", _APPLICATION_ID)
 
     # -- trouble
 
@@ -308,7 +307,7 @@ class SqliteFile:
     def _migrated_meanwhile(self) -> MulliganError | None:
         """The error for a file that a newer Mulligan has migrated since we opened it; None for another cause."""
         try:
-            missing("sqlite", self._db.pragma("user_version"), f"'{self.path}'")
+            missing("sqlite", self.connection.pragma("user_version"), f"'{self.path}'")
         except StoreRefused as newer:
             return newer
         except apsw.Error:

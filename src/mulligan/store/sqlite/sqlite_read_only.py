@@ -60,7 +60,7 @@ class ReadOnlyFile(SqliteFile):
 
     def _prepare(self) -> None:
         try:
-            fetch_all(self._cursor, "PRAGMA trusted_schema = OFF")
+            fetch_all(self.cursor, "PRAGMA trusted_schema = OFF")
             found = self._configure()
         except apsw.Error as error:
             self._translate(error)
@@ -104,12 +104,12 @@ class ReadOnlyFile(SqliteFile):
 
     def _reopen_if_changed(self) -> None:
         if self._is_changed():
-            self._db.close()
+            self.connection.close()
             try:
-                self._db = self._connect("")
+                self.connection = self._connect("")
             except apsw.Error as error:
                 self._translate(error)
-            self._cursor = self._db.cursor()
+            self.cursor = self.connection.cursor()
             self._prepare()
 
 

@@ -26,7 +26,7 @@ from mulligan.core.model.agents.agent_messages import (
 from mulligan.core.model.artifacts import describe_dropped, find_dropped
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.workflow import AgentTools
-from mulligan.core.state.conversations import NO_CONVERSATION, CalledTool, Conversation
+from mulligan.core.state.conversation_records import NO_CONVERSATION, CalledTool, Conversation
 from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Place
 from mulligan.errors import ExpressionFailed

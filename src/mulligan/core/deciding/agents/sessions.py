@@ -9,7 +9,7 @@ from mulligan.core.evolve.evolve_places import holds_conversation
 from mulligan.core.model import events as e
 from mulligan.core.model.agents.agent_messages import Message, as_text, shorten_text, turn_messages
 from mulligan.core.model.failure import failure
-from mulligan.core.state.conversations import Turn
+from mulligan.core.state.conversation_records import Turn
 from mulligan.core.state.scope import DecisionContext, fill_params
 from mulligan.core.state.state import Place
 from mulligan.errors import ExpressionFailed

@@ -97,7 +97,8 @@ def describe_revision(
 ) -> Revised:
     """The corrected file as a report to the run. Raises if the run could not continue with it."""
     workflow = keep_workspace(corrected.workflow, state.workflow)
-    inputs = _inputs(state, corrected, reader.store)
+    store, inputs = reader.store, _inputs(state, corrected, reader.store)
+    kept = _kept_calls(store, state, workflow, inputs, from_step, is_forced=force) if state.graph.program else None
     refuse_missing_files(workflow, Path(state.run.cwd))
     if not reader.store.is_shared:
         refuse_missing_secrets(workflow, reader.home.run_folder(state.run.cwd), os.environ)
@@ -110,16 +111,18 @@ def describe_revision(
         digest=digest_of(corrected.file),
         may_rename=corrected.may_rename,
         keeps_completed=keep_completed,
-        kept_calls=_kept_calls(state, workflow, from_step, is_forced=force) if state.graph.program else None,
+        kept_calls=kept,
         kept_round=compared_round(state),
     )
 
 
-def _kept_calls(state: State, workflow: Workflow, from_step: str, *, is_forced: bool) -> tuple[str, ...]:
+def _kept_calls(
+    store: Store, state: State, workflow: Workflow, inputs: dict[str, Any], from_step: str, *, is_forced: bool
+) -> tuple[str, ...]:
     """What a corrected program keeps. Few runs are of programs, so what runs them is imported here."""
     from mulligan.service.runs.changes.program_corrections import kept_calls
 
-    return kept_calls(state, workflow, from_step=from_step, is_forced=is_forced)
+    return kept_calls(store, state, workflow, inputs, from_step=from_step, is_forced=is_forced)
 
 
 def _inputs(state: State, corrected: CorrectedWorkflow, store: Store) -> dict[str, Any]:

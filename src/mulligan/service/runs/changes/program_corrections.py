@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -11,11 +14,13 @@ from mulligan.core.deciding.rounds.program_rounds import calls_to_repeat
 from mulligan.core.effects.program_history import ProgramHistory, program_history
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.state import State
-from mulligan.errors import InputInvalid, Refused
+from mulligan.errors import InputInvalid, OutputDropped, Refused
+from mulligan.ports import Store
 from mulligan.programs.conversion import begin_of, history_of, recorded_history
 from mulligan.programs.correcting import Corrected, correct
 from mulligan.programs.rehearsing import RecordedRun as RecordedRun
 from mulligan.service.runs.stored.run_reader import RunReader
+from mulligan.worker.outputs.artifact_inputs import locate_artifacts
 
 
 def recorded_run(reader: RunReader, run_id: int) -> RecordedRun:
@@ -27,16 +32,22 @@ def recorded_run(reader: RunReader, run_id: int) -> RecordedRun:
     found = recorded_history(program_history(state, len(state.calls)))
     ends = tuple(msgspec.structs.replace(one, output=reader.fetch_value(one.output)) for one in found.deliveries)
     history = msgspec.structs.replace(found, deliveries=ends)
-    return RecordedRun(reader.fetch_value(dict(state.run.inputs)), history, program.entered_at.timestamp())
+    inputs = dict(state.run.inputs)
+    files = _files(reader.store, [inputs, *(one.output for one in found.deliveries)], None)
+    return RecordedRun(reader.fetch_value(inputs), history, program.entered_at.timestamp(), files)
 
 
-def kept_calls(state: State, workflow: Workflow, *, from_step: str, is_forced: bool = False) -> tuple[str, ...]:
+def kept_calls(
+    store: Store, state: State, workflow: Workflow, inputs: dict[str, Any], *, from_step: str, is_forced: bool = False
+) -> tuple[str, ...]:
     """The labels of the calls that a corrected program keeps: each branch keeps those up to its first difference."""
-    found = corrected_calls(state, workflow, from_step=from_step, is_forced=is_forced)
+    found = corrected_calls(store, state, workflow, inputs, from_step=from_step, is_forced=is_forced)
     return tuple(state.labels[one.branch, one.ordinal] for one in found.kept)
 
 
-def corrected_calls(state: State, workflow: Workflow, *, from_step: str, is_forced: bool = False) -> Corrected:
+def corrected_calls(
+    store: Store, state: State, workflow: Workflow, inputs: dict[str, Any], *, from_step: str, is_forced: bool = False
+) -> Corrected:
     """What the corrected program does over what is recorded. InputInvalid if it cannot be run."""
     again = frozenset(calls_to_repeat(state, from_step, is_forced=is_forced))
     program = state.places[state.graph.program]
@@ -46,17 +57,40 @@ def corrected_calls(state: State, workflow: Workflow, *, from_step: str, is_forc
     kept = {label: call for label, call in whole.calls.items() if label not in again}
     ends = [one for one in whole.deliveries if one.label not in again]
     history = ProgramHistory(kept, ends, is_edited=whole.is_edited)
-    params = {**action.params, "args": {name: state.run.inputs.get(name) for name in workflow.inputs}}
+    params = {**action.params, "args": {name: inputs.get(name) for name in workflow.inputs}}
     with tempfile.TemporaryDirectory(prefix="mulligan-") as folder:
         path = os.path.join(folder, "history")
         with open(path, "wb") as file:
             file.write(history_of(history))
         entered = program.entered_at.timestamp()
-        begin = begin_of(params, state.run.cwd, turn=1, run_id=state.run.run_id, history=path, at=entered)
+        files = _files(store, [params["args"], *(one.output for one in ends)], folder)
+        run_id = state.run.run_id
+        begin = begin_of(params, state.run.cwd, turn=1, run_id=run_id, history=path, at=entered, files=files)
         found = correct(begin, state.run.cwd or "/")
     if found.problem:
         raise InputInvalid(
             f"the corrected program cannot be run over what is recorded: {found.problem}",
             hint="correct the file",
         )
+    return found
+
+
+def _files(store: Store, values: Iterable[Any], folder: str | None) -> dict[str, str]:
+    """The paths of the artifacts that the values refer to; those without one are written to the folder.
+
+    One that is gone is left out: who reads it is told.
+    """
+
+    def write(data: bytes, ending: str) -> str:
+        if folder is None:
+            return ""
+        descriptor, path = tempfile.mkstemp(ending, dir=folder)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        return path
+
+    found: dict[str, str] = {}
+    for value in values:
+        with suppress(InputInvalid, OutputDropped):
+            found |= locate_artifacts(value, store.artifacts, write)
     return found
