@@ -336,7 +336,10 @@ MEDDLERS = {
     ),
     "a number that is too large": (
         "def main(): return {'a': [10 ** 5000]}",
-        ("OUTPUT_INVALID", "the result['a'][0] is a number of more than 64 bits, which cannot be stored; write it as a text"),
+        (
+            "OUTPUT_INVALID",
+            "the result['a'][0] is a number of more than 64 bits, which cannot be stored; write it as a text",
+        ),
     ),
     "streams that raise": (
         "import sys\nclass W:\n  def write(self, *_): raise SystemExit(0)\n  flush = write\n"
