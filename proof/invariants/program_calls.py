@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from mulligan.core.model import events as e
 
 _Made = e.StepAdded | e.StepRan | e.ValueRecorded
 MADE = (e.StepAdded, e.StepRan, e.ValueRecorded)
+_End = e.StepCompleted | e.StepFailed | e.StepCancelled | e.StepSkipped | e.StepRan | e.StepAdded
 _ENDS = (e.StepCompleted, e.StepFailed, e.StepCancelled, e.StepSkipped, e.StepRan)
+
+
+def _is_end(fact: e.Fact) -> TypeGuard[_End]:
+    return fact.is_kept if isinstance(fact, e.StepAdded) else isinstance(fact, _ENDS)
 
 
 class ProgramCalls:
@@ -36,8 +43,7 @@ class ProgramCalls:
             label = label_of(fact)
             self.labels[fact.branch, fact.ordinal] = label
             self.identities[label] = fact.branch, fact.ordinal
-        is_end = isinstance(fact, _ENDS) or (isinstance(fact, e.StepAdded) and fact.is_kept)
-        if is_end and fact.step in self.identities and fact.step not in self._ended:
+        if _is_end(fact) and fact.step in self.identities and fact.step not in self._ended:
             self._ended.add(fact.step)
             self.untold.append(fact.step)
         elif isinstance(fact, e.ProgramResumed) or (

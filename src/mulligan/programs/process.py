@@ -220,7 +220,7 @@ def decode_arguments(function: Any, inputs: dict[str, Any], files: Mapping[str, 
     """The arguments, with the content of artifacts, as the annotations of the function say."""
     arguments = inputs
     if files:
-        arguments = with_contents(arguments, files, ResultFile)  # type: ignore[assignment]
+        arguments = with_contents(arguments, dict(files), ResultFile)  # type: ignore[assignment]
     if has_typed_parameters(function):
         from mulligan.values.decoding import convert_arguments
 

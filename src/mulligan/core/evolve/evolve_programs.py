@@ -181,7 +181,7 @@ def reopen_program(state: State, labels: Collection[str], *, keeps_results: bool
         call, place = state.calls[label], state.places.get(label)
         visit, attempt = (0, 0) if place is None else (place.visit, place.attempt)
         dropped = DroppedCall(call.branch, call.ordinal, visit, attempt, call.digest)
-        if keeps_results and place is not None and keeps_result(call, place):
+        if keeps_results and place is not None and keeps_result(state, label):
             dropped = _replace(dropped, output=place.output, has_result=True)
         state.note_dropped(label, dropped)
         if label not in leaving:
@@ -205,13 +205,16 @@ def reopen_program(state: State, labels: Collection[str], *, keeps_results: bool
     )
 
 
-def keeps_result(call: RecordedCall, place: Place) -> bool:
+def keeps_result(state: State, label: str) -> bool:
     """Whether a dropped call keeps its result, if it is made again in the same way.
 
     The process of the program has run an inline step before it says so. A person is asked anew.
     """
-    has_result = call.kind == "step" and place.status == place.settled == "completed"
-    return has_result and place.spec.undo is None and not traits_of(place.spec.action).asks_person
+    call = state.calls[label]
+    if call.kind != "step" or not (place := state.places[label]).status == place.settled == "completed":
+        return False
+    definition = state.definitions[call.definition]
+    return definition.undo is None and not traits_of(definition.action).asks_person
 
 
 def _number_anew(state: State, gone: Collection[str]) -> list[int]:

@@ -673,7 +673,8 @@ class State:
         self.dropped_labels.update({call.identity(label): label for label, call in self.dropped.items()})
         with_result = ((call.ordinal, label, call) for label, call in self.dropped.items() if call.has_result)
         for _, label, call in sorted(with_result):
-            self.kept_results[same] = (*self.kept_results.get(same := call.same(label), ()), label)
+            same = call.same(label)
+            self.kept_results[same] = (*self.kept_results.get(same, ()), label)
 
     def restore_deliveries(self) -> None:
         """Index the ends of calls, when their places were read from rows."""

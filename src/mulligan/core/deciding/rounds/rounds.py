@@ -454,8 +454,7 @@ _NOT_KEPT = "the corrected program may not call it in the same way"
 
 
 def _if_kept(state: State, plan: Round, name: str) -> str:
-    call = state.calls.get(name)
-    is_kept = call is not None and not plan.from_step and keeps_result(call, state.places[name])
+    is_kept = name in state.calls and not plan.from_step and keeps_result(state, name)
     return "; if it is called in the same way, it keeps its result" if is_kept else ""
 
 
