@@ -78,7 +78,7 @@ def corrected_calls(
 def _files(store: Store, values: Iterable[Any], folder: str | None) -> dict[str, str]:
     """The paths of the artifacts that the values refer to; those without one are written to the folder.
 
-    One that is gone is left out: who reads it is told.
+    One that is gone is left out: reading it fails, and says so.
     """
 
     def write(data: bytes, ending: str) -> str:
