@@ -40,6 +40,9 @@ class Database(Protocol):
     def count_messages(self) -> int:
         """Return how many messages are in all inboxes."""
 
+    def answered(self) -> set[int]:
+        """Return the messages whose answers are there."""
+
     def raw_values(self) -> Iterator[bytes]: ...
 
     def version(self) -> int:
@@ -69,6 +72,9 @@ class MemoryDatabase:
 
     def count_messages(self) -> int:
         return len(self._shelf.messages)
+
+    def answered(self) -> set[int]:
+        return set(self._shelf.answers)
 
     def raw_values(self) -> Iterator[bytes]:
         return memory_values(self._shelf)
@@ -108,6 +114,9 @@ class SqliteDatabase:
 
     def count_messages(self) -> int:
         return len(self._db.execute("SELECT id FROM messages").fetchall())
+
+    def answered(self) -> set[int]:
+        return {id_ for (id_,) in self._db.execute("SELECT message_id FROM answers")}
 
     def raw_values(self) -> Iterator[bytes]:
         return table_values(self._db)

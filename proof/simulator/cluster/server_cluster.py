@@ -93,6 +93,7 @@ class ClusterWithServers(SimulatedCluster):
         """Let a server look once. If it dies, its connection is gone."""
         self.clock.advance(LOOK_SECONDS)
         self._acting.append(cast(Any, server))
+        before = self.database.answered()
         try:
             server.step()
         except Crash as crash:
@@ -100,6 +101,9 @@ class ClusterWithServers(SimulatedCluster):
             self.lose_server(server)
         finally:
             self._acting.pop()
+            # What it has removed, or others have fetched meanwhile, need not be kept.
+            for message_id in before - self.database.answered():
+                self.note_answer(message_id)
 
     @property
     def runnable_servers(self) -> list[SimulatedServer]:
