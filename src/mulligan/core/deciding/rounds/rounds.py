@@ -439,6 +439,7 @@ def rerun_reasons(state: State, plan: Round, revised: Difference | None = None) 
     if revised is not None:
         own |= {name: _with_revision(state, name, own[name], revised) for name in plan.steps}
     if state.graph.program:
+        own[state.graph.program] = own[state.graph.program] or "it runs again over what is kept"
         # The first of the dropped calls that was made.
         origin = next((name for name, reason in own.items() if reason and name in state.calls), state.graph.program)
         follows = _NOT_KEPT if revised is not None else f"it comes after {quote_names([origin])}"
