@@ -30,8 +30,9 @@ GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("v*/*.log.jsonl"))
 DECIDED_OTHERWISE = {"04": 71, "05": 25, "06": 27, "09": 30}
 # Maps that filter their list: the answers of their expressions cannot be guessed from the log.
 UNKNOWN_LISTS = {"07", "11"}
-# A run that goes on from an event of another run begins with the turns of that run: such runs are not decided again.
-FORKED = "forked.log.jsonl"
+# A run that goes on from an event of another run begins with the turns of that run, and what a program does next is
+# decided by its code: such runs are not decided again.
+REFUSED = {"forked.log.jsonl", "program.log.jsonl"}
 
 
 class SteadyEvaluator(RandomEvaluator):
@@ -54,7 +55,7 @@ def simulated_runs(seed: object) -> list[tuple[Workflow, list[e.Entry], int]]:
         for run_id in cluster.contents.runs:
             workflow, log = decode(cluster.operator.load(run_id).workflow), cluster.operator.log(run_id)
             started = log[0].fact
-            # See FORKED. What a program does next is decided by its code.
+            # See REFUSED.
             is_refused = isinstance(started, e.RunStarted) and (started.forked_at or Graph(workflow).program)
             if not is_refused:
                 runs.append((workflow, log, cluster.starts_at_once))
@@ -137,7 +138,7 @@ class GuessingEvaluator:
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in GOLDEN if path.name[:2] not in UNKNOWN_LISTS and path.name != FORKED],
+    [path for path in GOLDEN if path.name[:2] not in UNKNOWN_LISTS and path.name not in REFUSED],
     ids=lambda path: path.name.partition(".")[0],
 )
 def test_every_turn_of_a_golden_log_is_decided_again_as_recorded(path: Path):
