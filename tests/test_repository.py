@@ -22,6 +22,7 @@ DOCUMENTED_TARGETS = tuple(
     "simulate crashes chaos soak fuzz attacks mutants generated docs pins dist dist-check clean".split()
 )
 ADDRESS = re.compile(r"://|--(extra-)?index-url|--default-index|--find-links|^-[if]\s| @ ", re.MULTILINE)
+POSSESSIVE_GROUP = re.compile(r"\)(?:[*+?]|\{[0-9,]+\})\+")
 PERSONAL_PATH = re.compile(r"(?<![\w.~-])/(home|root|work|Users)/\w")
 
 
@@ -161,6 +162,26 @@ def test_the_pipeline_runs_the_test_command_of_the_readme_and_the_checks() -> No
 
 def test_every_page_of_the_documentation_stands_in_the_navigation_of_the_site_once() -> None:
     assert list(navigation_problems(read_navigation())) == []
+
+
+def test_no_group_of_a_regular_expression_is_possessive() -> None:
+    """Before Python 3.11.5, `(?:ab*c)*+` goes on behind a last `ab` without its `c`; `(?>(?:ab*c)*)` does not."""
+    code = {name: text for name, text in tracked_texts().items() if name.endswith(".py") and "tests/" not in name}
+
+    found = [
+        f"{name}: {line.strip()}"
+        for name, text in code.items()
+        for line in text.splitlines()
+        if POSSESSIVE_GROUP.search(line) and "(a++)+" not in line
+    ]
+
+    assert code
+    assert found == []
+
+
+@pytest.mark.parametrize("pattern", ["(?:a|b)*+", "(ab)++c", "(?:a)?+", "(?:a){2,3}+"])
+def test_a_possessive_group_would_be_found(pattern: str) -> None:
+    assert POSSESSIVE_GROUP.search(pattern)
 
 
 def test_the_types_are_shipped() -> None:

@@ -17,7 +17,9 @@ DUMPED_SCHEMA = "mulligan_golden"
 def unpack_home(release: str, target: Path) -> Path:
     """The home, with a database whose last pages are in its log: its processes were killed."""
     with tarfile.open(HERE / release / "home.tar.xz") as archive:
-        archive.extractall(target, filter="data")
+        # An argument of `extractall` only since Python 3.11.4.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(target)
     return target
 
 

@@ -13,12 +13,12 @@ from mulligan.language.text import document as yaml
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
 
 _HALF = lazy_regex(r"\\u[dD][89abAB]")
-_BLANK = lazy_regex(r"(?:[\s\ufeff]++|//[^\n\r\u2028\u2029]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+")
+_BLANK = lazy_regex(r"(?>(?:[\s\ufeff]++|//[^\n\r\u2028\u2029]*+|/\*(?>(?:[^*]++|\*(?!/))*)\*/)*)")
 # First characters of a blank or a comment: most tokens follow each other without one.
 _SPACES = frozenset("/\ufeff") | {char for char in map(chr, range(0x3001)) if char.isspace()}
 _STRINGS = {
-    '"': lazy_regex(r'"([^"\\\n\r]*+(?:\\(?:\r\n|[\s\S])[^"\\\n\r]*+)*+)"'),
-    "'": lazy_regex(r"'([^'\\\n\r]*+(?:\\(?:\r\n|[\s\S])[^'\\\n\r]*+)*+)'"),
+    '"': lazy_regex(r'"([^"\\\n\r]*+(?>(?:\\(?:\r\n|[\s\S])[^"\\\n\r]*+)*))"'),
+    "'": lazy_regex(r"'([^'\\\n\r]*+(?>(?:\\(?:\r\n|[\s\S])[^'\\\n\r]*+)*))'"),
 }
 _ESCAPE = lazy_regex(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|[\s\S]))")
 _ESCAPES = {
@@ -26,7 +26,7 @@ _ESCAPES = {
     **dict.fromkeys(("\n", "\r", "\r\n", "\u2028", "\u2029"), ""),  # the text goes on in the next line
 }
 _WORD = lazy_regex(r"""[^\s\ufeff,:\[\]{}"'/]++""")
-_NAME = lazy_regex(r"(?:[$\w]|\\u[0-9a-fA-F]{4})++")
+_NAME = lazy_regex(r"(?>(?:[$\w]|\\u[0-9a-fA-F]{4})+)")
 _WHOLE = lazy_regex(r"[+-]?(?:0|[1-9][0-9]*|0[xX][0-9a-fA-F]+)")
 _REAL = lazy_regex(r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WORDS = {

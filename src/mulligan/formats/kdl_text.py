@@ -17,12 +17,12 @@ _SPACE = "\t \xa0\u1680\u2000-\u200a\u202f\u205f\u3000\ufeff"
 _BREAK = rf"(?:\r\n|[{_NEWLINE}])"
 
 # Spaces, and lines that go on in the next one.
-_SPACES = lazy_regex(rf"(?:[{_SPACE}]++|\\[{_SPACE}]*+(?://[^{_NEWLINE}]*+)?(?:{_BREAK}|\Z))++")
+_SPACES = lazy_regex(rf"(?>(?:[{_SPACE}]++|\\[{_SPACE}]*+(?://[^{_NEWLINE}]*+)?(?:{_BREAK}|\Z))+)")
 _COMMENT = lazy_regex(rf"//[^{_NEWLINE}]*+")
 _COMMENT_MARK = lazy_regex(r"/\*|\*/")
 _WORD = lazy_regex(rf'[^\\/(){{}};\[\]"#={_SPACE}{_NEWLINE}]++')
-_QUOTED = lazy_regex(rf'"((?:[^"\\{_NEWLINE}]++|\\(?:[{_SPACE}{_NEWLINE}]++|\S))*+)"')
-_QUOTED_LINES = lazy_regex(rf'"""{_BREAK}((?:[^"\\]++|\\[\s\S]|"(?!""))*+)"""')
+_QUOTED = lazy_regex(rf'"((?>(?:[^"\\{_NEWLINE}]++|\\(?:[{_SPACE}{_NEWLINE}]++|\S))*))"')
+_QUOTED_LINES = lazy_regex(rf'"""{_BREAK}((?>(?:[^"\\]++|\\[\s\S]|"(?!""))*))"""')
 _RAW_START = lazy_regex(r'(r(?=#*")|(?=#))(#*)("""|")')
 _ESCAPE = lazy_regex(rf"\\(?:u\{{([0-9a-fA-F]{{1,6}})\}}|([{_SPACE}{_NEWLINE}]++)|([\s\S]))")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "b": "\b", "f": "\f", "s": " ", "/": "/"}

@@ -16,16 +16,16 @@ from mulligan.language.shell.command_words import remove_quoting
 from mulligan.language.shell.shell_placeholders import Names
 from mulligan.language.shell.shell_safety import REEVALUATING_WORDS
 
-_PATH = r"[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+)*+"
+_PATH = r"[A-Za-z_]\w*+(?>(?:\.[A-Za-z_]\w*+)*)"
 # Literals without a character that means something to the shell, and operators that the shell does not have in `${…}`.
 _OPERAND = rf"""(?:{_PATH}|[0-9]++|"[\w ,.:+=-]*+"|'[\w ,.:+=-]*+')"""
-_EXPRESSION = rf"[ ]*+{_PATH}(?:[ ]*+(?:&&|\|\||[=!<>]=|[-+*<>])[ ]*+{_OPERAND})*+[ ]*+"
+_EXPRESSION = rf"[ ]*+{_PATH}(?>(?:[ ]*+(?:&&|\|\||[=!<>]=|[-+*<>])[ ]*+{_OPERAND})*)[ ]*+"
 _VALUE = rf"\$\{{{_EXPRESSION}\}}"
 _VARIABLE = r"\$[A-Za-z_]\w*+"
 # Words, separators of commands and output redirections. Not here-documents, comments, subshells, subscripts, escapes.
 _UNQUOTED = r"""[^\s\\'"`$\#<()\[]++|[ \t\n]++"""
-_QUOTED = rf'"(?:[^"\\`$]++|{_VALUE}|{_VARIABLE})*+"'
-_SIMPLE_TEXT = lazy_regex(rf"(?:{_UNQUOTED}|{_VALUE}|{_VARIABLE}|{_QUOTED})*+", re.A)
+_QUOTED = rf'"(?>(?:[^"\\`$]++|{_VALUE}|{_VARIABLE})*)"'
+_SIMPLE_TEXT = lazy_regex(rf"(?>(?:{_UNQUOTED}|{_VALUE}|{_VARIABLE}|{_QUOTED})*)", re.A)
 _QUOTE_OR_VALUE = lazy_regex(rf'"|\$\{{(?P<source>{_EXPRESSION})\}}', re.A)
 _ONLY_PATH = lazy_regex(_PATH, re.A)
 # The programs that words may name: `/bin/sh` is `sh`; `test.sh` and `sh/x` are not, and `./x` is not the command `.`.
