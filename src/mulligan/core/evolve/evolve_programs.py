@@ -33,7 +33,7 @@ def step_added(state: State, fact: e.StepAdded, entry: e.Entry) -> None:
     if fact.is_kept:
         assert before is not None
         place.status = place.settled = "completed"
-        place.output, place.given = before.output, (entry.seq, entry.at)
+        place.output, place.files, place.given = before.output, before.files, (entry.seq, entry.at)
         state.add(place)
         count_delivery(state, place, entry.at)
         return
@@ -42,10 +42,9 @@ def step_added(state: State, fact: e.StepAdded, entry: e.Entry) -> None:
 
 
 def step_ran(state: State, fact: e.StepRan, entry: e.Entry) -> None:
-    before = _add_call(state, fact, "inline") or DroppedCall("", 0, 0, 0)
+    _add_call(state, fact, "inline")
     place = Place("step", "completed", key=fact.step, spec=state.definitions[fact.definition])
-    place.visit, place.attempt = before.visit + 1, before.attempt + 1
-    place.visits_before = before.visit
+    place.visit, place.attempt, place.visits_before = fact.visit, fact.attempt, fact.visit - 1
     place.entered_at, place.entered_seq = entry.at - timedelta(seconds=fact.seconds), entry.seq
     place.output, place.given, place.settled = fact.output, (entry.seq, entry.at), "completed"
     state.add(place)
@@ -127,7 +126,7 @@ def turn_started(state: State, place: Place, fact: e.TurnStarted, entry: e.Entry
 def program_ended(state: State, place: Place, fact: e.ProgramEnded, entry: e.Entry) -> None:
     progress = place.program or NO_PROGRESS
     place.phase = ENDING
-    end = ProgramEnd(fact.how, fact.output, fact.failure, fact.call)
+    end = ProgramEnd(fact.output, fact.failure, fact.call)
     place.program = _replace(progress, delivered=progress.known, announced=0, at=fact.at, end=end)
 
 
@@ -175,17 +174,19 @@ def reopen_program(state: State, labels: Collection[str], *, keeps_results: bool
     progress = program.program or NO_PROGRESS
     gone, leaving = frozenset(labels), calls_to_undo(state, labels)
     if not keeps_results:
-        for label in [label for labels in state.kept_results.values() for label in labels]:
-            state.take_result(label)
+        state.forget_results()
+    offered: list[str] = []
     for label in labels:
         call, place = state.calls[label], state.places.get(label)
         visit, attempt = (0, 0) if place is None else (place.visit, place.attempt)
-        dropped = DroppedCall(call.branch, call.ordinal, visit, attempt, call.digest)
+        dropped = DroppedCall(call.branch, call.ordinal, visit, attempt, call.index, call.digest)
         if keeps_results and place is not None and keeps_result(state, label):
-            dropped = _replace(dropped, output=place.output, has_result=True)
+            dropped = _replace(dropped, output=place.output, files=place.files, has_result=True)
+            offered.append(label)
         state.note_dropped(label, dropped)
         if label not in leaving:
             state.drop_call(label)
+    state.offer_results(offered)
     for records in (state.failures, state.recoveries):
         for record in [one for one in records if one.step in gone and not one.is_closed]:
             state.set_at(records, record.index, _replace(record, is_closed=True))

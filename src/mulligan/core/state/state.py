@@ -6,8 +6,7 @@ replaced as a whole, so that a shallow copy of a place is enough to undo a turn.
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from operator import methodcaller
 from typing import Any
@@ -27,7 +26,7 @@ from mulligan.core.model.reports import RetryRequested
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END, Budget, Command, NoticeRule, Step, Verdict, Workflow
 from mulligan.core.state.conversation_records import CalledTool, Conversation
-from mulligan.core.state.program_progress import DroppedCall, ProgramProgress, RecordedCall
+from mulligan.core.state.program_progress import DroppedCall, ProgramProgress, RecordedCall, ResultKey
 from mulligan.core.state.transitions import ACTIVE, ENDED, RunStatus, Status
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -508,8 +507,9 @@ class State:
         # Those that earlier rounds dropped, by label. In no row: labels by identity, and by the number of their end.
         self.dropped: dict[str, DroppedCall] = {}
         self.dropped_labels: dict[tuple[str, int, str], str] = {}
-        # Those of them that have a result, in the order in which they were made.
-        self.kept_results: dict[tuple[str, str, str], tuple[str, ...]] = {}
+        # Those of them whose results are offered, in the order in which they were made; how many of them were taken.
+        self.kept_results: dict[ResultKey, tuple[str, ...]] = {}
+        self.results_taken: dict[ResultKey, int] = {}
         self.deliveries: dict[int, str] = {}
         # The names of the tables by identity: the journal holds the tables themselves.
         self._names = {id(getattr(self, name)): name for name in STATE_TABLES[1:]}
@@ -646,19 +646,39 @@ class State:
         """Remember what a call was that is dropped: if it is made again, it gets its label."""
         self.put(self.dropped, label, call)
         self.put(self.dropped_labels, call.identity(label), label)
-        if call.has_result:
-            labels = list(self.kept_results.get(call.same(label), ()))
-            insort(labels, label, key=lambda one: (self.dropped[one].ordinal, one))
-            self.put(self.kept_results, call.same(label), tuple(labels))
+
+    def offer_results(self, labels: Iterable[str]) -> None:
+        """Offer the results of these dropped calls to calls that are made in the same way, before those of others."""
+        found: dict[ResultKey, list[str]] = {}
+        for label in labels:
+            found.setdefault(self.dropped[label].result_key(label), []).append(label)
+        for key, offered in found.items():
+            left = (*offered, *self.kept_results.get(key, ())[self.results_taken.get(key, 0) :])
+            self.put(self.kept_results, key, self._in_order(left))
+            self.put(self.results_taken, key, 0)
+
+    def _in_order(self, labels: Iterable[str]) -> tuple[str, ...]:
+        return tuple(sorted(labels, key=lambda label: (self.dropped[label].ordinal, self.dropped[label].index)))
+
+    def label_of_result(self, key: ResultKey) -> str:
+        """The dropped call whose result is the next one for calls like this; "" if there is none."""
+        labels, taken = self.kept_results.get(key, ()), self.results_taken.get(key, 0)
+        return labels[taken] if taken < len(labels) else ""
 
     def take_result(self, label: str) -> DroppedCall | None:
-        """What is known of a dropped call. If it has a result, no other call gets that."""
+        """What is known of a dropped call. If it has a result, which is the next one of its kind, that is taken."""
         call = self.dropped.get(label)
         if call is not None and call.has_result:
-            same = call.same(label)
-            self.put(self.kept_results, same, tuple(one for one in self.kept_results[same] if one != label))
-            self.put(self.dropped, label, msgspec.structs.replace(call, output=None, has_result=False))
+            key = call.result_key(label)
+            self.put(self.results_taken, key, self.results_taken.get(key, 0) + 1)
+            self.put(self.dropped, label, msgspec.structs.replace(call, output=None, files=(), has_result=False))
         return call
+
+    def forget_results(self) -> None:
+        """Offer no result of a dropped call any more."""
+        for key, labels in list(self.kept_results.items()):
+            for label in labels[self.results_taken.get(key, 0) :]:
+                self.take_result(label)
 
     @property
     def has_open_calls(self) -> bool:
@@ -670,11 +690,10 @@ class State:
         self.calls.update(calls)
         self.labels.update({(call.branch, call.ordinal): label for label, call in calls.items()})
         self._add_nodes(calls)
-        self.dropped_labels.update({call.identity(label): label for label, call in self.dropped.items()})
-        with_result = ((call.ordinal, label, call) for label, call in self.dropped.items() if call.has_result)
-        for _, label, call in sorted(with_result):
-            same = call.same(label)
-            self.kept_results[same] = (*self.kept_results.get(same, ()), label)
+        # Of two with one identity, the one that was dropped last was made last.
+        dropped = sorted(self.dropped.items(), key=lambda item: item[1].index)
+        self.dropped_labels.update({call.identity(label): label for label, call in dropped})
+        self.offer_results(label for label, call in dropped if call.has_result)
 
     def restore_deliveries(self) -> None:
         """Index the ends of calls, when their places were read from rows."""
@@ -733,7 +752,7 @@ class State:
         for name in STATE_TABLES[2:]:
             table, new = getattr(self, name), getattr(other, name)
             new.extend(table) if isinstance(table, list) else new.update(table)
-        for index in ("labels", "dropped_labels", "kept_results", "deliveries"):
+        for index in ("labels", "dropped_labels", "kept_results", "results_taken", "deliveries"):
             getattr(other, index).update(getattr(self, index))
         if self.calls:
             other.graph.nodes.update(self.graph.nodes)
