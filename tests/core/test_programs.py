@@ -20,6 +20,7 @@ from mulligan.core.model.file_records import FileRecord
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.program_calls import ProgramCall, TurnEnd
 from mulligan.core.model.workflow import Action, Budget, Command, Template
+from mulligan.core.state.dropped_calls import label_of_result
 from mulligan.core.state.state import STATE_TABLES, State
 from mulligan.core.turn import fold, turn
 from mulligan.errors import Refused, UndoFailed, UnknownStep
@@ -638,8 +639,8 @@ def test_kept_results_are_in_the_rows_and_in_the_log() -> None:
 
     assert before.kept_results == {("", "load", "2"): ("load#2", "load#3")}
     restored = restore(run.state.workflow, every_row(run.state))
-    assert {state.label_of_result(("", "load", "2")) for state in (restored, run.state)} == {"load#3"}
-    assert fold(run.state.workflow, run.log).label_of_result(("", "load", "2")) == "load#3"
+    assert {label_of_result(state, ("", "load", "2")) for state in (restored, run.state)} == {"load#3"}
+    assert label_of_result(fold(run.state.workflow, run.log), ("", "load", "2")) == "load#3"
 
 
 def test_a_kept_result_has_the_files_that_its_call_has_written() -> None:

@@ -16,6 +16,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.program_calls import CALLS_MAX, ProgramCall, TurnEnd, is_name, key_problem, label_of
 from mulligan.core.model.reports import TaskEnded
+from mulligan.core.state.dropped_calls import label_of_result
 from mulligan.core.state.program_progress import NEVER_MADE, NO_PROGRESS
 from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Place, State
@@ -132,7 +133,7 @@ def _added(now: DecisionContext, place: Place, call: ProgramCall) -> e.Fact:
 
 def _label_of_result(state: State, call: ProgramCall) -> str:
     """The dropped call that has the result for this one; "" if there is none."""
-    return state.label_of_result((call.branch, call.name, call.digest)) if call.kind == "step" else ""
+    return label_of_result(state, (call.branch, call.name, call.digest)) if call.kind == "step" else ""
 
 
 def _free_label(state: State, place: Place, call: ProgramCall) -> str:

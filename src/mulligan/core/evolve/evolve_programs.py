@@ -11,6 +11,7 @@ import msgspec
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.program_calls import CallKind
+from mulligan.core.state.dropped_calls import forget_results, note_dropped, offer_results, take_result
 from mulligan.core.state.program_progress import NO_PROGRESS, DroppedCall, ProgramEnd, RecordedCall
 from mulligan.core.state.state import Place, State, UndoableVisit
 
@@ -74,7 +75,7 @@ def _add_call(state: State, fact: e.StepAdded | e.StepRan, kind: CallKind) -> Dr
     )
     state.add_call(fact.step, call)
     _count(state, fact.program, fact.name, fact.step)
-    return state.take_result(fact.step)
+    return take_result(state, fact.step)
 
 
 def value_recorded(state: State, fact: e.ValueRecorded, entry: e.Entry) -> None:
@@ -174,7 +175,7 @@ def reopen_program(state: State, labels: Collection[str], *, keeps_results: bool
     progress = program.program or NO_PROGRESS
     gone, leaving = frozenset(labels), calls_to_undo(state, labels)
     if not keeps_results:
-        state.forget_results()
+        forget_results(state)
     offered: list[str] = []
     for label in labels:
         call, place = state.calls[label], state.places.get(label)
@@ -183,10 +184,10 @@ def reopen_program(state: State, labels: Collection[str], *, keeps_results: bool
         if keeps_results and place is not None and keeps_result(state, label):
             dropped = _replace(dropped, output=place.output, files=place.files, has_result=True)
             offered.append(label)
-        state.note_dropped(label, dropped)
+        note_dropped(state, label, dropped)
         if label not in leaving:
             state.drop_call(label)
-    state.offer_results(offered)
+    offer_results(state, offered)
     for records in (state.failures, state.recoveries):
         for record in [one for one in records if one.step in gone and not one.is_closed]:
             state.set_at(records, record.index, _replace(record, is_closed=True))

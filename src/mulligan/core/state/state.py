@@ -6,7 +6,7 @@ replaced as a whole, so that a shallow copy of a place is enough to undo a turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from operator import methodcaller
 from typing import Any
@@ -642,44 +642,6 @@ class State:
         self.drop(self.graph.nodes, label)
         self.drop(self.places, label)
 
-    def note_dropped(self, label: str, call: DroppedCall) -> None:
-        """Remember what a call was that is dropped: if it is made again, it gets its label."""
-        self.put(self.dropped, label, call)
-        self.put(self.dropped_labels, call.identity(label), label)
-
-    def offer_results(self, labels: Iterable[str]) -> None:
-        """Offer the results of these dropped calls to calls that are made in the same way, before those of others."""
-        found: dict[ResultKey, list[str]] = {}
-        for label in labels:
-            found.setdefault(self.dropped[label].result_key(label), []).append(label)
-        for key, offered in found.items():
-            left = (*offered, *self.kept_results.get(key, ())[self.results_taken.get(key, 0) :])
-            self.put(self.kept_results, key, self._in_order(left))
-            self.put(self.results_taken, key, 0)
-
-    def _in_order(self, labels: Iterable[str]) -> tuple[str, ...]:
-        return tuple(sorted(labels, key=lambda label: (self.dropped[label].ordinal, self.dropped[label].index)))
-
-    def label_of_result(self, key: ResultKey) -> str:
-        """The dropped call whose result is the next one for calls like this; "" if there is none."""
-        labels, taken = self.kept_results.get(key, ()), self.results_taken.get(key, 0)
-        return labels[taken] if taken < len(labels) else ""
-
-    def take_result(self, label: str) -> DroppedCall | None:
-        """What is known of a dropped call. If it has a result, which is the next one of its kind, that is taken."""
-        call = self.dropped.get(label)
-        if call is not None and call.has_result:
-            key = call.result_key(label)
-            self.put(self.results_taken, key, self.results_taken.get(key, 0) + 1)
-            self.put(self.dropped, label, msgspec.structs.replace(call, output=None, files=(), has_result=False))
-        return call
-
-    def forget_results(self) -> None:
-        """Offer no result of a dropped call any more."""
-        for key, labels in list(self.kept_results.items()):
-            for label in labels[self.results_taken.get(key, 0) :]:
-                self.take_result(label)
-
     @property
     def has_open_calls(self) -> bool:
         """Whether a call of a program has not ended: all nodes but that of the program are those of calls."""
@@ -690,10 +652,6 @@ class State:
         self.calls.update(calls)
         self.labels.update({(call.branch, call.ordinal): label for label, call in calls.items()})
         self._add_nodes(calls)
-        # Of two with one identity, the one that was dropped last was made last.
-        dropped = sorted(self.dropped.items(), key=lambda item: item[1].index)
-        self.dropped_labels.update({call.identity(label): label for label, call in dropped})
-        self.offer_results(label for label, call in dropped if call.has_result)
 
     def restore_deliveries(self) -> None:
         """Index the ends of calls, when their places were read from rows."""
