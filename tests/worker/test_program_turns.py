@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from tests.support.work import PATIENCE_SECONDS, Work
 
-from mulligan.core.effects.program_history import ProgramHistory
 from mulligan.core.model.program_calls import ProgramTurn
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
@@ -54,13 +53,9 @@ def exits(status: int):
 """
 
 
-def no_history(run_id: int, delivered: int) -> ProgramHistory:
-    raise AssertionError("nothing is recorded of these programs")
-
-
 @pytest.fixture
 def work(tmp_path: Path) -> Iterator[Work]:
-    made = Work(tmp_path, read_history=no_history)
+    made = Work(tmp_path)
     yield made
     made.close()
 

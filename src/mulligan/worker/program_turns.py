@@ -157,7 +157,7 @@ class ProgramTurns:
         folder: str,
         exit_reader: ExitReader,
         wake_up: WakeUp,
-        read_history: ReadHistory | None,
+        read_history: ReadHistory,
         locate: Locate,
         supervisor: Callable[[], SupervisorClient],
         end: Callable[[int, Report], None],
@@ -219,7 +219,7 @@ class ProgramTurns:
         """What a new process replays; None for a program that has called nothing yet."""
         turn = task.turn
         assert turn is not None
-        if (turn.turn == 1 and not turn.deliveries) or self._read_history is None:
+        if turn.turn == 1 and not turn.deliveries:
             return None
         return self._read_history(task.run_id, turn.delivered + len(turn.deliveries))
 
