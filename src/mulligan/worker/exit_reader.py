@@ -76,7 +76,8 @@ class ExitReader:
             return self._report_interrupted(task, process_exit)
         if process_exit.stop_reason == "log limit":
             return make_report(task, self._log_limit.make_outcome(running), None, process_exit)
-        if running.child and (reason := missing_result_reason(process_exit)):
+        returns = "" if task.turn is None else "the program"
+        if (running.child or returns) and (reason := missing_result_reason(process_exit, returns or "'main'")):
             return make_report(task, Outcome(code="EXCEPTION", exit_code=None, message=reason), None, process_exit)
         if running.child and process_exit.signal == SIGVTALRM and not traits(task.kind, task.params).runs_python:
             outcome = Outcome(code="EXPRESSION_FAILED", exit_code=None, message=ENDLESS)

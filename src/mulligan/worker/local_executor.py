@@ -325,7 +325,6 @@ class LocalExecutor:
                 self._end(lease.token, report_missing_folder(task, self.host))
                 return None
             if task.turn is not None:
-                running.may_have_files = False
                 running.resolved = with_local_deadline(lease, self._clock)
                 self._turns_of_programs().start(running)
                 return None

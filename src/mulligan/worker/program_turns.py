@@ -77,21 +77,28 @@ class _Frames:
             self._pending.send(data, fd)
         watch_writes(self._selector, self, is_sending=self._pending.has_pending)
 
-    def receive(self) -> Iterator[bytes]:
-        """The frames that have arrived. EOFError when there will be no more."""
+    def receive(self, *, to_end: bool = False) -> Iterator[bytes]:
+        """Some frames that have arrived, or all of them. EOFError when there will be no more."""
         if self._pending.has_pending:
             with suppress(OSError):
                 self._pending.flush()
             watch_writes(self._selector, self, is_sending=self._pending.has_pending)
-        try:
-            data = self.sock.recv(_RECEIVE_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            raise EOFError
-        self._buffer += data
+        while True:
+            try:
+                data = self.sock.recv(_RECEIVE_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                raise EOFError
+            self._buffer += data
+            yield from self._frames()
+            if not to_end:
+                return
+
+    def _frames(self) -> Iterator[bytes]:
+        """Take the frames that are complete."""
         while len(self._buffer) >= m.LENGTH_BYTES:
             end = m.LENGTH_BYTES + int.from_bytes(self._buffer[: m.LENGTH_BYTES], "big")
             if len(self._buffer) < end:
@@ -176,6 +183,8 @@ class ProgramTurns:
         task = running.resolved.task
         turn = task.turn
         assert turn is not None, "a task of a program is a turn"
+        # Its logs have their names from the start.
+        running.has_named_logs, running.may_have_files = True, False
         key = (task.run_id, task.place, task.attempt)
         process = self._processes.get(key)
         if process is not None and (process.turn != turn.turn - 1 or process.token or process.frames is None):
@@ -334,15 +343,15 @@ class ProgramTurns:
         if process is None:
             return
         with suppress(EOFError, msgspec.MsgspecError):
-            # It may have said something before it ended.
-            for frame in (
-                process.frames.receive() if process.frames is not None and process.frames.fileno() >= 0 else ()
-            ):
+            # What it said before it ended; nothing more can come.
+            for frame in process.frames.receive(to_end=True) if process.frames is not None else ():
                 self._on_said(process, m.decode_from_program(frame))
         token = process.token
         self._forget(process)
         if token in self._running:
-            status = exited.signal if exited.signal is not None else exited.status << 8
+            # If it was to be killed, it does not matter what it did in the meantime.
+            killed_by = signal.SIGKILL if process.stop_reason else exited.signal
+            status = exited.status << 8 if killed_by is None else int(killed_by)
             end = ProcessExit(
                 status, process.started, wall_clock.now(), exited.cpu, exited.peak, stop_reason=process.stop_reason
             )

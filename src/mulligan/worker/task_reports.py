@@ -118,10 +118,10 @@ def report_output_error(report: TaskEnded, problem: str) -> TaskEnded:
     return msgspec.structs.replace(report, outcome=with_output_error(report.outcome, problem), output=None)
 
 
-def missing_result_reason(process_exit: ProcessExit) -> str:
-    """Return why the result of a step whose child ended is missing; "" if the exit itself explains it."""
+def missing_result_reason(process_exit: ProcessExit, returns: str) -> str:
+    """Return why the result of `returns` is missing, whose process ended; "" if the exit itself explains it."""
     if process_exit.exit_code == 0 and not process_exit.stop_reason:
-        return "its process exited before 'main' returned"
+        return f"its process exited before {returns} returned"
     return _MISSING_RESULT_REASONS.get(process_exit.stop_reason, "")
 
 

@@ -8,7 +8,16 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.actions import TABLE, shell_command, traits_of
-from mulligan.core.model.workflow import END, END_TIMEOUT_SECONDS, Command, Expression, Resources, Step, Template
+from mulligan.core.model.workflow import (
+    END,
+    END_TIMEOUT_SECONDS,
+    Action,
+    Command,
+    Expression,
+    Resources,
+    Step,
+    Template,
+)
 from mulligan.core.state.scope import reads_secrets
 from mulligan.language.keys.action_keys import ACTIONS
 from mulligan.language.keys.value_schemas import NAME, Fields
@@ -160,6 +169,8 @@ def _step_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -
             values = _map_fields(fields, label, scope, settings)
     else:
         values = {**action_field(fields, label, scope), **command_fields(fields, scope, settings)}
+        if "python" in fields.values:
+            _refuse_secrets_of_program(values, fields, scope)
         if "workspace" in fields.values:
             message = f"{label} has 'workspace' and no 'map': steps work in the worktree of the run"
             hint = "set 'workspace' at the top of the file, or use a map, whose items have one each"
@@ -167,6 +178,21 @@ def _step_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -
     values = {**values, **_graph_fields(fields, scope, settings)}
     _warn_of_idle_triage(values, fields, scope)
     return _with_labels(_with_file_check(values))
+
+
+def _refuse_secrets_of_program(values: dict[str, Any], fields: Fields, scope: Scope) -> None:
+    """Refuse secrets that a program would get: what it knows is recorded, and it calls steps with it."""
+    action: Action | None = values.get("action")
+    if action is None or not traits_of(action).is_program:
+        return
+    env, cwd = values.get("env", {}), values.get("cwd")
+    for key, found in (("args", action.bindings), ("env", env), ("cwd", {"": cwd} if cwd is not None else {})):
+        secret = next((read for one in found.values() for read in one.reads if read.startswith("secrets.")), "")
+        if secret:
+            message = f"'{key}' of a program contains '{secret}', and secrets belong to steps"
+            at = fields.key(key if key in fields.values else "python")
+            hint = "give the secret to the step that needs it"
+            scope.note(scope.source.refuse("secret", message, at, hint=hint))
 
 
 def _warn_of_idle_triage(values: dict[str, Any], fields: Fields, scope: Scope) -> None:
