@@ -507,7 +507,7 @@ class State:
         self.labels: dict[tuple[str, int], str] = {}
         # Those that earlier rounds dropped, by label. In no row: labels by identity, and by the number of their end.
         self.dropped: dict[str, DroppedCall] = {}
-        self.dropped_labels: dict[tuple[str, int, str], str] = {}
+        self.dropped_labels: dict[tuple[str, int, str], frozenset[str]] = {}
         # Those of them that have a result, in the order in which they were made.
         self.kept_results: dict[tuple[str, str, str], tuple[str, ...]] = {}
         self.deliveries: dict[int, str] = {}
@@ -644,8 +644,12 @@ class State:
 
     def note_dropped(self, label: str, call: DroppedCall) -> None:
         """Remember what a call was that is dropped: if it is made again, it gets its label."""
+        if (before := self.dropped.get(label)) is not None:
+            others = self.dropped_labels[before.identity(label)] - {label}
+            self.put(self.dropped_labels, before.identity(label), others)
         self.put(self.dropped, label, call)
-        self.put(self.dropped_labels, call.identity(label), label)
+        identity = call.identity(label)
+        self.put(self.dropped_labels, identity, self.dropped_labels.get(identity, frozenset()) | {label})
         if call.has_result:
             labels = list(self.kept_results.get(call.same(label), ()))
             insort(labels, label, key=lambda one: (self.dropped[one].ordinal, one))
@@ -670,7 +674,9 @@ class State:
         self.calls.update(calls)
         self.labels.update({(call.branch, call.ordinal): label for label, call in calls.items()})
         self._add_nodes(calls)
-        self.dropped_labels.update({call.identity(label): label for label, call in self.dropped.items()})
+        for label, call in self.dropped.items():
+            identity = call.identity(label)
+            self.dropped_labels[identity] = self.dropped_labels.get(identity, frozenset()) | {label}
         with_result = ((call.ordinal, label, call) for label, call in self.dropped.items() if call.has_result)
         for _, label, call in sorted(with_result):
             same = call.same(label)
