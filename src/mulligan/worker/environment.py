@@ -14,7 +14,7 @@ from mulligan.worker.git.git_variables import HOOK_VARIABLES
 # Variables that are true while one task runs, most of them files. A program takes many tasks.
 _ONE_TASK_ONLY = (
     *("MULLIGAN_OUTPUT", "MULLIGAN_ERROR", "MULLIGAN_PROGRESS", "MULLIGAN_ARTIFACTS", "MULLIGAN_DATA"),
-    *("MULLIGAN_DATA_SET", "MULLIGAN_FAILURE_CONTEXT", "MULLIGAN_FENCE", "MULLIGAN_IDEMPOTENCY_KEY"),
+    *("MULLIGAN_DATA_SET", "MULLIGAN_FAILURE_CONTEXT", "MULLIGAN_FENCE"),
 )
 # Says that this is the process of a program: see `mulligan.step_context`.
 _PROGRAM = "MULLIGAN_PROGRAM"
