@@ -98,6 +98,27 @@ def broken_between(folder: str) -> str:
     return note(folder, "b")
 
 
+@step(inline=True, retry=1)
+def charge(folder: str, cents: int) -> None:
+    """Fail at first, having charged."""
+    name = os.environ["MULLIGAN_STEP"]
+    with open(Path(folder, "charges"), "a", encoding="utf-8") as charges:
+        charges.write(f"{name} {cents} {mulligan.attempt()} {mulligan.idempotency_key()}\n")
+    if cents == 0 and mulligan.attempt() % 2:
+        raise StepError("TRY_AGAIN")
+
+
+@program
+def charging(folder: str) -> None:
+    before = mulligan.idempotency_key()
+    note(folder, "a")
+    for cents in (0, 1, 0):
+        charge(folder, cents)
+    charge.options(key="again")(folder, 0)
+    needs(folder, "file")
+    assert mulligan.idempotency_key() == before
+
+
 @program
 def killed(folder: str) -> str:
     note(folder, "before")

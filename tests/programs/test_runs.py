@@ -62,3 +62,29 @@ def test_a_program_whose_process_somebody_kills_goes_on(tmp_path: Path) -> None:
 
     assert run.outputs["result"] == "after", run.explain()
     assert lines(tmp_path) == ["after", "before"]
+
+
+def test_an_inline_step_has_the_idempotency_key_that_its_retries_on_a_worker_have(tmp_path: Path) -> None:
+    run = mulligan.run(programs.charging, home=tmp_path / "home", folder=str(tmp_path), show=False)
+
+    charges = [line.split() for line in (tmp_path / "charges").read_text(encoding="utf-8").splitlines()]
+
+    assert [(step, cents, attempt) for step, cents, attempt, _ in charges] == [
+        *(("charge", "0", "1"), ("charge", "0", "2"), ("charge#2", "1", "1")),
+        *(("charge#3", "0", "1"), ("charge#3", "0", "2"), ("charge#again", "0", "1"), ("charge#again", "0", "2")),
+    ]
+    assert {key.partition(":")[2] for *_, key in charges} == {f"{step}:1" for step, *_ in charges}
+    assert len({key for *_, key in charges}) == 4
+    assert run.status == "failed"
+    (tmp_path / "charges").unlink()
+    (tmp_path / "file").touch()
+
+    run.retry(from_step="charge")
+
+    again = [line.split() for line in (tmp_path / "charges").read_text(encoding="utf-8").splitlines()]
+    assert run.status == "completed", run.explain()
+    assert [(step, attempt) for step, _, attempt, _ in again] == [
+        *(("charge", "3"), ("charge", "4"), ("charge#2", "2"), ("charge#3", "3"), ("charge#3", "4")),
+        *(("charge#again", "3"), ("charge#again", "4")),
+    ]
+    assert {key.partition(":")[2] for *_, key in again} == {f"{step}:2" for step, *_ in again}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol, TypeVar
 
     from mulligan.flows.context import Site
-    from mulligan.programs.messages import CallFailure
+    from mulligan.programs.messages import CallFailure, CallKind
 
     R = TypeVar("R")
 
@@ -96,7 +96,7 @@ class Call(Generic[R]):
     """A call of a step that a program has prepared: give it to `gather`, or await it. It starts then, and once."""
 
     __slots__ = (
-        *("_machine", "_steps", "arguments", "branch", "definition", "digest", "future", "is_value", "key", "kind"),
+        *("_machine", "_steps", "arguments", "branch", "definition", "digest", "future", "key", "kind"),
         *("name", "ordinal", "outcome", "position", "read", "run", "serial", "site"),
     )
 
@@ -124,7 +124,7 @@ class Call(Generic[R]):
         self.read = read
         # Of an inline step: what runs it.
         self.run = run
-        self.kind = "step" if run is None else "inline"
+        self.kind: CallKind = "step" if run is None else "inline"
         self.key = key
         self.branch: str | None = None
         self.ordinal = 0

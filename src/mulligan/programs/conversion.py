@@ -80,13 +80,19 @@ def _recorded_calls(history: ProgramHistory) -> Iterator[m.RecordedCall]:
 
 def history_of(found: ProgramHistory) -> bytes:
     """The file with a history."""
-    return m.encode_history(_recorded_calls(found), map(_delivery, found.deliveries), is_edited=found.is_edited)
+    return m.encode(recorded_history(found))
 
 
 def recorded_history(found: ProgramHistory) -> m.History:
     """The same for a program that runs in this process."""
     calls, ends = tuple(_recorded_calls(found)), tuple(map(_delivery, found.deliveries))
-    return m.History(calls, ends, is_edited=found.is_edited)
+    return m.History(calls, ends, is_edited=found.is_edited, dropped=tuple(_dropped_calls(found)))
+
+
+def _dropped_calls(history: ProgramHistory) -> Iterator[m.DroppedCall]:
+    for label, call in history.dropped.items():
+        identity = m.CallId(call.branch, call.ordinal)
+        yield m.DroppedCall(identity, label, call.visit, call.attempt, call.digest, call.has_result)
 
 
 def turn_end_of(said: m.FromProgram) -> TurnEnd:

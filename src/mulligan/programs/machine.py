@@ -17,6 +17,7 @@ from mulligan.flows.context import Site, call_site
 from mulligan.flows.flow import FlowCall
 from mulligan.flows.retries import Retry
 from mulligan.programs import messages as m
+from mulligan.programs.call_labels import CallLabels
 from mulligan.programs.call_values import (
     as_stored,
     digest_of,
@@ -29,6 +30,7 @@ from mulligan.programs.calls import Branch, Call, Outcome, Prepared, has_key
 from mulligan.programs.differences import difference_of_call, difference_of_missing
 from mulligan.programs.errors import Nondeterministic, ProgramError, Rejected, StepFailed, Stopped
 from mulligan.programs.failures import failure_of
+from mulligan.programs.inline_steps import inline_environment
 
 _REJECTED = ("APPROVAL_REFUSED", "APPROVAL_EXPIRED")
 TOO_MANY, UNAWAITED = "LOOP_LIMIT", "UNAWAITED"
@@ -77,6 +79,7 @@ class Machine:
         calls_max: int = m.CALLS_MAX_DEFAULT,
         at: float = 0.0,
         files: dict[str, str] | None = None,
+        step: str = "",
     ) -> None:
         self._link = link
         self.turn = turn
@@ -110,6 +113,7 @@ class Machine:
         self._functions: dict[int, _Known] = {}
         self._replayed = 0
         self._is_edited = False
+        self._labels = CallLabels(step, history)
         self.is_replaying = history is not None
         if history is not None:
             self._load(history)
@@ -320,11 +324,13 @@ class Machine:
             if definition not in self._known_definitions:
                 self._known_definitions.add(definition)
                 self._definitions.append(made)
+        identity = m.CallId(*call.id)
+        self._labels.add(identity, call.name, key=call.key, kind=call.kind, digest=call.digest)
         self._outgoing.append(
             m.Call(
-                id=m.CallId(*call.id),
+                id=identity,
                 name=call.name,
-                kind=call.kind,  # type: ignore[arg-type]
+                kind=call.kind,
                 definition=definition,
                 arguments=call.arguments,
                 digest=call.digest,
@@ -426,6 +432,7 @@ class Machine:
             self._compare(recorded, "value", name, "", site)
             return recorded.output
         output = self._make_value(make)
+        self._labels.add(m.CallId(*identity), name, kind="value")
         self._outgoing.append(
             m.Call(id=m.CallId(*identity), name=name, kind="value", file=site.file, line=site.line, output=output)
         )
@@ -460,10 +467,12 @@ class Machine:
 
         assert call.run is not None
         began = time.monotonic()
+        label = self._labels.next(m.CallId(*call.id), call.name, key=call.key, kind="inline", digest=call.digest)
         self.is_inline = True
         self._link.disarm()
         try:
-            output, _ = as_stored(call.run(), call.read, f"'{call.name}'")
+            with inline_environment(label, *self._labels.counts(label)):
+                output, _ = as_stored(call.run(), call.read, f"'{call.name}'")
             return output, None, time.monotonic() - began
         except Exception as error:
             return None, failure_of(error), time.monotonic() - began

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from mulligan.flows.flow import FlowCall
 from mulligan.language.text.suggestions import closest
 from mulligan.programs import messages as m
+from mulligan.programs.call_labels import CallLabels
 from mulligan.programs.call_values import storable
 from mulligan.programs.errors import FakesRefused, Nondeterministic, NotStorable, ProgramError, Stopped
 from mulligan.programs.failures import failure_of
@@ -82,7 +83,7 @@ class MemoryEngine:
         self._due: list[tuple[float, int, m.Delivery]] = []
         self._open: set[m.CallId] = set()
         self._things: dict[str, Any] = {}
-        self._numbers: dict[str, int] = {}
+        self._labels = CallLabels(history=history)
         self._turn = 1
         if history is not None:
             self._load(history)
@@ -145,8 +146,7 @@ class MemoryEngine:
             self._open.discard(identity)
 
     def _record(self, call: m.Call) -> None:
-        number = self._numbers[call.name] = self._numbers.get(call.name, 0) + 1
-        label = f"{call.name}#{call.key}" if call.key else call.name if number == 1 else f"{call.name}#{number}"
+        label = self._labels.add(call.id, call.name, key=call.key, kind=call.kind, digest=call.digest)
         self.arguments[call.id] = json.loads(call.arguments)
         self.calls.append(
             m.RecordedCall(

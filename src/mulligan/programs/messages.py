@@ -175,6 +175,18 @@ class RecordedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     output: Any = None
 
 
+class DroppedCall(msgspec.Struct, frozen=True, array_like=True):
+    """A call that an earlier round has dropped. If it is made again, it gets its label, and goes on counting."""
+
+    id: CallId
+    label: str
+    visit: int
+    attempt: int
+    digest: str = ""
+    # It has completed: the next call of its branch, name and arguments gets its result, and its label.
+    has_result: bool = False
+
+
 class History(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a cold process replays: all calls in the order in which they were made, all ends in the order of the log.
 
@@ -186,12 +198,13 @@ class History(msgspec.Struct, frozen=True, omit_defaults=True):
     format: int = 1
     # The program was edited since: calls with a key that are kept need not be asked for any more.
     is_edited: bool = False
+    dropped: tuple[DroppedCall, ...] = ()
 
 
 FromProgram = Idle | Ended
 ToProgram = Begin | Deliver
 
-_encode = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
 decode_from_program = msgspec.msgpack.Decoder(FromProgram).decode
 decode_to_program = msgspec.msgpack.Decoder(ToProgram).decode
 decode_history = msgspec.msgpack.Decoder(History).decode
@@ -199,13 +212,13 @@ decode_history = msgspec.msgpack.Decoder(History).decode
 
 def frame(message: FromProgram | ToProgram) -> bytes:
     """A message as it is sent."""
-    data = _encode(message)
+    data = encode(message)
     return len(data).to_bytes(LENGTH_BYTES, "big") + data
 
 
-def encode_history(calls: Iterable[RecordedCall], deliveries: Iterable[Delivery], *, is_edited: bool = False) -> bytes:
+def encode_history(calls: Iterable[RecordedCall], deliveries: Iterable[Delivery]) -> bytes:
     """The file of a history."""
-    return _encode(History(tuple(calls), tuple(deliveries), is_edited=is_edited))
+    return encode(History(tuple(calls), tuple(deliveries)))
 
 
 # -- the process that forks --------------------------------------------------------------------------------------------
@@ -244,5 +257,5 @@ decode_exited = msgspec.msgpack.Decoder(Exited).decode
 
 def frame_of_host(message: ToHost | Exited) -> bytes:
     """A message to or from the host as it is sent."""
-    data = _encode(message)
+    data = encode(message)
     return len(data).to_bytes(LENGTH_BYTES, "big") + data

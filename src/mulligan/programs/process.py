@@ -174,7 +174,13 @@ def run_program(sock: socket.socket, folder: str) -> NoReturn:
         with open(begin.history, "rb") as file:
             history = m.decode_history(file.read())
     machine = Machine(
-        link, turn=begin.turn, history=history, calls_max=begin.calls_max, at=begin.at, files=dict(begin.files)
+        link,
+        turn=begin.turn,
+        history=history,
+        calls_max=begin.calls_max,
+        at=begin.at,
+        files=dict(begin.files),
+        step=begin.step,
     )
     link.attach(machine, {})
     try:

@@ -14,7 +14,15 @@ from mulligan.core.deciding.stopping import stop_place
 from mulligan.core.evolve.evolve_programs import ENDING, WAITING
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure, failure
-from mulligan.core.model.program_calls import CALLS_MAX, ProgramCall, TurnEnd, is_name, key_problem, label_of
+from mulligan.core.model.program_calls import (
+    CALLS_MAX,
+    ProgramCall,
+    TurnEnd,
+    by_number,
+    free_label,
+    is_name,
+    key_problem,
+)
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.state.dropped_calls import label_of_result
 from mulligan.core.state.program_progress import NEVER_MADE, NO_PROGRESS
@@ -137,17 +145,15 @@ def _label_of_result(state: State, call: ProgramCall) -> str:
 
 
 def _free_label(state: State, place: Place, call: ProgramCall) -> str:
-    """The label of a call: numbers go on until one is free, since a key may look like one, and so may the program."""
+    """The label of a call. The process of a program computes it too, see `mulligan.programs.call_labels`."""
     progress = place.program or NO_PROGRESS
-    again = state.dropped_labels.get((call.branch, call.ordinal, call.name), "")
+    again = max(state.dropped_labels.get((call.branch, call.ordinal, call.name), ()), key=by_number, default="")
     if again and again not in state.calls and not state.dropped[again].has_result:
         return again
     number = progress.numbers.get(call.name, 0) + 1
-    label = label_of(call.name, number, call.key)
-    while label in state.places or label in state.calls or label in state.dropped:
-        number += 1
-        label = label_of(call.name, number, "")
-    return label
+    return free_label(
+        call.name, number, call.key, lambda one: one in state.places or one in state.calls or one in state.dropped
+    )
 
 
 def after_turn(now: DecisionContext, fact: e.ProgramWaiting) -> Facts:

@@ -8,7 +8,7 @@ import msgspec
 
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.program_calls import Delivery, ProgramTurn
-from mulligan.core.state.program_progress import NO_PROGRESS, RecordedCall
+from mulligan.core.state.program_progress import NO_PROGRESS, DroppedCall, RecordedCall
 from mulligan.core.state.state import Place, State
 
 
@@ -19,6 +19,8 @@ class ProgramHistory(msgspec.Struct, frozen=True):
     deliveries: list[Delivery]
     # The program was edited since the run began.
     is_edited: bool = False
+    # The calls that earlier rounds have dropped, by label: if they are made again, they get their labels.
+    dropped: dict[str, DroppedCall] = {}
 
 
 def program_turn(state: State, place: Place) -> ProgramTurn:
@@ -32,7 +34,7 @@ def program_history(state: State, delivered: int) -> ProgramHistory:
     """The history of a program up to the n-th end of a call."""
     numbers = range(1, min(delivered, len(state.deliveries)) + 1)
     announced = [_delivery(state, state.deliveries[number]) for number in numbers]
-    return ProgramHistory(state.calls, announced, is_edited=state.run.revision is not None)
+    return ProgramHistory(state.calls, announced, is_edited=state.run.revision is not None, dropped=state.dropped)
 
 
 def history_without(state: State, labels: Collection[str]) -> ProgramHistory:

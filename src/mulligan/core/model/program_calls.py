@@ -6,6 +6,7 @@ the label of the call: `load`, `load#2`, `load#eu`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -95,6 +96,20 @@ def label_of(name: str, number: int, key: str) -> str:
     if key:
         return f"{name}#{key}"
     return name if number == 1 else f"{name}#{number}"
+
+
+def by_number(label: str) -> tuple[int, str]:
+    """A key that sorts the labels of calls of one name by their numbers."""
+    return len(label), label
+
+
+def free_label(name: str, number: int, key: str, is_taken: Callable[[str], bool]) -> str:
+    """The label of a call: numbers go on until one is free, since a key may look like one, and so may the program."""
+    label = label_of(name, number, key)
+    while is_taken(label):
+        number += 1
+        label = label_of(name, number, "")
+    return label
 
 
 def is_name(name: str) -> bool:

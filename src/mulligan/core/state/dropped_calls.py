@@ -12,16 +12,20 @@ from mulligan.core.state.state import State
 
 def note_dropped(state: State, label: str, call: DroppedCall) -> None:
     """Remember what a call was that is dropped: if it is made again, it gets its label."""
+    if (before := state.dropped.get(label)) is not None:
+        identity = before.identity(label)
+        state.put(state.dropped_labels, identity, state.dropped_labels[identity] - {label})
     state.put(state.dropped, label, call)
-    state.put(state.dropped_labels, call.identity(label), label)
+    identity = call.identity(label)
+    state.put(state.dropped_labels, identity, state.dropped_labels.get(identity, frozenset()) | {label})
 
 
 def restore_dropped(state: State) -> None:
     """Index the dropped calls that were read from rows."""
-    # Of two with one identity, the one that was dropped last was made last.
-    dropped = sorted(state.dropped.items(), key=lambda item: item[1].index)
-    state.dropped_labels.update({call.identity(label): label for label, call in dropped})
-    for key, labels in _results(state, (label for label, call in dropped if call.has_result)).items():
+    for label, call in state.dropped.items():
+        identity = call.identity(label)
+        state.dropped_labels[identity] = state.dropped_labels.get(identity, frozenset()) | {label}
+    for key, labels in _results(state, (label for label, call in state.dropped.items() if call.has_result)).items():
         state.kept_results[key] = _in_order(state, labels)
 
 

@@ -506,7 +506,7 @@ class State:
         self.labels: dict[tuple[str, int], str] = {}
         # Those that earlier rounds dropped, by label. In no row: labels by identity, and by the number of their end.
         self.dropped: dict[str, DroppedCall] = {}
-        self.dropped_labels: dict[tuple[str, int, str], str] = {}
+        self.dropped_labels: dict[tuple[str, int, str], frozenset[str]] = {}
         # Those of them whose results are offered, in the order in which they were made; how many of them were taken.
         self.kept_results: dict[ResultKey, tuple[str, ...]] = {}
         self.results_taken: dict[ResultKey, int] = {}
