@@ -23,7 +23,7 @@ PAGE = 1000
 
 
 def publish(
-    file: Annotated[Path, Argument("FILE", "A workflow file, or a Python file, of which is published what it builds.")],
+    file: Annotated[Path, Argument("FILE", "A workflow file, or a Python file: what it builds is published.")],
     name: Annotated[str | None, Option("NAME", "The name to publish it under (default: that of the workflow).")] = None,
     note: Annotated[str, Option("TEXT", "Why it is published, which is recorded.")] = "",
     label: Annotated[
