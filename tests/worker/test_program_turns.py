@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from tests.support.work import PATIENCE_SECONDS, Work
+from tests.worker.test_log_shipping import Records
 
-from mulligan.core.model.program_calls import ProgramTurn
+from mulligan.core.model.program_calls import Delivery, ProgramTurn
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
 
@@ -34,6 +35,24 @@ def inline(name: str):
 @program
 def outside(name: str, is_inline: bool):
     return inline(name) if is_inline else call(name)
+
+
+@step
+def load(): ...
+
+
+@program
+def prints():
+    print("one")
+    load()
+    print("two")
+
+
+@program
+def stuck():
+    print("x" * 5000)
+    while True:
+        pass
 
 
 @program
@@ -60,9 +79,12 @@ def work(tmp_path: Path) -> Iterator[Work]:
     made.close()
 
 
-def turn(work: Work, function: str, *, number: int = 1, **args: Any) -> Lease:
+def turn(
+    work: Work, function: str, *, number: int = 1, deliveries: tuple[Delivery, ...] = (), place: str = "", **args: Any
+) -> Lease:
     params = {"call": f"hosted:{function}", "source": _PROGRAMS, "file": "hosted.py", "args": args, "program": True}
-    return work.lease("python", params, turn=ProgramTurn(number))
+    fields = {"place": place} if place else {}
+    return work.lease("python", params, turn=ProgramTurn(number, deliveries=deliveries), **fields)
 
 
 def test_a_large_result_is_read_to_its_end_though_the_process_has_ended(work: Work) -> None:
@@ -77,6 +99,32 @@ def test_a_large_result_is_read_to_its_end_though_the_process_has_ended(work: Wo
 
     assert isinstance(report, TaskEnded) and report.turn is not None
     assert (report.turn.how, len(report.output)) == ("returned", 150_000), report.outcome
+
+
+def test_a_program_that_prints_too_much_is_stopped(tmp_path: Path) -> None:
+    work = Work(tmp_path, log_bytes_max=4000)
+    lease = turn(work, "stuck")
+
+    report = work.run(lease)
+
+    assert report.outcome.code == "OUTPUT_INVALID"
+    assert "bytes omitted" in work.log(lease).read_text()
+    work.close()
+
+
+def test_the_log_of_a_program_is_shipped_once_and_ends_with_the_program(tmp_path: Path) -> None:
+    records = Records()
+    work = Work(tmp_path, shipped_logs=lambda: records)
+    first = turn(work, "prints", place="prints")
+    second = turn(work, "prints", place="prints", number=2, deliveries=(Delivery("", 0, "load"),))
+
+    work.run(first)
+    waiting = records.text(first)
+    work.run(second)
+
+    assert (waiting, records.text(first)) == ("one\n…", "one\ntwo\n.")
+    assert records.starts == [0, 4]
+    work.close()
 
 
 def test_a_program_that_exits_before_it_has_returned_has_failed(work: Work) -> None:
