@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.work import PATIENCE_SECONDS, Work
+from tests.support.work import PATIENCE_SECONDS, Work, kill
 from tests.worker.test_log_shipping import Records
 
 from mulligan.core.model.program_calls import Delivery, ProgramTurn
-from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.reports import LeaseExpired, TaskEnded
 from mulligan.ports import Lease
 
 _PROGRAMS = """
@@ -39,6 +39,11 @@ def outside(name: str, is_inline: bool):
 
 @step
 def load(): ...
+
+
+@program
+def parent():
+    return os.getppid()
 
 
 @program
@@ -80,10 +85,17 @@ def work(tmp_path: Path) -> Iterator[Work]:
 
 
 def turn(
-    work: Work, function: str, *, number: int = 1, deliveries: tuple[Delivery, ...] = (), place: str = "", **args: Any
+    work: Work,
+    function: str,
+    *,
+    number: int = 1,
+    deliveries: tuple[Delivery, ...] = (),
+    place: str = "",
+    version: str = "v1",
+    **args: Any,
 ) -> Lease:
     params = {"call": f"hosted:{function}", "source": _PROGRAMS, "file": "hosted.py", "args": args, "program": True}
-    fields = {"place": place} if place else {}
+    fields = {"version": version, **({"place": place} if place else {})}
     return work.lease("python", params, turn=ProgramTurn(number, deliveries=deliveries), **fields)
 
 
@@ -91,14 +103,30 @@ def test_a_large_result_is_read_to_its_end_though_the_process_has_ended(work: Wo
     # The socket takes all of it, so the process ends before anything is read.
     work.start(turn(work, "large", size=150_000))
     turns = work.executor._program_turns
-    assert turns is not None
-    (host,) = turns._hosts.values()
-    assert host.frames is not None and select.select([host.frames], [], [], PATIENCE_SECONDS)[0]
+    assert turns is not None and turns._host is not None
+    assert select.select([turns._host], [], [], PATIENCE_SECONDS)[0]
 
     (report,) = work.reports()
 
     assert isinstance(report, TaskEnded) and report.turn is not None
     assert (report.turn.how, len(report.output)) == ("returned", 150_000), report.outcome
+
+
+def test_the_programs_of_all_workflows_are_forked_by_one_host(work: Work) -> None:
+    first, second = (work.run(turn(work, "parent", version=version)).output for version in ("v1", "v2"))
+
+    assert first == second != os.getpid()
+
+
+def test_a_program_whose_host_is_dead_is_lost_and_the_next_one_gets_another_host(work: Work) -> None:
+    host = work.run(turn(work, "parent")).output
+    work.start(turn(work, "stuck"))
+    kill(host)
+
+    (lost,) = work.reports()
+
+    assert isinstance(lost, LeaseExpired)
+    assert work.run(turn(work, "parent")).output != host
 
 
 def test_a_program_that_prints_too_much_is_stopped(tmp_path: Path) -> None:

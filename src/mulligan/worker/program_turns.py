@@ -1,8 +1,8 @@
 """Turns of programs: each is a task that a process of the program carries out, which waits for the next one.
 
-A *host* is a process for one version of a workflow, which forks a process for each program. A program that waits keeps
-its process for a few seconds. Then it is killed, and a later turn starts another one, which replays the history of the
-program: a waiting program has no process.
+A *host* is a process that forks a process for each program. A program that waits keeps its process for a few seconds.
+Then it is killed, and a later turn starts another one, which replays the history of the program: a waiting program has
+no process.
 """
 
 from __future__ import annotations
@@ -117,10 +117,9 @@ class _Frames:
 class _Process:
     """The process of a program: it carries out a turn (`token`), or waits for the next one."""
 
-    def __init__(self, number: int, key: _Key, host: _Host, history: str) -> None:
+    def __init__(self, number: int, key: _Key, history: str) -> None:
         self.number = number
         self.key = key
-        self.host = host
         self.history = history
         # The files that were written for it to read.
         self.spooled: list[str] = []
@@ -133,16 +132,6 @@ class _Process:
         # Why it was killed while it carried out a turn.
         self.stop_reason = ""
         self.frames: _Frames | None = None
-
-
-class _Host:
-    """A process that forks the processes of programs of one version."""
-
-    def __init__(self, key: int, group: str) -> None:
-        self.key = key
-        self.group = group
-        self.frames: _Frames | None = None
-        self.processes: dict[int, _Process] = {}
 
 
 class ProgramTurns:
@@ -172,8 +161,10 @@ class ProgramTurns:
         self._locate = locate
         self._supervisor = supervisor
         self._end = end
-        self._hosts: dict[str, _Host] = {}
+        self._host: _Frames | None = None
         self._processes: dict[_Key, _Process] = {}
+        # All that the host has not said to have ended, by number.
+        self._forked: dict[int, _Process] = {}
         self._last_number = 0
 
     # -- starting
@@ -250,31 +241,28 @@ class ProgramTurns:
         return path
 
     def _fork(self, key: _Key, task: Task, history: str, env: dict[str, str]) -> _Process:
-        host = self._host_for(task.version)
+        host = self._host or self._launch_host()
         self._last_number += 1
-        process = _Process(self._last_number, key, host, history)
+        process = _Process(self._last_number, key, history)
         ours, theirs = socket.socketpair()
         self._folders.make_run(task.run_id)
         logs = self._folders.logs(task.run_id, task.place, task.attempt)
-        assert host.frames is not None
         order = m.Fork(process.number, logs.out, logs.err, cwd=working_folder_of(task), env=env)
-        host.frames.send(m.frame_of_host(order), theirs.detach())
+        host.send(m.frame_of_host(order), theirs.detach())
         process.frames = _Frames(ours, self._selector, partial(self._on_process, process))
-        host.processes[process.number] = self._processes[key] = process
+        self._forked[process.number] = self._processes[key] = process
         return process
 
-    def _host_for(self, group: str) -> _Host:
-        host = self._hosts.get(group)
-        if host is None:
-            self._last_number += 1
-            host = self._hosts[group] = _Host(_FIRST_KEY - self._last_number, group)
-            ours, theirs = socket.socketpair()
-            host.frames = _Frames(ours, self._selector, partial(self._on_host, host))
-            argv = [sys.executable, "-m", "mulligan.programs.host", "0"]
-            out = f"{self._folder}/host{host.key}.log"
-            request: tuple[Any, ...] = ("run", host.key, sys.executable, argv, {}, "/", None, out, out, None, None)
-            self._supervisor().send_fd(theirs.detach(), request)
-        return host
+    def _launch_host(self) -> _Frames:
+        self._last_number += 1
+        key = _FIRST_KEY - self._last_number
+        ours, theirs = socket.socketpair()
+        self._host = _Frames(ours, self._selector, self._on_host)
+        argv = [sys.executable, "-m", "mulligan.programs.host", "0"]
+        out = f"{self._folder}/host{key}.log"
+        request: tuple[Any, ...] = ("run", key, sys.executable, argv, {}, "/", None, out, out, None, None)
+        self._supervisor().send_fd(theirs.detach(), request)
+        return self._host
 
     # -- what processes say
 
@@ -330,16 +318,17 @@ class ProgramTurns:
             elif process.kept_until < math.inf:
                 self._wake_up.at(process.kept_until)
 
-    def _on_host(self, host: _Host) -> None:
-        assert host.frames is not None
+    def _on_host(self) -> None:
+        if self._host is None:
+            return
         try:
-            for frame in host.frames.receive():
-                self._on_exited(host, m.decode_exited(frame))
+            for frame in self._host.receive():
+                self._on_exited(m.decode_exited(frame))
         except (EOFError, msgspec.MsgspecError):
-            self._lose(host)
+            self._lose_host()
 
-    def _on_exited(self, host: _Host, exited: m.Exited) -> None:
-        process = host.processes.pop(exited.number, None)
+    def _on_exited(self, exited: m.Exited) -> None:
+        process = self._forked.pop(exited.number, None)
         if process is None:
             return
         with suppress(EOFError, msgspec.MsgspecError):
@@ -361,15 +350,9 @@ class ProgramTurns:
                 report = self._exit_reader.report_lost(self._running[token].lease.task)
             self._end(token, report)
 
-    def _lose(self, host: _Host) -> None:
+    def _lose_host(self) -> None:
         """The host is dead, and all of its processes with it: their turns are lost, and run again."""
-        if self._hosts.get(host.group) is host:
-            del self._hosts[host.group]
-        if host.frames is not None:
-            host.frames.close()
-        for process in list(host.processes.values()):
-            token = process.token
-            self._forget(process)
+        for token in self._forget_all():
             if token in self._running:
                 self._end(token, self._exit_reader.report_lost(self._running[token].lease.task))
 
@@ -386,14 +369,18 @@ class ProgramTurns:
                 self._order_kill(process)
 
     def drop_all(self) -> None:
-        """Forget all turns: the hosts are killed."""
-        for host in list(self._hosts.values()):
-            for process in list(host.processes.values()):
-                process.token = 0
-                self._forget(process)
-            if host.frames is not None:
-                host.frames.close()
-        self._hosts.clear()
+        """Forget all turns. The host kills its processes, and ends."""
+        self._forget_all()
+
+    def _forget_all(self) -> list[int]:
+        """Forget the host and its processes; return the tokens of the turns that they carried out."""
+        if self._host is not None:
+            self._host.close()
+            self._host = None
+        forked, self._forked = list(self._forked.values()), {}
+        for process in forked:
+            self._forget(process)
+        return [process.token for process in forked]
 
     def _kill(self, process: _Process) -> None:
         self._order_kill(process)
@@ -401,8 +388,8 @@ class ProgramTurns:
         self._forget(process)
 
     def _order_kill(self, process: _Process) -> None:
-        if process.host.frames is not None:
-            process.host.frames.send(m.frame_of_host(m.Kill(process.number)))
+        if self._host is not None:
+            self._host.send(m.frame_of_host(m.Kill(process.number)))
 
     def _close(self, process: _Process) -> None:
         if process.frames is not None:
