@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 from collections.abc import Iterator
@@ -9,12 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 from tests.support.work import PATIENCE_SECONDS, Work, kill
 from tests.worker.test_log_shipping import Records
 
+from mulligan.core.effects.program_history import ProgramHistory
+from mulligan.core.model.artifacts import KEY, Artifact
 from mulligan.core.model.program_calls import Delivery, ProgramTurn
 from mulligan.core.model.reports import LeaseExpired, TaskEnded
 from mulligan.ports import Lease
+from mulligan.testing.clock import JumpingClock
+from mulligan.testing.memory.artifact_memory import ArtifactMemory
 
 _PROGRAMS = """
 import os
@@ -84,6 +90,15 @@ def work(tmp_path: Path) -> Iterator[Work]:
     made.close()
 
 
+class BrokenFiles(ArtifactMemory):
+    """Artifacts that have no files, of which one cannot be read."""
+
+    def fetch(self, artifact: Artifact) -> bytes:
+        if artifact.name.endswith("broken"):
+            raise OSError(errno.EIO, "it cannot be read")
+        return super().fetch(artifact)
+
+
 def turn(
     work: Work,
     function: str,
@@ -110,6 +125,26 @@ def test_a_large_result_is_read_to_its_end_though_the_process_has_ended(work: Wo
 
     assert isinstance(report, TaskEnded) and report.turn is not None
     assert (report.turn.how, len(report.output)) == ("returned", 150_000), report.outcome
+
+
+@pytest.mark.parametrize("fails", ["history", "file"])
+def test_a_turn_that_cannot_begin_leaves_no_process_and_no_file(tmp_path: Path, fails: str) -> None:
+    def read_history(run_id: int, delivered: int) -> ProgramHistory:
+        if fails == "history":
+            raise OSError(errno.EIO, "it cannot be read")
+        return ProgramHistory({}, [Delivery("", 0, "load", output=broken)])
+
+    files = BrokenFiles({}, JumpingClock())
+    good, broken = ({KEY: to_builtins(files.keep(f"7/{name}", b"x", "text"))} for name in ("good", "broken"))
+    work = Work(tmp_path, artifacts=files, read_history=read_history)
+
+    report = work.run(turn(work, "large", number=2, size=good))
+
+    assert report.outcome.code == "EXCEPTION"
+    assert list(Path(work.executor._folder).glob("program-*")) == []
+    turns = work.executor._program_turns
+    assert turns is not None and turns._forked == {}
+    work.close()
 
 
 def test_the_programs_of_all_workflows_are_forked_by_one_host(work: Work) -> None:

@@ -117,10 +117,9 @@ class _Frames:
 class _Process:
     """The process of a program: it carries out a turn (`token`), or waits for the next one."""
 
-    def __init__(self, number: int, key: _Key, history: str) -> None:
+    def __init__(self, number: int, key: _Key) -> None:
         self.number = number
         self.key = key
-        self.history = history
         # The files that were written for it to read.
         self.spooled: list[str] = []
         self.token = 0
@@ -181,73 +180,78 @@ class ProgramTurns:
         if process is not None and (process.turn != turn.turn - 1 or process.token or process.frames is None):
             self._kill(process)
             process = None
-        if process is None:
-            spooled: list[str] = []
-            # Without its arguments it cannot begin; what a call has returned it may never read.
-            files = self._locate(task.params.get("args"), partial(self._spool, spooled))
-            found = self._history(task)
-            history = self._write_history(found)
-            env = program_environment(running.lease, running.scratch, self._folders.outputs(task.run_id))
-            process = self._fork(key, task, history, env)
-            process.spooled = spooled
-            if found is not None:
-                files |= self._files(process, found.deliveries)
-            self._send(process, _begin(task, turn, history, files))
-        else:
-            files = self._files(process, turn.deliveries)
-            self._send(process, m.Deliver(turn.turn, deliveries_of(turn.deliveries), files))
+        spooled: list[str] = []
+        try:
+            if process is None:
+                process = self._begin(key, running, turn, spooled)
+            else:
+                files = self._files(turn.deliveries, spooled)
+                self._send(process, m.Deliver(turn.turn, deliveries_of(turn.deliveries), files))
+        except BaseException:
+            _remove(spooled)
+            raise
+        process.spooled += spooled
         process.token, process.turn, process.started = running.lease.token, turn.turn, wall_clock.now()
         process.kept_until = process.due = math.inf
         if task.deadline is not None:
             process.due = time.monotonic() + (seconds_left(msgspec.structs.replace(task, timeout=None)) or 0.0)
             self._wake_up.at(process.due)
 
+    def _begin(self, key: _Key, running: RunningTask, turn: ProgramTurn, spooled: list[str]) -> _Process:
+        """Fork a process that replays what is recorded. What may fail comes before."""
+        task = running.resolved.task
+        # Without its arguments it cannot begin; what a call has returned it may never read.
+        files = self._locate(task.params.get("args"), partial(self._spool, spooled))
+        history = ""
+        if turn.turn > 1 or turn.deliveries:
+            found = self._read_history(task.run_id, turn.delivered + len(turn.deliveries))
+            history = self._spool(spooled, history_of(found), ".history")
+            files |= self._files(found.deliveries, spooled)
+        begin = begin_of(
+            task.params,
+            task.started_in,
+            turn=turn.turn,
+            history=history,
+            files=files,
+            timeout=task.timeout,
+            step=task.place,
+            at=turn.begun,
+        )
+        env = program_environment(running.lease, running.scratch, self._folders.outputs(task.run_id))
+        process = self._fork(key, task, env)
+        self._send(process, begin)
+        return process
+
     def _send(self, process: _Process, message: m.ToProgram) -> None:
         assert process.frames is not None
         process.frames.send(m.frame(message))
 
-    def _history(self, task: Task) -> ProgramHistory | None:
-        """What a new process replays; None for a program that has called nothing yet."""
-        turn = task.turn
-        assert turn is not None
-        if turn.turn == 1 and not turn.deliveries:
-            return None
-        return self._read_history(task.run_id, turn.delivered + len(turn.deliveries))
-
-    def _write_history(self, found: ProgramHistory | None) -> str:
-        if found is None:
-            return ""
-        path = f"{self._folder}/program-{self._last_number + 1}.history"
-        with open(path, "wb") as file:
-            file.write(history_of(found))
-        return path
-
-    def _files(self, process: _Process, ends: Iterable[Delivery]) -> dict[str, str]:
+    def _files(self, ends: Iterable[Delivery], spooled: list[str]) -> dict[str, str]:
         """The file of each artifact that the program may read. One that is gone is left out: reading it says so."""
         files: dict[str, str] = {}
         for one in ends:
             if isinstance(one.output, dict | list):
                 with suppress(InputInvalid, OutputDropped):
-                    files |= self._locate(one.output, partial(self._spool, process.spooled))
+                    files |= self._locate(one.output, partial(self._spool, spooled))
         return files
 
     def _spool(self, spooled: list[str], data: bytes, ending: str) -> str:
         """Write what has no file here to one that exists for as long as the process."""
         self._last_number += 1
         path = f"{self._folder}/program-{self._last_number}{ending}"
+        spooled.append(path)
         with open(path, "wb") as file:
             file.write(data)
-        spooled.append(path)
         return path
 
-    def _fork(self, key: _Key, task: Task, history: str, env: dict[str, str]) -> _Process:
-        host = self._host or self._launch_host()
+    def _fork(self, key: _Key, task: Task, env: dict[str, str]) -> _Process:
         self._last_number += 1
-        process = _Process(self._last_number, key, history)
-        ours, theirs = socket.socketpair()
+        process = _Process(self._last_number, key)
         self._folders.make_run(task.run_id)
         logs = self._folders.logs(task.run_id, task.place, task.attempt)
         order = m.Fork(process.number, logs.out, logs.err, cwd=working_folder_of(task), env=env)
+        host = self._host or self._launch_host()
+        ours, theirs = socket.socketpair()
         host.send(m.frame_of_host(order), theirs.detach())
         process.frames = _Frames(ours, self._selector, partial(self._on_process, process))
         self._forked[process.number] = self._processes[key] = process
@@ -358,9 +362,6 @@ class ProgramTurns:
 
     # -- ends
 
-    def is_running(self, token: int) -> bool:
-        return any(process.token == token for process in self._processes.values())
-
     def stop(self, token: int, why: str) -> None:
         """Kill the process that carries out a turn. None of its code runs any more."""
         for process in self._processes.values():
@@ -400,9 +401,7 @@ class ProgramTurns:
         self._close(process)
         if self._processes.get(process.key) is process:
             del self._processes[process.key]
-        for path in filter(None, (process.history, *process.spooled)):
-            with suppress(OSError):
-                os.unlink(path)
+        _remove(process.spooled)
 
 
 def _is_killed_by_others(report: Report, end: ProcessExit) -> bool:
@@ -412,16 +411,7 @@ def _is_killed_by_others(report: Report, end: ProcessExit) -> bool:
     return isinstance(report, TaskEnded) and not report.outcome.is_out_of_memory
 
 
-def _begin(task: Task, turn: ProgramTurn, history: str, files: dict[str, str]) -> m.Begin:
-    return begin_of(
-        task.params,
-        task.started_in,
-        turn=turn.turn,
-        run_id=task.run_id,
-        history=history,
-        files=files,
-        timeout=task.timeout,
-        step=task.place,
-        attempt=task.attempt,
-        at=turn.begun,
-    )
+def _remove(paths: Iterable[str]) -> None:
+    for path in paths:
+        with suppress(OSError):
+            os.unlink(path)
