@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from mulligan.programs import messages as m
+from mulligan.programs.call_values import digest_of
 from mulligan.programs.host import send_fork
 
 _PROGRAMS = """
@@ -100,6 +101,22 @@ def starts(path: str):
     subprocess.run(["true"], capture_output=True, stdin=subprocess.DEVNULL)
     sqlite3.connect(path).close()
     return fetch("monday")
+
+
+@step(inline=True)
+def shout(text: str) -> None:
+    print("inline:", text)
+
+
+@program
+def prints():
+    print("begins")
+    fetch("monday")
+    print("after fetch")
+    double(1)
+    print("after double")
+    shout("loud")
+    print("ends")
 """
 
 
@@ -240,6 +257,27 @@ def test_a_cold_program_says_and_prints_what_is_new(shared_host: Host, inputs: d
     assert [(one.name, one.output) for one in answer.calls] == [("double", 8)]
     assert process.printed().splitlines() == ["after fetch"]
     process.sock.close()
+    shared_host.exited()
+
+
+def test_the_end_of_an_inline_step_is_part_of_what_is_replayed(shared_host: Host, tmp_path: Path):
+    fetched, doubled = m.CallId("", 0), m.CallId("", 1)
+    arguments = (b'{"day":"monday"}', b'{"number":1}')
+    calls = [
+        m.RecordedCall(fetched, "fetch", "fetch", digest=digest_of(arguments[0])),
+        m.RecordedCall(doubled, "double", "double", "inline", digest=digest_of(arguments[1])),
+    ]
+    history = tmp_path / "history"
+    # It was retried, for so long that its program had no process any more.
+    ends = [m.Delivery(fetched, output=[]), m.Delivery(doubled, output=2)]
+    history.write_bytes(m.encode_history(calls, ends))
+
+    process = shared_host.begin("prints", history=str(history))
+    shouted = process.answer()
+    process.send(m.Deliver(2, (m.Delivery(shouted.calls[0].id),)))
+    assert process.answer().how == "returned"
+
+    assert process.printed().splitlines() == ["after double", "inline: loud", "ends"]
     shared_host.exited()
 
 
