@@ -126,6 +126,9 @@ class Host:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "hosted.py").write_text(_PROGRAMS, encoding="utf-8")
+        self.installed = folder / "site-packages"
+        (self.installed / "hosted_package").mkdir(parents=True)
+        (self.installed / "hosted_package" / "programs.py").write_text(_PROGRAMS, encoding="utf-8")
         self.sock, theirs = socket.socketpair()
         self.process = subprocess.Popen([sys.executable, "-m", "mulligan.programs.host", "0"], stdin=theirs)
         theirs.close()
@@ -141,7 +144,8 @@ class Host:
         theirs.close()
         process = Process(ours, self._number, Path(log))
         self._processes.append(process)
-        process.send(m.Begin(turn=1, run_id=1, call=f"hosted:{name}", inputs=inputs or {}, **given))
+        call = given.pop("call", f"hosted:{name}")
+        process.send(m.Begin(turn=1, run_id=1, call=call, inputs=inputs or {}, **given))
         return process
 
     def close(self) -> int:
@@ -360,6 +364,22 @@ def test_what_a_program_does_itself_is_said_once_for_each_line(shared_host: Host
     assert process.printed().splitlines() == [
         "warning: hosted.py:73: the program opens a file itself, and a replay does it again; do it in a step"
     ]
+
+
+def test_a_program_in_an_installed_package_is_watched_as_one_in_a_file(shared_host: Host):
+    package = {"call": "hosted_package.programs:reads", "import_from": str(shared_host.installed)}
+    process = shared_host.begin("reads", {"path": str(shared_host.folder / "hosted.py")}, **package)
+
+    process.answer()
+    process.sock.close()
+    shared_host.exited()
+
+    assert process.printed().splitlines() == [
+        "warning: programs.py:73: the program opens a file itself, and a replay does it again; do it in a step"
+    ]
+    package["call"] = "hosted_package.programs:threads"
+    assert "a program cannot start threads" in shared_host.begin("threads", **package).answer().failure.message
+    shared_host.exited()
 
 
 def test_a_process_and_a_database_are_called_what_they_are(shared_host: Host):
