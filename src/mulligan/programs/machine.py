@@ -30,7 +30,7 @@ from mulligan.programs.calls import Branch, Call, Outcome, Prepared, has_key
 from mulligan.programs.differences import difference_of_call, difference_of_missing
 from mulligan.programs.errors import Nondeterministic, ProgramError, Rejected, StepFailed, Stopped
 from mulligan.programs.failures import failure_of
-from mulligan.programs.inline_steps import inline_environment
+from mulligan.programs.inline_steps import inline_environment, run_inline
 
 _REJECTED = ("APPROVAL_REFUSED", "APPROVAL_EXPIRED")
 TOO_MANY, UNAWAITED = "LOOP_LIMIT", "UNAWAITED"
@@ -649,27 +649,3 @@ def as_exception(failure: m.CallFailure, name: str) -> StepFailed:
         step=failure.step or name,
         attempt=failure.attempt,
     )
-
-
-def run_inline(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Run an inline step to its end. A coroutine gets an event loop of its own; that of the program stands still."""
-    import inspect
-
-    result = function(**arguments)
-    if inspect.isgenerator(result):
-        try:
-            while True:
-                next(result)
-        except StopIteration as end:
-            return end.value
-    if not inspect.iscoroutine(result):
-        return result
-    import asyncio
-    from asyncio import events
-
-    outer = events._get_running_loop()
-    events._set_running_loop(None)
-    try:
-        return asyncio.run(result)
-    finally:
-        events._set_running_loop(outer)
