@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.dask_executor.cluster_processes import Process
-from tests.support.work import GIB, Work
+from tests.support.work import GIB, Work, no_history
 from tests.worker import test_ends, test_python, test_shell
 from tests.worker.conftest import announcements as announcements
 
@@ -66,7 +66,7 @@ class DaskWork(Work):
             address=scheduler,
             lock=str(lock),
             clock=ProcessClock(),
-            answers=StoreAnswers(ArtifactFiles(folder / "artifacts"), lambda tag, limit: []),
+            answers=StoreAnswers(ArtifactFiles(folder / "artifacts"), lambda tag, limit: [], no_history),
             logs=LogFiles(Folders(self.home)),
             lease_seconds=30.0,
             is_shared=False,

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.work import no_history
 
 from mulligan.dask_executor.channel import Channel
 from mulligan.dask_executor.messages import Call
@@ -18,7 +19,7 @@ from mulligan.worker.folders import Folders
 
 
 def answers(folder: Path) -> StoreAnswers:
-    return StoreAnswers(ArtifactFiles(folder / "artifacts"), lambda tag, limit: [])
+    return StoreAnswers(ArtifactFiles(folder / "artifacts"), lambda tag, limit: [], no_history)
 
 
 @pytest.mark.parametrize("name", ["../outside", "1/../../outside", "/outside", "", "1/a\0b"])
@@ -31,7 +32,10 @@ def test_an_artifact_stays_in_the_folder_of_artifacts(tmp_path: Path, name: str)
 
 @pytest.mark.parametrize(
     "call",
-    [Call(1, "remove", {}), Call(1, "keep", {"path": "x"}), Call(1, "fetch", {"artifact": {"name": 3}})],
+    [
+        *(Call(1, "remove", {}), Call(1, "keep", {"path": "x"}), Call(1, "fetch", {"artifact": {"name": 3}})),
+        Call(1, "history", {"run_id": "1", "delivered": 2}),
+    ],
     ids=lambda call: call.name,
 )
 def test_a_question_that_is_none_is_refused(tmp_path: Path, call: Call) -> None:

@@ -115,6 +115,41 @@ def test_outputs_artifacts_and_logs_come_back_and_secrets_do_not(
     assert b"a table" in kept and b"x" * 200_000 in kept
 
 
+PROGRAM = """
+import os, signal
+from pathlib import Path
+
+from mulligan import program, step
+
+
+@step
+def note(text: str) -> int:
+    with open("notes", "a") as notes:
+        notes.write(text)
+    return 2**63 + len(text)
+
+
+@program
+def replayed():
+    found = note("before ")
+    if not Path("killed").exists():
+        Path("killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    note("after")
+    return found
+"""
+
+
+def test_a_program_goes_on_in_another_process(processes: Processes, scheduler: Process, folder: Path) -> None:
+    (folder / "flow.py").write_text(PROGRAM, encoding="utf-8")
+
+    code, said = Driver(processes, folder, "run", "flow.py", "--on", on(scheduler)).end()
+
+    assert code == 0, said
+    assert f'"result": {2**63 + 7}' in said
+    assert (folder / "notes").read_text() == "before after"
+
+
 SLEEPS = """
 name: sleeps
 steps:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from mulligan.core.effects.program_history import ProgramHistory
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.reports import Report, TaskEnded
 from mulligan.ports import Lease
@@ -22,6 +23,10 @@ PATIENCE_SECONDS = 30.0
 GIB = 1 << 30
 
 
+def no_history(run_id: int, delivered: int) -> ProgramHistory:
+    raise AssertionError("nothing is recorded of these programs")
+
+
 class Work:
     """Hands in a folder of their own, and tasks for them."""
 
@@ -30,7 +35,9 @@ class Work:
         self.folder = folder / "here"
         self.folder.mkdir(exist_ok=True)
         self.name = f"worker-{folder.name}-{os.getpid()}"
-        self.executor = LocalExecutor(self.name, "here", self.home, **{"cpus": 2, "memory": 4 * GIB, **options})
+        self.executor = LocalExecutor(
+            self.name, "here", self.home, **{"cpus": 2, "memory": 4 * GIB, "read_history": no_history, **options}
+        )
         self._token = 0
 
     # -- tasks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 import pytest
 from tests.support.work import PATIENCE_SECONDS, Work
 
-from mulligan.core.effects.program_history import ProgramHistory
 from mulligan.core.model.program_calls import ProgramTurn
 from mulligan.core.model.reports import TaskEnded
 from mulligan.ports import Lease
@@ -18,7 +18,27 @@ from mulligan.ports import Lease
 _PROGRAMS = """
 import os
 
-from mulligan import program
+import mulligan
+from mulligan import program, step
+
+
+def call(name: str):
+    return mulligan.progress(1, 2) if name == "progress" else mulligan.artifact(__file__)
+
+
+@step(inline=True)
+def inline(name: str):
+    return call(name)
+
+
+@program
+def outside(name: str, is_inline: bool):
+    return inline(name) if is_inline else call(name)
+
+
+@program
+def environment():
+    return sorted(name for name in os.environ if name.startswith("MULLIGAN_"))
 
 
 @program
@@ -33,19 +53,15 @@ def exits(status: int):
 """
 
 
-def no_history(run_id: int, delivered: int) -> ProgramHistory:
-    raise AssertionError("nothing is recorded of these programs")
-
-
 @pytest.fixture
 def work(tmp_path: Path) -> Iterator[Work]:
-    made = Work(tmp_path, read_history=no_history)
+    made = Work(tmp_path)
     yield made
     made.close()
 
 
-def turn(work: Work, name: str, *, number: int = 1, **args: Any) -> Lease:
-    params = {"call": f"hosted:{name}", "source": _PROGRAMS, "file": "hosted.py", "args": args, "program": True}
+def turn(work: Work, function: str, *, number: int = 1, **args: Any) -> Lease:
+    params = {"call": f"hosted:{function}", "source": _PROGRAMS, "file": "hosted.py", "args": args, "program": True}
     return work.lease("python", params, turn=ProgramTurn(number))
 
 
@@ -69,6 +85,27 @@ def test_a_program_that_exits_before_it_has_returned_has_failed(work: Work) -> N
     assert (report.output, report.turn) == (None, None)
     assert report.outcome.code == "EXCEPTION"
     assert report.outcome.message == "its process exited before the program returned"
+
+
+def test_a_program_gets_no_variable_that_belongs_to_one_of_its_turns(work: Work) -> None:
+    names = work.run(turn(work, "environment")).output
+
+    assert set(names) - set(os.environ) == {
+        *("MULLIGAN_ATTEMPT", "MULLIGAN_CPUS", "MULLIGAN_IDEMPOTENCY_KEY", "MULLIGAN_OUTPUT_DIR", "MULLIGAN_PROGRAM"),
+        *("MULLIGAN_RUN_ID", "MULLIGAN_STEP", "MULLIGAN_VISIT", "MULLIGAN_WORKER", "MULLIGAN_WORKFLOW"),
+    }
+
+
+@pytest.mark.parametrize("is_inline", [False, True])
+@pytest.mark.parametrize("name", ["progress", "artifact"])
+def test_what_belongs_to_a_step_is_refused_in_a_program(work: Work, name: str, is_inline: bool) -> None:
+    report = work.run(turn(work, "outside", name=name, is_inline=is_inline))
+
+    assert report.turn is not None
+    found = report.turn.calls[0].failure if is_inline else report.turn.failure
+    assert found is not None and found.message == (
+        f"NotInStep: mulligan.{name}() was called in a program, or in an inline step of one; do it in a step of its own"
+    )
 
 
 def test_a_program_that_exits_with_an_error_shows_what_it_printed(work: Work) -> None:

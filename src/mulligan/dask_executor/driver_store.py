@@ -1,4 +1,4 @@
-"""The store of the driver, as a session inside a Dask worker sees it: artifacts, earlier results, logs."""
+"""The store of the driver, as a session inside a Dask worker sees it: artifacts, earlier results, histories, logs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.effects.program_history import ProgramHistory
 from mulligan.core.model.artifacts import Artifact, Format, describe_artifact, verify_content
 from mulligan.core.model.clusters.shipped_logs import encode_watch
 from mulligan.errors import StoreRefused
@@ -56,6 +57,16 @@ class DriverResults:
     def __call__(self, tag: str, limit: int, beside: int) -> Sequence[tuple[int, str, str, bytes]]:
         found = self._ask("results", tag=tag, limit=limit, beside=beside)
         return [(run_id, kind, place, data) for run_id, kind, place, data in found]
+
+
+class DriverHistory:
+    """The history of a program that the driver reads: `ReadHistory`."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def __call__(self, run_id: int, delivered: int) -> ProgramHistory:
+        return msgspec.json.decode(self._ask("history", run_id=run_id, delivered=delivered), type=ProgramHistory)
 
 
 class DriverLogs:

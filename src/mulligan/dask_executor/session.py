@@ -22,7 +22,7 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import Report, TaskInterrupted
 from mulligan.dask_executor import messages as m
 from mulligan.dask_executor.channel import Channel, WakeUp
-from mulligan.dask_executor.driver_store import DriverArtifacts, DriverLogs, DriverResults
+from mulligan.dask_executor.driver_store import DriverArtifacts, DriverHistory, DriverLogs, DriverResults
 from mulligan.errors import StoreUnavailable, error_by_code
 from mulligan.ports import Lease
 from mulligan.store.clock import ProcessClock
@@ -137,6 +137,7 @@ class Session:
             lease_seconds=hello.lease_seconds,
             artifacts=DriverArtifacts(self._ask),
             results=DriverResults(self._ask),
+            read_history=DriverHistory(self._ask),
             clock=clock,
             log_bytes_max=hello.log_bytes_max,
             shipped_logs=lambda: logs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -15,17 +15,22 @@ from mulligan.errors import MulliganError, StoreRefused
 from mulligan.ports import Artifacts, FindResults, LogChunk
 from mulligan.worker.folders import Folders, make_private
 
+if TYPE_CHECKING:
+    from mulligan.worker.program_turns import ReadHistory
+
 
 class StoreAnswers:
     """Answers the questions of sessions. An error of the store is an answer, too: the session knows what to do."""
 
-    def __init__(self, artifacts: Artifacts, results: FindResults) -> None:
+    def __init__(self, artifacts: Artifacts, results: FindResults, read_history: ReadHistory) -> None:
         self._artifacts = artifacts
         self._results = results
+        self._read_history = read_history
         self._calls: dict[str, Callable[..., Any]] = {
             "keep": self._keep,
             "fetch": self._fetch,
             "results": self._find,
+            "history": self._history,
         }
 
     def answer(self, call: Call) -> Answer:
@@ -46,6 +51,12 @@ class StoreAnswers:
 
     def _find(self, tag: str, limit: int, beside: int) -> Any:
         return self._results(tag, limit, beside)
+
+    def _history(self, run_id: int, delivered: int) -> bytes:
+        """As JSON, which also holds integers of more than 64 bits."""
+        if type(run_id) is not int or type(delivered) is not int:
+            raise TypeError("a run and a number of ends are expected")
+        return msgspec.json.encode(self._read_history(run_id, delivered))
 
 
 def _checked(name: str) -> str:

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from mulligan.step_context.errors import NotInStep
+from mulligan.step_context.errors import NotInStep, is_program
 
 # `typing` itself is not imported: a step that imports this should not wait for it.
 TYPE_CHECKING = False
@@ -58,7 +58,7 @@ def progress(done: Any = None, total: Any = None, text: str = "") -> None:
     """Say how far the step is: `progress(3, 10)`, `progress(3, 10, "loading")`, `progress(0.3)`, `progress("loading")`.
 
     A float from 0 to 1 without `total` is a share. Each call replaces the last one; it is shown while the step runs,
-    and kept with the attempt. Call it as often as you like. Outside of a step it prints.
+    and kept with the attempt. Call it as often as you like. Outside of a step it prints; a program has no progress.
     """
     if _file.is_open and _file.may_wait(done, total, text):
         return
@@ -159,6 +159,8 @@ class _ProgressFile:
         """Open the file; return whether there is a step."""
         path = os.environ.get(PROGRESS_FILE)
         if path is None:
+            if is_program():
+                raise NotInStep("progress")
             return False
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

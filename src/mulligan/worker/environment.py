@@ -11,9 +11,17 @@ from mulligan.ports import Lease
 from mulligan.worker.folders import ScratchFiles
 from mulligan.worker.git.git_variables import HOOK_VARIABLES
 
+# Variables that are true while one task runs, most of them files. A program takes many tasks.
+_ONE_TASK_ONLY = (
+    *("MULLIGAN_OUTPUT", "MULLIGAN_ERROR", "MULLIGAN_PROGRESS", "MULLIGAN_ARTIFACTS", "MULLIGAN_DATA"),
+    *("MULLIGAN_DATA_SET", "MULLIGAN_FAILURE_CONTEXT", "MULLIGAN_FENCE"),
+)
+# Says that this is the process of a program: see `mulligan.step_context`.
+_PROGRAM = "MULLIGAN_PROGRAM"
 # Variables of some tasks only: a worker that was started by a step must not pass on those of that step.
 _TASK_ONLY = (
-    *("MULLIGAN_ITEM", "MULLIGAN_RETRY", "MULLIGAN_ERROR_CODE", "MULLIGAN_RETURN_CODE", "MULLIGAN_FAILURE_CONTEXT"),
+    *(*_ONE_TASK_ONLY, _PROGRAM),
+    *("MULLIGAN_ITEM", "MULLIGAN_RETRY", "MULLIGAN_ERROR_CODE", "MULLIGAN_RETURN_CODE"),
     *("MULLIGAN_PROMPT_FILE", "MULLIGAN_CONTEXT_FILE", "MULLIGAN_MODEL", "MULLIGAN_MEMORY"),
     "MULLIGAN_SKIP_PERMISSIONS",
     *("MULLIGAN_BUDGET_TOKENS", "MULLIGAN_BUDGET_COST", "MULLIGAN_BUDGET_CALLS"),
@@ -65,6 +73,12 @@ def task_environment(lease: Lease, scratch: ScratchFiles, output_folder: str) ->
     for name, value in task.env.items():
         values[name] = environment_value(name, value)
     return values
+
+
+def program_environment(lease: Lease, scratch: ScratchFiles, output_folder: str) -> dict[str, str]:
+    """Return the variables of the process of a program; raise InputInvalid if a value does not fit."""
+    found = task_environment(lease, scratch, output_folder)
+    return {_PROGRAM: "1", **{name: value for name, value in found.items() if name not in _ONE_TASK_ONLY}}
 
 
 @lru_cache(maxsize=256)

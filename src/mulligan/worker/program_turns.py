@@ -29,7 +29,7 @@ from mulligan.core.model.reports import Report, TaskEnded
 from mulligan.errors import InputInvalid, OutputDropped
 from mulligan.programs import messages as m
 from mulligan.programs.conversion import begin_of, deliveries_of, history_of, turn_end_of
-from mulligan.worker.environment import task_environment, working_folder_of
+from mulligan.worker.environment import program_environment, working_folder_of
 from mulligan.worker.exit_reader import ExitReader
 from mulligan.worker.folders import Folders
 from mulligan.worker.outputs.artifact_inputs import Spool
@@ -157,7 +157,7 @@ class ProgramTurns:
         folder: str,
         exit_reader: ExitReader,
         wake_up: WakeUp,
-        read_history: ReadHistory | None,
+        read_history: ReadHistory,
         locate: Locate,
         supervisor: Callable[[], SupervisorClient],
         end: Callable[[int, Report], None],
@@ -196,7 +196,7 @@ class ProgramTurns:
             files = self._locate(task.params.get("args"), partial(self._spool, spooled))
             found = self._history(task)
             history = self._write_history(found)
-            env = task_environment(running.lease, running.scratch, self._folders.outputs(task.run_id))
+            env = program_environment(running.lease, running.scratch, self._folders.outputs(task.run_id))
             process = self._fork(key, task, history, env)
             process.spooled = spooled
             if found is not None:
@@ -219,7 +219,7 @@ class ProgramTurns:
         """What a new process replays; None for a program that has called nothing yet."""
         turn = task.turn
         assert turn is not None
-        if (turn.turn == 1 and not turn.deliveries) or self._read_history is None:
+        if turn.turn == 1 and not turn.deliveries:
             return None
         return self._read_history(task.run_id, turn.delivered + len(turn.deliveries))
 

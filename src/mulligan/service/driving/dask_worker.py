@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mulligan.dask_executor.address import read_cluster_address
 from mulligan.errors import ClusterRefused
@@ -13,6 +13,9 @@ from mulligan.ports import Clock, Executor, Store
 from mulligan.service.driving.driver import Capacity, WorkerIdentity
 from mulligan.service.home import Home
 from mulligan.worker.slots.task_limits import TaskLimits
+
+if TYPE_CHECKING:
+    from mulligan.worker.program_turns import ReadHistory
 
 
 def dask_executor(
@@ -24,6 +27,7 @@ def dask_executor(
     clock: Clock,
     lease_seconds: float,
     log_bytes_max: int,
+    read_history: ReadHistory,
     limits: TaskLimits,
     say: Callable[[str], None] | None,
 ) -> Executor:
@@ -43,7 +47,7 @@ def dask_executor(
         address=address,
         lock=os.path.join(home.locks, f"{worker.name}.lock"),
         clock=clock,
-        answers=answers.StoreAnswers(store.artifacts, store.tagged_rows),
+        answers=answers.StoreAnswers(store.artifacts, store.tagged_rows, read_history),
         logs=logs,
         lease_seconds=lease_seconds,
         is_shared=store.is_shared,

@@ -72,6 +72,8 @@ def local_worker(
     )
     job = slurm_job(os.environ, tasks_max=given.tasks_max, life_seconds=limits.life_seconds)
 
+    read_history = partial(read_program_history, store)
+
     def make_executor(worker: WorkerIdentity) -> Executor | None:
         if capacity is None or not capacity.cpus:
             return None
@@ -86,6 +88,7 @@ def local_worker(
                 clock=clock,
                 lease_seconds=lease_seconds,
                 log_bytes_max=log_bytes_max(os.environ),
+                read_history=read_history,
                 limits=limits,
                 say=observer.trouble if observer is not None else None,
             )
@@ -112,7 +115,7 @@ def local_worker(
             was_signalled=worker.was_signalled,
             limits=limits,
             job=job,
-            read_history=partial(read_program_history, store),
+            read_history=read_history,
             # What waits for a slot would lose time that a worker with an end does not have.
             prefetch=0 if limits.is_set else None,
             # A server leases for its remote workers, and has its own way to give them enough.
