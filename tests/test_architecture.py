@@ -46,11 +46,11 @@ FACES_KNOW = frozenset({"errors", "service", "msgspec_import"})
 # The dashboard is made of routes of the API; `mulligan server` starts both. Tools of agents check what they are given
 # as routes do, and are mounted on the server.
 FACES_KNOW_FACES = {"dashboard": {"api"}, "mcp_server": {"api"}, "cli": {"api", "dashboard", "mcp_server"}}
-# What runs in the process of a step, and what gives its values back to a program.
+# What runs in the process of a step, and what gives its values back to a program. Programs run their inline steps.
 IN_A_STEP = frozenset({"step_context", "values"})
-KNOW_WHAT_RUNS_IN_A_STEP = frozenset({"worker", "runtime", "service", "client", "testing", "app"})
+KNOW_WHAT_RUNS_IN_A_STEP = frozenset({"programs", "worker", "runtime", "service", "client", "testing", "app"})
 # What gives values to steps and gets them from steps, and runs in none.
-HAS_VALUES_OF_STEPS = frozenset({"flows", "programs", "client"})
+HAS_VALUES_OF_STEPS = frozenset({"flows", "client"})
 # Plain data, and words for it, that answers of `Service` have and that faces show: a face may know these modules too.
 DATA_FOR_FACES = (
     "mulligan.analysis.",

@@ -584,6 +584,45 @@ def test_an_inline_step_may_be_a_coroutine():
     assert (rehearse(plain).result, rehearse(asynchronous).result) == (5, 5)
 
 
+def test_what_an_inline_step_yields_is_its_progress(capsys: pytest.CaptureFixture[str]):
+    @step(inline=True)
+    def counting():
+        yield 1, 2, "halfway"
+        return 2
+
+    @step(inline=True)
+    async def counting_later():
+        yield 0.5
+
+    @program
+    def counts():
+        return [counting(), counting_later()]
+
+    assert rehearse(counts).result == [2, None]
+    assert capsys.readouterr().err.splitlines() == ["progress: 1/2 halfway", "progress: 0.5/1"]
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda: (one for one in "ab"), "it returned a generator expression"),
+        (lambda: (yield [1]), "it yielded [1] (list)"),
+    ],
+)
+def test_what_is_no_progress_of_an_inline_step_is_refused(returned: Any, message: str):
+    made = step(inline=True)(returned)
+
+    @program
+    def wrong():
+        return made()
+
+    failure = rehearse(wrong).failure
+
+    assert failure is not None
+    assert failure.code == "OUTPUT_INVALID"
+    assert failure.message.startswith(message)
+
+
 def test_an_inline_step_calls_no_step():
     @step(inline=True)
     def outer() -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mulligan.programs import messages as m
-from mulligan.programs.host import send_fork
+from mulligan.programs.call_values import digest_of
 
 _PROGRAMS = """
 from pathlib import Path
@@ -100,6 +100,22 @@ def starts(path: str):
     subprocess.run(["true"], capture_output=True, stdin=subprocess.DEVNULL)
     sqlite3.connect(path).close()
     return fetch("monday")
+
+
+@step(inline=True)
+def shout(text: str) -> None:
+    print("inline:", text)
+
+
+@program
+def prints():
+    print("begins")
+    fetch("monday")
+    print("after fetch")
+    double(1)
+    print("after double")
+    shout("loud")
+    print("ends")
 """
 
 
@@ -109,6 +125,9 @@ class Host:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "hosted.py").write_text(_PROGRAMS, encoding="utf-8")
+        self.installed = folder / "site-packages"
+        (self.installed / "hosted_package").mkdir(parents=True)
+        (self.installed / "hosted_package" / "programs.py").write_text(_PROGRAMS, encoding="utf-8")
         self.sock, theirs = socket.socketpair()
         self.process = subprocess.Popen([sys.executable, "-m", "mulligan.programs.host", "0"], stdin=theirs)
         theirs.close()
@@ -120,11 +139,12 @@ class Host:
         ours, theirs = socket.socketpair()
         log = str(self.folder / f"{self._number}.out")
         order = m.Fork(self._number, log, log, cwd=str(self.folder))
-        send_fork(self.sock, order, theirs.fileno())
+        socket.send_fds(self.sock, [m.frame_of_host(order)], [theirs.fileno()])
         theirs.close()
         process = Process(ours, self._number, Path(log))
         self._processes.append(process)
-        process.send(m.Begin(turn=1, run_id=1, call=f"hosted:{name}", inputs=inputs or {}, **given))
+        call = given.pop("call", f"hosted:{name}")
+        process.send(m.Begin(turn=1, call=call, inputs=inputs or {}, **given))
         return process
 
     def close(self) -> int:
@@ -243,6 +263,27 @@ def test_a_cold_program_says_and_prints_what_is_new(shared_host: Host, inputs: d
     shared_host.exited()
 
 
+def test_the_end_of_an_inline_step_is_part_of_what_is_replayed(shared_host: Host, tmp_path: Path):
+    fetched, doubled = m.CallId("", 0), m.CallId("", 1)
+    arguments = (b'{"day":"monday"}', b'{"number":1}')
+    calls = [
+        m.RecordedCall(fetched, "fetch", "fetch", digest=digest_of(arguments[0])),
+        m.RecordedCall(doubled, "double", "double", "inline", digest=digest_of(arguments[1])),
+    ]
+    history = tmp_path / "history"
+    # It was retried, for so long that its program had no process any more.
+    ends = [m.Delivery(fetched, output=[]), m.Delivery(doubled, output=2)]
+    history.write_bytes(m.encode_history(calls, ends))
+
+    process = shared_host.begin("prints", history=str(history))
+    shouted = process.answer()
+    process.send(m.Deliver(2, (m.Delivery(shouted.calls[0].id),)))
+    assert process.answer().how == "returned"
+
+    assert process.printed().splitlines() == ["after double", "inline: loud", "ends"]
+    shared_host.exited()
+
+
 def test_a_difference_ends_the_process_before_anything_else_runs(
     shared_host: Host, inputs: dict[str, Any], tmp_path: Path
 ):
@@ -322,6 +363,22 @@ def test_what_a_program_does_itself_is_said_once_for_each_line(shared_host: Host
     assert process.printed().splitlines() == [
         "warning: hosted.py:73: the program opens a file itself, and a replay does it again; do it in a step"
     ]
+
+
+def test_a_program_in_an_installed_package_is_watched_as_one_in_a_file(shared_host: Host):
+    package = {"call": "hosted_package.programs:reads", "import_from": str(shared_host.installed)}
+    process = shared_host.begin("reads", {"path": str(shared_host.folder / "hosted.py")}, **package)
+
+    process.answer()
+    process.sock.close()
+    shared_host.exited()
+
+    assert process.printed().splitlines() == [
+        "warning: programs.py:73: the program opens a file itself, and a replay does it again; do it in a step"
+    ]
+    package["call"] = "hosted_package.programs:threads"
+    assert "a program cannot start threads" in shared_host.begin("threads", **package).answer().failure.message
+    shared_host.exited()
 
 
 def test_a_process_and_a_database_are_called_what_they_are(shared_host: Host):

@@ -57,7 +57,7 @@ OF_ACTIONS = (
     "mulligan.worker.outputs.large_outputs",
     "mulligan.worker.models.asking",
     "mulligan.flows.pinned_modules",
-    "mulligan.worker.child.step_generators",
+    "mulligan.step_context.step_generators",
     "mulligan.worker.child.step_loop",
     "mulligan.worker.git.workspaces",
 )

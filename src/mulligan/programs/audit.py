@@ -47,16 +47,17 @@ _HARMLESS = frozenset(
 
 
 class Watch:
-    """What is watched: the machine that runs, and the lines that were said."""
+    """What is watched: the machine that runs, and the lines that were said. `file` is that of the program."""
 
-    def __init__(self, machine: Any, say: Callable[[str], None]) -> None:
+    def __init__(self, machine: Any, file: str, say: Callable[[str], None]) -> None:
         self.machine = machine
+        self._package = installed_package(file)
         self._say = say
         self._said: set[tuple[str, int, str]] = set()
 
     def refuse_thread(self) -> None:
         """Raise ThreadRefused if the program itself starts a thread."""
-        if not self.machine.is_inline and _frame_of_user(sys._getframe(2)) is not None:
+        if not self.machine.is_inline and self._frame_of_user(sys._getframe(2)) is not None:
             hint = "do it in a step; @step(inline=True) runs in the program's own process"
             raise ThreadRefused("a program cannot start threads: their order would differ in a replay", hint=hint)
 
@@ -65,7 +66,7 @@ class Watch:
         if self.machine.is_inline:
             return
         frame = sys._getframe(2)
-        found = _frame_of_user(frame)
+        found = self._frame_of_user(frame)
         modules = _library_modules(frame, found)
         if found is None or not _HARMLESS.isdisjoint(modules):
             return
@@ -75,6 +76,25 @@ class Watch:
             self._said.add((file, line, meaning))
             self._say(warning_of(meaning, file, line))
 
+    def _frame_of_user(self, frame: types.FrameType | None) -> types.FrameType | None:
+        """The line of the user's code that does it; None if it is an import, or we do it ourselves."""
+        for _ in range(FRAMES_MAX):
+            if frame is None:
+                return None
+            file = frame.f_code.co_filename
+            if file.startswith((_OWN_FOLDER, "<frozen importlib")):
+                return None
+            if file.startswith(_CELL) or self._is_of_user(file):
+                return frame
+            frame = frame.f_back
+        return None
+
+    def _is_of_user(self, file: str) -> bool:
+        """Whether it is no library. A program may be part of an installed package: then that is the user's."""
+        if self._package and file.startswith(self._package):
+            return True
+        return not (_is_library(file) or file.startswith("<"))
+
 
 def warning_of(meaning: str, file: str, line: int) -> str:
     """What is said about what a program does."""
@@ -83,18 +103,14 @@ def warning_of(meaning: str, file: str, line: int) -> str:
     )
 
 
-def _frame_of_user(frame: types.FrameType | None) -> types.FrameType | None:
-    """The line of the user's code that does it; None if it is an import, or we do it ourselves."""
-    for _ in range(FRAMES_MAX):
-        if frame is None:
-            return None
-        file = frame.f_code.co_filename
-        if file.startswith((_OWN_FOLDER, "<frozen importlib")):
-            return None
-        if file.startswith(_CELL) or not (_is_library(file) or file.startswith("<")):
-            return frame
-        frame = frame.f_back
-    return None
+def installed_package(file: str) -> str:
+    """The folder of the installed package that has this file, or a module that is no package; "" if it has none."""
+    for part in _PACKAGES:
+        before, found, inside = file.rpartition(part)
+        if found:
+            name, slash, _ = inside.partition("/")
+            return f"{before}{found}{name}{slash}"
+    return ""
 
 
 def _is_library(file: str) -> bool:
@@ -132,19 +148,13 @@ def _guarded(start: Callable[..., Any]) -> Callable[..., Any]:
     return start_thread
 
 
-def watch(machine: Any, say: Callable[[str], None]) -> None:
-    """Watch the program of this machine; say each line once."""
+def watch(machine: Any, file: str, say: Callable[[str], None]) -> None:
+    """Watch the program of this machine, which is in `file`; say each line once."""
     global _watch, _is_hooked
-    _watch = Watch(machine, say)
+    _watch = Watch(machine, file, say)
     if not _is_hooked:
         sys.addaudithook(_hook)
         for name in _STARTS_OF_THREADS:
             if hasattr(threading, name):
                 setattr(threading, name, _guarded(getattr(threading, name)))
         _is_hooked = True
-
-
-def unwatch() -> None:
-    """Watch no more."""
-    global _watch
-    _watch = None

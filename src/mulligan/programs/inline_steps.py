@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import types
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+from mulligan.programs.errors import NotStorable
 
 _KEY = "MULLIGAN_IDEMPOTENCY_KEY"
 
@@ -36,3 +40,34 @@ def inline_environment(label: str, visit: int, attempt: int) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def run_inline(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Run an inline step to its end, as a worker would. A coroutine gets an event loop of its own.
+
+    That of the program stands still.
+    """
+    result = function(**arguments)
+    if isinstance(result, types.GeneratorType):
+        from mulligan.step_context.step_generators import run_generator
+
+        return run_generator(result, _refusal)
+    if isinstance(result, types.AsyncGeneratorType):
+        from mulligan.step_context.step_generators import run_async_generator
+
+        result = run_async_generator(result, _refusal)
+    if not isinstance(result, types.CoroutineType):
+        return result
+    import asyncio
+    from asyncio import events
+
+    outer = events._get_running_loop()
+    events._set_running_loop(None)
+    try:
+        return asyncio.run(result)
+    finally:
+        events._set_running_loop(outer)
+
+
+def _refusal(message: str) -> NotStorable:
+    return NotStorable(message, code="OUTPUT_INVALID")

@@ -30,7 +30,7 @@ from mulligan.programs.calls import Branch, Call, Outcome, Prepared, has_key
 from mulligan.programs.differences import difference_of_call, difference_of_missing
 from mulligan.programs.errors import Nondeterministic, ProgramError, Rejected, StepFailed, Stopped
 from mulligan.programs.failures import failure_of
-from mulligan.programs.inline_steps import inline_environment
+from mulligan.programs.inline_steps import inline_environment, run_inline
 
 _REJECTED = ("APPROVAL_REFUSED", "APPROVAL_EXPIRED")
 TOO_MANY, UNAWAITED = "LOOP_LIMIT", "UNAWAITED"
@@ -124,7 +124,7 @@ class Machine:
         self._inline = {identity for identity, one in self._recorded.items() if one.kind == "inline"}
         self._is_edited = history.is_edited
         self._take(history.deliveries)
-        self._replayed = len(self._queue)
+        self._replayed = len(history.deliveries)
 
     # -- calls
 
@@ -285,6 +285,7 @@ class Machine:
                 self._early_asked.append(self._early.pop(call.id))
         else:
             recorded = None
+            self._say_replayed()
             if call.run is None:
                 self._send(call)
         if call.run is not None:
@@ -432,6 +433,7 @@ class Machine:
             self._compare(recorded, "value", name, "", site)
             return recorded.output
         output = self._make_value(make)
+        self._say_replayed()
         self._labels.add(m.CallId(*identity), name, kind="value")
         self._outgoing.append(
             m.Call(id=m.CallId(*identity), name=name, kind="value", file=site.file, line=site.line, output=output)
@@ -459,6 +461,7 @@ class Machine:
             self._send(call, *self._attempt_inline(call))
         while (end := self._inline_ends.pop(call.id, None)) is None:
             self.exchange()
+        self._count_replayed()
         self._open.pop(call.id, None)
         call.outcome = Outcome(end.output, end.failure)
 
@@ -493,7 +496,8 @@ class Machine:
                 self.exchange()
         self._link.arm()
         delivery = self._early_asked.popleft() if self._early_asked else self._queue.popleft()
-        self._set_time(delivery)
+        self.now = max(self.now, delivery.at)
+        self._count_replayed()
         identity = delivery.id.branch, delivery.id.ordinal
         call = self._open.pop(identity, None)
         if call is None:
@@ -504,21 +508,20 @@ class Machine:
         if call.future is not None:
             call.future()
 
-    def _set_time(self, delivery: m.Delivery) -> None:
-        self.now = max(self.now, delivery.at)
-        if self._replayed:
-            self._replayed -= 1
-            if not self._replayed:
-                self._say_replayed()
+    def _count_replayed(self) -> None:
+        """The program gets an end of a call. With the last one that is recorded it has come as far as it was."""
+        self._replayed -= 1
+        if self._replayed <= 0:
+            self._say_replayed()
 
     def _say_replayed(self) -> None:
-        self.is_replaying = False
-        self._link.replayed()
+        if self.is_replaying:
+            self.is_replaying = False
+            self._link.replayed()
 
     def finish_replay(self) -> None:
         """All recorded ends were delivered: what was recorded must have been called by now."""
-        if self.is_replaying and not self._replayed:
-            self._say_replayed()
+        self._say_replayed()
         for identity, recorded in self._recorded.items():
             if not has_key(identity[0]):  # a call with a key may come later: it is kept when the program is edited
                 self._differ(difference_of_missing(recorded, self._site))
@@ -646,27 +649,3 @@ def as_exception(failure: m.CallFailure, name: str) -> StepFailed:
         step=failure.step or name,
         attempt=failure.attempt,
     )
-
-
-def run_inline(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Run an inline step to its end. A coroutine gets an event loop of its own; that of the program stands still."""
-    import inspect
-
-    result = function(**arguments)
-    if inspect.isgenerator(result):
-        try:
-            while True:
-                next(result)
-        except StopIteration as end:
-            return end.value
-    if not inspect.iscoroutine(result):
-        return result
-    import asyncio
-    from asyncio import events
-
-    outer = events._get_running_loop()
-    events._set_running_loop(None)
-    try:
-        return asyncio.run(result)
-    finally:
-        events._set_running_loop(outer)

@@ -20,7 +20,8 @@ from mulligan.programs.call_labels import CallLabels
 from mulligan.programs.call_values import storable
 from mulligan.programs.errors import FakesRefused, Nondeterministic, NotStorable, ProgramError, Stopped
 from mulligan.programs.failures import failure_of
-from mulligan.programs.machine import APPROVE, SLEEP, run_inline, seconds_of
+from mulligan.programs.inline_steps import run_inline
+from mulligan.programs.machine import APPROVE, SLEEP, seconds_of
 from mulligan.values.annotations import ArgumentRefused
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC).timestamp()

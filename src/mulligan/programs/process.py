@@ -29,7 +29,7 @@ from mulligan.values.files import load_arguments
 
 RECEIVE_BYTES = 1 << 16
 STDOUT, STDERR = 1, 2
-NONDETERMINISTIC, TIMEOUT, INPUT_INVALID = "NONDETERMINISTIC", "TIMEOUT", "INPUT_INVALID"
+TIMEOUT, INPUT_INVALID = "TIMEOUT", "INPUT_INVALID"
 
 
 class SocketLink:
@@ -193,7 +193,10 @@ def run_program(sock: socket.socket, folder: str) -> NoReturn:
         link.end(machine.ended("raised", failure=failure_of(error)))
     if history is not None and history.deliveries:
         link.hold_output()
-    audit.watch(machine, lambda text: print(f"warning: {text}", file=sys.stderr))
+    module = sys.modules.get(begin.call.partition(":")[0])
+    audit.watch(
+        machine, getattr(module, "__file__", None) or "", lambda text: print(f"warning: {text}", file=sys.stderr)
+    )
     link.arm()
     ended = run_function(machine, function, arguments)
     try:

@@ -60,7 +60,7 @@ STEP_MODULE = "__mulligan__"
 PINNED = "mulligan.flows.pinned_modules"
 RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 # Loaded for steps that are generators or coroutines.
-GENERATORS = "mulligan.worker.child.step_generators"
+GENERATORS = "mulligan.step_context.step_generators"
 LOOP = "mulligan.worker.child.step_loop"
 # Most results; and those that are not results yet.
 PLAIN_TYPES = frozenset({type(None), bool, int, float, str, list, dict})
@@ -320,7 +320,7 @@ class ChildServer:
         if type(result) in PLAIN_TYPES or not isinstance(result, UNFINISHED_TYPES):
             return result
         if isinstance(result, types.GeneratorType):
-            return self._interpreter.import_installed(GENERATORS).run_generator(result)
+            return self._interpreter.import_installed(GENERATORS).run_generator(result, NotJson)
         if self._loop is None:
             # Imported late: asyncio costs more than the rest of a child.
             self._loop = self._interpreter.import_installed(LOOP).StepLoop()

@@ -10,7 +10,8 @@ import signal
 import types
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from mulligan.worker.child.step_generators import run_async_generator
+from mulligan.step_context.step_generators import run_async_generator
+from mulligan.worker.child.json_encoding import NotJson
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
@@ -30,7 +31,7 @@ class StepLoop:
 
     def run(self, step: object) -> object:
         """Run a coroutine, or an asynchronous generator, to its end."""
-        coroutine: Any = run_async_generator(step) if isinstance(step, types.AsyncGeneratorType) else step
+        coroutine: Any = run_async_generator(step, NotJson) if isinstance(step, types.AsyncGeneratorType) else step
         loop = self._usable_loop()
         loop.set_default_executor(self._threads)
         asyncio.set_event_loop(loop)

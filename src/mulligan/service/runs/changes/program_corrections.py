@@ -55,8 +55,7 @@ def kept_calls(
             file.write(history_of(history))
         entered = program.entered_at.timestamp()
         files = _files(store, [params["args"], *(one.output for one in history.deliveries)], folder)
-        run_id = state.run.run_id
-        begin = begin_of(params, state.run.cwd, turn=1, run_id=run_id, history=path, at=entered, files=files)
+        begin = begin_of(params, state.run.cwd, turn=1, history=path, at=entered, files=files)
         found = correct(begin, state.run.cwd or "/")
     if found.problem:
         raise InputInvalid(

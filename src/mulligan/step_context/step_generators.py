@@ -1,14 +1,13 @@
 """Run a step that yields: what it yields is its progress, what it returns is its output.
 
-Runs in any interpreter, like `child_main`: standard library only.
+Runs in any interpreter: standard library only. `refusal` makes the exception for what is no progress, of a message.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 from mulligan.step_context import yielded_progress
-from mulligan.worker.child.json_encoding import NotJson
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
@@ -19,35 +18,35 @@ if TYPE_CHECKING:
 GENERATOR_EXPRESSION = "<genexpr>"
 
 
-def run_generator(generator: Any) -> object:
+def run_generator(generator: Any, refusal: Callable[[str], Exception]) -> object:
     """Run a generator to its end; return what it returned."""
     if generator.gi_code.co_name == GENERATOR_EXPRESSION:
         generator.close()
-        raise NotJson("it returned a generator expression, which would be taken for its progress; return list(…)")
+        raise refusal("it returned a generator expression, which would be taken for its progress; return list(…)")
     try:
         while True:
-            _report(next(generator))
+            _report(next(generator), refusal)
     except StopIteration as end:
         return end.value
     finally:
         generator.close()
 
 
-async def run_async_generator(generator: AsyncGenerator[Any, None]) -> None:
+async def run_async_generator(generator: AsyncGenerator[Any, None], refusal: Callable[[str], Exception]) -> None:
     """Run an asynchronous generator to its end. It cannot return a value, so the step has no output."""
     try:
         async for value in generator:
-            _report(value)
+            _report(value, refusal)
     finally:
         await generator.aclose()
 
 
-def _report(value: object) -> None:
-    """Report what a step yielded as its progress; raise NotJson for anything else."""
+def _report(value: object, refusal: Callable[[str], Exception]) -> None:
+    """Report what a step yielded as its progress; refuse anything else."""
     try:
         yielded_progress(value)
     except (TypeError, ValueError) as problem:
-        raise NotJson(
+        raise refusal(
             f"it yielded {_short(value)}: {problem}; a step yields its progress, "
             "0.3, (3, 10), (3, 10, 'text') or 'text', and returns its output"
         ) from None
