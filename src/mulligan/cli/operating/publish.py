@@ -11,7 +11,6 @@ from mulligan.cli.output.tables import age, cut, show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_bytes, show_json, show_result, show_warnings
 from mulligan.cli.words.options import AsJson, By, HomeFolder, System, pairs, service_at, where
 from mulligan.cli.words.parameters import Argument, Flag, Option
-from mulligan.language.python.python_files import as_python_file
 from mulligan.service.authoring.named_files import read_file
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.server.catalogue.catalogue import PublishedWorkflow
@@ -73,7 +72,7 @@ def publish(
 
 def _text(file: Path) -> tuple[str, Path]:
     """What is published, and the name of its file."""
-    if (python := as_python_file(file)) is not None:
+    if (python := formats.as_python_file(file)) is not None:
         return formats.convert(file).text, Path(python.path.name).with_suffix(".yaml")
     data = read_file(file)
     try:
