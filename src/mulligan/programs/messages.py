@@ -167,8 +167,6 @@ class RecordedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: str = ""
     file: str = ""
     line: int = 0
-    # For a message about a difference. Redacted and cut.
-    shown: str = ""
     # Values that were recorded are not delivered: they are returned at once.
     output: Any = None
 
