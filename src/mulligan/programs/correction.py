@@ -24,8 +24,6 @@ class Correction(NamedTuple):
 
     kept: tuple[m.CallId, ...]
     differences: tuple[str, ...]
-    # Why it has ended, if it did without a new call.
-    ended: m.Ended | None = None
 
 
 def corrected(
@@ -38,23 +36,12 @@ def corrected(
 ) -> Correction:
     """Run the function of an edited program over what is recorded, and say what it keeps."""
     machine = _CorrectingMachine(_NoEngine(), history=history, at=at, calls_max=m.CALLS_MAX, files=dict(files or {}))
-    ended: m.Ended | None = None
+    kept_later: list[m.CallId] = []
     try:
-        ended = run_function(machine, function, inputs)
+        run_function(machine, function, inputs)
     except Stopped:
         kept_later = machine.unasked_with_keys()
-        return Correction((*machine.kept, *kept_later), tuple(machine.differences))
-    return Correction(tuple(machine.kept), tuple(machine.differences), ended)
-
-
-def corrected_history(history: m.History, kept: tuple[m.CallId, ...]) -> m.History:
-    """What is recorded of the calls that are kept."""
-    wanted = set(kept)
-    return m.History(
-        tuple(call for call in history.calls if call.id in wanted),
-        tuple(delivery for delivery in history.deliveries if delivery.id in wanted),
-        is_edited=True,
-    )
+    return Correction((*machine.kept, *kept_later), tuple(machine.differences))
 
 
 class _NoEngine(MemoryEngine):

@@ -190,7 +190,7 @@ class DroppedCall(msgspec.Struct, frozen=True, array_like=True):
 class History(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a cold process replays: all calls in the order in which they were made, all ends in the order of the log.
 
-    What differs from it is said with `NONDETERMINISTIC`. A program is corrected before: see `corrected_history`.
+    What differs from it is said with `NONDETERMINISTIC`. A program is corrected before: see `correction`.
     """
 
     calls: tuple[RecordedCall, ...] = ()

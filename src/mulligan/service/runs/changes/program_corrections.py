@@ -39,10 +39,13 @@ def recorded_run(reader: RunReader, run_id: int) -> RecordedRun:
 
 def kept_calls(
     store: Store, state: State, workflow: Workflow, inputs: dict[str, Any], *, from_step: str, is_forced: bool = False
-) -> tuple[str, ...]:
-    """The labels of the calls that a corrected program keeps: each branch keeps those up to its first difference."""
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The labels of the calls that a corrected program keeps, and where it differs, in words.
+
+    Each branch keeps those up to its first difference.
+    """
     found = corrected_calls(store, state, workflow, inputs, from_step=from_step, is_forced=is_forced)
-    return tuple(state.labels[one.branch, one.ordinal] for one in found.kept)
+    return tuple(state.labels[one.branch, one.ordinal] for one in found.kept), found.differences
 
 
 def corrected_calls(
