@@ -15,7 +15,7 @@ from mulligan.programs.calls import Call, has_key
 from mulligan.programs.differences import difference_of_call
 from mulligan.programs.errors import Stopped
 from mulligan.programs.machine import Machine
-from mulligan.programs.memory_engine import MemoryEngine
+from mulligan.programs.memory_engine import NoEngine
 from mulligan.programs.running import run_function
 
 
@@ -35,20 +35,13 @@ def corrected(
     files: Mapping[str, str] | None = None,
 ) -> Correction:
     """Run the function of an edited program over what is recorded, and say what it keeps."""
-    machine = _CorrectingMachine(_NoEngine(), history=history, at=at, calls_max=m.CALLS_MAX, files=dict(files or {}))
+    machine = _CorrectingMachine(NoEngine(), history=history, at=at, calls_max=m.CALLS_MAX, files=dict(files or {}))
     kept_later: list[m.CallId] = []
     try:
         run_function(machine, function, inputs)
     except Stopped:
         kept_later = machine.unasked_with_keys()
     return Correction((*machine.kept, *kept_later), tuple(machine.differences))
-
-
-class _NoEngine(MemoryEngine):
-    """Nothing new ends."""
-
-    def exchange(self, message: m.Idle) -> m.Deliver:
-        raise Stopped
 
 
 class _CorrectingMachine(Machine):
@@ -67,7 +60,7 @@ class _CorrectingMachine(Machine):
         return self._keep(recorded, call.kind, call.name, call.digest, call.site)
 
     def _keep(self, recorded: m.RecordedCall, kind: str, name: str, digest: str, site: Site) -> bool:
-        if (recorded.kind, recorded.name, recorded.digest) == (kind, name, digest):
+        if recorded.is_same(kind, name, digest):
             self.kept.append(recorded.id)
             return True
         self.differences.append(difference_of_call(recorded, kind, name, digest, site).message)
