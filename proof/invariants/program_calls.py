@@ -34,11 +34,28 @@ class ProgramCalls:
         self._of_labels: dict[str, str] = {}
         # The calls that this round makes anew.
         self._dropped: tuple[str, ...] = ()
+        # Whether the program has ended in a run that goes on; the calls that are cancelled.
+        self._has_ended = False
+        self._unwanted: set[str] = set()
+        # Whether the program has returned or raised, and its attempt goes on.
+        self._is_ending = False
 
     def record(self, fact: e.Fact) -> None:
         if not self._program:
             return
         self._record_undo(fact)
+        if isinstance(fact, e.ProgramEnded):
+            self._is_ending = True
+        elif isinstance(fact, e.AttemptScheduled) and fact.place == self._program:
+            self._is_ending = False
+        if isinstance(fact, e.CallCancelled):
+            self._unwanted.add(fact.step)
+        elif isinstance(fact, e.StepCompleted | e.StepFailed) and fact.step == self._program:
+            self._has_ended = True
+        elif isinstance(fact, e.RunStopping | e.RunReopened):
+            # What runs is stopped, or made again.
+            self._has_ended = False
+            self._unwanted.clear()
         if isinstance(fact, MADE):
             label = label_of(fact)
             self.labels[fact.branch, fact.ordinal] = label
@@ -82,8 +99,12 @@ class ProgramCalls:
 
     def is_refused(self, fact: e.AttemptFailed) -> bool:
         """Whether the core does not believe what the process of the program has said."""
-        is_of_program = fact.place == self._program and fact.failure.code == "OUTPUT_INVALID"
-        return is_of_program and fact.failure.message.endswith("was made before")
+        is_of_program = fact.place == self._program and not self._is_ending
+        return is_of_program and fact.failure.code == "OUTPUT_INVALID"
+
+    def goes_on(self, place: str) -> bool:
+        """Whether it is a call that begins something although its program has ended and nobody waits for it."""
+        return self._has_ended and place in self.identities and place not in self._unwanted
 
     def open_at_the_end_of(self, place: str) -> str:
         """A call that has not ended when the attempt of the program succeeds; "" if there is none."""
@@ -102,6 +123,8 @@ def problem_of(calls: ProgramCalls, fact: e.Fact) -> str:
         return _made(calls, fact)
     if isinstance(fact, e.StepEntered) and (left := calls.left_to_undo(fact)):
         return f"the program begins again, and '{left}', which it drops, is not undone"
+    if isinstance(fact, e.AttemptStarted) and calls.goes_on(fact.place):
+        return f"the program has ended, and its call '{fact.place}' goes on"
     if isinstance(fact, e.AttemptFailed) and calls.is_refused(fact):
         return f"a turn of the program is refused: {fact.failure.message}"
     if isinstance(fact, e.AttemptSucceeded) and (open_ := calls.open_at_the_end_of(fact.place)):
@@ -122,4 +145,4 @@ def _resumed(calls: ProgramCalls, fact: e.ProgramResumed) -> str:
     return f"the program is told that {list(fact.ended)} have ended, and the log says {calls.untold}"
 
 
-CHECKED = (*MADE, e.ProgramResumed, e.StepEntered, e.AttemptFailed, e.AttemptSucceeded)
+CHECKED = (*MADE, e.ProgramResumed, e.StepEntered, e.AttemptStarted, e.AttemptFailed, e.AttemptSucceeded)

@@ -110,7 +110,7 @@ MEANT: dict[type[msgspec.Struct], dict[str, object]] = {
     **{last: {"round": 1, "evaluated_by_end_step": True} for last in e._RunEnded.__subclasses__()},
     e.StepCompleted: {"is_final": True},
     e.StepAdded: {"kind": "step"},
-    e.StepRan: {"seconds": 0.0},
+    e.StepRan: {"visit": 1, "attempt": 1, "seconds": 0.0},
     e.StepFailed: {"is_final": True, "route": Route("no_route")},
     e.AttemptScheduled: {"cause": "entered"},
     e.AttemptStopping: {"reason": "stopping"},

@@ -16,9 +16,11 @@ from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.actions import PROGRAM
 from mulligan.core.model.failure import Failure
+from mulligan.core.model.file_records import FileRecord
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.program_calls import ProgramCall, TurnEnd
 from mulligan.core.model.workflow import Action, Budget, Command, Template
+from mulligan.core.state.dropped_calls import label_of_result
 from mulligan.core.state.state import STATE_TABLES, State
 from mulligan.core.turn import fold, turn
 from mulligan.errors import Refused, UndoFailed, UnknownStep
@@ -311,6 +313,63 @@ def test_the_deadline_ends_a_program_that_waits() -> None:
     assert run.status == "failed"
 
 
+def test_a_program_that_fails_where_it_does_not_wait_leaves_no_call_behind() -> None:
+    run = Program(keys={"deadline": 60.0})
+    asks = step("ask", action=Action("approve", {"message": "go on?"}))
+    run.say(run.load(1), run.load(2), run.load(3, definition="a"), definitions={"d": LOAD, "a": asks})
+    run.started("load#2").ok("load")
+
+    run.wait(61)
+    assert (run.statuses["nightly"], run["load#2"].phase, run.statuses["load#3"]) == ("failed", "stopping", "cancelled")
+    run.report(r.TaskEnded(run.clock, "load#2", 1, Outcome(None, signal=15, is_stopped=True)))
+
+    assert run.status == "failed"
+
+
+def test_what_the_process_has_run_is_recorded_although_the_run_is_stopped_meanwhile() -> None:
+    run = Program()
+    run.report(r.TaskStarted(run.clock, "nightly", 1, "w1", "h1", 1)).cancel()
+
+    run.say(
+        run.load(1),
+        run.load(2, kind="inline", output=2, definition="u"),
+        definitions={"d": LOAD, "u": step("load", undo=UNDO)},
+    )
+
+    assert list(run.state.calls) == ["load"]
+    run.ok("load.undo@1")
+    assert run.status == "cancelled"
+
+
+def test_the_undo_of_a_call_that_was_not_wanted_any_more_is_tried_as_often_as_it_says() -> None:
+    run = Program()
+    undo = msgspec.structs.replace(UNDO, rules=retry(3))
+    run.say(run.load(1), run.load(2), definition=step("load", undo=undo)).started("load").ok("load#2")
+    run.say(cancelled=(("", 0),)).ok("load")
+    run.say(how="raised", failure=Failure("EXCEPTION"))
+
+    run.fail("load.undo@1").ok("load.undo@1").ok("load#2.undo@1")
+
+    assert (run.status, run["load"].is_undone) == ("failed", True)
+
+
+@pytest.mark.parametrize("said", [{"how": "raised"}, {"how": "raised", "failure": Failure("X"), "call": "load#7"}])
+def test_an_end_that_no_program_can_have_is_a_failure(said: dict[str, Any]) -> None:
+    run = Program()
+
+    run.say(**said)
+
+    assert run["nightly"].failure is not None and run["nightly"].failure.code == "OUTPUT_INVALID"
+
+
+def test_a_turn_that_nobody_has_begun_is_refused() -> None:
+    run = Program()
+
+    run.report(r.TaskEnded(run.clock, "nightly", 1, turn=TurnEnd(1, how="returned")))
+
+    assert [type(fact).__name__ for fact in run.follows] == ["ReportRefused"]
+
+
 # -- rounds ------------------------------------------------------------------------------------------------------------
 
 
@@ -493,6 +552,11 @@ def again(run: Program, **asked: Any) -> Program:
     return run
 
 
+def offered(run: Program) -> list[str]:
+    """The dropped calls whose results are offered."""
+    return [label for label, call in run.state.dropped.items() if call.has_result]
+
+
 def test_a_completed_call_that_is_dropped_does_not_run_again_if_it_is_made_in_the_same_way() -> None:
     run = again(paid_after_the_failure())
 
@@ -545,7 +609,7 @@ def test_what_runs_in_the_program_asks_a_person_or_is_undone_keeps_no_result(fie
 
     again(run)
 
-    assert not any(run.state.kept_results.values())
+    assert offered(run) == []
 
 
 def test_retry_from_a_call_keeps_no_result_of_what_followed() -> None:
@@ -554,7 +618,7 @@ def test_retry_from_a_call_keeps_no_result_of_what_followed() -> None:
     run.say(run.load(2))
 
     assert run.statuses["load#2"] == "ready"
-    assert not any(run.state.kept_results.values())
+    assert offered(run) == []
 
 
 def test_a_round_says_which_calls_may_keep_their_results() -> None:
@@ -570,13 +634,41 @@ def test_a_round_says_which_calls_may_keep_their_results() -> None:
 def test_kept_results_are_in_the_rows_and_in_the_log() -> None:
     run = again(paid_after_the_failure())
     before = restore(run.state.workflow, every_row(run.state))
-    kept = dict(run.state.kept_results)
 
     run.say(run.load(2))
 
-    assert before.kept_results == kept == {("", "load", "2"): ("load#2", "load#3")}
-    assert fold(run.state.workflow, run.log).kept_results == run.state.kept_results
-    assert restore(run.state.workflow, every_row(run.state)).kept_results == {("", "load", "2"): ("load#3",)}
+    assert before.kept_results == {("", "load", "2"): ("load#2", "load#3")}
+    restored = restore(run.state.workflow, every_row(run.state))
+    assert {label_of_result(state, ("", "load", "2")) for state in (restored, run.state)} == {"load#3"}
+    assert label_of_result(fold(run.state.workflow, run.log), ("", "load", "2")) == "load#3"
+
+
+def test_a_kept_result_has_the_files_that_its_call_has_written() -> None:
+    run = Program()
+    run.say(run.load(1)).fail("load")
+    run.say(run.load(2))
+    record = FileRecord("out.csv", "out.csv", sha256="abc", size=3)
+    run.report(r.TaskEnded(run.clock, "load#2", 1, output=2, files=(record,)))
+    run.say(how="raised", failure=Failure("EXIT_NONZERO"), call="load")
+    before = run["load#2"].files
+
+    again(run).say(run.load(2))
+
+    assert run["load#2"].files == before != ()
+
+
+def test_a_call_gets_the_same_label_after_a_restart() -> None:
+    run = Program()
+    for number, key in enumerate("ba"):
+        run.made = 0
+        run.say(run.load(9)).fail("load").say(run.load(number, key=key)).ok(f"load#{key}")  # type: ignore[attr-defined]
+        run.say(how="raised", failure=Failure("EXIT_NONZERO"), call="load").retry()
+
+    # A store returns rows in the order of their keys.
+    restored = restore(run.state.workflow, sorted(every_row(run.state)))
+
+    assert run.state.dropped_labels["", 1, "load"] == {"load#a", "load#b"}
+    assert restored.dropped_labels == run.state.dropped_labels
 
 
 # -- cost --------------------------------------------------------------------------------------------------------------

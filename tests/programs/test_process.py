@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from mulligan.programs import messages as m
-from mulligan.programs.host import send_fork
 
 _PROGRAMS = """
 from pathlib import Path
@@ -139,12 +138,12 @@ class Host:
         ours, theirs = socket.socketpair()
         log = str(self.folder / f"{self._number}.out")
         order = m.Fork(self._number, log, log, cwd=str(self.folder))
-        send_fork(self.sock, order, theirs.fileno())
+        socket.send_fds(self.sock, [m.frame_of_host(order)], [theirs.fileno()])
         theirs.close()
         process = Process(ours, self._number, Path(log))
         self._processes.append(process)
         call = given.pop("call", f"hosted:{name}")
-        process.send(m.Begin(turn=1, run_id=1, call=call, inputs=inputs or {}, **given))
+        process.send(m.Begin(turn=1, call=call, inputs=inputs or {}, **given))
         return process
 
     def close(self) -> int:

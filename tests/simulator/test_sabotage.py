@@ -275,6 +275,7 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
         "promise 16",
     ),
     ("a program ends before its open calls have", None, "memory", 176, "promise 16"),
+    ("the open calls of a program that has failed go on", None, "memory", 19, "promise 16"),
     ("a program that waits is not told that a call has ended", None, "memory", 1, "promise 10"),
     ("a program that waits takes a slot of its run", None, "memory", 1, "promise 10"),
     ("an edited program keeps a call that it makes in another way", None, "memory", 21, "promise 16"),

@@ -138,7 +138,7 @@ def test_an_ordinary_turn_is_written_as_any_other(store: Store) -> None:
 def test_a_turn_that_deletes_a_row_is_written_at_length_whatever_it_is_called(store: Store) -> None:
     turn = started(store)
     store.commit([ordinary(turn)])
-    gone = [("places", "build", "", None), ("places", "next", "", b"4")]
+    gone = [("run", "", "", b"{}"), ("places", "build", "", None), ("places", "next", "", b"4")]
 
     store.commit(
         [ordinary(turn, after=2, entries=[e.Entry(3, T0, 0, e.RunPaused())], rows=gone, taken=(), is_ordinary=True)]

@@ -28,12 +28,16 @@ class Records:
         self.stored: ServerRecords = MemoryStore(is_shared=True).server_records
         self.trouble: Exception | None = None
         self.calls = 0
+        # Where the chunks began.
+        self.starts: list[int] = []
 
     def append_log(self, chunks: Iterable[LogChunk]) -> None:
         self.calls += 1
         if self.trouble is not None:
             raise self.trouble
-        self.stored.append_log(chunks)
+        found = list(chunks)
+        self.starts += [chunk.start for chunk in found]
+        self.stored.append_log(found)
 
     def log_size(self, key: LogKey) -> tuple[int, bool] | None:
         return self.stored.log_size(key)

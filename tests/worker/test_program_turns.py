@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 from collections.abc import Iterator
@@ -9,11 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.work import PATIENCE_SECONDS, Work
+from msgspec import to_builtins
+from tests.support.work import PATIENCE_SECONDS, Work, kill
+from tests.worker.test_log_shipping import Records
 
-from mulligan.core.model.program_calls import ProgramTurn
-from mulligan.core.model.reports import TaskEnded
+from mulligan.core.effects.program_history import ProgramHistory
+from mulligan.core.model.artifacts import KEY, Artifact
+from mulligan.core.model.program_calls import Delivery, ProgramTurn
+from mulligan.core.model.reports import LeaseExpired, TaskEnded
 from mulligan.ports import Lease
+from mulligan.testing.clock import JumpingClock
+from mulligan.testing.memory.artifact_memory import ArtifactMemory
 
 _PROGRAMS = """
 import os
@@ -34,6 +41,29 @@ def inline(name: str):
 @program
 def outside(name: str, is_inline: bool):
     return inline(name) if is_inline else call(name)
+
+
+@step
+def load(): ...
+
+
+@program
+def parent():
+    return os.getppid()
+
+
+@program
+def prints():
+    print("one")
+    load()
+    print("two")
+
+
+@program
+def stuck():
+    print("x" * 5000)
+    while True:
+        pass
 
 
 @program
@@ -60,23 +90,104 @@ def work(tmp_path: Path) -> Iterator[Work]:
     made.close()
 
 
-def turn(work: Work, function: str, *, number: int = 1, **args: Any) -> Lease:
+class BrokenFiles(ArtifactMemory):
+    """Artifacts that have no files, of which one cannot be read."""
+
+    def fetch(self, artifact: Artifact) -> bytes:
+        if artifact.name.endswith("broken"):
+            raise OSError(errno.EIO, "it cannot be read")
+        return super().fetch(artifact)
+
+
+def turn(
+    work: Work,
+    function: str,
+    *,
+    number: int = 1,
+    deliveries: tuple[Delivery, ...] = (),
+    place: str = "",
+    version: str = "v1",
+    **args: Any,
+) -> Lease:
     params = {"call": f"hosted:{function}", "source": _PROGRAMS, "file": "hosted.py", "args": args, "program": True}
-    return work.lease("python", params, turn=ProgramTurn(number))
+    fields = {"version": version, **({"place": place} if place else {})}
+    return work.lease("python", params, turn=ProgramTurn(number, deliveries=deliveries), **fields)
 
 
 def test_a_large_result_is_read_to_its_end_though_the_process_has_ended(work: Work) -> None:
     # The socket takes all of it, so the process ends before anything is read.
     work.start(turn(work, "large", size=150_000))
     turns = work.executor._program_turns
-    assert turns is not None
-    (host,) = turns._hosts.values()
-    assert host.frames is not None and select.select([host.frames], [], [], PATIENCE_SECONDS)[0]
+    assert turns is not None and turns._host is not None
+    assert select.select([turns._host], [], [], PATIENCE_SECONDS)[0]
 
     (report,) = work.reports()
 
     assert isinstance(report, TaskEnded) and report.turn is not None
     assert (report.turn.how, len(report.output)) == ("returned", 150_000), report.outcome
+
+
+@pytest.mark.parametrize("fails", ["history", "file"])
+def test_a_turn_that_cannot_begin_leaves_no_process_and_no_file(tmp_path: Path, fails: str) -> None:
+    def read_history(run_id: int, delivered: int) -> ProgramHistory:
+        if fails == "history":
+            raise OSError(errno.EIO, "it cannot be read")
+        return ProgramHistory({}, [Delivery("", 0, "load", output=broken)])
+
+    files = BrokenFiles({}, JumpingClock())
+    good, broken = ({KEY: to_builtins(files.keep(f"7/{name}", b"x", "text"))} for name in ("good", "broken"))
+    work = Work(tmp_path, artifacts=files, read_history=read_history)
+
+    report = work.run(turn(work, "large", number=2, size=good))
+
+    assert report.outcome.code == "EXCEPTION"
+    assert list(Path(work.executor._folder).glob("program-*")) == []
+    turns = work.executor._program_turns
+    assert turns is not None and turns._forked == {}
+    work.close()
+
+
+def test_the_programs_of_all_workflows_are_forked_by_one_host(work: Work) -> None:
+    first, second = (work.run(turn(work, "parent", version=version)).output for version in ("v1", "v2"))
+
+    assert first == second != os.getpid()
+
+
+def test_a_program_whose_host_is_dead_is_lost_and_the_next_one_gets_another_host(work: Work) -> None:
+    host = work.run(turn(work, "parent")).output
+    work.start(turn(work, "stuck"))
+    kill(host)
+
+    (lost,) = work.reports()
+
+    assert isinstance(lost, LeaseExpired)
+    assert work.run(turn(work, "parent")).output != host
+
+
+def test_a_program_that_prints_too_much_is_stopped(tmp_path: Path) -> None:
+    work = Work(tmp_path, log_bytes_max=4000)
+    lease = turn(work, "stuck")
+
+    report = work.run(lease)
+
+    assert report.outcome.code == "OUTPUT_INVALID"
+    assert "bytes omitted" in work.log(lease).read_text()
+    work.close()
+
+
+def test_the_log_of_a_program_is_shipped_once_and_ends_with_the_program(tmp_path: Path) -> None:
+    records = Records()
+    work = Work(tmp_path, shipped_logs=lambda: records)
+    first = turn(work, "prints", place="prints")
+    second = turn(work, "prints", place="prints", number=2, deliveries=(Delivery("", 0, "load"),))
+
+    work.run(first)
+    waiting = records.text(first)
+    work.run(second)
+
+    assert (waiting, records.text(first)) == ("one\n…", "one\ntwo\n.")
+    assert records.starts == [0, 4]
+    work.close()
 
 
 def test_a_program_that_exits_before_it_has_returned_has_failed(work: Work) -> None:

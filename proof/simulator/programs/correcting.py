@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from mulligan.core.deciding.rounds.program_rounds import calls_to_repeat
-from mulligan.core.effects.program_history import ProgramHistory, program_history
+from mulligan.core.effects.program_history import history_without
 from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model.reports import Revised
 from mulligan.core.model.workflow import Workflow, encode, version
@@ -29,11 +29,7 @@ def edited_program(dice: Random, state: State, from_step: str, *, is_forced: boo
 
 def _kept_calls(state: State, workflow: Workflow, from_step: str, *, is_forced: bool) -> tuple[str, ...]:
     """As the service finds them, without another process."""
-    again = calls_to_repeat(state, from_step, is_forced=is_forced)
-    whole = program_history(state, len(state.calls))
-    kept = {label: call for label, call in whole.calls.items() if label not in again}
-    ends = [one for one in whole.deliveries if one.label not in again]
-    history = ProgramHistory(kept, ends, is_edited=whole.is_edited)
+    history = history_without(state, calls_to_repeat(state, from_step, is_forced=is_forced))
     action = workflow.steps[0].action
     assert action is not None
     function = function_of(program_of(action.params))

@@ -133,11 +133,11 @@ class SpanReader:
         visit = self._visits.get(step_name(fact.program))
         opened = _Open(
             f"step {fact.step}",
-            visit_span_id(self._identity, fact.step, 1),
+            visit_span_id(self._identity, fact.step, fact.visit),
             visit.span_id if visit is not None else self._round_id,
             entry.at - timedelta(seconds=fact.seconds),
             step=fact.step,
-            visit=1,
+            visit=fact.visit,
         )
         return self._end(opened, entry, "ok", "", outcome="completed", inline=True)
 

@@ -7,7 +7,6 @@ are killed.
 
 from __future__ import annotations
 
-import array
 import gc
 import os
 import selectors
@@ -194,14 +193,6 @@ def _kill_group(pid: int) -> None:
 def flush() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
-
-
-def send_fork(sock: socket.socket, order: m.Fork, descriptor: int) -> None:
-    """Let the host at the other end fork a program; `descriptor` is the program's end of its socket."""
-    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
-    frame = m.frame_of_host(order)
-    sent = sock.sendmsg([frame], ancillary)
-    sock.sendall(frame[sent:])
 
 
 def main(descriptor: str) -> None:

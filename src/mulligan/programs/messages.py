@@ -132,7 +132,6 @@ class Begin(msgspec.Struct, frozen=True, omit_defaults=True, tag="begin"):
     """Start the program in a cold process: load the function, replay `history`, then run on until it is idle."""
 
     turn: int
-    run_id: int
     # How to find the function, as a python step says it: `module:name`, the text of the module if it is pinned with
     # the run, the file it was copied from, and a folder to import from.
     call: str
@@ -147,9 +146,8 @@ class Begin(msgspec.Struct, frozen=True, omit_defaults=True, tag="begin"):
     calls_max: int = CALLS_MAX_DEFAULT
     # The processor time that it may use between two messages, in seconds; None: any.
     timeout: float | None = None
-    # The label and the attempt of the program itself, for messages.
+    # The label of the program itself.
     step: str = ""
-    attempt: int = 1
     # When it was entered, by the log: the same for every attempt.
     at: float = 0.0
 
@@ -206,7 +204,6 @@ class History(msgspec.Struct, frozen=True, omit_defaults=True):
 
     calls: tuple[RecordedCall, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
-    format: int = 1
     # The program was edited since: calls with a key that are kept need not be asked for any more.
     is_edited: bool = False
     dropped: tuple[DroppedCall, ...] = ()

@@ -82,8 +82,14 @@ class EndedTasks:
             return done
         done, self._unshipped = self._unshipped + done, []
         try:
-            self._shipping.ship_ended(lease.task for lease, _ in done)
+            self._shipping.ship_ended((lease.task for lease, report in done if _is_waiting(report)), goes_on=True)
+            self._shipping.ship_ended(lease.task for lease, report in done if not _is_waiting(report))
         except StoreUnavailable:
             self._unshipped = done
             raise
         return done
+
+
+def _is_waiting(report: Report) -> bool:
+    """Whether it is of a turn of a program that has not ended: another one follows."""
+    return isinstance(report, TaskEnded) and report.turn is not None and not report.turn.how

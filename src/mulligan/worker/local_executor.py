@@ -327,6 +327,7 @@ class LocalExecutor:
             if task.turn is not None:
                 running.resolved = with_local_deadline(lease, self._clock)
                 self._turns_of_programs().start(running)
+                self._schedule_log_naming(running, time.monotonic())
                 return None
             if is_plain(task) and self._secrets.redactor(task) is None:
                 # The stages below would all find nothing to do.

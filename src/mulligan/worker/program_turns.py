@@ -1,8 +1,8 @@
 """Turns of programs: each is a task that a process of the program carries out, which waits for the next one.
 
-A *host* is a process for one version of a workflow, which forks a process for each program. A program that waits keeps
-its process for a few seconds. Then it is killed, and a later turn starts another one, which replays the history of the
-program: a waiting program has no process.
+A *host* is a process that forks a process for each program. A program that waits keeps its process for a few seconds.
+Then it is killed, and a later turn starts another one, which replays the history of the program: a waiting program has
+no process.
 """
 
 from __future__ import annotations
@@ -117,11 +117,9 @@ class _Frames:
 class _Process:
     """The process of a program: it carries out a turn (`token`), or waits for the next one."""
 
-    def __init__(self, number: int, key: _Key, host: _Host, history: str) -> None:
+    def __init__(self, number: int, key: _Key) -> None:
         self.number = number
         self.key = key
-        self.host = host
-        self.history = history
         # The files that were written for it to read.
         self.spooled: list[str] = []
         self.token = 0
@@ -133,16 +131,6 @@ class _Process:
         # Why it was killed while it carried out a turn.
         self.stop_reason = ""
         self.frames: _Frames | None = None
-
-
-class _Host:
-    """A process that forks the processes of programs of one version."""
-
-    def __init__(self, key: int, group: str) -> None:
-        self.key = key
-        self.group = group
-        self.frames: _Frames | None = None
-        self.processes: dict[int, _Process] = {}
 
 
 class ProgramTurns:
@@ -172,8 +160,10 @@ class ProgramTurns:
         self._locate = locate
         self._supervisor = supervisor
         self._end = end
-        self._hosts: dict[str, _Host] = {}
+        self._host: _Frames | None = None
         self._processes: dict[_Key, _Process] = {}
+        # All that the host has not said to have ended, by number.
+        self._forked: dict[int, _Process] = {}
         self._last_number = 0
 
     # -- starting
@@ -190,91 +180,93 @@ class ProgramTurns:
         if process is not None and (process.turn != turn.turn - 1 or process.token or process.frames is None):
             self._kill(process)
             process = None
-        if process is None:
-            spooled: list[str] = []
-            # Without its arguments it cannot begin; what a call has returned it may never read.
-            files = self._locate(task.params.get("args"), partial(self._spool, spooled))
-            found = self._history(task)
-            history = self._write_history(found)
-            env = program_environment(running.lease, running.scratch, self._folders.outputs(task.run_id))
-            process = self._fork(key, task, history, env)
-            process.spooled = spooled
-            if found is not None:
-                files |= self._files(process, found.deliveries)
-            self._send(process, _begin(task, turn, history, files))
-        else:
-            files = self._files(process, turn.deliveries)
-            self._send(process, m.Deliver(turn.turn, deliveries_of(turn.deliveries), files))
+        spooled: list[str] = []
+        try:
+            if process is None:
+                process = self._begin(key, running, turn, spooled)
+            else:
+                files = self._files(turn.deliveries, spooled)
+                self._send(process, m.Deliver(turn.turn, deliveries_of(turn.deliveries), files))
+        except BaseException:
+            _remove(spooled)
+            raise
+        process.spooled += spooled
         process.token, process.turn, process.started = running.lease.token, turn.turn, wall_clock.now()
         process.kept_until = process.due = math.inf
         if task.deadline is not None:
             process.due = time.monotonic() + (seconds_left(msgspec.structs.replace(task, timeout=None)) or 0.0)
             self._wake_up.at(process.due)
 
+    def _begin(self, key: _Key, running: RunningTask, turn: ProgramTurn, spooled: list[str]) -> _Process:
+        """Fork a process that replays what is recorded. What may fail comes before."""
+        task = running.resolved.task
+        # Without its arguments it cannot begin; what a call has returned it may never read.
+        files = self._locate(task.params.get("args"), partial(self._spool, spooled))
+        history = ""
+        if turn.turn > 1 or turn.deliveries:
+            found = self._read_history(task.run_id, turn.delivered + len(turn.deliveries))
+            history = self._spool(spooled, history_of(found), ".history")
+            files |= self._files(found.deliveries, spooled)
+        begin = begin_of(
+            task.params,
+            task.started_in,
+            turn=turn.turn,
+            history=history,
+            files=files,
+            timeout=task.timeout,
+            step=task.place,
+            at=turn.begun,
+        )
+        env = program_environment(running.lease, running.scratch, self._folders.outputs(task.run_id))
+        process = self._fork(key, task, env)
+        self._send(process, begin)
+        return process
+
     def _send(self, process: _Process, message: m.ToProgram) -> None:
         assert process.frames is not None
         process.frames.send(m.frame(message))
 
-    def _history(self, task: Task) -> ProgramHistory | None:
-        """What a new process replays; None for a program that has called nothing yet."""
-        turn = task.turn
-        assert turn is not None
-        if turn.turn == 1 and not turn.deliveries:
-            return None
-        return self._read_history(task.run_id, turn.delivered + len(turn.deliveries))
-
-    def _write_history(self, found: ProgramHistory | None) -> str:
-        if found is None:
-            return ""
-        path = f"{self._folder}/program-{self._last_number + 1}.history"
-        with open(path, "wb") as file:
-            file.write(history_of(found))
-        return path
-
-    def _files(self, process: _Process, ends: Iterable[Delivery]) -> dict[str, str]:
+    def _files(self, ends: Iterable[Delivery], spooled: list[str]) -> dict[str, str]:
         """The file of each artifact that the program may read. One that is gone is left out: reading it says so."""
         files: dict[str, str] = {}
         for one in ends:
             if isinstance(one.output, dict | list):
                 with suppress(InputInvalid, OutputDropped):
-                    files |= self._locate(one.output, partial(self._spool, process.spooled))
+                    files |= self._locate(one.output, partial(self._spool, spooled))
         return files
 
     def _spool(self, spooled: list[str], data: bytes, ending: str) -> str:
         """Write what has no file here to one that exists for as long as the process."""
         self._last_number += 1
         path = f"{self._folder}/program-{self._last_number}{ending}"
+        spooled.append(path)
         with open(path, "wb") as file:
             file.write(data)
-        spooled.append(path)
         return path
 
-    def _fork(self, key: _Key, task: Task, history: str, env: dict[str, str]) -> _Process:
-        host = self._host_for(task.version)
+    def _fork(self, key: _Key, task: Task, env: dict[str, str]) -> _Process:
         self._last_number += 1
-        process = _Process(self._last_number, key, host, history)
-        ours, theirs = socket.socketpair()
+        process = _Process(self._last_number, key)
         self._folders.make_run(task.run_id)
         logs = self._folders.logs(task.run_id, task.place, task.attempt)
-        assert host.frames is not None
         order = m.Fork(process.number, logs.out, logs.err, cwd=working_folder_of(task), env=env)
-        host.frames.send(m.frame_of_host(order), theirs.detach())
+        host = self._host or self._launch_host()
+        ours, theirs = socket.socketpair()
+        host.send(m.frame_of_host(order), theirs.detach())
         process.frames = _Frames(ours, self._selector, partial(self._on_process, process))
-        host.processes[process.number] = self._processes[key] = process
+        self._forked[process.number] = self._processes[key] = process
         return process
 
-    def _host_for(self, group: str) -> _Host:
-        host = self._hosts.get(group)
-        if host is None:
-            self._last_number += 1
-            host = self._hosts[group] = _Host(_FIRST_KEY - self._last_number, group)
-            ours, theirs = socket.socketpair()
-            host.frames = _Frames(ours, self._selector, partial(self._on_host, host))
-            argv = [sys.executable, "-m", "mulligan.programs.host", "0"]
-            out = f"{self._folder}/host{host.key}.log"
-            request: tuple[Any, ...] = ("run", host.key, sys.executable, argv, {}, "/", None, out, out, None, None)
-            self._supervisor().send_fd(theirs.detach(), request)
-        return host
+    def _launch_host(self) -> _Frames:
+        self._last_number += 1
+        key = _FIRST_KEY - self._last_number
+        ours, theirs = socket.socketpair()
+        self._host = _Frames(ours, self._selector, self._on_host)
+        argv = [sys.executable, "-m", "mulligan.programs.host", "0"]
+        out = f"{self._folder}/host{key}.log"
+        request: tuple[Any, ...] = ("run", key, sys.executable, argv, {}, "/", None, out, out, None, None)
+        self._supervisor().send_fd(theirs.detach(), request)
+        return self._host
 
     # -- what processes say
 
@@ -330,16 +322,17 @@ class ProgramTurns:
             elif process.kept_until < math.inf:
                 self._wake_up.at(process.kept_until)
 
-    def _on_host(self, host: _Host) -> None:
-        assert host.frames is not None
+    def _on_host(self) -> None:
+        if self._host is None:
+            return
         try:
-            for frame in host.frames.receive():
-                self._on_exited(host, m.decode_exited(frame))
+            for frame in self._host.receive():
+                self._on_exited(m.decode_exited(frame))
         except (EOFError, msgspec.MsgspecError):
-            self._lose(host)
+            self._lose_host()
 
-    def _on_exited(self, host: _Host, exited: m.Exited) -> None:
-        process = host.processes.pop(exited.number, None)
+    def _on_exited(self, exited: m.Exited) -> None:
+        process = self._forked.pop(exited.number, None)
         if process is None:
             return
         with suppress(EOFError, msgspec.MsgspecError):
@@ -361,22 +354,13 @@ class ProgramTurns:
                 report = self._exit_reader.report_lost(self._running[token].lease.task)
             self._end(token, report)
 
-    def _lose(self, host: _Host) -> None:
+    def _lose_host(self) -> None:
         """The host is dead, and all of its processes with it: their turns are lost, and run again."""
-        if self._hosts.get(host.group) is host:
-            del self._hosts[host.group]
-        if host.frames is not None:
-            host.frames.close()
-        for process in list(host.processes.values()):
-            token = process.token
-            self._forget(process)
+        for token in self._forget_all():
             if token in self._running:
                 self._end(token, self._exit_reader.report_lost(self._running[token].lease.task))
 
     # -- ends
-
-    def is_running(self, token: int) -> bool:
-        return any(process.token == token for process in self._processes.values())
 
     def stop(self, token: int, why: str) -> None:
         """Kill the process that carries out a turn. None of its code runs any more."""
@@ -386,14 +370,18 @@ class ProgramTurns:
                 self._order_kill(process)
 
     def drop_all(self) -> None:
-        """Forget all turns: the hosts are killed."""
-        for host in list(self._hosts.values()):
-            for process in list(host.processes.values()):
-                process.token = 0
-                self._forget(process)
-            if host.frames is not None:
-                host.frames.close()
-        self._hosts.clear()
+        """Forget all turns. The host kills its processes, and ends."""
+        self._forget_all()
+
+    def _forget_all(self) -> list[int]:
+        """Forget the host and its processes; return the tokens of the turns that they carried out."""
+        if self._host is not None:
+            self._host.close()
+            self._host = None
+        forked, self._forked = list(self._forked.values()), {}
+        for process in forked:
+            self._forget(process)
+        return [process.token for process in forked]
 
     def _kill(self, process: _Process) -> None:
         self._order_kill(process)
@@ -401,8 +389,8 @@ class ProgramTurns:
         self._forget(process)
 
     def _order_kill(self, process: _Process) -> None:
-        if process.host.frames is not None:
-            process.host.frames.send(m.frame_of_host(m.Kill(process.number)))
+        if self._host is not None:
+            self._host.send(m.frame_of_host(m.Kill(process.number)))
 
     def _close(self, process: _Process) -> None:
         if process.frames is not None:
@@ -413,9 +401,7 @@ class ProgramTurns:
         self._close(process)
         if self._processes.get(process.key) is process:
             del self._processes[process.key]
-        for path in filter(None, (process.history, *process.spooled)):
-            with suppress(OSError):
-                os.unlink(path)
+        _remove(process.spooled)
 
 
 def _is_killed_by_others(report: Report, end: ProcessExit) -> bool:
@@ -425,16 +411,7 @@ def _is_killed_by_others(report: Report, end: ProcessExit) -> bool:
     return isinstance(report, TaskEnded) and not report.outcome.is_out_of_memory
 
 
-def _begin(task: Task, turn: ProgramTurn, history: str, files: dict[str, str]) -> m.Begin:
-    return begin_of(
-        task.params,
-        task.started_in,
-        turn=turn.turn,
-        run_id=task.run_id,
-        history=history,
-        files=files,
-        timeout=task.timeout,
-        step=task.place,
-        attempt=task.attempt,
-        at=turn.begun,
-    )
+def _remove(paths: Iterable[str]) -> None:
+    for path in paths:
+        with suppress(OSError):
+            os.unlink(path)

@@ -102,7 +102,7 @@ class TaskFiles:
     def name_logs(self, running: RunningTask, child: WarmChild | None) -> bool:
         """Give the logs of a running task their names; return False if its child has not opened them yet."""
         logs = self.logs(running.lease.task)
-        if running.pipes is not None or (child is None and running.child):
+        if running.has_named_logs or (child is None and running.child):
             pass  # they have their names already, or get them with the result: the child has ended
         elif child is None:
             # Works before the process has opened them too: it opens the same files.

@@ -272,9 +272,12 @@ def _retry(now: DecisionContext, report: r.RetryRequested) -> Facts:
 
 def open_corrected_round(now: DecisionContext, report: r.RetryRequested) -> Facts:
     """All that ran has been stopped for a corrected program: go on with it. If that cannot be, the run has ended."""
-    # It was checked before anything was stopped. What has failed since may need a decision.
-    with suppress(Refused):
+    try:
         yield from _open_round(now, after_stop(now.state, report))
+    except Refused as refused:
+        # It was checked before anything was stopped: something has failed since.
+        found = failure("CORRECTION_REFUSED", f"the run is cancelled, not corrected: {refused.message}")
+        yield e.WarningRecorded(now.state.graph.program, found)
 
 
 def _round_requested(now: DecisionContext, report: r.RoundRequested) -> Facts:

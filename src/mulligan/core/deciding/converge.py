@@ -15,8 +15,9 @@ from mulligan.core.deciding.flow import (
     wake,
     wake_starts,
 )
-from mulligan.core.deciding.lifecycle import Facts, enter_command, make_failure, schedule
+from mulligan.core.deciding.lifecycle import Facts, enter_and_fail, enter_command, make_failure, schedule
 from mulligan.core.model import events as e
+from mulligan.core.model.failure import failure
 from mulligan.core.model.place_keys import undo_key
 from mulligan.core.model.text.formatting import pluralize
 from mulligan.core.model.workflow import END
@@ -113,9 +114,8 @@ def _begin_program(now: DecisionContext, place: Place) -> Facts:
     if last is not None:
         yield from _undo(now, last)
     elif progress.not_undone:
-        yield e.StepEntered(place.key, place.visit + 1)
         message = f"'{progress.not_undone}' could not be undone, so that what it did may still be in effect"
-        yield e.AttemptFailed(place.key, place.attempt + 1, make_failure(now, place, "UNDO_FAILED", message))
+        yield from enter_and_fail(now, place, failure("UNDO_FAILED", message))
     else:
         yield from wake(now, place.key)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from mulligan.core.deciding.agents.triage_agent import default_due
 from mulligan.core.deciding.ladder import delay_seconds
-from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, schedule
-from mulligan.core.deciding.programs import after_call
+from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, enter_and_fail, schedule
+from mulligan.core.deciding.programs import after_call, cancel_open_calls
 from mulligan.core.deciding.routes import has_no_route, success_edges
 from mulligan.core.evolve.arrivals import is_met
 from mulligan.core.model import events as e
-from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.failure import failure
 from mulligan.core.model.graph import Arc, Barrier, Node
 from mulligan.core.model.workflow import END
 from mulligan.core.state.not_begun import count_not_begun
@@ -176,7 +176,7 @@ def enter(now: DecisionContext, place: Place) -> Facts:
         if step.when is not None and not now.condition(step.when, place):
             return iter((skip_step(place, "when"),))
     except ExpressionFailed as error:
-        return _enter_and_fail(now, place, failure(error.failure_code, error.message))
+        return enter_and_fail(now, place, failure(error.failure_code, error.message))
     return _enter_and_schedule(now, place)
 
 
@@ -207,12 +207,6 @@ def _park_after_failed_undo(now: DecisionContext, place: Place) -> e.StepParked:
     return e.StepParked(place.key, place.visit, place.attempt, found, "undo_failed", due=default_due(now, policy))
 
 
-def _enter_and_fail(now: DecisionContext, place: Place, found: Failure) -> Facts:
-    yield e.StepEntered(place.key, place.visit + 1)
-    attempt = place.attempt + 1
-    yield e.AttemptFailed(place.key, attempt, add_location(now, place, found, attempt))
-
-
 # -- when a step has ended ------------------------------------------------------------------------------
 
 
@@ -231,8 +225,11 @@ def after_end(now: DecisionContext, name: str, visit: int) -> Facts:
         if arc.key not in state.run.loops:
             yield _loop_taken(now, arc)
     yield from _wake_dependents(now, node, place, barriers)
-    if state.calls and name in state.calls:
-        yield from after_call(now, name)
+    if state.calls:
+        if name in state.calls:
+            yield from after_call(now, name)
+        elif name == state.graph.program and place.has_ended and state.run.stop is None:
+            yield from cancel_open_calls(now)
     # A settled step without queued arrivals needs nothing more: nearly all of them.
     if (place.queue or not place.settled) and place.has_ended and state.run.stop is None:
         yield from _reconsider(now, place)

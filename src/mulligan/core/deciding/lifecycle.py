@@ -59,6 +59,13 @@ def add_location(now: DecisionContext, place: Place, found: Failure, attempt: in
     )
 
 
+def enter_and_fail(now: DecisionContext, place: Place, found: Failure) -> Facts:
+    """The next visit of a step fails before its task could start."""
+    yield e.StepEntered(place.key, place.visit + 1)
+    attempt = place.attempt + 1
+    yield e.AttemptFailed(place.key, attempt, add_location(now, place, found, attempt))
+
+
 def item_index(state: State, place: Place) -> int | None:
     """The index of the item that a place belongs to; None outside of a map."""
     return next((above.index for above in state.ancestors(place) if above.role == "item"), None)

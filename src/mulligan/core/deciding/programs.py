@@ -7,7 +7,9 @@ way, the next turn is queued, which says to the program all that ended since.
 
 from __future__ import annotations
 
-from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location
+from typing import Any
+
+from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, enter_and_fail
 from mulligan.core.deciding.stopping import stop_place
 from mulligan.core.evolve.evolve_programs import ENDING, WAITING
 from mulligan.core.model import events as e
@@ -22,11 +24,15 @@ from mulligan.core.model.program_calls import (
     key_problem,
 )
 from mulligan.core.model.reports import TaskEnded
-from mulligan.core.state.program_progress import NO_PROGRESS
+from mulligan.core.state.dropped_calls import label_of_result
+from mulligan.core.state.program_progress import NEVER_MADE, NO_PROGRESS
 from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Place, State
 
 NONDETERMINISTIC = "NONDETERMINISTIC"
+
+# What a call and the fact of it have in common, besides the arguments.
+_DESCRIBING = ("branch", "ordinal", "name", "definition", "digest", "file", "line", "key", "position")
 
 
 def end_turn(now: DecisionContext, place: Place, report: TaskEnded, turn: TurnEnd) -> Facts:
@@ -36,8 +42,8 @@ def end_turn(now: DecisionContext, place: Place, report: TaskEnded, turn: TurnEn
     if turn.turn != progress.turn or place.phase in (WAITING, ENDING):
         yield e.ReportRefused(key, report.attempt, "stale_turn")
         return
-    if _is_stopped(now, place):
-        yield e.AttemptCancelled(key, place.attempt, report.usage)
+    if place.status != "running":
+        yield e.ReportRefused(key, report.attempt, "not_started")
         return
     if problem := _problem(state, turn):
         found = add_location(now, place, failure("OUTPUT_INVALID", problem))
@@ -48,13 +54,15 @@ def end_turn(now: DecisionContext, place: Place, report: TaskEnded, turn: TurnEn
         if digest not in state.definitions:
             yield e.StepDefined(key, digest, definition)
     for call in turn.calls:
-        if _is_stopped(now, place):
-            # By what has followed from another call.
-            break
+        has_run = call.kind == "inline" and call.failure is None
+        if not has_run and _is_stopped(now, place):
+            # What the process has run already is recorded all the same: it may have to be undone.
+            continue
         added = _added(now, place, call)
         yield added
         if isinstance(added, e.StepAdded) and call.failure is not None:
-            yield from _inline_failed(now, state.places[added.step], call.failure)
+            # It climbs the ladder, and a worker runs the retries as it runs those of other steps.
+            yield from enter_and_fail(now, state.places[added.step], call.failure)
     if _is_stopped(now, place):
         yield e.AttemptCancelled(key, attempt, report.usage)
         return
@@ -80,6 +88,10 @@ def _is_stopped(now: DecisionContext, place: Place) -> bool:
 
 def _problem(state: State, turn: TurnEnd) -> str:
     """Why a turn cannot be what a program has said; "" if it can. No worker is believed."""
+    if turn.how == "raised" and turn.failure is None:
+        return "the program has raised an exception, and the report does not say which"
+    if turn.call and turn.call not in state.graph.nodes:
+        return f"the program has raised the failure of '{turn.call[:100]}', which it has not called"
     new: set[tuple[str, int]] = set()
     for call in turn.calls:
         identity = (call.branch, call.ordinal)
@@ -115,55 +127,21 @@ def _added(now: DecisionContext, place: Place, call: ProgramCall) -> e.Fact:
             file=call.file,
             line=call.line,
         )
-    kept = {name: now.keep(place, f"argument-{label}-{name}", value) for name, value in call.arguments.items()}
+    about: dict[str, Any] = {name: getattr(call, name) for name in _DESCRIBING}
+    about["arguments"] = {
+        name: now.keep(place, f"argument-{label}-{name}", value) for name, value in call.arguments.items()
+    }
     if call.kind == "inline" and call.failure is None:
-        return e.StepRan(
-            label,
-            place.key,
-            call.branch,
-            call.ordinal,
-            name=call.name,
-            definition=call.definition,
-            arguments=kept,
-            digest=call.digest,
-            file=call.file,
-            line=call.line,
-            key=call.key,
-            position=call.position,
-            output=now.keep(place, f"output-{label}", call.output),
-            seconds=call.seconds,
-        )
-    return e.StepAdded(
-        label,
-        place.key,
-        call.branch,
-        call.ordinal,
-        name=call.name,
-        definition=call.definition,
-        kind=call.kind,
-        arguments=kept,
-        digest=call.digest,
-        file=call.file,
-        line=call.line,
-        key=call.key,
-        position=call.position,
-        is_kept=kept_label != "",
-    )
+        before = now.state.dropped.get(label, NEVER_MADE)
+        output = now.keep(place, f"output-{label}", call.output)
+        visit, attempt = before.visit + 1, before.attempt + 1
+        return e.StepRan(label, place.key, **about, visit=visit, attempt=attempt, output=output, seconds=call.seconds)
+    return e.StepAdded(label, place.key, **about, kind=call.kind, is_kept=kept_label != "")
 
 
 def _label_of_result(state: State, call: ProgramCall) -> str:
     """The dropped call that has the result for this one; "" if there is none."""
-    if call.kind != "step":
-        return ""
-    labels = state.kept_results.get((call.branch, call.name, call.digest), ())
-    return next((label for label in labels if label not in state.calls), "")
-
-
-def _inline_failed(now: DecisionContext, step: Place, found: Failure) -> Facts:
-    """An inline step has failed: its failure climbs the ladder, and a worker runs its retries like those of others."""
-    yield e.StepEntered(step.key, step.visit + 1)
-    attempt = step.attempt + 1
-    yield e.AttemptFailed(step.key, attempt, add_location(now, step, found, attempt))
+    return label_of_result(state, (call.branch, call.name, call.digest)) if call.kind == "step" else ""
 
 
 def _free_label(state: State, place: Place, call: ProgramCall) -> str:
@@ -202,6 +180,13 @@ def resume_program(now: DecisionContext, place: Place, *, goes_on: bool = False)
         yield _attempt_ended(place)
 
 
+def cancel_open_calls(now: DecisionContext) -> Facts:
+    """The program has ended: nobody waits for its open calls any more."""
+    for call in _open_calls(now.state):
+        if not (call.has_ended or call.is_unwanted):
+            yield e.CallCancelled(call.key)
+
+
 def _attempt_ended(place: Place) -> e.Fact:
     progress = place.program
     assert progress is not None and progress.end is not None
@@ -225,9 +210,7 @@ def _open_calls(state: State) -> list[Place]:
 
 def after_program(now: DecisionContext, place: Place) -> Facts:
     """The program has returned or raised: cancel its open calls, then end its attempt."""
-    for call in _open_calls(now.state):
-        if not (call.has_ended or call.is_unwanted):
-            yield e.CallCancelled(call.key)
+    yield from cancel_open_calls(now)
     yield from resume_program(now, place)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from mulligan.core.deciding.agents.budgets import remaining_budget
 from mulligan.core.effects.effects import ContinueChild, StartChild
 from mulligan.core.effects.reuse import forced_child_steps
-from mulligan.core.model.actions import called_workflow
+from mulligan.core.model.actions import called_workflow, is_carried
 from mulligan.core.model.event_types import ChildRound
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.reports import Revised, RoundRequested, RunRequested
@@ -35,8 +35,8 @@ def calling_place(parent: str, child: str) -> str:
 
 def workflow_of_child(state: State, place: Place) -> Workflow:
     """The definition of the run that a place calls. `InputInvalid` if that is too deep: a program may call itself."""
-    # Each call adds its place and its attempt to the uid.
-    if state.run.uid.count(".") >= 2 * DEPTH_MAX:
+    # Each call adds its place and its attempt to the uid. What a file includes is counted when it is read.
+    if is_carried(place.spec.action) and state.run.uid.count(".") >= 2 * DEPTH_MAX:
         raise InputInvalid(f"child runs are nested {DEPTH_MAX} deep, which is the limit")
     found = called_workflow(place.spec.action, state.workflow)
     assert found is not None, f"'{place.key}' calls no run"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from mulligan.core.model.failure import Failure, failure
@@ -33,6 +35,14 @@ def program_history(state: State, delivered: int) -> ProgramHistory:
     numbers = range(1, min(delivered, len(state.deliveries)) + 1)
     announced = [_delivery(state, state.deliveries[number]) for number in numbers]
     return ProgramHistory(state.calls, announced, is_edited=state.run.revision is not None, dropped=state.dropped)
+
+
+def history_without(state: State, labels: Collection[str]) -> ProgramHistory:
+    """The whole history of a program but for these calls."""
+    whole = program_history(state, len(state.calls))
+    calls = {label: call for label, call in whole.calls.items() if label not in labels}
+    ends = [one for one in whole.deliveries if one.label not in labels]
+    return ProgramHistory(calls, ends, is_edited=whole.is_edited)
 
 
 def _delivery(state: State, label: str) -> Delivery:

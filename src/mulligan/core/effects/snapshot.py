@@ -19,6 +19,7 @@ from mulligan.core.model.agents.spending import Spent
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import END, Command, Step, Workflow, decode, encode
 from mulligan.core.state.brief_state import BriefState
+from mulligan.core.state.dropped_calls import restore_dropped
 from mulligan.core.state.program_progress import DroppedCall, RecordedCall
 from mulligan.core.state.state import (
     ITEM,
@@ -371,6 +372,7 @@ def _fill(state: State, tables: dict[str, _Table]) -> None:
     state.definitions.update((digest, _reader("definitions")(data)) for digest, data in tables["definitions"].items())
     calls = ((label, _reader("calls")(data)) for label, data in tables["calls"].items())
     state.restore_calls(dict(sorted(calls, key=lambda one: one[1].index)))
+    restore_dropped(state)
     _restore_run(state.run, tables)
     _restore_places(state, tables["places"], tables["items"])
     if not isinstance(state, BriefState):

@@ -11,6 +11,7 @@ import msgspec
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.program_calls import CallKind
+from mulligan.core.state.dropped_calls import forget_results, note_dropped, offer_results, take_result
 from mulligan.core.state.program_progress import NO_PROGRESS, DroppedCall, ProgramEnd, RecordedCall
 from mulligan.core.state.state import Place, State, UndoableVisit
 
@@ -33,7 +34,7 @@ def step_added(state: State, fact: e.StepAdded, entry: e.Entry) -> None:
     if fact.is_kept:
         assert before is not None
         place.status = place.settled = "completed"
-        place.output, place.given = before.output, (entry.seq, entry.at)
+        place.output, place.files, place.given = before.output, before.files, (entry.seq, entry.at)
         state.add(place)
         count_delivery(state, place, entry.at)
         return
@@ -42,10 +43,9 @@ def step_added(state: State, fact: e.StepAdded, entry: e.Entry) -> None:
 
 
 def step_ran(state: State, fact: e.StepRan, entry: e.Entry) -> None:
-    before = _add_call(state, fact, "inline") or DroppedCall("", 0, 0, 0)
+    _add_call(state, fact, "inline")
     place = Place("step", "completed", key=fact.step, spec=state.definitions[fact.definition])
-    place.visit, place.attempt = before.visit + 1, before.attempt + 1
-    place.visits_before = before.visit
+    place.visit, place.attempt, place.visits_before = fact.visit, fact.attempt, fact.visit - 1
     place.entered_at, place.entered_seq = entry.at - timedelta(seconds=fact.seconds), entry.seq
     place.output, place.given, place.settled = fact.output, (entry.seq, entry.at), "completed"
     state.add(place)
@@ -75,7 +75,7 @@ def _add_call(state: State, fact: e.StepAdded | e.StepRan, kind: CallKind) -> Dr
     )
     state.add_call(fact.step, call)
     _count(state, fact.program, fact.name, fact.step)
-    return state.take_result(fact.step)
+    return take_result(state, fact.step)
 
 
 def value_recorded(state: State, fact: e.ValueRecorded, entry: e.Entry) -> None:
@@ -127,7 +127,7 @@ def turn_started(state: State, place: Place, fact: e.TurnStarted, entry: e.Entry
 def program_ended(state: State, place: Place, fact: e.ProgramEnded, entry: e.Entry) -> None:
     progress = place.program or NO_PROGRESS
     place.phase = ENDING
-    end = ProgramEnd(fact.how, fact.output, fact.failure, fact.call)
+    end = ProgramEnd(fact.output, fact.failure, fact.call)
     place.program = _replace(progress, delivered=progress.known, announced=0, at=fact.at, end=end)
 
 
@@ -175,17 +175,19 @@ def reopen_program(state: State, labels: Collection[str], *, keeps_results: bool
     progress = program.program or NO_PROGRESS
     gone, leaving = frozenset(labels), calls_to_undo(state, labels)
     if not keeps_results:
-        for label in [label for labels in state.kept_results.values() for label in labels]:
-            state.take_result(label)
+        forget_results(state)
+    offered: list[str] = []
     for label in labels:
         call, place = state.calls[label], state.places.get(label)
         visit, attempt = (0, 0) if place is None else (place.visit, place.attempt)
-        dropped = DroppedCall(call.branch, call.ordinal, visit, attempt, call.digest)
+        dropped = DroppedCall(call.branch, call.ordinal, visit, attempt, call.index, call.digest)
         if keeps_results and place is not None and keeps_result(state, label):
-            dropped = _replace(dropped, output=place.output, has_result=True)
-        state.note_dropped(label, dropped)
+            dropped = _replace(dropped, output=place.output, files=place.files, has_result=True)
+            offered.append(label)
+        note_dropped(state, label, dropped)
         if label not in leaving:
             state.drop_call(label)
+    offer_results(state, offered)
     for records in (state.failures, state.recoveries):
         for record in [one for one in records if one.step in gone and not one.is_closed]:
             state.set_at(records, record.index, _replace(record, is_closed=True))

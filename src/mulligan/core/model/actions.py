@@ -309,6 +309,11 @@ def is_group(action: Action | None) -> bool:
     return traits_of(action).calls_run and action is not None and action.params.get("group") is True
 
 
+def is_carried(action: Action | None) -> bool:
+    """Whether it calls a workflow whose text it carries: a program calls what no file includes, and perhaps itself."""
+    return action is not None and CARRIED in action.params
+
+
 def called_workflow(action: Action | None, workflow: Workflow) -> Workflow | None:
     """The workflow that an action of this one calls; None if it calls none."""
     if action is None or not traits_of(action).calls_run:

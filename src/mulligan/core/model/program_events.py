@@ -18,7 +18,7 @@ class StepDefined(Fact):
     definition: Step
 
 
-class StepAdded(Fact):
+class CallFact(Fact):
     """A program has called a step, which is a step of the run from now on: `step` is the label of the call."""
 
     step: str
@@ -27,7 +27,6 @@ class StepAdded(Fact):
     ordinal: int
     name: str
     definition: str
-    kind: CallKind = "step"
     arguments: dict[str, Any] = {}
     digest: str = ""
     # Where it was called.
@@ -37,25 +36,21 @@ class StepAdded(Fact):
     key: str = ""
     # In a gather: its position, and how many calls there are.
     position: tuple[int, int] | None = None
+
+
+class StepAdded(CallFact):
+    """The step of a call, which a worker or the engine runs; of an inline one, whose first attempt has failed."""
+
+    kind: CallKind = "step"
     # It has the result of a call that an earlier round has dropped, and does not run.
     is_kept: bool = False
 
 
-class StepRan(Fact):
+class StepRan(CallFact):
     """The process of a program has run a step itself, and it has completed: all of that at once."""
 
-    step: str
-    program: str
-    branch: str
-    ordinal: int
-    name: str
-    definition: str
-    arguments: dict[str, Any] = {}
-    digest: str = ""
-    file: str = ""
-    line: int = 0
-    key: str = ""
-    position: tuple[int, int] | None = None
+    visit: int = 1
+    attempt: int = 1
     output: Any = None
     seconds: float = 0.0
 

@@ -184,7 +184,7 @@ class Revised(msgspec.Struct, frozen=True, omit_defaults=True):
     keeps_completed: bool = False
     # For a program: the calls that it makes as before. None: of all of them nothing is known.
     kept_calls: tuple[str, ...] | None = None
-    # The round that had ended when it was compared; 0 if none had.
+    # The round in which it was compared: less than 0 if that had not ended.
     kept_round: int = 0
 
 

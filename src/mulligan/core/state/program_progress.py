@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.failure import Failure
+from mulligan.core.model.file_records import FileRecord
 from mulligan.core.model.program_calls import CallKind
 
 
@@ -42,23 +43,30 @@ class DroppedCall(msgspec.Struct, frozen=True, array_like=True):
     ordinal: int
     visit: int
     attempt: int
+    # Of all calls, those of earlier rounds among them.
+    index: int = 0
     digest: str = ""
     output: Any = None
+    files: tuple[FileRecord, ...] = ()
     has_result: bool = False
 
     def identity(self, label: str) -> tuple[str, int, str]:
         """What a call has in common with the one that is made in its place: branch, ordinal and name."""
         return self.branch, self.ordinal, label.partition("#")[0]
 
-    def same(self, label: str) -> tuple[str, str, str]:
-        """What a call has that may get its result: branch, name and arguments."""
+    def result_key(self, label: str) -> ResultKey:
         return self.branch, label.partition("#")[0], self.digest
+
+
+# Of a call for which nothing is known from earlier rounds.
+NEVER_MADE = DroppedCall("", 0, 0, 0)
+# What a call has in common with the one whose result it gets: branch, name, digest of the arguments.
+ResultKey = tuple[str, str, str]
 
 
 class ProgramEnd(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a program has ended, while its open calls are cancelled."""
 
-    how: str
     output: Any = None
     failure: Failure | None = None
     # The call whose failure it has let through.

@@ -47,20 +47,18 @@ class DecisionContext(msgspec.Struct, eq=False):
     def may_start(self, place: Place) -> bool:
         """Whether anything may still start at a place: in a stopping run, only cleanup, undo and `end`.
 
+        Of a call that its program does not want any more, only cleanup and undo.
+
         Nothing starts below a handler that has timed out, and no undo in a run that has no worktree.
         """
         if any(above.climb.is_handler_late for above in self.state.ancestors(place)):
             return False
-        if self.state.run.stop is None and not self.state.step_of(place).is_unwanted:
+        stop = self.state.run.stop
+        if stop is None and not self.state.step_of(place).is_unwanted:
             return True
-        if self.state.run.stop is None:
-            return any(
-                above.role == "handler" and self.may_clean_up(self.state.places[above.parent])
-                for above in self.state.ancestors(place)
-            )
         return any(
             above.key == END
-            or (above.role == "undo" and not self.state.run.stop.now and not lacks_worktree(self.state))
+            or (above.role == "undo" and (stop is None or not (stop.now or lacks_worktree(self.state))))
             or (above.role == "handler" and self.may_clean_up(self.state.places[above.parent]))
             for above in self.state.ancestors(place)
         )

@@ -6,7 +6,6 @@ replaced as a whole, so that a shallow copy of a place is enough to undo a turn.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from operator import methodcaller
@@ -27,7 +26,7 @@ from mulligan.core.model.reports import RetryRequested
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END, Budget, Command, NoticeRule, Step, Verdict, Workflow
 from mulligan.core.state.conversation_records import CalledTool, Conversation
-from mulligan.core.state.program_progress import DroppedCall, ProgramProgress, RecordedCall
+from mulligan.core.state.program_progress import DroppedCall, ProgramProgress, RecordedCall, ResultKey
 from mulligan.core.state.transitions import ACTIVE, ENDED, RunStatus, Status
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -508,8 +507,9 @@ class State:
         # Those that earlier rounds dropped, by label. In no row: labels by identity, and by the number of their end.
         self.dropped: dict[str, DroppedCall] = {}
         self.dropped_labels: dict[tuple[str, int, str], frozenset[str]] = {}
-        # Those of them that have a result, in the order in which they were made.
-        self.kept_results: dict[tuple[str, str, str], tuple[str, ...]] = {}
+        # Those of them whose results are offered, in the order in which they were made; how many of them were taken.
+        self.kept_results: dict[ResultKey, tuple[str, ...]] = {}
+        self.results_taken: dict[ResultKey, int] = {}
         self.deliveries: dict[int, str] = {}
         # The names of the tables by identity: the journal holds the tables themselves.
         self._names = {id(getattr(self, name)): name for name in STATE_TABLES[1:]}
@@ -642,28 +642,6 @@ class State:
         self.drop(self.graph.nodes, label)
         self.drop(self.places, label)
 
-    def note_dropped(self, label: str, call: DroppedCall) -> None:
-        """Remember what a call was that is dropped: if it is made again, it gets its label."""
-        if (before := self.dropped.get(label)) is not None:
-            others = self.dropped_labels[before.identity(label)] - {label}
-            self.put(self.dropped_labels, before.identity(label), others)
-        self.put(self.dropped, label, call)
-        identity = call.identity(label)
-        self.put(self.dropped_labels, identity, self.dropped_labels.get(identity, frozenset()) | {label})
-        if call.has_result:
-            labels = list(self.kept_results.get(call.same(label), ()))
-            insort(labels, label, key=lambda one: (self.dropped[one].ordinal, one))
-            self.put(self.kept_results, call.same(label), tuple(labels))
-
-    def take_result(self, label: str) -> DroppedCall | None:
-        """What is known of a dropped call. If it has a result, no other call gets that."""
-        call = self.dropped.get(label)
-        if call is not None and call.has_result:
-            same = call.same(label)
-            self.put(self.kept_results, same, tuple(one for one in self.kept_results[same] if one != label))
-            self.put(self.dropped, label, msgspec.structs.replace(call, output=None, has_result=False))
-        return call
-
     @property
     def has_open_calls(self) -> bool:
         """Whether a call of a program has not ended: all nodes but that of the program are those of calls."""
@@ -674,13 +652,6 @@ class State:
         self.calls.update(calls)
         self.labels.update({(call.branch, call.ordinal): label for label, call in calls.items()})
         self._add_nodes(calls)
-        for label, call in self.dropped.items():
-            identity = call.identity(label)
-            self.dropped_labels[identity] = self.dropped_labels.get(identity, frozenset()) | {label}
-        with_result = ((call.ordinal, label, call) for label, call in self.dropped.items() if call.has_result)
-        for _, label, call in sorted(with_result):
-            same = call.same(label)
-            self.kept_results[same] = (*self.kept_results.get(same, ()), label)
 
     def restore_deliveries(self) -> None:
         """Index the ends of calls, when their places were read from rows."""
@@ -739,7 +710,7 @@ class State:
         for name in STATE_TABLES[2:]:
             table, new = getattr(self, name), getattr(other, name)
             new.extend(table) if isinstance(table, list) else new.update(table)
-        for index in ("labels", "dropped_labels", "kept_results", "deliveries"):
+        for index in ("labels", "dropped_labels", "kept_results", "results_taken", "deliveries"):
             getattr(other, index).update(getattr(self, index))
         if self.calls:
             other.graph.nodes.update(self.graph.nodes)

@@ -63,7 +63,8 @@ def _write_ordinary(db: apsw.Cursor, commit: Commit, numbers: Iterator[int], hel
     turn = commit.turn
     run_id = turn.run_id
     lines, rows = lines_and_rows(commit)
-    kept = [(run_id, *row) for row in rows if row[0] != _RUN]
+    # A turn that deletes a row is not one, whatever it is called.
+    kept = [(run_id, *row) for row in rows if row[0] != _RUN and row[3] is not None]
     if len(kept) + 1 != len(rows) or rows[0][0] != _RUN:
         return _write(db, commit, numbers, held)
     about = (commit.entries[-1].seq, commit.status, commit.round, micros(commit.at), commit.degraded, commit.reason)

@@ -85,12 +85,15 @@ class LogShipping:
         with suppress(StoreUnavailable):
             self._ship(tasks, is_last=False)
 
-    def ship_ended(self, tasks: Iterable[Task]) -> None:
-        """Ship what ended tasks have written. `StoreUnavailable`: call it again."""
+    def ship_ended(self, tasks: Iterable[Task], *, goes_on: bool = False) -> None:
+        """Ship what ended tasks have written. `StoreUnavailable`: call it again.
+
+        `goes_on`: they are turns of programs, whose next ones go on with the same logs.
+        """
         ended = list(tasks)
-        self._ship(ended, is_last=True)
+        self._ship(ended, is_last=not goes_on)
         for task in ended:
-            for key in _keys(task):
+            for key in () if goes_on else _keys(task):
                 self._shipped.pop(key, None)
             if self._noted and (path := self._note_path(task)) in self._noted:
                 self._noted.discard(path)

@@ -30,7 +30,7 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import unhandled
 from mulligan.errors import NothingToRetry, Refused, RunNotFinished, UndoFailed, UnknownStep
 
-_A_PROGRAM = {True: "a run of a program", False: "a run of a workflow that is no program"}
+_A_PROGRAM = {True: "a program", False: "a workflow that is no program"}
 # A refusal names at most this many steps.
 NAMES_MAX = 5
 # How an approval has settled that somebody has given.
@@ -67,7 +67,11 @@ def plan_revision(state: State, report: RetryRequested) -> tuple[RunRevised, Dif
         return None
     graph = Graph(workflow_from_plain(report.revised.definition))
     if bool(graph.program) is not bool(state.graph.program):
-        raise Refused(f"run {state.run.run_id} is {_A_PROGRAM[bool(state.graph.program)]}, and the file has another")
+        ours, other = _A_PROGRAM[bool(state.graph.program)], _A_PROGRAM[bool(graph.program)]
+        raise Refused(
+            f"run {state.run.run_id} is a run of {ours}, and the file has {other}",
+            hint=f"to run the file anew: mulligan run {report.revised.file or 'FILE'}",
+        )
     if graph.program != state.graph.program:
         message = f"run {state.run.run_id} is a run of the program '{state.graph.program}'"
         raise Refused(f"{message}, and the file has '{graph.program}'", hint="give the function its name again")

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.rounds.program_rounds import calls_to_repeat
-from mulligan.core.effects.program_history import ProgramHistory, program_history
+from mulligan.core.effects.program_history import history_without, program_history
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.state import State
 from mulligan.errors import InputInvalid, OutputDropped, Refused
 from mulligan.ports import Store
 from mulligan.programs.conversion import begin_of, history_of, recorded_history
-from mulligan.programs.correcting import Corrected, correct
+from mulligan.programs.correcting import correct
 from mulligan.programs.rehearsing import RecordedRun as RecordedRun
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.worker.outputs.artifact_inputs import locate_artifacts
@@ -42,40 +42,27 @@ def kept_calls(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The labels of the calls that a corrected program keeps, and where it differs, in words.
 
-    Each branch keeps those up to its first difference.
+    Each branch keeps those up to its first difference. InputInvalid if it cannot be run over what is recorded.
     """
-    found = corrected_calls(store, state, workflow, inputs, from_step=from_step, is_forced=is_forced)
-    return tuple(state.labels[one.branch, one.ordinal] for one in found.kept), found.differences
-
-
-def corrected_calls(
-    store: Store, state: State, workflow: Workflow, inputs: dict[str, Any], *, from_step: str, is_forced: bool = False
-) -> Corrected:
-    """What the corrected program does over what is recorded. InputInvalid if it cannot be run."""
-    again = frozenset(calls_to_repeat(state, from_step, is_forced=is_forced))
     program = state.places[state.graph.program]
     action = workflow.steps[0].action
     assert action is not None
-    whole = program_history(state, len(state.calls))
-    kept = {label: call for label, call in whole.calls.items() if label not in again}
-    ends = [one for one in whole.deliveries if one.label not in again]
-    history = ProgramHistory(kept, ends, is_edited=whole.is_edited)
+    history = history_without(state, calls_to_repeat(state, from_step, is_forced=is_forced))
     params = {**action.params, "args": {name: inputs.get(name) for name in workflow.inputs}}
     with tempfile.TemporaryDirectory(prefix="mulligan-") as folder:
         path = os.path.join(folder, "history")
         with open(path, "wb") as file:
             file.write(history_of(history))
         entered = program.entered_at.timestamp()
-        files = _files(store, [params["args"], *(one.output for one in ends)], folder)
-        run_id = state.run.run_id
-        begin = begin_of(params, state.run.cwd, turn=1, run_id=run_id, history=path, at=entered, files=files)
+        files = _files(store, [params["args"], *(one.output for one in history.deliveries)], folder)
+        begin = begin_of(params, state.run.cwd, turn=1, history=path, at=entered, files=files)
         found = correct(begin, state.run.cwd or "/")
     if found.problem:
         raise InputInvalid(
             f"the corrected program cannot be run over what is recorded: {found.problem}",
             hint="correct the file",
         )
-    return found
+    return tuple(state.labels[one.branch, one.ordinal] for one in found.kept), found.differences
 
 
 def _files(store: Store, values: Iterable[Any], folder: str | None) -> dict[str, str]:

@@ -167,7 +167,8 @@ class Attempts:
 
     def _ran(self, fact: e.StepRan, at: datetime) -> None:
         """An inline step, which the process of its program has run."""
-        one = self._get(fact.step, 1, at)
+        self.visits[fact.step] = fact.visit
+        one = self._get(fact.step, fact.attempt, at)
         one.taken_at, one.ended_at, one.outcome = at, at, "succeeded"
         _measure(one, {"wall_seconds": fact.seconds}, at)
         one.taken_at = one.scheduled_at = one.started_at = at - timedelta(seconds=fact.seconds)

@@ -394,7 +394,7 @@ class _RunTimes:
                 self._idle_since = at
 
     def ran(self, fact: e.StepRan, at: int) -> None:
-        self._add(fact.step, "own", at - int(fact.seconds * 1000), at, "succeeded", 1)
+        self._add(fact.step, "own", at - int(fact.seconds * 1000), at, "succeeded", fact.attempt)
 
     def waits(self, fact: e.ProgramWaiting, at: int) -> None:
         """The turn of a program is over; a wait that is over at once is taken out again by the next turn."""

@@ -64,6 +64,8 @@ class RunCounts:
             self.attempts_ended[_ATTEMPT_OUTCOMES[kind], ""] += 1
         elif kind is e.AttemptFailed:
             self.attempts_ended["failed", self._bounded("code", fact.failure.code)] += 1
+        elif kind is e.StepRan or (kind is e.StepAdded and fact.is_kept):
+            self.steps_ended["completed"] += 1
         elif kind is e.StepCompleted:
             self.steps_ended["recovered" if fact.recovered_by else "completed"] += 1
         elif kind is e.StepFailed:
