@@ -16,6 +16,7 @@ from tests.worker.test_log_shipping import Records
 
 from mulligan.core.effects.program_history import ProgramHistory
 from mulligan.core.model.artifacts import KEY, Artifact
+from mulligan.core.model.failure import MESSAGE_CHARS_MAX
 from mulligan.core.model.program_calls import Delivery, ProgramTurn
 from mulligan.core.model.reports import LeaseExpired, TaskEnded
 from mulligan.ports import Lease
@@ -45,6 +46,11 @@ def outside(name: str, is_inline: bool):
 
 @step
 def load(): ...
+
+
+@program
+def raises():
+    raise ValueError("zero \\0 " + "x" * 3000)
 
 
 @program
@@ -162,6 +168,13 @@ def test_a_program_whose_host_is_dead_is_lost_and_the_next_one_gets_another_host
 
     assert isinstance(lost, LeaseExpired)
     assert work.run(turn(work, "parent")).output != host
+
+
+def test_a_failure_of_a_program_begins_as_its_exception_and_can_be_written_anywhere(work: Work) -> None:
+    report = work.run(turn(work, "raises"))
+
+    assert report.turn is not None and report.turn.failure is not None
+    assert report.turn.failure.message == "ValueError: zero \ufffd ".ljust(MESSAGE_CHARS_MAX, "x")
 
 
 def test_a_program_that_prints_too_much_is_stopped(tmp_path: Path) -> None:

@@ -9,12 +9,10 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.program_history import ProgramHistory
-from mulligan.core.model.failure import Failure
+from mulligan.core.model.failure import TRACE_CHARS_MAX, Failure, failure
 from mulligan.core.model.program_calls import Delivery, ProgramCall, TurnEnd
 from mulligan.core.model.workflow import Step
 from mulligan.programs import messages as m
-
-_SHOWN_CHARS_MAX = 200
 
 
 def deliveries_of(ends: Iterable[Delivery]) -> tuple[m.Delivery, ...]:
@@ -73,7 +71,6 @@ def _recorded_calls(history: ProgramHistory) -> Iterator[m.RecordedCall]:
             digest=call.digest,
             file=call.file,
             line=call.line,
-            shown=msgspec.json.encode(call.arguments).decode()[:_SHOWN_CHARS_MAX],
             output=call.output,
         )
 
@@ -133,12 +130,12 @@ def _call(call: m.Call) -> ProgramCall:
 def _failure(found: m.CallFailure | None) -> Failure | None:
     if found is None:
         return None
-    return Failure(
+    return failure(
         found.code,
-        found.message[-2000:],
+        found.message,
         severity=found.severity,
         retryable=found.retryable,
         exit_code=found.exit_code,
         details=found.details,
-        trace=found.trace[-8000:],
+        trace=found.trace[-TRACE_CHARS_MAX:],
     )

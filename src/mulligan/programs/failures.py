@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from mulligan.core.model.failure import MESSAGE_CHARS_MAX
 from mulligan.errors import LanguageError
 from mulligan.programs.errors import Nondeterministic, ProgramError, StepFailed
 from mulligan.programs.messages import CallFailure
@@ -14,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from traceback import TracebackException
 
-MESSAGE_CHARS_MAX = 2000
 TRACE_CHARS_MAX = 40_000
 _SEVERITIES = ("warning", "error", "critical")
 _OWN_FOLDERS = (
