@@ -708,6 +708,21 @@ def made_calls(count: int, *, at_once: bool) -> Measured:
     return run
 
 
+def failed_calls(count: int) -> Measured:
+    """A program that has caught the failures of so many calls."""
+    run = Measured()
+    for number in range(count):
+        run.say(run.load(number))
+        run.fail("load" if number == 0 else f"load#{number + 1}")
+    return run
+
+
+def test_what_a_failed_call_writes_does_not_depend_on_how_many_came_before() -> None:
+    few, many = failed_calls(30), failed_calls(300)
+
+    assert many.bytes / 300 <= 1.05 * few.bytes / 30
+
+
 @pytest.mark.parametrize("at_once", [False, True])
 def test_what_a_call_writes_does_not_depend_on_how_many_came_before(at_once: bool) -> None:
     few, many = made_calls(30, at_once=at_once), made_calls(300, at_once=at_once)

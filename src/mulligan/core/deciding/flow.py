@@ -298,7 +298,7 @@ def _after_remediation(now: DecisionContext, fix: Place, visit: int) -> Facts:
         return
     # Computed first: a source that fails again at once may visit the fix again, or stop the run.
     is_repaired, output = is_open and (fix.status == "completed" or fix.settled == "stood_in"), fix.output
-    for record in _sent_to(now.state, fix.key, visit):
+    for record in now.state.failures_routed_to(fix.key, visit):
         if record.is_closed:
             # Its step runs again, or a corrected definition has no such step.
             continue
@@ -311,10 +311,6 @@ def _after_remediation(now: DecisionContext, fix: Place, visit: int) -> Facts:
             yield e.StepPutBack(source.key, "rerun", fix.key)
         else:
             yield _stand_in(now, source, record=record, by=fix.key, output=output)
-
-
-def _sent_to(state: State, step: str, visit: int) -> list[FailureRecord]:
-    return [state.failures[index] for index in state.routed.get((step, visit), ())]
 
 
 def _stand_in(now: DecisionContext, source: Place, record: FailureRecord, by: str, output: Any) -> e.Fact:
@@ -384,9 +380,9 @@ def _unhandled_chain(state: State, name: str, visit: int) -> Iterable[FailureRec
         if not record.is_allowed and is_handled(state, record) is False:
             yield record
     # A list that grows while it is walked, since a chain of remediations may be deeper than Python's stack.
-    sent = _sent_to(state, name, visit)
+    sent = state.failures_routed_to(name, visit)
     for record in sent:
         # A closed one does not count any more: its step runs again, or a corrected definition has no such step.
         if not (record.is_closed or record.is_allowed) and is_handled(state, record) is False:
             yield record
-            sent += _sent_to(state, record.step, record.visit)
+            sent += state.failures_routed_to(record.step, record.visit)

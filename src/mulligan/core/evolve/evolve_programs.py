@@ -192,9 +192,7 @@ def reopen_program(state: State, labels: Collection[str], *, keeps_results: bool
         for record in [one for one in records if one.step in gone and not one.is_closed]:
             state.set_at(records, record.index, _replace(record, is_closed=True))
     for record in [one for one in state.failures if one.target == program.key and not one.is_closed]:
-        visit = program.visit + 1
-        state.set_at(state.failures, record.index, _replace(record, target_visit=visit))
-        state.put(state.routed, (program.key, visit), (*state.routed.get((program.key, visit), ()), record.index))
+        state.set_at(state.failures, record.index, _replace(record, target_visit=program.visit + 1))
     for label in leaving:
         state.touch(label).delivery = None
     olds = _number_anew(state, gone)

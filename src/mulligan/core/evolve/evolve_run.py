@@ -481,7 +481,7 @@ def _record_failure(state: State, place: Place, fact: e.StepFailed, entry: e.Ent
         summary=place.climb.summary,
     )
     state.append(state.failures, record)
-    if target:
+    if target and target != state.graph.program:
         key = (target, route.visit)
         state.put(state.routed, key, (*state.routed.get(key, ()), record.index))
     for index in fact.taken:

@@ -178,7 +178,7 @@ def _deciding_agent(ruling: TriageDecision | None, verdict: str) -> str:
 
 def _step_completed(state: State, fact: e.StepCompleted, entry: e.Entry) -> None:
     _end(state, fact.step, entry.at, worked=True)
-    if state.routed:
+    if state.routed or state.calls:
         _close_routes(state, fact.step, fact.visit, entry.at, worked=True)
 
 
@@ -204,7 +204,7 @@ def _close_routes(state: State, step: str, visit: int, at: datetime, *, worked: 
     ended = [(step, visit)]
     while ended:
         target, number = ended.pop()
-        for record in (state.failures[index] for index in state.routed.get((target, number), ())):
+        for record in state.failures_routed_to(target, number):
             # Not if a loop or a later round rerouted the failure.
             if record.target_visit == number and not record.is_closed:
                 _add(state, tally_key(record.step, "route", target), _judge(worked, record.at, at))

@@ -491,7 +491,7 @@ class State:
         self.recoveries: list[FailureRecord] = []
         self.undoables: list[UndoableVisit] = []
         self.past: dict[tuple[str, int], PastVisit] = {}
-        # Failures by the visit they were routed to.
+        # Failures by the visit they were routed to; not those of a program's calls, see `failures_routed_to`.
         self.routed: dict[tuple[str, int], tuple[int, ...]] = {}
         # Failures by the visit that gets their context: where they were routed, and steps that are alerted.
         self.informed: dict[tuple[str, int], tuple[int, ...]] = {}
@@ -641,6 +641,13 @@ class State:
         self.drop(self.labels, (call.branch, call.ordinal))
         self.drop(self.graph.nodes, label)
         self.drop(self.places, label)
+
+    def failures_routed_to(self, step: str, visit: int) -> list[FailureRecord]:
+        """The failures that were routed to this visit, in order."""
+        if step == self.graph.program:
+            # All of its calls: a row of their numbers would be written anew with each.
+            return [one for one in self.failures if (one.target, one.target_visit) == (step, visit)]
+        return [self.failures[index] for index in self.routed.get((step, visit), ())]
 
     @property
     def has_open_calls(self) -> bool:
