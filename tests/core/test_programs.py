@@ -10,6 +10,7 @@ import pytest
 from mulligan.core.deciding.rounds.rounds import plan_round, rerun_reasons
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.program_history import program_history
+from mulligan.core.effects.run_lists import unhandled_by_records
 from mulligan.core.effects.snapshot import Row, changes, restore
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
@@ -22,6 +23,7 @@ from mulligan.core.model.program_calls import ProgramCall, TurnEnd
 from mulligan.core.model.workflow import Action, Budget, Command, Template
 from mulligan.core.state.dropped_calls import label_of_result
 from mulligan.core.state.state import STATE_TABLES, State
+from mulligan.core.state.verdict import unhandled
 from mulligan.core.turn import fold, turn
 from mulligan.errors import Refused, UndoFailed, UnknownStep
 from mulligan.testing.history import History, command, expression, handler, retry, step, workflow
@@ -362,12 +364,32 @@ def test_an_end_that_no_program_can_have_is_a_failure(said: dict[str, Any]) -> N
     assert run["nightly"].failure is not None and run["nightly"].failure.code == "OUTPUT_INVALID"
 
 
+def test_a_program_that_completes_without_a_turn_is_not_believed() -> None:
+    run = Program()
+
+    run.report(r.TaskStarted(run.clock, "nightly", 1, "w1", "h1", 1)).report(r.TaskEnded(run.clock, "nightly", 1))
+
+    assert run["nightly"].failure is not None and run["nightly"].failure.code == "OUTPUT_INVALID"
+
+
 def test_a_turn_that_nobody_has_begun_is_refused() -> None:
     run = Program()
 
     run.report(r.TaskEnded(run.clock, "nightly", 1, turn=TurnEnd(1, how="returned")))
 
     assert [type(fact).__name__ for fact in run.follows] == ["ReportRefused"]
+
+
+def test_lists_and_the_run_say_the_same_of_what_a_program_has_caught() -> None:
+    run = Program()
+    about = {"file": "nightly.py", "line": 3}
+    run.say(*(run.load(number, branch=str(number), position=(number, 2), **about) for number in range(2)), run.load(2))
+    run.fail("load", exit_code=3).fail("load#2", exit_code=4).fail("load#3").say()
+
+    run.say(how="raised", failure=Failure("EXIT_NONZERO"), call="load")
+
+    by_records = [record.step for record in unhandled_by_records(run.state.failures)]
+    assert by_records == [record.step for record in unhandled(run.state)] == ["load", "load#2", "nightly"]
 
 
 # -- rounds ------------------------------------------------------------------------------------------------------------

@@ -88,6 +88,7 @@ WRITTEN: list[tuple[msgspec.Struct, dict[str, Any], dict[str, Any]]] = [
             "is_allowed": False,
             "recovered_by": "",
             "is_closed": False,
+            "is_caught": False,
             "route": Route("no_route"),
             "summary": None,
         },

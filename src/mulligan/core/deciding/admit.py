@@ -19,7 +19,7 @@ from mulligan.core.deciding.classify import LIMIT, MACHINE, PAST_DEADLINE, class
 from mulligan.core.deciding.flow import wake_starts
 from mulligan.core.deciding.ladder import reruns_after_loss, start_due_retry, with_cap_detail
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, make_failure
-from mulligan.core.deciding.programs import end_turn, end_waiting
+from mulligan.core.deciding.programs import end_turn, end_waiting, lacks_turn, refuse_turn
 from mulligan.core.deciding.rounds.child_failure import UNDO_FAILED, child_failure
 from mulligan.core.deciding.rounds.child_rounds import ended_child, refuse_child, requested_round
 from mulligan.core.deciding.rounds.kept_approvals import refuse_outdated_approvals
@@ -386,6 +386,8 @@ def _task_ended(now: DecisionContext, report: r.TaskEnded) -> Facts:
     reason = _stale_reason(now.state, report.place, report.attempt)
     if not reason and report.turn is not None:
         return end_turn(now, now.state.places[report.place], report, report.turn)
+    if not reason and lacks_turn(now.state.places[report.place], report):
+        return refuse_turn(now, now.state.places[report.place], report, "the report does not say what it has called")
     return iter((e.ReportRefused(report.place, report.attempt, reason) if reason else _attempt_ended(now, report),))
 
 

@@ -13,7 +13,9 @@ from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, enter
 from mulligan.core.deciding.stopping import stop_place
 from mulligan.core.evolve.evolve_programs import ENDING, WAITING
 from mulligan.core.model import events as e
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.program_calls import (
     CALLS_MAX,
     ProgramCall,
@@ -31,6 +33,7 @@ from mulligan.core.state.state import Place, State
 
 NONDETERMINISTIC = "NONDETERMINISTIC"
 
+_COMPLETED = Outcome()
 # What a call and the fact of it have in common, besides the arguments.
 _DESCRIBING = ("branch", "ordinal", "name", "definition", "digest", "file", "line", "key", "position")
 
@@ -46,8 +49,7 @@ def end_turn(now: DecisionContext, place: Place, report: TaskEnded, turn: TurnEn
         yield e.ReportRefused(key, report.attempt, "not_started")
         return
     if problem := _problem(state, turn):
-        found = add_location(now, place, failure("OUTPUT_INVALID", problem))
-        yield e.AttemptFailed(key, place.attempt, found, report.usage)
+        yield from refuse_turn(now, place, report, problem)
         return
     attempt = place.attempt
     for digest, definition in turn.definitions.items():
@@ -80,6 +82,18 @@ def end_turn(now: DecisionContext, place: Place, report: TaskEnded, turn: TurnEn
         yield e.AttemptCancelled(key, attempt, report.usage)
     else:
         yield e.ProgramWaiting(key, attempt, turn.turn, turn.at, turn.goes_on)
+
+
+def lacks_turn(place: Place, report: TaskEnded) -> bool:
+    """Whether a program is said to have completed, and not what it has called."""
+    is_program = traits_of(place.spec.action).is_program
+    return is_program and not report.reused_run_id and report.outcome == _COMPLETED
+
+
+def refuse_turn(now: DecisionContext, place: Place, report: TaskEnded, problem: str) -> Facts:
+    yield e.AttemptFailed(
+        place.key, place.attempt, add_location(now, place, failure("OUTPUT_INVALID", problem)), report.usage
+    )
 
 
 def _is_stopped(now: DecisionContext, place: Place) -> bool:

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import msgspec
 
 from mulligan.core.model.events import Entry, RunRevised
-from mulligan.core.model.failure import Failure
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import END, LABEL_CHARS_MAX
 from mulligan.core.state.state import FailureRecord
@@ -206,10 +205,6 @@ def unhandled_by_records(records: Iterable[FailureRecord]) -> list[FailureRecord
     return [one for one in found if not _is_handled_by_records(one, by_visit)] or found
 
 
-def _is_same(one: Failure, other: Failure) -> bool:
-    return (one.code, one.message) == (other.code, other.message)
-
-
 def _is_handled_by_records(record: FailureRecord, by_visit: Mapping[tuple[str, int], FailureRecord]) -> bool:
     while record.target:
         remedy = by_visit.get((record.target, record.target_visit))
@@ -217,8 +212,7 @@ def _is_handled_by_records(record: FailureRecord, by_visit: Mapping[tuple[str, i
             return True
         if remedy.is_allowed:
             return False
-        if record.route is not None and record.route.edge is None and not _is_same(record.failure, remedy.failure):
-            # A program has caught it, and failed for another reason.
+        if record.is_caught:
             return True
         record = remedy
     return False

@@ -12,7 +12,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.program_calls import CallKind
 from mulligan.core.state.dropped_calls import forget_results, note_dropped, offer_results, take_result
-from mulligan.core.state.program_progress import NO_PROGRESS, DroppedCall, ProgramEnd, RecordedCall
+from mulligan.core.state.program_progress import NO_PROGRESS, DroppedCall, ProgramEnd, RecordedCall, is_raised_with
 from mulligan.core.state.state import Place, State, UndoableVisit
 
 _replace = msgspec.structs.replace
@@ -129,6 +129,18 @@ def program_ended(state: State, place: Place, fact: e.ProgramEnded, entry: e.Ent
     place.phase = ENDING
     end = ProgramEnd(fact.output, fact.failure, fact.call)
     place.program = _replace(progress, delivered=progress.known, announced=0, at=fact.at, end=end)
+
+
+def note_caught(state: State, program: Place) -> None:
+    """A program has failed: note which failures of its calls it had caught, since something else made it fail."""
+    end = program.program.end if program.program is not None else None
+    if end is None:
+        return
+    escaped = state.calls.get(end.call)
+    for record in state.failures_routed_to(program.key, program.visit):
+        call = state.calls.get(record.step)
+        if call is not None and record.step != end.call and not is_raised_with(call, escaped):
+            state.set_at(state.failures, record.index, _replace(record, is_caught=True))
 
 
 def begin_program(place: Place) -> None:

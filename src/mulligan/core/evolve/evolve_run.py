@@ -35,7 +35,7 @@ from mulligan.core.evolve.evolve_places import (
     reset_items,
     steps_starting_fresh,
 )
-from mulligan.core.evolve.evolve_programs import reopen_program
+from mulligan.core.evolve.evolve_programs import note_caught, reopen_program
 from mulligan.core.evolve.revision import revise
 from mulligan.core.evolve.spending_ledger import SPENDING_HANDLERS, add_to_budget, raise_budgets
 from mulligan.core.evolve.tallies import TALLY_HANDLERS
@@ -449,6 +449,8 @@ def _step_failed(state: State, place: Place, fact: e.StepFailed, entry: e.Entry)
     _record_failure(state, place, fact, entry)
     if fact.step == END:
         return
+    if place.program is not None:
+        note_caught(state, place)
     _remember_loop(state, place, fact.taken)
     if fact.is_final:
         is_sent = bool(state.failures[-1].target)

@@ -309,6 +309,8 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     recovered_by: str = ""
     # A later round runs the step again: this failure no longer counts.
     is_closed: bool = False
+    # Of a call: its program has failed for another reason, so that it has caught this.
+    is_caught: bool = False
     # The decision of rung 4, and why.
     route: Route = Route("no_route")
     # For an agent: the summary of the attempt before that its last attempt got.

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from mulligan.core.model.artifacts import find_dropped
 from mulligan.core.model.workflow import END
-from mulligan.core.state.program_progress import is_raised_with
-from mulligan.core.state.state import FailureRecord, Place, State
+from mulligan.core.state.state import FailureRecord, State
 from mulligan.core.state.transitions import ENDED
 from mulligan.core.state.visit_limits import can_be_entered
 
@@ -32,7 +31,7 @@ def is_handled(state: State, record: FailureRecord) -> bool | None:
             status, index = place.status, place.failure_index
         if status not in ENDED:
             return None
-        if past is None and status == "failed" and _has_caught(state, place, record.step):
+        if record.is_caught:
             return True
         if status != "failed" or index is None:
             following = _decided_in_loop(state, record) if status == "completed" else False
@@ -44,15 +43,6 @@ def is_handled(state: State, record: FailureRecord) -> bool | None:
             return False
         record = state.failures[index]
     return False
-
-
-def _has_caught(state: State, program: Place, step: str) -> bool:
-    """Whether a program that failed had caught the failure of this call: something else made it fail."""
-    end = program.program.end if program.program is not None else None
-    call = state.calls.get(step)
-    if end is None or call is None or end.call == step:
-        return False
-    return not is_raised_with(call, state.calls.get(end.call))
 
 
 def _decided_in_loop(state: State, record: FailureRecord) -> FailureRecord | bool | None:
