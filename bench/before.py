@@ -149,7 +149,8 @@ def table(workload: Workload, times: dict[str, Times]) -> str:
     for name, one in times.items():
         each = one.each(count)
         cells = f"{one.total.wall:.3f} | {one.total.cpu:.3f} | {each.wall * 1e6:,.0f} | {each.cpu * 1e6:,.0f}"
-        lines.append(f"| {name} | {cells} | {each.instructions / 1e3:,.0f} |")
+        counted = f"{each.instructions / 1e3:,.0f}" if _HAS_PERF else "not counted"
+        lines.append(f"| {name} | {cells} | {counted} |")
     total, each = (
         Cost(*(new / old if old else 0.0 for new, old in zip(now, then, strict=True)))
         for now, then in (
@@ -157,7 +158,8 @@ def table(workload: Workload, times: dict[str, Times]) -> str:
             (times["now"].each(count), times["before"].each(count)),
         )
     )
-    ratios = f"{total.wall:.2f} | {total.cpu:.2f} | {each.wall:.2f} | {each.cpu:.2f} | {each.instructions:.2f}"
+    instructions = f"{each.instructions:.2f}" if _HAS_PERF else "-"
+    ratios = f"{total.wall:.2f} | {total.cpu:.2f} | {each.wall:.2f} | {each.cpu:.2f} | {instructions}"
     lines.append(f"| ratio | {ratios} |")
     if workload.bars is not None:
         said = (f"{name} {goal:g}: {'met' if each.cpu <= goal else 'NOT MET'}" for name, goal in _goals(workload.bars))

@@ -2,9 +2,9 @@
 
     python bench/programs.py [CALLS]
 
-Prints, for each kind of program, the seconds of the processor that one call takes below the engine (encoding, identity,
-message), those that reading its history and replaying it take, and the size of the history. The goal is under 1 s for
-the replay of 10,000 calls.
+Prints, for each kind of program, the processor time that one call takes below the engine (encoding, identity,
+message), in µs, the seconds that reading its history and replaying it take, and the size of the history. The goal is
+under 1 s for the replay of 10,000 calls.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from mulligan.programs.rehearsing import RecordedRun, Rehearsal, rehearse, repla
 
 CALLS_DEFAULT = 10_000
 ROUNDS = 5
+REPLAY_SECONDS_MAX = 1.0
+FAKES = {"load": {"loaded": 1, "table": "facts"}}
 
 
 @step
@@ -71,12 +73,13 @@ def seconds(run: Callable[[], Any]) -> float:
 
 
 def measure(tested: Program[..., Any], calls: int) -> str:
-    found = rehearse(tested, calls, fakes={"load": {"loaded": 1, "table": "facts"}}, real=True).check()
-    recorded = Recorded(found)
-    first = seconds(lambda: rehearse(tested, calls, fakes={"load": {"loaded": 1, "table": "facts"}}, real=True))
+    recorded = Recorded(rehearse(tested, calls, fakes=FAKES).check())
+    first = seconds(lambda: rehearse(tested, calls, fakes=FAKES))
     again = seconds(lambda: replay(tested, recorded))
     size = len(recorded.data) / 1e6
-    return f"{tested.name:6}  a call {first / calls * 1e6:5.0f} µs  replay {again:.2f} s  history {size:.1f} MB"
+    verdict = "met" if again / calls * CALLS_DEFAULT < REPLAY_SECONDS_MAX else "NOT MET"
+    figures = f"a call {first / calls * 1e6:5.0f} µs  replay {again:.2f} s ({verdict})  history {size:.1f} MB"
+    return f"{tested.name:6}  {figures}"
 
 
 def main() -> None:

@@ -46,6 +46,11 @@ def add(one: int, other: int) -> int:
     return one + other
 
 
+@step(inline=True)
+def keep(number: float) -> None:
+    assert 0 <= number < 1
+
+
 @step
 def load(rows: int) -> int:
     act(f"load{rows}")
@@ -77,9 +82,9 @@ def branches() -> dict[str, object]:
     total, rounds = 0, 0
     while total < 4:
         total, rounds = add(total, max(good)), rounds + 1
-    if random() > 1 or total == 4:
-        total = load(total)
-    return {"good": good, "total": total, "rounds": rounds}
+    # Another number in a replay would be another argument.
+    keep(random())
+    return {"good": good, "total": load(total), "rounds": rounds}
 
 
 @program

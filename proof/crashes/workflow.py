@@ -106,6 +106,8 @@ class Subject(NamedTuple):
     # What the run goes on with after it has failed; and how its last command exits.
     correction: str = ""
     code: int = 0
+    # What its program cancels, which may have begun before.
+    may_begin: frozenset[str] = frozenset()
 
     @property
     def file(self) -> str:
@@ -125,7 +127,7 @@ _CORRECTED = _PROGRAMS.replace("sum(found) // (rows - 3)  # MISTAKE", "sum(found
 
 
 def _program(name: str, *done: str, **fields: Any) -> Subject:
-    """A program, and what it does at least: `load1`, or `load1@2` in the second visit of its step."""
+    """A program, and what it does: `load1`, or `load1@2` in the second visit of its step."""
     split = (one.partition("@") for one in done)
     counted = Counter((one, "-", int(visit or 1)) for one, _, visit in split)
     return Subject({"programs.py": _PROGRAMS, "corrected.py": _CORRECTED}, counted, name, **fields)
@@ -135,7 +137,7 @@ PROGRAMS = {
     one.name: one
     for one in (
         _program("branches", "fetch", "clean0", "clean1", "clean1", "clean2", "load4"),
-        _program("race", "east", "load1", "load2"),
+        _program("race", "east", "load1", "load2", may_begin=frozenset({"west", "north"})),
         _program("waits", "fetch", "load2"),
         _program("undone", *"load1 load2 load3 reef rock unload1 unload2 unload3".split(), code=1),
         _program(

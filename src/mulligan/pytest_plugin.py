@@ -204,7 +204,9 @@ def _checked(
     flow: Runnable, inputs: Mapping[str, Any] | None, given: Mapping[str, Any]
 ) -> tuple[Workflow, dict[str, Any]]:
     """The checked workflow, and its inputs with their defaults."""
-    if hasattr(flow, "is_async"):
+    from mulligan.programs.program import Program
+
+    if isinstance(flow, Program):
         raise TypeError(f"{flow!r} decides while it runs, so only the fixture 'rehearse_program' runs it")
     from mulligan.client.session import ExplainedErrors
 

@@ -250,3 +250,35 @@ def test_a_step_that_is_gone_leaves_its_story_and_its_logs():
     assert "load" in mulligan("explain", 1).out
     assert mulligan("report", 1, "--json").code == 0
     assert mulligan("replay", 1, "--verify").code == 0
+
+
+PROGRAM = """\
+from mulligan import program, step
+
+
+@step
+def load(part: str) -> str:
+    if part == "bad":
+        raise ValueError(part)
+    return part
+
+
+@program
+def parts():
+    load("a")
+    load("b")
+    load("bad")
+"""
+
+
+def test_a_dry_run_says_where_a_corrected_program_differs():
+    Path("parts.py").write_text(PROGRAM, encoding="utf-8")
+    assert mulligan("run", "parts.py").code == 1
+    Path("parts.py").write_text(PROGRAM.replace('"b"', '"c"'), encoding="utf-8")
+
+    said = mulligan("retry", 1, "--file", "parts.py", "--dry-run")
+
+    difference = "'load#2' (called at parts.py:14) now gets other arguments, at parts.py:14"
+    assert f"what 'parts.py' changes:\n  changed  parts  program\n  differs  {difference}\n" in steady(said.err)
+    planned = mulligan("retry", 1, "--file", "parts.py", "--dry-run", "--json").json
+    assert planned["correction"]["differences"] == [difference]

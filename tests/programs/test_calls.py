@@ -584,7 +584,13 @@ def test_an_inline_step_may_be_a_coroutine():
     assert (rehearse(plain).result, rehearse(asynchronous).result) == (5, 5)
 
 
-def test_what_an_inline_step_yields_is_its_progress(capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize("is_process", [False, True])
+def test_what_an_inline_step_yields_is_its_progress(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_process: bool
+):
+    if is_process:
+        monkeypatch.setenv("MULLIGAN_PROGRAM", "1")
+
     @step(inline=True)
     def counting():
         yield 1, 2, "halfway"
@@ -599,7 +605,8 @@ def test_what_an_inline_step_yields_is_its_progress(capsys: pytest.CaptureFixtur
         return [counting(), counting_later()]
 
     assert rehearse(counts).result == [2, None]
-    assert capsys.readouterr().err.splitlines() == ["progress: 1/2 halfway", "progress: 0.5/1"]
+    shown = [] if is_process else ["progress: 1/2 halfway", "progress: 0.5/1"]
+    assert capsys.readouterr().err.splitlines() == shown
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from mulligan.programs import messages as m
-from mulligan.programs.call_values import digest_of
 
 _PROGRAMS = """
 from pathlib import Path
@@ -267,8 +266,8 @@ def test_the_end_of_an_inline_step_is_part_of_what_is_replayed(shared_host: Host
     fetched, doubled = m.CallId("", 0), m.CallId("", 1)
     arguments = (b'{"day":"monday"}', b'{"number":1}')
     calls = [
-        m.RecordedCall(fetched, "fetch", "fetch", digest=digest_of(arguments[0])),
-        m.RecordedCall(doubled, "double", "double", "inline", digest=digest_of(arguments[1])),
+        m.RecordedCall(fetched, "fetch", "fetch", digest=m.digest_of(arguments[0])),
+        m.RecordedCall(doubled, "double", "double", "inline", digest=m.digest_of(arguments[1])),
     ]
     history = tmp_path / "history"
     # It was retried, for so long that its program had no process any more.

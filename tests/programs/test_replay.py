@@ -61,6 +61,23 @@ def test_values_and_failures_and_inline_steps_come_back():
     assert len(seen) == 1
 
 
+def test_a_new_inline_step_does_not_run():
+    seen = []
+
+    @step(inline=True)
+    def note() -> None:
+        seen.append("new")
+
+    @program
+    def noted(number: int):
+        before.fn(number)
+        note()
+
+    replay(noted, rehearse(before, 1))
+
+    assert seen == []
+
+
 def test_other_arguments_are_a_difference_and_their_values_are_not_shown():
     recorded = rehearse(before, 1)
 

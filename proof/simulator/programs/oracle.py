@@ -20,7 +20,7 @@ from mulligan.core.model.program_calls import Delivery
 from mulligan.core.state.program_progress import RecordedCall
 from mulligan.core.state.state import Place, State
 from mulligan.programs import messages as m
-from mulligan.programs.call_values import digest_of, read_result
+from mulligan.programs.call_values import read_result
 from mulligan.programs.calls import Branch, Call, Outcome, has_key
 from mulligan.programs.conversion import deliveries_of, history_of
 from mulligan.programs.errors import ProgramError, Stopped
@@ -176,7 +176,7 @@ class _FromLog(Machine):
 
     def start(self, call: Call[Any], branch: Branch, position: tuple[int, int] | None = None) -> None:
         super().start(call, branch, position)
-        self.made[call.id] = digest_of(call.arguments)
+        self.made[call.id] = m.digest_of(call.arguments)
 
     def _run_inline(self, call: Call[Any], *, is_new: bool) -> None:
         end = self._ends.ends.get(call.id)

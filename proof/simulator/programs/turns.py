@@ -19,7 +19,7 @@ from mulligan.core.model.program_calls import TurnEnd
 from mulligan.core.state.state import State
 from mulligan.programs import messages as m
 from mulligan.programs.conversion import deliveries_of, history_of, turn_end_of
-from mulligan.programs.definitions import approve_definition, digest_of, sleep_definition
+from mulligan.programs.definitions import approve_definition, sleep_definition
 from mulligan.programs.errors import Stopped
 from mulligan.programs.machine import Machine
 from mulligan.programs.running import run_function
@@ -85,7 +85,7 @@ class Link:
 
     def define(self, thing: Any) -> m.StepDefinition:
         data = self._steps[int(thing.name[1:])]
-        return m.StepDefinition(digest_of(data), data)
+        return m.StepDefinition(m.digest_of(data), data)
 
     def define_sleep(self) -> m.StepDefinition:
         return sleep_definition()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from mulligan.formats.translation import Translation, mapping, scalar
     from mulligan.language.checked_files import LoadResult
+    from mulligan.language.python.python_files import as_python_file
 
 __all__ = [
     "FORMATS",
@@ -39,6 +40,7 @@ __all__ = [
     "LocatedSteps",
     "LocatedWorkflow",
     "Translation",
+    "as_python_file",
     "convert",
     "examine",
     "examine_located",
@@ -61,6 +63,7 @@ _MODULES = {
     **dict.fromkeys(("Translation", "mapping", "scalar"), "mulligan.formats.translation"),
     **dict.fromkeys(("examine", "load"), "mulligan.formats.reading"),
     "LoadResult": "mulligan.language.checked_files",
+    "as_python_file": "mulligan.language.python.python_files",
 }
 
 

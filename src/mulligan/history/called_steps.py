@@ -15,7 +15,7 @@ import msgspec
 
 from mulligan.core.model.program_events import StepAdded, StepRan
 from mulligan.core.model.workflow import Action, Need, Workflow
-from mulligan.core.state.program_progress import RecordedCall
+from mulligan.core.state.program_progress import RecordedCall, is_raised_with
 from mulligan.core.state.state import State
 
 _replace = msgspec.structs.replace
@@ -24,6 +24,8 @@ _CATCHING = frozenset({"StepFailed", "Rejected", "Exception", "BaseException", "
 _SOURCES_KEPT = 16
 # What `ast.parse` calls. The module itself has a hundred classes, which each command would wait for.
 _ONLY_AST = 0x0400
+# A call that follows more of them is said to follow the first ones: two large gathers would make millions of pairs.
+FOLLOWED_MAX = 100
 _TRIES = frozenset({"Try", "TryStar"})
 
 
@@ -126,17 +128,10 @@ def _followed(state: State) -> dict[str, list[str]]:
         line = lines.get(name)
         if line is None:
             above = lines[_above(name, lines)]
+            above.join(state, call.known)
             line = lines[name] = _Line(above.ends)
             above.within.append(line)
-        joined = [one for one in line.within if one.has_ended(state, call.known)]
-        if joined:
-            line.within = [one for one in line.within if one not in joined]
-            # What led to the joined lines is before their ends anyway.
-            earlier = {source for one in joined for source in one.after}
-            line.ends = [
-                *(one for one in line.ends if one not in earlier),
-                *(end for one in joined for end in one.all_ends()),
-            ]
+        line.join(state, call.known)
         found[label] = line.ends
         line.ends = [label]
     return found
@@ -150,6 +145,22 @@ class _Line:
         self.after = after
         self.ends = after
         self.within: list[_Line] = []
+        # How many ends of calls the program knew when it was looked which of them have ended.
+        self._known = -1
+
+    def join(self, state: State, known: int) -> None:
+        """Go on behind the lines in this one that had ended when the program knew as many ends of calls as this."""
+        if known == self._known:
+            return
+        self._known = known
+        joined = [one for one in self.within if one.has_ended(state, known)]
+        if joined:
+            gone = set(map(id, joined))
+            self.within = [one for one in self.within if id(one) not in gone]
+            # What led to the joined lines is before their ends anyway.
+            earlier = {source for one in joined for source in one.after}
+            ends = [one for one in self.ends if one not in earlier]
+            self.ends = [*ends, *(end for one in joined for end in one.all_ends())][:FOLLOWED_MAX]
 
     def all_ends(self) -> list[str]:
         return list(dict.fromkeys((*self.ends, *(end for one in self.within for end in one.all_ends()))))
@@ -190,7 +201,10 @@ def except_line(program: Action | None, call: RecordedCall | StepAdded) -> str:
 
 def _has_let_through(state: State, program: str, call: str) -> bool:
     progress = state.places[program].program
-    return progress is not None and progress.end is not None and progress.end.call == call
+    if progress is None or progress.end is None:
+        return False
+    escaped = progress.end.call
+    return escaped == call or is_raised_with(state.calls[call], state.calls.get(escaped))
 
 
 def except_lines(source: str) -> list[int]:

@@ -322,6 +322,12 @@ def _ran(writer: StoryWriter, fact: e.StepRan, at: datetime) -> Iterable[_Senten
     return [(fact.step, f"completed inline{f' ({where})' if where else ''}", "good")]
 
 
+def _kept(writer: StoryWriter, fact: e.StepAdded, at: datetime) -> Iterable[_Sentence]:
+    """A call that has the result of one that a round has dropped."""
+    where = where_text(fact)
+    return [(fact.step, f"keeps its result{f' ({where})' if where else ''}", "good")] if fact.is_kept else []
+
+
 def _caught_at(writer: StoryWriter, names: list[str]) -> str:
     """Where a program has caught the failures of its calls, if that is one line."""
     lines = {writer.memory.caught_at(name) for name in names}
@@ -702,6 +708,7 @@ _DETAILS: dict[type[e.Fact], _Details] = {
     e.RunStarted: _stale,
     e.RunReopened: _raised,
     e.StepCompleted: _edges_after_success,
+    e.StepAdded: _kept,
     e.StepRan: _ran,
     e.StepFailed: lambda t, f, at: ((f.step, text, "plain") for text in edges_after_failure(f, t.memory.step(f.step))),
     e.CommandCompleted: _command_done,

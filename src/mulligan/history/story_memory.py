@@ -19,6 +19,7 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import END, Command, Need, Step, Workflow
+from mulligan.core.state.program_progress import is_raised_with
 from mulligan.core.state.state import ITEM, State
 from mulligan.history.called_steps import except_line
 from mulligan.history.item_names import index_names, place_name
@@ -322,12 +323,7 @@ class StoryMemory:
 
     def _is_beside(self, step: str, escaped: e.StepAdded | None) -> bool:
         call = self._calls.get(step)
-        if call is None or escaped is None or call.position is None or escaped.position is None:
-            return False
-        return (call.file, call.line, call.branch.rpartition(".")[0]) == (
-            *(escaped.file, escaped.line),
-            escaped.branch.rpartition(".")[0],
-        )
+        return call is not None and is_raised_with(call, escaped)
 
     def _loop_of(self, fact: e.StepFailed) -> _Routed:
         """The loop in which the failure goes round, if its remediation is part of one or lets it run again."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -14,7 +13,6 @@ from mulligan.values.artifact_contents import VALUE_FORMATS, check_file, checked
 from mulligan.values.encoding import DEPTH_MAX, ValueRefused, encode
 from mulligan.values.files import KEY, StoredFile
 
-DIGEST_CHARS = 32
 # What such a function yields is its progress, so its annotation says nothing about its result.
 _GENERATORS = ("Generator", "Iterator", "Iterable", "AsyncGenerator", "AsyncIterator", "AsyncIterable")
 
@@ -31,11 +29,6 @@ _canonical = json.JSONEncoder(
 def canonical_json(value: Any) -> str:
     """A JSON value as text that is the same for equal values: keys sorted, no spaces."""
     return _canonical(value)
-
-
-def digest_of(text: bytes) -> str:
-    """What a replay compares arguments by."""
-    return hashlib.sha256(text).hexdigest()[:DIGEST_CHARS]
 
 
 # A number that may have more than 64 bits.

@@ -15,7 +15,7 @@ from mulligan.programs.calls import Call, has_key
 from mulligan.programs.differences import difference_of_call
 from mulligan.programs.errors import Stopped
 from mulligan.programs.machine import Machine
-from mulligan.programs.memory_engine import MemoryEngine
+from mulligan.programs.memory_engine import NoEngine
 from mulligan.programs.running import run_function
 
 
@@ -24,8 +24,6 @@ class Correction(NamedTuple):
 
     kept: tuple[m.CallId, ...]
     differences: tuple[str, ...]
-    # Why it has ended, if it did without a new call.
-    ended: m.Ended | None = None
 
 
 def corrected(
@@ -37,31 +35,13 @@ def corrected(
     files: Mapping[str, str] | None = None,
 ) -> Correction:
     """Run the function of an edited program over what is recorded, and say what it keeps."""
-    machine = _CorrectingMachine(_NoEngine(), history=history, at=at, calls_max=m.CALLS_MAX, files=dict(files or {}))
-    ended: m.Ended | None = None
+    machine = _CorrectingMachine(NoEngine(), history=history, at=at, calls_max=m.CALLS_MAX, files=dict(files or {}))
+    kept_later: list[m.CallId] = []
     try:
-        ended = run_function(machine, function, inputs)
+        run_function(machine, function, inputs)
     except Stopped:
         kept_later = machine.unasked_with_keys()
-        return Correction((*machine.kept, *kept_later), tuple(machine.differences))
-    return Correction(tuple(machine.kept), tuple(machine.differences), ended)
-
-
-def corrected_history(history: m.History, kept: tuple[m.CallId, ...]) -> m.History:
-    """What is recorded of the calls that are kept."""
-    wanted = set(kept)
-    return m.History(
-        tuple(call for call in history.calls if call.id in wanted),
-        tuple(delivery for delivery in history.deliveries if delivery.id in wanted),
-        is_edited=True,
-    )
-
-
-class _NoEngine(MemoryEngine):
-    """Nothing new ends."""
-
-    def exchange(self, message: m.Idle) -> m.Deliver:
-        raise Stopped
+    return Correction((*machine.kept, *kept_later), tuple(machine.differences))
 
 
 class _CorrectingMachine(Machine):
@@ -80,7 +60,7 @@ class _CorrectingMachine(Machine):
         return self._keep(recorded, call.kind, call.name, call.digest, call.site)
 
     def _keep(self, recorded: m.RecordedCall, kind: str, name: str, digest: str, site: Site) -> bool:
-        if (recorded.kind, recorded.name, recorded.digest) == (kind, name, digest):
+        if recorded.is_same(kind, name, digest):
             self.kept.append(recorded.id)
             return True
         self.differences.append(difference_of_call(recorded, kind, name, digest, site).message)

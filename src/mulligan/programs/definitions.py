@@ -6,7 +6,6 @@ expressions read the arguments of the call as `inputs`. The language is imported
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ from mulligan.flows.parameters import Parameters
 from mulligan.flows.recording import RESULT, Record, Recorder
 from mulligan.flows.source import action_for, script_text
 from mulligan.flows.steps import Step as StepFunction
-from mulligan.programs.messages import StepDefinition
+from mulligan.programs.messages import StepDefinition, digest_of
 
 # The keys of `@program` that are of its step; all others are those of the top level of a file.
 STEP_KEYS = frozenset({"timeout", "deadline", "retry", "triage", "on_failure", "resources", "env", "cwd"})
@@ -31,7 +30,6 @@ _SECTIONS = ("secrets", "breakers", "retry_policies", "handlers", "files", "defa
 # What says which function a step calls; anything else is read by the language.
 _PLAIN_ACTION = frozenset({"call", "import_from", "source", "file"})
 _ARGUMENTS = Template((Expression("inputs", ("inputs",)),))
-_DIGEST_CHARS = 32
 
 # The modules whose source is pinned with the run of this process: `source` and `file` by name.
 _pinned: dict[str, dict[str, str]] = {}
@@ -42,11 +40,6 @@ _made: dict[int, tuple[Any, StepDefinition]] = {}
 def pin(module: str, source: str, file: str) -> None:
     """Let steps of this module run from the text that is pinned with the program."""
     _pinned[module] = {"source": source, "file": file}
-
-
-def digest_of(data: bytes) -> str:
-    """The digest of canonical JSON: of arguments, or of a definition."""
-    return hashlib.sha256(data).hexdigest()[:_DIGEST_CHARS]
 
 
 def _definition(step: Step) -> StepDefinition:

@@ -20,7 +20,6 @@ from mulligan.programs import messages as m
 from mulligan.programs.call_labels import CallLabels
 from mulligan.programs.call_values import (
     as_stored,
-    digest_of,
     encode_arguments,
     read_result,
     reader_of,
@@ -181,7 +180,7 @@ class Machine:
             self,
             name=name,
             arguments=encoded,
-            digest=digest_of(encoded),
+            digest=m.digest_of(encoded),
             definition=definition,
             site=call_site(),
             read=read,
@@ -275,7 +274,9 @@ class Machine:
         self._count_call()
         own = branch.keyed(call.name, call.key) if call.key else branch
         call.branch, call.ordinal, call.position = own.path, own.next_call(), position
-        while self._is_edited and call.key and (other := self._recorded.get(call.id)) and not _is_same(other, call):
+        while self._is_edited and call.key and (other := self._recorded.get(call.id)):
+            if other.is_same(call.kind, call.name, call.digest):
+                break
             # A call with a key outlives an edit. With other arguments it is another call.
             call.ordinal = own.next_call()
         self._open[call.id] = call
@@ -307,7 +308,7 @@ class Machine:
         return True
 
     def _compare(self, recorded: m.RecordedCall, kind: str, name: str, digest: str, site: Site) -> None:
-        if (recorded.kind, recorded.name, recorded.digest) != (kind, name, digest):
+        if not recorded.is_same(kind, name, digest):
             self._differ(difference_of_call(recorded, kind, name, digest, site))
 
     def _differ(self, difference: Nondeterministic) -> NoReturn:
@@ -576,10 +577,6 @@ class Machine:
             cancelled=tuple(self._cancelled),
             at=at,
         )
-
-
-def _is_same(recorded: m.RecordedCall, call: Call[Any]) -> bool:
-    return (recorded.kind, recorded.name, recorded.digest) == (call.kind, call.name, call.digest)
 
 
 class _Known:

@@ -22,6 +22,7 @@ from mulligan.programs.errors import FakesRefused, Nondeterministic, NotStorable
 from mulligan.programs.failures import failure_of
 from mulligan.programs.inline_steps import run_inline
 from mulligan.programs.machine import APPROVE, SLEEP, seconds_of
+from mulligan.programs.program import Program
 from mulligan.values.annotations import ArgumentRefused
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
@@ -203,7 +204,7 @@ class MemoryEngine:
 
     def _outcome(self, name: str, thing: Any, arguments: dict[str, Any]) -> tuple[float, Any, m.CallFailure | None]:
         self.called.add(name)
-        is_program = hasattr(thing, "is_async")
+        is_program = isinstance(thing, Program)
         if name in self.fakes:
             seconds, output, failure = self._fake(name, self.fakes[name], arguments, thing)
             return seconds, {"result": output} if is_program else output, failure
@@ -294,3 +295,10 @@ class MemoryEngine:
         found = m.Delivery(delivery.id, delivery.label, delivery.output, delivery.failure, self.now)
         self.deliveries.append(found)
         return found
+
+
+class NoEngine(MemoryEngine):
+    """Nothing new ends: a program that runs over what is recorded is stopped when it waits for more."""
+
+    def exchange(self, message: m.Idle) -> m.Deliver:
+        raise Stopped

@@ -6,19 +6,26 @@ then waits; the worker answers `Idle` with `Deliver`. So there is always one sid
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
-# How many calls a program may make unless it says more, and at most.
-CALLS_MAX_DEFAULT, CALLS_MAX = 10_000, 25_000
-LENGTH_BYTES = 4
+from mulligan.core.model.program_calls import CALLS_MAX as CALLS_MAX
+from mulligan.core.model.program_calls import CallKind as CallKind
 
-# A step that a worker or the engine runs (also a sleep, an approval, a child program); a step that the process itself
-# has run; a value that it has taken from its clock or its randomness.
-CallKind = Literal["step", "inline", "value"]
+# How many calls a program may make unless it says more.
+CALLS_MAX_DEFAULT = 10_000
+LENGTH_BYTES = 4
+DIGEST_CHARS = 32
+
 EndedAs = Literal["returned", "raised"]
+
+
+def digest_of(data: bytes) -> str:
+    """The digest of canonical JSON: of arguments, which a replay compares by it, or of a definition."""
+    return hashlib.sha256(data).hexdigest()[:DIGEST_CHARS]
 
 
 class CallId(msgspec.Struct, frozen=True, array_like=True):
@@ -170,6 +177,10 @@ class RecordedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     # Values that were recorded are not delivered: they are returned at once.
     output: Any = None
 
+    def is_same(self, kind: str, name: str, digest: str) -> bool:
+        """Whether this is what the program calls now."""
+        return (self.kind, self.name, self.digest) == (kind, name, digest)
+
 
 class DroppedCall(msgspec.Struct, frozen=True, array_like=True):
     """A call that an earlier round has dropped. If it is made again, it gets its label, and goes on counting."""
@@ -186,7 +197,7 @@ class DroppedCall(msgspec.Struct, frozen=True, array_like=True):
 class History(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a cold process replays: all calls in the order in which they were made, all ends in the order of the log.
 
-    What differs from it is said with `NONDETERMINISTIC`. A program is corrected before: see `corrected_history`.
+    What differs from it is said with `NONDETERMINISTIC`. A program is corrected before: see `correction`.
     """
 
     calls: tuple[RecordedCall, ...] = ()

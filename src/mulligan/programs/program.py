@@ -59,8 +59,6 @@ if TYPE_CHECKING:
 else:
     P = R = None
 
-# How many calls a program may make at most.
-CALLS_MAX = 25_000
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 
 
@@ -204,11 +202,19 @@ def program(function: Any = None, /, **keys: Any) -> Any:
         if code.co_flags & (_GENERATOR | _ASYNC_GENERATOR):
             message = f"the program '{function.__name__}' is a generator"
             refuse("function", message, hint="return the result: a program has no yield", site=site)
-        calls = keys.get("calls")
-        if calls is not None and (type(calls) is not int or not 1 <= calls <= CALLS_MAX):
-            message = f"'calls' must be a number from 1 to {CALLS_MAX}, not {calls!r}"
-            hint = "let a part of the calls be a program of its own, which this one calls"
-            refuse("range", message, hint=hint, word="calls", site=site)
+        if keys.get("calls") is not None:
+            _check_calls(keys["calls"], site)
         return Program(function, keys, site)
 
     return decorate if function is None else decorate(function)
+
+
+def _check_calls(calls: Any, site: Site) -> None:
+    try:
+        from mulligan.core.model.program_calls import CALLS_MAX
+    except ImportError:  # another interpreter, which runs steps: it was checked when the run was started
+        return
+    if type(calls) is not int or not 1 <= calls <= CALLS_MAX:
+        message = f"'calls' must be a number from 1 to {CALLS_MAX}, not {calls!r}"
+        hint = "let a part of the calls be a program of its own, which this one calls"
+        refuse("range", message, hint=hint, word="calls", site=site)

@@ -20,7 +20,8 @@ from mulligan.language.text.suggestions import did_you_mean
 from mulligan.programs import messages as m
 from mulligan.programs.errors import FakesRefused, Nondeterministic, Stopped
 from mulligan.programs.machine import APPROVE, Machine, as_exception
-from mulligan.programs.memory_engine import BEGIN, MemoryEngine, after
+from mulligan.programs.memory_engine import BEGIN, MemoryEngine, NoEngine, after
+from mulligan.programs.program import Program
 from mulligan.programs.running import run_function
 
 SHOWN_CHARS_MAX = 60
@@ -250,7 +251,7 @@ def names_in_reach(function: Any) -> tuple[set[str], set[str]]:
             for thing in inside:
                 if isinstance(thing, FunctionWrapper | FlowCall):
                     names |= {str(getattr(thing, "name", "")), thing.fn.__name__}
-                    left.append(thing.fn if hasattr(thing, "is_async") else None)
+                    left.append(thing.fn if isinstance(thing, Program) else None)
                 elif isinstance(thing, types.FunctionType) and (not name or name in used):
                     left.append(thing)
     return names, texts
@@ -281,11 +282,12 @@ class ReplayDiffers(AssertionError):
         self.asked = difference.asked
 
 
-class _ReplayLink(MemoryEngine):
+class _ReplayingMachine(Machine):
     """Ends the program when it has come as far as it was."""
 
-    def exchange(self, message: m.Idle) -> m.Deliver:
-        raise Stopped
+    def _attempt_inline(self, call: Any) -> Any:
+        self.broken = Stopped()
+        raise self.broken
 
 
 def replay(program: Any, run: HasHistory) -> None:
@@ -296,7 +298,7 @@ def replay(program: Any, run: HasHistory) -> None:
     from mulligan.programs.process import decode_arguments
 
     inputs, history, at, files = run.program_history()
-    machine = Machine(_ReplayLink(), history=history, at=at, calls_max=m.CALLS_MAX, files=dict(files))
+    machine = _ReplayingMachine(NoEngine(), history=history, at=at, calls_max=m.CALLS_MAX, files=dict(files))
     try:
         run_function(machine, program.fn, decode_arguments(program.fn, inputs, files))
     except Stopped:

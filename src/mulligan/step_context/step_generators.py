@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 
 from mulligan.step_context import yielded_progress
+from mulligan.step_context.errors import NotInStep
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
@@ -45,6 +46,8 @@ def _report(value: object, refusal: Callable[[str], Exception]) -> None:
     """Report what a step yielded as its progress; refuse anything else."""
     try:
         yielded_progress(value)
+    except NotInStep:
+        pass  # it is progress, and an inline step of a program has no place to show it
     except (TypeError, ValueError) as problem:
         raise refusal(
             f"it yielded {_short(value)}: {problem}; a step yields its progress, "

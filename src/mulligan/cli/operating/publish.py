@@ -22,7 +22,7 @@ PAGE = 1000
 
 
 def publish(
-    file: Annotated[Path, Argument("FILE", "A workflow file, or a Python file, of which is published what it builds.")],
+    file: Annotated[Path, Argument("FILE", "A workflow file, or a Python file: what it builds is published.")],
     name: Annotated[str | None, Option("NAME", "The name to publish it under (default: that of the workflow).")] = None,
     note: Annotated[str, Option("TEXT", "Why it is published, which is recorded.")] = "",
     label: Annotated[
@@ -72,8 +72,8 @@ def publish(
 
 def _text(file: Path) -> tuple[str, Path]:
     """What is published, and the name of its file."""
-    if file.name.partition(":")[0].endswith(".py"):
-        return formats.convert(file).text, Path(file.name.partition(":")[0]).with_suffix(".yaml")
+    if (python := formats.as_python_file(file)) is not None:
+        return formats.convert(file).text, Path(python.path.name).with_suffix(".yaml")
     data = read_file(file)
     try:
         return data.decode("utf-8"), file

@@ -54,7 +54,10 @@ def _kept(one: ChangedSteps) -> str:
 
 
 def _beside(found: Correction) -> list[str]:
-    lines = [f"changed  the workflow itself: {', '.join(found.settings)}"] if found.settings else []
+    lines = [f"differs  {one}" for one in found.differences[:_NAMES_MAX]]
+    if (left := len(found.differences) - _NAMES_MAX) > 0:
+        lines.append(f"differs  at {left:,} more calls")
+    lines += [f"changed  the workflow itself: {', '.join(found.settings)}"] if found.settings else []
     lines += [f"input    {_values(found.inputs)}"] if found.inputs else []
     if found.inputs_kept:
         lines.append(f"note: the run keeps its inputs although their defaults changed: {_values(found.inputs_kept)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 
+from mulligan.core.model.program_calls import name_of
 from mulligan.service.rendering.console.terminal_text import kinds_text
 from mulligan.service.rendering.formatting import ATTENTION, count_statuses, group_counts, group_status, group_title
 from mulligan.service.runs.stored.attempts import total
@@ -42,7 +43,7 @@ def folded_calls(steps: Steps) -> dict[str, list[str]]:
     lines: defaultdict[tuple[str, str, int], list[str]] = defaultdict(list)
     for name, step in steps.items():
         if step.call:
-            lines[name.partition("#")[0], step.call.file, step.call.line].append(name)
+            lines[name_of(name), step.call.file, step.call.line].append(name)
     return {name: names for names in lines.values() if len(names) > STEPS_MAX for name in names}
 
 

@@ -24,6 +24,7 @@ from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.reading.list_command import driven
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
 from mulligan.cli.words.parameters import Argument, Flag, Option
+from mulligan.core.model.program_calls import name_of
 from mulligan.core.state.state import StepPause
 from mulligan.service.rendering.descriptions import (
     describe_artifact,
@@ -282,7 +283,7 @@ def _calls_rows(
     steps = {name: (run.steps or {})[name] for name in names}
     group = calls_group(steps)
     line = steps[names[0]].call.text.partition(",")[0]
-    yield _figures(_INDENT * depth + title(names[0].partition("#")[0], group), group, f"{line}; {counts_text(group)}")
+    yield _figures(_INDENT * depth + title(name_of(names[0]), group), group, f"{line}; {counts_text(group)}")
     listed = listed_steps(group, steps)
     for name in listed:
         yield from _step_rows(name, steps[name], children, depth + 1, place)

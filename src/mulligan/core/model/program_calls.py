@@ -98,6 +98,11 @@ def label_of(name: str, number: int, key: str) -> str:
     return name if number == 1 else f"{name}#{number}"
 
 
+def name_of(label: str) -> str:
+    """The name of the step that a call of this label has called."""
+    return label.partition("#")[0]
+
+
 def by_number(label: str) -> tuple[int, str]:
     """A key that sorts the labels of calls of one name by their numbers."""
     return len(label), label

@@ -8,7 +8,8 @@ import msgspec
 
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord
-from mulligan.core.model.program_calls import CallKind
+from mulligan.core.model.program_calls import CallKind, name_of
+from mulligan.core.model.program_events import CallFact
 
 
 class RecordedCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -33,6 +34,14 @@ class RecordedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     known: int = 0
 
 
+def is_raised_with(call: RecordedCall | CallFact, escaped: RecordedCall | CallFact | None) -> bool:
+    """Whether the failure of a call was raised with that of another: a gather raises the first one with the others."""
+    if escaped is None or call.position is None or escaped.position is None:
+        return False
+    above = call.branch.rpartition(".")[0]
+    return (call.file, call.line, above) == (escaped.file, escaped.line, escaped.branch.rpartition(".")[0])
+
+
 class DroppedCall(msgspec.Struct, frozen=True, array_like=True):
     """A call that was dropped in an earlier round: if it is made again, its step goes on counting.
 
@@ -52,10 +61,10 @@ class DroppedCall(msgspec.Struct, frozen=True, array_like=True):
 
     def identity(self, label: str) -> tuple[str, int, str]:
         """What a call has in common with the one that is made in its place: branch, ordinal and name."""
-        return self.branch, self.ordinal, label.partition("#")[0]
+        return self.branch, self.ordinal, name_of(label)
 
     def result_key(self, label: str) -> ResultKey:
-        return self.branch, label.partition("#")[0], self.digest
+        return self.branch, name_of(label), self.digest
 
 
 # Of a call for which nothing is known from earlier rounds.

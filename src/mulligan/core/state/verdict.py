@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from mulligan.core.model.artifacts import find_dropped
 from mulligan.core.model.workflow import END
+from mulligan.core.state.program_progress import is_raised_with
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.transitions import ENDED
 from mulligan.core.state.visit_limits import can_be_entered
@@ -51,16 +52,7 @@ def _has_caught(state: State, program: Place, step: str) -> bool:
     call = state.calls.get(step)
     if end is None or call is None or end.call == step:
         return False
-    escaped = state.calls.get(end.call)
-    # Of a gather the first failure is raised, with the others.
-    is_beside = (
-        escaped is not None
-        and call.position is not None
-        and escaped.position is not None
-        and (call.file, call.line, call.branch.rpartition(".")[0])
-        == (escaped.file, escaped.line, escaped.branch.rpartition(".")[0])
-    )
-    return not is_beside
+    return not is_raised_with(call, state.calls.get(end.call))
 
 
 def _decided_in_loop(state: State, record: FailureRecord) -> FailureRecord | bool | None:

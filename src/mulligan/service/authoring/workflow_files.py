@@ -12,6 +12,7 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.workflow import Workflow, all_commands
 from mulligan.errors import LanguageError, Problem
 from mulligan.formats import OURS, LoadResult, examine
+from mulligan.language.python.python_files import as_python_file
 
 
 class Validation(msgspec.Struct, frozen=True):
@@ -69,8 +70,8 @@ def _replay_warnings(file: str, workflow: Workflow) -> Iterator[Problem]:
 
         source = str(step.action.params.get("source", ""))
         program = str(step.action.params.get("call", "")).rpartition(":")[2]
-        # A file with several programs is named with one of them: "nightly.py:load".
-        written_in = file if os.path.exists(file) else file.rpartition(":")[0] or file
+        python = as_python_file(Path(file))
+        written_in = file if python is None else str(python.path)
         lines = source.splitlines()
         for found in check_source(source, file, program=program):
             line = lines[found.line - 1] if found.line <= len(lines) else ""

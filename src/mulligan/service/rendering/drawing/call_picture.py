@@ -6,13 +6,14 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
+from mulligan.core.model.program_calls import name_of
 from mulligan.core.model.workflow import END
 from mulligan.history.called_steps import WorkflowOfRun
 from mulligan.history.matrices import count_statuses, group_status, group_title
 from mulligan.service.rendering.drawing.picture import END_KEY, Link, LinkKind, Node, Picture, end_node, step_node
 
 # So many calls of one line become one card; fewer are easy to look at one by one.
-CALLS_OF_A_LINE_MIN = 4
+CALLS_OF_A_CARD_MIN = 4
 
 
 def build_call_picture(
@@ -42,16 +43,12 @@ def _cards(workflow: WorkflowOfRun) -> dict[str, str]:
     """For each step the first one of its card."""
     lines: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for name, one in workflow.called.items():
-        lines[_base(name), one.at].append(name)
+        lines[name_of(name), one.at].append(name)
     found = {step.name: step.name for step in workflow.steps}
     for names in lines.values():
-        if len(names) >= CALLS_OF_A_LINE_MIN:
+        if len(names) >= CALLS_OF_A_CARD_MIN:
             found.update(dict.fromkeys(names, names[0]))
     return found
-
-
-def _base(name: str) -> str:
-    return name.partition("#")[0]
 
 
 def _links(
@@ -87,9 +84,9 @@ def _card(name: str, nodes: list[Node]) -> Node:
     statuses = count_statuses(node.status for node in nodes if node.status)
     return replace(
         nodes[0],
-        title=group_title(_base(name), len(nodes)),
+        title=group_title(name_of(name), len(nodes)),
         status=group_status(statuses) if statuses else "",
-        name=_base(name),
+        name=name_of(name),
         members=tuple(node.title for node in nodes),
         statuses=statuses,
     )

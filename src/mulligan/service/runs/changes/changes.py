@@ -426,8 +426,9 @@ class Changes:
             raise RunNotFinished(f"run {run_id} has not started yet, so there is nothing to retry")
         refuse_missing_worktree(state)
         revised = None
+        differences: tuple[str, ...] = ()
         if corrected is not None:
-            revised = describe_revision(
+            revised, differences = describe_revision(
                 self.reader, state, corrected, keep_completed=keep_completed, from_step=from_step, force=force
             )
         report = r.RetryRequested(
@@ -453,7 +454,7 @@ class Changes:
         )
         steps = (step.name for step in (corrected.workflow if corrected else state.workflow).steps)
         with _suggested(steps):
-            planned = round_plan(plan_next_round(state, report), report, record.status)
+            planned = round_plan(plan_next_round(state, report, differences), report, record.status)
         if not is_child:
             return report, planned
         asked = msgspec.structs.replace(report, from_start=from_start)

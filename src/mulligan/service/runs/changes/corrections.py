@@ -75,6 +75,8 @@ class Correction(msgspec.Struct, frozen=True):
     # New inputs of the run; and inputs whose default changed, with the value that the run keeps.
     inputs: dict[str, Any] = {}
     inputs_kept: dict[str, Any] = {}
+    # Where a program calls something else than is recorded, in words: the first difference of each branch.
+    differences: tuple[str, ...] = ()
 
 
 class PlannedRound(msgspec.Struct, frozen=True):
@@ -94,16 +96,22 @@ def describe_revision(
     keep_completed: bool,
     from_step: str = "",
     force: bool = False,
-) -> Revised:
-    """The corrected file as a report to the run. Raises if the run could not continue with it."""
+) -> tuple[Revised, tuple[str, ...]]:
+    """The corrected file as a report to the run, and where a program differs, in words.
+
+    Raises if the run could not continue with it.
+    """
     workflow = keep_workspace(corrected.workflow, state.workflow)
     store, inputs = reader.store, _inputs(state, corrected, reader.store)
-    kept = _kept_calls(store, state, workflow, inputs, from_step, is_forced=force) if state.graph.program else None
+    kept: tuple[str, ...] | None = None
+    differences: tuple[str, ...] = ()
+    if state.graph.program:
+        kept, differences = _kept_calls(store, state, workflow, inputs, from_step, is_forced=force)
     refuse_missing_files(workflow, Path(state.run.cwd))
     if not reader.store.is_shared:
         refuse_missing_secrets(workflow, reader.home.run_folder(state.run.cwd), os.environ)
     data = encode(workflow)
-    return Revised(
+    revised = Revised(
         version=version(data),
         definition=plain_from_json(data),
         inputs=inputs,
@@ -114,12 +122,13 @@ def describe_revision(
         kept_calls=kept,
         kept_round=compared_round(state),
     )
+    return revised, differences
 
 
 def _kept_calls(
     store: Store, state: State, workflow: Workflow, inputs: dict[str, Any], from_step: str, *, is_forced: bool
-) -> tuple[str, ...]:
-    """What a corrected program keeps. Few runs are of programs, so what runs them is imported here."""
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What a corrected program keeps, and where it differs. Few runs are of programs, so this is imported here."""
     from mulligan.service.runs.changes.program_corrections import kept_calls
 
     return kept_calls(store, state, workflow, inputs, from_step=from_step, is_forced=is_forced)
@@ -141,7 +150,7 @@ def _inputs(state: State, corrected: CorrectedWorkflow, store: Store) -> dict[st
     return check_recorded_inputs(corrected.workflow, {**corrected.given, **kept}, evaluator)
 
 
-def plan_next_round(state: State, report: RetryRequested) -> PlannedRound:
+def plan_next_round(state: State, report: RetryRequested, differences: tuple[str, ...] = ()) -> PlannedRound:
     """Plan the next round. A corrected definition is applied to `state`, which must be a copy of the caller."""
     if is_correctable(state, report):
         report = with_stopped_run(state, report)
@@ -168,6 +177,7 @@ def plan_next_round(state: State, report: RetryRequested) -> PlannedRound:
         lost_undos=undos,
         inputs={name: value for name, value in fact.inputs.items() if name not in inputs},
         inputs_kept=_other_defaults(before, state.workflow, state.run.inputs),
+        differences=differences,
     )
     return PlannedRound(state, chosen, difference, correction)
 

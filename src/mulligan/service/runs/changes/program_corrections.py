@@ -39,10 +39,10 @@ def recorded_run(reader: RunReader, run_id: int) -> RecordedRun:
 
 def kept_calls(
     store: Store, state: State, workflow: Workflow, inputs: dict[str, Any], *, from_step: str, is_forced: bool = False
-) -> tuple[str, ...]:
-    """The labels of the calls that a corrected program keeps: each branch keeps those up to its first difference.
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The labels of the calls that a corrected program keeps, and where it differs, in words.
 
-    InputInvalid if it cannot be run over what is recorded.
+    Each branch keeps those up to its first difference. InputInvalid if it cannot be run over what is recorded.
     """
     program = state.places[state.graph.program]
     action = workflow.steps[0].action
@@ -62,7 +62,7 @@ def kept_calls(
             f"the corrected program cannot be run over what is recorded: {found.problem}",
             hint="correct the file",
         )
-    return tuple(state.labels[one.branch, one.ordinal] for one in found.kept)
+    return tuple(state.labels[one.branch, one.ordinal] for one in found.kept), found.differences
 
 
 def _files(store: Store, values: Iterable[Any], folder: str | None) -> dict[str, str]:

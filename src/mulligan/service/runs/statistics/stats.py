@@ -14,6 +14,7 @@ from mulligan.core.deciding.conditions import describe_rule
 from mulligan.core.effects.snapshot import read_tally
 from mulligan.core.evolve.evolve_places import spec_below
 from mulligan.core.evolve.tallies import parse_tally_key
+from mulligan.core.model.program_calls import name_of
 from mulligan.core.model.workflow import Command, Step, Workflow, decode
 from mulligan.core.state.state import Tally
 from mulligan.errors import CodecError, UnknownRun
@@ -109,7 +110,7 @@ class _Pinned:
         if key not in self._meanings:
             step, below, rung, what = parse_tally_key(key)
             # A step that a corrected file added comes last, under its name. So do the calls of a program, together.
-            number, definition = self._steps.get(step) or (len(self._steps), Step(name=step.partition("#")[0]))
+            number, definition = self._steps.get(step) or (len(self._steps), Step(name=name_of(step)))
             subject = definition.matrix_name or definition.name
             number = self._first.get(subject, number)
             is_rule = rung in ("retry", "script")

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from mulligan.core.deciding.programs import has_let_through
 from mulligan.core.deciding.workers.resource_usage import ran_short
 from mulligan.core.model.text.formatting import pluralize, single_line
 from mulligan.core.model.workflow import END
@@ -98,15 +99,9 @@ def run_failures(reader: RunReader, state: State) -> FailureOverview:
         unhandled=unhandled.total(),
         parked=len(parked),
         items=kinds,
-        program=program if program and _has_let_through(state, program) else "",
+        program=program if program and state.places and has_let_through(state.places[program]) else "",
         codes=sorted(codes, key=lambda one: (-one.unhandled, -one.count)),
     )
-
-
-def _has_let_through(state: State, program: str) -> bool:
-    """Whether a program has failed with the failure of a call."""
-    progress = state.places[program].program if state.places else None
-    return progress is not None and progress.end is not None and bool(progress.end.call)
 
 
 def _visits(reader: RunReader, state: State, kinds: list[ItemFailures]) -> Iterator[VisitFailure]:

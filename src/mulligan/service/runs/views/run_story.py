@@ -11,6 +11,7 @@ import msgspec
 
 from mulligan.core.model.events import Entry, RunReopened
 from mulligan.core.model.place_keys import is_at_or_below, step_name
+from mulligan.core.model.program_calls import name_of
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.history.story import StoryLine, story
 from mulligan.history.views import Wait
@@ -100,7 +101,7 @@ def summarize_calls(lines: Iterable[StoryLine]) -> Iterator[StoryLine]:
 def _summary(calls: list[StoryLine]) -> StoryLine:
     """`small … small#1000   1,000 calls completed inline: of 'small' (many.py:18)`."""
     first, last = calls[0], calls[-1]
-    kinds = Counter((line.place.partition("#")[0], line.called_at) for line in calls)
+    kinds = Counter((name_of(line.place), line.called_at) for line in calls)
     found = [
         f"{f'{count:,} ' if len(kinds) > 1 else ''}of '{name}' ({at})" for (name, at), count in kinds.most_common()
     ]

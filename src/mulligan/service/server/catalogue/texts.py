@@ -95,7 +95,7 @@ def refuse_python(file: str) -> None:
     if PurePath(file.partition(":")[0]).suffix.lower() in (".py", ".pyw"):
         raise InputInvalid(
             f"'{file}' is a Python file, and a server takes none: reading it would run it",
-            hint=f"publish what it builds: mulligan convert {file} > workflow.yaml",
+            hint=f"publish what it builds: mulligan publish {file}",
         )
 
 
