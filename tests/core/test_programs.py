@@ -295,6 +295,21 @@ def test_a_turn_that_no_program_can_have_is_a_failure(call: ProgramCall) -> None
     assert run["nightly"].failure is not None and run["nightly"].failure.code == "OUTPUT_INVALID"
 
 
+def test_a_call_that_is_recorded_already_is_refused_with_its_name_and_where_it_stands() -> None:
+    run = Program()
+    run.say(run.load())
+    run.ok("load")
+
+    run.say(ProgramCall("", 0, "load", definition="d", file="/home/me/nightly.py", line=14))
+
+    found = run["nightly"].failure
+    assert found is not None
+    assert found.message == (
+        "the worker reports the call of 'load', at nightly.py:14, which is recorded already: "
+        "stop that worker, then retry the run, which replays the program from what is recorded"
+    )
+
+
 def test_a_difference_is_parked_for_a_person() -> None:
     run = Program()
 

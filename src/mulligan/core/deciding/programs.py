@@ -110,7 +110,11 @@ def _problem(state: State, turn: TurnEnd) -> str:
     for call in turn.calls:
         identity = (call.branch, call.ordinal)
         if identity in state.labels or identity in new:
-            return f"call {call.ordinal} of branch '{call.branch}' was made before"
+            where = f", at {call.file.rpartition('/')[2]}:{call.line}" if call.file else ""
+            return (
+                f"the worker reports the call of '{call.name[:100]}'{where}, which is recorded already: "
+                "stop that worker, then retry the run, which replays the program from what is recorded"
+            )
         new.add(identity)
         if (
             call.kind != "value"

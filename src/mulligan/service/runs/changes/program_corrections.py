@@ -17,7 +17,7 @@ from mulligan.core.state.state import State
 from mulligan.errors import InputInvalid, OutputDropped, Refused
 from mulligan.ports import Store
 from mulligan.programs.conversion import begin_of, history_of, recorded_history
-from mulligan.programs.correcting import correct
+from mulligan.programs.correction_process import correct
 from mulligan.programs.rehearsing import RecordedRun as RecordedRun
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.worker.outputs.artifact_inputs import locate_artifacts

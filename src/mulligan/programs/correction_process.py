@@ -28,7 +28,7 @@ class Corrected(msgspec.Struct, frozen=True, omit_defaults=True):
 def correct(begin: m.Begin, folder: str) -> Corrected:
     """Run an edited program, in the folder of its run, over the history in a file."""
     reader, writer = os.pipe()
-    argv = [sys.executable, "-m", "mulligan.programs.correcting", str(writer), folder]
+    argv = [sys.executable, "-m", "mulligan.programs.correction_process", str(writer), folder]
     try:
         done = subprocess.run(
             argv,
