@@ -5,7 +5,7 @@ So an inline step has its label, and what follows from that, before anybody has 
 
 from __future__ import annotations
 
-from mulligan.core.model.program_calls import by_number, free_label
+from mulligan.core.model.program_calls import by_number, free_label, name_of
 from mulligan.programs import messages as m
 
 
@@ -27,17 +27,17 @@ class CallLabels:
     def _load(self, history: m.History) -> None:
         self._made.update(one.label for one in history.calls)
         for one in sorted(history.dropped, key=lambda one: (one.id.ordinal, one.label)):
-            name = _name_of(one.label)
+            name = name_of(one.label)
             self._dropped[one.label] = one
             if one.has_result:
                 self._results.setdefault((one.id.branch, name, one.digest), []).append(one.label)
         for label in sorted(self._dropped, key=by_number):
-            self._again[self._dropped[label].id, _name_of(label)] = label
+            self._again[self._dropped[label].id, name_of(label)] = label
         for label in self._made | self._dropped.keys():
             self._count(label)
 
     def _count(self, label: str) -> None:
-        name = _name_of(label)
+        name = name_of(label)
         self._numbers[name] = self._numbers.get(name, 0) + 1
 
     def next(self, identity: m.CallId, name: str, *, key: str = "", kind: m.CallKind = "step", digest: str = "") -> str:
@@ -51,7 +51,7 @@ class CallLabels:
 
     def _has_result(self, label: str) -> bool:
         one = self._dropped[label]
-        return label in self._results.get((one.id.branch, _name_of(label), one.digest), ())
+        return label in self._results.get((one.id.branch, name_of(label), one.digest), ())
 
     def _is_taken(self, label: str) -> bool:
         return label == self._program or label in self._made or label in self._dropped
@@ -70,7 +70,3 @@ class CallLabels:
         """The visit and the attempt of a call with this label that begins now."""
         before = self._dropped.get(label)
         return (1, 1) if before is None else (before.visit + 1, before.attempt + 1)
-
-
-def _name_of(label: str) -> str:
-    return label.partition("#")[0]

@@ -192,7 +192,7 @@ def reopen_program(state: State, labels: Collection[str], *, keeps_results: bool
     for label in labels:
         call, place = state.calls[label], state.places.get(label)
         visit, attempt = (0, 0) if place is None else (place.visit, place.attempt)
-        dropped = DroppedCall(call.branch, call.ordinal, visit, attempt, call.index, call.digest)
+        dropped = DroppedCall(call.branch, call.ordinal, visit, attempt, call.digest)
         if keeps_results and place is not None and keeps_result(state, label):
             dropped = _replace(dropped, output=place.output, files=place.files, has_result=True)
             offered.append(label)

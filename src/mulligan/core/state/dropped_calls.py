@@ -45,7 +45,8 @@ def _results(state: State, labels: Iterable[str]) -> dict[ResultKey, list[str]]:
 
 
 def _in_order(state: State, labels: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(labels, key=lambda label: (state.dropped[label].ordinal, state.dropped[label].index)))
+    # The process of the program has the same order, see `mulligan.programs.call_labels`.
+    return tuple(sorted(labels, key=lambda label: (state.dropped[label].ordinal, label)))
 
 
 def label_of_result(state: State, key: ResultKey) -> str:

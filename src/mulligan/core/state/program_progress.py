@@ -52,8 +52,6 @@ class DroppedCall(msgspec.Struct, frozen=True, array_like=True):
     ordinal: int
     visit: int
     attempt: int
-    # Of all calls, those of earlier rounds among them.
-    index: int = 0
     digest: str = ""
     output: Any = None
     files: tuple[FileRecord, ...] = ()
