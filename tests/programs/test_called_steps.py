@@ -66,6 +66,13 @@ def test_what_failed_beside_the_failure_that_a_program_raised_was_not_caught() -
     assert [called_step(run.state, label).handled_at for label in ("load", "load#2")] == ["", ""]
 
 
+def test_a_branch_has_its_number_in_its_own_gather() -> None:
+    run = Program()
+    run.say(*(run.load(number, branch=str(number), position=(number % 2, 2)) for number in range(4)))
+
+    assert [called_step(run.state, label).branch for label in run.state.calls] == 2 * ["branch 1 of 2", "branch 2 of 2"]
+
+
 def test_many_calls_that_completed_one_after_the_other_are_one_line_of_the_story() -> None:
     def line(number: int, text: str = "completed inline (many.py:18)", at: str = "many.py:18") -> StoryLine:
         return StoryLine(datetime(2030, 1, 1, tzinfo=UTC), f"small#{number}", text, called_at=at)

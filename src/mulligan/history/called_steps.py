@@ -91,7 +91,10 @@ def branch_text(call: RecordedCall | StepAdded | StepRan) -> str:
     if not numbers:
         return ""
     *above, last = numbers
-    count = f" of {call.position[1]:,}" if call.position is not None else ""
+    count = ""
+    if call.position is not None:
+        # The number in its own gather: branches are numbered over all of them.
+        last, count = call.position[0] + 1, f" of {call.position[1]:,}"
     return f"branch {last:,}{count}" + "".join(f" of branch {number:,}" for number in reversed(above))
 
 
