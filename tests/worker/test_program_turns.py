@@ -203,6 +203,21 @@ def test_the_log_of_a_program_is_shipped_once_and_ends_with_the_program(tmp_path
     work.close()
 
 
+def test_a_process_that_is_stopped_while_it_speaks_is_not_kept_for_the_next_turn(work: Work) -> None:
+    lease = turn(work, "prints")
+    work.start(lease)
+    turns = work.executor._program_turns
+    assert turns is not None
+    (process,) = turns._processes.values()
+    assert process.frames is not None and select.select([process.frames], [], [], PATIENCE_SECONDS)[0]
+
+    work.executor.stop(lease.token, 0.0)
+    (report,) = work.reports()
+
+    assert isinstance(report, TaskEnded) and report.turn is not None and report.turn.how == ""
+    assert turns._processes == {}
+
+
 def test_a_program_that_exits_before_it_has_returned_has_failed(work: Work) -> None:
     report = work.run(turn(work, "exits", status=0))
 

@@ -294,7 +294,7 @@ class ProgramTurns:
             self._kill(process)
             self._end(token, report_refusal(running.lease.task, f"the program said something invalid: {error}"))
             return
-        if turn.how:
+        if turn.how or process.stop_reason:
             self._forget(process)
         else:
             self._keep(process)
