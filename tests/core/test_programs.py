@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from mulligan.core.deciding.rounds.program_rounds import dropped_calls
 from mulligan.core.deciding.rounds.rounds import plan_round, rerun_reasons
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.program_history import program_history
@@ -565,6 +566,20 @@ def test_a_call_is_added_behind_those_that_a_round_has_kept() -> None:
 
     assert list(run.state.calls) == ["load", "load#2", "load#4"]
     assert list(restore(run.state.workflow, every_row(run.state)).calls) == ["load", "load#2", "load#4"]
+
+
+def test_a_corrected_program_makes_again_what_followed_from_a_call_that_was_undone_since_it_was_compared() -> None:
+    run = Program()
+    run.say(run.load(1), definition=step("load", undo=command("undo")))
+    run.ok("load", output=1)
+    run.say(run.load(2, definition="x"), run.load(3, definition="x"), definitions={"x": LOAD})
+    run.ok("load#2", output=2)
+    run.say(how="raised", failure=Failure("EXCEPTION"))
+    run.ok("load.undo@1")
+
+    dropped = dropped_calls(run.state, "", kept=("load", "load#2"))
+
+    assert dropped == ("load", "load#2", "load#3")
 
 
 # -- results of dropped calls ------------------------------------------------------------------------------------------

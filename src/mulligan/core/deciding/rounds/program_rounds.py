@@ -18,16 +18,20 @@ def dropped_calls(
 ) -> tuple[str, ...]:
     """The calls that a round of a program makes again, values among them, in the order in which they were made.
 
-    `kept`: what a corrected program keeps of those that are not made again anyway.
+    `kept`: what a corrected program keeps of those that are not made again anyway. One of them may have been undone
+    since the program was compared: then what was made after its end is made again, too.
     """
     program = state.places[state.graph.program]
     roots = calls_to_repeat(state, from_step, is_forced=is_forced)
     progress = program.program or NO_PROGRESS
-    if kept is not None:
-        return tuple(label for label in state.calls if label in roots or label not in kept)
-    ends = [number for label in roots if (number := _number(state.places[label])) <= progress.known]
+    unforeseen = roots if kept is None else roots.intersection(kept)
+    ends = [number for label in unforeseen if (number := _number(state.places[label])) <= progress.known]
     cut = min(ends, default=math.inf)
-    return tuple(label for label, call in state.calls.items() if label in roots or call.known >= cut)
+    return tuple(
+        label
+        for label, call in state.calls.items()
+        if label in roots or call.known >= cut or (kept is not None and label not in kept)
+    )
 
 
 def calls_to_repeat(state: State, from_step: str, *, is_forced: bool = False) -> set[str]:
