@@ -6,67 +6,27 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.program_runs import LOAD, Program, every_row
 
 from mulligan.core.deciding.rounds.program_rounds import dropped_calls
 from mulligan.core.deciding.rounds.rounds import plan_round, rerun_reasons
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.program_history import program_history
 from mulligan.core.effects.run_lists import unhandled_by_records
-from mulligan.core.effects.snapshot import Row, changes, restore
+from mulligan.core.effects.snapshot import changes, restore
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.actions import PROGRAM
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.program_calls import ProgramCall, TurnEnd
-from mulligan.core.model.workflow import Action, Budget, Command, Template
+from mulligan.core.model.workflow import Action, Budget, Command
 from mulligan.core.state.dropped_calls import label_of_result
-from mulligan.core.state.state import STATE_TABLES, State
 from mulligan.core.state.verdict import unhandled
 from mulligan.core.turn import fold, turn
 from mulligan.errors import Refused, UndoFailed, UnknownStep
-from mulligan.testing.history import History, command, expression, handler, retry, step, workflow
-
-INPUTS = Template((expression("inputs", "inputs"),))
-LOAD = step("load", action=Action("python", {"call": "m:load", "args": {"${}": "args"}}, {"args": INPUTS}))
-
-
-class Program(History):
-    """A run of a program, whose turns the test takes."""
-
-    def __init__(self, **fields: Any) -> None:
-        program = step("nightly", action=Action(PROGRAM, {"call": "m:nightly"}), **fields.pop("keys", {}))
-        super().__init__(workflow(program, **fields), {"inputs": lambda names: names["inputs"]})
-        self.made = 0
-        self.start()
-
-    @property
-    def turn(self) -> int:
-        progress = self["nightly"].program
-        return 1 if progress is None else progress.turn
-
-    def say(self, *calls: ProgramCall, output: Any = None, **said: Any) -> Program:
-        """Begin the turn of the program, and end it with what it says."""
-        attempt, now = self["nightly"].attempt, self.clock
-        if self["nightly"].status == "ready":
-            self.report(r.TaskStarted(now, "nightly", attempt, "w1", "h1", self.turn))
-        definitions = said.pop("definitions", None) or {"d": said.pop("definition", LOAD)}
-        turn = TurnEnd(self.turn, definitions, calls, **said)
-        self.report(r.TaskEnded(now, "nightly", attempt, output=output, turn=turn))
-        return self
-
-    def load(self, x: int = 0, **fields: Any) -> ProgramCall:
-        self.made += 1
-        given = {"definition": "d", "arguments": {"x": x}, "digest": str(x), **fields}
-        return ProgramCall(given.pop("branch", ""), self.made - 1, "load", **given)
-
-    def told(self) -> list[tuple[str, Any, str]]:
-        """What the next turn is told: labels with outputs or codes of failures."""
-        turn = make_task(self.state, "nightly").turn
-        assert turn is not None
-        return [(one.label, one.output, one.failure.code if one.failure else "") for one in turn.deliveries]
+from mulligan.testing.history import command, handler, retry, step
 
 
 def test_a_call_is_a_step_whose_end_is_the_next_turn_of_its_program() -> None:
@@ -301,7 +261,7 @@ def test_a_call_that_is_recorded_already_is_refused_with_its_name_and_where_it_s
     run.say(run.load())
     run.ok("load")
 
-    run.say(ProgramCall("", 0, "load", definition="d", file="/home/me/nightly.py", line=14))
+    run.say(ProgramCall("", 0, "load", definition="d", file="/runs/nightly.py", line=14))
 
     found = run["nightly"].failure
     assert found is not None
@@ -785,17 +745,6 @@ def test_what_a_call_writes_does_not_depend_on_how_many_came_before(at_once: boo
 
 
 # -- state -------------------------------------------------------------------------------------------------------------
-
-
-def every_row(state: State) -> list[Row]:
-    """All rows of a run."""
-    whole = state.copy()
-    whole.begin()
-    for name in STATE_TABLES[1:]:
-        table = getattr(whole, name)
-        for key in range(len(table)) if isinstance(table, list) else list(table):
-            whole.touch(key) if name == "places" else whole._journal.append((table, key, None))  # type: ignore[union-attr]
-    return changes(whole)
 
 
 def test_the_rows_and_the_log_of_a_program_give_the_same_state_and_a_turn_is_rolled_back() -> None:

@@ -14,8 +14,10 @@ import pytest
 from tests.support.commands import Said, mulligan, process, ran
 from tests.support.serving import TOKEN, serving
 
+from mulligan.cli.running import continue_run
 from mulligan.cli.words.commands import COMMANDS, load
 from mulligan.cli.words.parameters import parameters_of
+from mulligan.service.service import Service
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -130,6 +132,21 @@ def test_where_nothing_drives_the_run_a_command_drives_it_on(verb: str, say):
 
     assert said.code == 0, said.err
     assert status(row.run_id) == row.status
+
+
+def test_a_run_that_somebody_else_ends_meanwhile_is_said_to_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared(ROWS["approve"])
+
+    def ended_meanwhile(service: Service, chosen: object, run_id: int) -> bool:
+        assert mulligan("resume", run_id).code == 0
+        return False
+
+    monkeypatch.setattr(continue_run, "drives_here", ended_meanwhile)
+
+    said = mulligan(*ROWS["approve"].words)
+
+    assert said.code == 0
+    assert "run 1 completed" in said.err
 
 
 @SOME_ROWS

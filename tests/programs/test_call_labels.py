@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.core.test_programs import LOAD, Program, every_row
+from tests.support.program_runs import LOAD, Program, every_row
 
 from mulligan.core.effects.program_history import program_history
 from mulligan.core.effects.snapshot import restore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tests.core.test_programs import Program
+from tests.support.program_runs import Program
 
 from mulligan.core.model.failure import Failure
 from mulligan.history.called_steps import FOLLOWED_MAX, called_step, workflow_of_run

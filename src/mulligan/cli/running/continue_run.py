@@ -97,21 +97,21 @@ def continue_run(
         return drive_run(context, lambda _: root, capacity=service.starts.capacity_of(root, asked))
     if chosen.is_detached:
         return show_detached(context, detach_run(service, root, asked))
-    name_driver(context, root, "" if context.prints else f"run {root}: ")
-    if chosen.follows:
-        # A worker may have been faster than we are.
+    is_open = name_driver(context, root, "" if context.prints else f"run {root}: ")
+    if chosen.follows or not is_open:
+        # A worker may have been faster than we are: then there is nothing left but to show how it ended.
         return drive_run(context, lambda _: root, is_driven=True)
     if context.as_json and context.prints:
         show_json(service.runs.show(run_id))
     return 0
 
 
-def name_driver(context: CommandContext, run_id: int, prefix: str = "") -> None:
-    """Say what continues an unfinished run, or how to."""
+def name_driver(context: CommandContext, run_id: int, prefix: str = "") -> bool:
+    """Say what continues an unfinished run, or how to. False, and nothing is said, if the run has ended."""
     service = context.service
     record = service.runs.record(run_id)
     if record.status in RUN_ENDED:
-        return
+        return False
     if (driver := service.runs.driver_of(record)) is not None:
         complain(f"{prefix}process {driver.pid} on {driver.host} drives it")
     elif service.home.is_remote:
@@ -120,6 +120,7 @@ def name_driver(context: CommandContext, run_id: int, prefix: str = "") -> None:
         complain(f"{prefix}process {worker.pid} on {worker.host}, a worker of this store, takes it up")
     else:
         complain(f"{prefix}nothing is running it; to run it here: mulligan resume {run_id}{context.home_option}")
+    return True
 
 
 def start_and_continue(

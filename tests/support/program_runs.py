@@ -1,0 +1,64 @@
+"""A run of a program, whose turns the test takes, and the rows of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mulligan.core.effects.snapshot import Row, changes
+from mulligan.core.effects.tasks import make_task
+from mulligan.core.model import reports as r
+from mulligan.core.model.actions import PROGRAM
+from mulligan.core.model.program_calls import ProgramCall, TurnEnd
+from mulligan.core.model.workflow import Action, Template
+from mulligan.core.state.state import STATE_TABLES, State
+from mulligan.testing.history import History, expression, step, workflow
+
+INPUTS = Template((expression("inputs", "inputs"),))
+LOAD = step("load", action=Action("python", {"call": "m:load", "args": {"${}": "args"}}, {"args": INPUTS}))
+
+
+class Program(History):
+    """A run of a program, whose turns the test takes."""
+
+    def __init__(self, **fields: Any) -> None:
+        program = step("nightly", action=Action(PROGRAM, {"call": "m:nightly"}), **fields.pop("keys", {}))
+        super().__init__(workflow(program, **fields), {"inputs": lambda names: names["inputs"]})
+        self.made = 0
+        self.start()
+
+    @property
+    def turn(self) -> int:
+        progress = self["nightly"].program
+        return 1 if progress is None else progress.turn
+
+    def say(self, *calls: ProgramCall, output: Any = None, **said: Any) -> Program:
+        """Begin the turn of the program, and end it with what it says."""
+        attempt, now = self["nightly"].attempt, self.clock
+        if self["nightly"].status == "ready":
+            self.report(r.TaskStarted(now, "nightly", attempt, "w1", "h1", self.turn))
+        definitions = said.pop("definitions", None) or {"d": said.pop("definition", LOAD)}
+        turn = TurnEnd(self.turn, definitions, calls, **said)
+        self.report(r.TaskEnded(now, "nightly", attempt, output=output, turn=turn))
+        return self
+
+    def load(self, x: int = 0, **fields: Any) -> ProgramCall:
+        self.made += 1
+        given = {"definition": "d", "arguments": {"x": x}, "digest": str(x), **fields}
+        return ProgramCall(given.pop("branch", ""), self.made - 1, "load", **given)
+
+    def told(self) -> list[tuple[str, Any, str]]:
+        """What the next turn is told: labels with outputs or codes of failures."""
+        turn = make_task(self.state, "nightly").turn
+        assert turn is not None
+        return [(one.label, one.output, one.failure.code if one.failure else "") for one in turn.deliveries]
+
+
+def every_row(state: State) -> list[Row]:
+    """All rows of a run."""
+    whole = state.copy()
+    whole.begin()
+    for name in STATE_TABLES[1:]:
+        table = getattr(whole, name)
+        for key in range(len(table)) if isinstance(table, list) else list(table):
+            whole.touch(key) if name == "places" else whole._journal.append((table, key, None))  # type: ignore[union-attr]
+    return changes(whole)
