@@ -98,7 +98,7 @@ def continue_run(
     if chosen.is_detached:
         return show_detached(context, detach_run(service, root, asked))
     is_open = name_driver(context, root, "" if context.prints else f"run {root}: ")
-    if chosen.follows or not is_open:
+    if chosen.follows or (chosen.follows is None and not is_open):
         # A worker may have been faster than we are: then there is nothing left but to show how it ended.
         return drive_run(context, lambda _: root, is_driven=True)
     if context.as_json and context.prints:
