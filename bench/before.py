@@ -19,9 +19,11 @@ import argparse
 import compileall
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +37,6 @@ from peers.processes import Command, fresh_folder
 from language import one_line_steps
 
 HERE = Path(__file__).resolve().parent.parent
-_HAS_PERF = shutil.which("perf") is not None
 _LOADING = "import sys; from mulligan.formats import examine; examine(sys.argv[1])"
 
 
@@ -103,16 +104,31 @@ def _best(times: list[Cost]) -> Cost:
     return Cost(*map(min, zip(*times, strict=True)))
 
 
+@cache
+def _has_counters() -> bool:
+    """Whether `perf` is there and this machine lets it count: in a virtual machine it often cannot."""
+    if not shutil.which("perf"):
+        return False
+    words = ["perf", "stat", "-x,", "-e", "instructions:u", "--", "true"]
+    counted = subprocess.run(words, capture_output=True, text=True).stderr
+    return counted.partition(",")[0].isdigit()
+
+
 def in_checkout(command: Command, checkout: Path) -> Command:
-    """The same command with the source of a checkout; a program is replaced by its module."""
-    first, *rest = command.arguments
+    """The same command with the source of a checkout and its own scripts; a program is replaced by its module."""
+    first, *rest = (_own(argument, checkout) for argument in command.arguments)
     words = [sys.executable, *rest] if first == sys.executable else [sys.executable, "-m", "mulligan", *rest]
     return Command(words, {**command.environment, "PYTHONPATH": str(checkout / "src")})
 
 
+def _own(argument: str, checkout: Path) -> str:
+    """The checkout's own file, where the argument is one of this bench: scripts import modules that may move."""
+    return argument.replace(str(HERE / "bench"), str(checkout / "bench"))
+
+
 def _counted(command: Command, folder: Path) -> Cost:
     """What one run takes; its instructions too, where they can be counted."""
-    if not _HAS_PERF:
+    if not _has_counters():
         return Cost(*run(command, folder)[:2])
     counts = folder / "instructions"
     words = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", str(counts), "--", *command.arguments]
@@ -149,7 +165,7 @@ def table(workload: Workload, times: dict[str, Times]) -> str:
     for name, one in times.items():
         each = one.each(count)
         cells = f"{one.total.wall:.3f} | {one.total.cpu:.3f} | {each.wall * 1e6:,.0f} | {each.cpu * 1e6:,.0f}"
-        counted = f"{each.instructions / 1e3:,.0f}" if _HAS_PERF else "not counted"
+        counted = f"{each.instructions / 1e3:,.0f}" if _has_counters() else "not counted"
         lines.append(f"| {name} | {cells} | {counted} |")
     total, each = (
         Cost(*(new / old if old else 0.0 for new, old in zip(now, then, strict=True)))
@@ -158,7 +174,7 @@ def table(workload: Workload, times: dict[str, Times]) -> str:
             (times["now"].each(count), times["before"].each(count)),
         )
     )
-    instructions = f"{each.instructions:.2f}" if _HAS_PERF else "-"
+    instructions = f"{each.instructions:.2f}" if _has_counters() else "-"
     ratios = f"{total.wall:.2f} | {total.cpu:.2f} | {each.wall:.2f} | {each.cpu:.2f} | {instructions}"
     lines.append(f"| ratio | {ratios} |")
     if workload.bars is not None:

@@ -1,4 +1,4 @@
-"""Durable runs beside their peers, in one run, as ratios: chains, many runs, fans, start-up, resuming, memory.
+"""Durable runs beside their peers, in one run, as ratios: chains, programs, many runs, fans, start-up, resuming, memory.
 
     python bench/durable.py --install                       every workload, the peers installed first
     python bench/durable.py chain fan [--json FILE]         some workloads, with the peers that are there
@@ -27,7 +27,7 @@ from peers.environments import NotRun
 from peers.race import Outcome, race
 from peers.workloads import Workload, all_workloads
 
-GROUPS = ("chain", "chain-postgres", "runs", "fan", "start", "resume", "memory")
+GROUPS = ("chain", "chain-postgres", "program", "runs", "fan", "start", "resume", "memory")
 RESUME_COUNT = 1_000
 
 

@@ -32,8 +32,9 @@ class Contestant:
     environment: str = ""
 
 
-def bare_commits(task: Task) -> Command:
-    return _script("sqlite", "sqlite_commits.py", task.count)
+def bare_commits(size: int) -> Callable[[Task], Command]:
+    """Commits of so many bytes each."""
+    return lambda task: _script("sqlite", "sqlite_commits.py", task.count, size)
 
 
 def langgraph_chain(store: str, shape: str) -> Callable[[Task], Command]:

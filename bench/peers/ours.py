@@ -30,6 +30,20 @@ steps:
   - {{step: join, needs: [{{matrix: s}}], shell: "{shell}"}}
 """
 
+_PROGRAM = """\
+from mulligan import program, step
+
+@step(inline={is_inline})
+def nothing() -> None:
+    return None
+
+@program(calls=10_000)
+def chain(count: int) -> int:
+    for _ in range(count):
+        nothing()
+    return count
+"""
+
 
 def chain(task: Task) -> Command:
     """Python steps that do nothing, one after the other."""
@@ -51,6 +65,11 @@ def fan(shell: str) -> Callable[[Task], Command]:
 def hello(task: Task) -> Command:
     """One step that says hello."""
     return _run(task, "name: hello\nsteps: [{step: hello, shell: echo hello}]\n")
+
+
+def program(is_inline: bool) -> Callable[[Task], Command]:
+    """A program that calls a step which does nothing, again and again: in a task of its own, or inline."""
+    return lambda task: _start(task, "workflow.py", _PROGRAM.format(is_inline=is_inline), "-i", f"count={task.count}")
 
 
 def mulligan_runs(task: Task) -> Command:
@@ -86,7 +105,11 @@ def _sequence(name: str, steps: list[str]) -> str:
 
 
 def _run(task: Task, workflow: str) -> Command:
-    file = task.folder / "workflow.yaml"
-    file.write_text(workflow)
-    arguments = ("run", str(file), "--home", str(task.folder / HOME), "--parallel", str(task.parallel), "--json")
-    return verb(task.folder, *arguments, database=task.database)
+    return _start(task, "workflow.yaml", workflow)
+
+
+def _start(task: Task, name: str, text: str, *inputs: str) -> Command:
+    file = task.folder / name
+    file.write_text(text)
+    options = ("--home", str(task.folder / HOME), "--parallel", str(task.parallel), "--json")
+    return verb(task.folder, "run", str(file), *inputs, *options, database=task.database)

@@ -13,7 +13,11 @@ FAN_SIZES = (1_000, 10_000, 100_000)
 FAN_PARALLEL = (2, 8)
 # From this size on one round is enough, and the peers that take minutes run only when asked for.
 LARGE = 100_000
+# What is committed of a chain's step, roughly, and of an inline call: the size of its fact.
+_CHAIN_BYTES, _INLINE_BYTES = 300, 330
 _LOOP = "LangGraph, one node in a loop"
+_BARE = "bare SQLite commits"
+_OWN_CHAIN = "Mulligan, chain of a file"
 _THREADS = "DBOS, called by 8 threads"
 
 
@@ -40,7 +44,7 @@ _MULLIGAN_RUNS = Contestant("Mulligan", ours.mulligan_runs)
 
 def all_workloads(with_slow_peers: bool = False) -> list[Workload]:
     """Every workload of the bench, in the order of the tables."""
-    return [CHAIN, CHAIN_POSTGRES, RUNS_POSTGRES, RUNS, *_fans(with_slow_peers), START, *MEMORY]
+    return [CHAIN, CHAIN_POSTGRES, PROGRAM, INLINE, RUNS_POSTGRES, RUNS, *_fans(with_slow_peers), START, *MEMORY]
 
 
 CHAIN = Workload(
@@ -49,12 +53,12 @@ CHAIN = Workload(
     1_000,
     (_MULLIGAN_CHAIN,),
     (
-        Contestant("bare SQLite commits", peer.bare_commits, "sqlite"),
+        Contestant(_BARE, peer.bare_commits(_CHAIN_BYTES), "sqlite"),
         Contestant("LangGraph", peer.langgraph_chain("sqlite", "chain"), "langgraph"),
         Contestant(_LOOP, peer.langgraph_chain("sqlite", "loop"), "langgraph"),
         Contestant("DBOS", peer.dbos_chain("sqlite"), "dbos"),
     ),
-    (Beside("LangGraph", 3, 5), Beside(_LOOP, 3, 5), Beside("DBOS", 6, 10), Beside("bare SQLite commits", 0.2, 0.35)),
+    (Beside("LangGraph", 3, 5), Beside(_LOOP, 3, 5), Beside("DBOS", 6, 10), Beside(_BARE, 0.2, 0.35)),
 )
 
 CHAIN_POSTGRES = Workload(
@@ -69,6 +73,29 @@ CHAIN_POSTGRES = Workload(
     ),
     (Beside("DBOS", 3, 5), Beside("LangGraph", 1.7, 3), Beside(_LOOP, 1.7, 3)),
     on_postgres=True,
+)
+
+PROGRAM = Workload(
+    "program",
+    "calls of a no-op step by a program, each durable with fsync, SQLite",
+    1_000,
+    (Contestant("Mulligan", ours.program(is_inline=False)),),
+    (Contestant(_OWN_CHAIN, ours.chain), Contestant("DBOS", peer.dbos_chain("sqlite"), "dbos")),
+    (Beside(_OWN_CHAIN, 0.6),),
+    unit="calls",
+)
+
+INLINE = Workload(
+    "program",
+    "calls of a no-op inline step by a program, each durable with fsync, SQLite",
+    1_000,
+    (Contestant("Mulligan", ours.program(is_inline=True)),),
+    (
+        Contestant(_BARE, peer.bare_commits(_INLINE_BYTES), "sqlite"),
+        Contestant("DBOS", peer.dbos_chain("sqlite"), "dbos"),
+    ),
+    (Beside("DBOS", 4), Beside(_BARE, 0.8)),
+    unit="calls",
 )
 
 RUNS_POSTGRES = Workload(

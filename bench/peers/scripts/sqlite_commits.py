@@ -1,4 +1,4 @@
-"""Bare durable commits, the ceiling of every chain on SQLite: COUNT inserts of 300 bytes, each its own transaction."""
+"""Bare durable commits, the ceiling of every chain on SQLite: COUNT inserts of SIZE bytes, each its own transaction."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sys
 
 import apsw
 
-count = int(sys.argv[1])
+count, size = int(sys.argv[1]), int(sys.argv[2])
 connection = apsw.Connection("commits.db")
 connection.execute("PRAGMA journal_mode=WAL")
 connection.execute("PRAGMA synchronous=FULL")
 connection.execute("CREATE TABLE log (seq INTEGER PRIMARY KEY, body BLOB NOT NULL)")
-body = b"x" * 300
+body = b"x" * size
 for _ in range(count):
     connection.execute("INSERT INTO log (body) VALUES (?)", (body,))
 connection.close()
