@@ -1,4 +1,4 @@
-"""Durable runs beside their peers, in one run, as ratios: chains, programs, many runs, fans, start-up, resuming, memory.
+"""Durable runs beside their peers, in one run, as ratios: chains, programs, many runs, fans, start-up, resume, memory.
 
     python bench/durable.py --install                       every workload, the peers installed first
     python bench/durable.py chain fan [--json FILE]         some workloads, with the peers that are there
