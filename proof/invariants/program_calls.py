@@ -62,7 +62,8 @@ class ProgramCalls:
             self.identities[label] = fact.branch, fact.ordinal
         if _is_end(fact) and fact.step in self.identities and fact.step not in self._ended:
             self._ended.add(fact.step)
-            self.untold.append(fact.step)
+            if not _is_known(fact):
+                self.untold.append(fact.step)
         elif isinstance(fact, e.ProgramResumed) or (
             isinstance(fact, e.AttemptScheduled) and fact.place == self._program
         ):
@@ -136,7 +137,14 @@ def _made(calls: ProgramCalls, fact: _Made) -> str:
     label, identity = label_of(fact), (fact.branch, fact.ordinal)
     if (before := calls.labels.get(identity)) is not None:
         return f"call {identity} was made as '{before}', and is made again as '{label}'"
+    if _is_known(fact) and calls.untold:
+        return f"the program is told that '{label}' has ended before {calls.untold}, which ended before"
     return f"there is a call '{label}' already" if label in calls.identities else ""
+
+
+def _is_known(fact: e.Fact) -> bool:
+    """Whether the program gets the end of a call in the turn in which it has made it."""
+    return isinstance(fact, e.StepRan) and fact.is_known
 
 
 def _resumed(calls: ProgramCalls, fact: e.ProgramResumed) -> str:

@@ -229,7 +229,14 @@ class SimulationSteps:
             return False
         worker, lease = self.rng.choice(running)
         assert worker.executor is not None
-        worker.executor.end(lease, self._ended(worker, lease))
+        report = self._ended(worker, lease)
+        if not isinstance(report, r.CallsMade):
+            worker.executor.end(lease, report)
+            return True
+        worker.executor.say(lease, report)
+        if self.rng.random() < 0.05:
+            # Its process dies before it has the answer.
+            worker.executor.end(lease, r.TaskEnded(report.at, report.place, report.attempt, Outcome(None, signal=9)))
         return True
 
     def end_all_tasks(self) -> bool:
@@ -238,13 +245,16 @@ class SimulationSteps:
             count += 1
         return count > 0
 
-    def _ended(self, worker: SimulatedWorker, lease: Lease) -> r.TaskEnded:
+    def _ended(self, worker: SimulatedWorker, lease: Lease) -> r.TaskEnded | r.CallsMade:
         place, attempt, at = lease.task.place, lease.task.attempt, worker.clock.now()
         assert worker.executor is not None
         is_stopped = worker.executor.stopped.get(lease.token) is not None
-        if lease.task.turn is not None and not is_stopped:
-            return self._turn_ended(worker, lease)
-        if is_stopped and self.rng.random() < 0.8:
+        if lease.task.turn is not None:
+            # One that waits for an answer can say nothing before it is killed.
+            says_more = lease.token not in worker.executor.mid_turn and self.rng.random() < 0.2
+            if not is_stopped or says_more:
+                return self._turn_ended(worker, lease)
+        if is_stopped and (lease.task.turn is not None or self.rng.random() < 0.8):
             return r.TaskEnded(at, place, attempt, Outcome(None, signal=15, is_stopped=True))
         is_merged = self.cluster.worktrees.is_merged(lease.task.run_id)
         if traits(lease.task.kind, {}).opens_worktrees and (is_merged or self.rng.random() < 0.9):
@@ -261,14 +271,18 @@ class SimulationSteps:
         usage: dict[str, Any] = {"peak_memory": self.rng.choice((2**20, 2**21))}
         return r.TaskEnded(at, place, attempt, self.rng.choice(_OUTCOMES), usage=usage)
 
-    def _turn_ended(self, worker: SimulatedWorker, lease: Lease) -> r.TaskEnded:
-        """A program has carried out a turn, in a process that has replayed what came before."""
+    def _turn_ended(self, worker: SimulatedWorker, lease: Lease) -> r.TaskEnded | r.CallsMade:
+        """A program has carried out a turn, or a part of it, in a process that has replayed what came before."""
         task, now = lease.task, worker.clock.now()
         self.cluster.checker.check_new()
         state = self._state(task.run_id)
         if self.rng.random() < 0.03:
             return r.TaskEnded(now, task.place, task.attempt, Outcome(None, signal=9))
-        turn, output = self._programs.play(worker.name, task, state, now.timestamp())
+        assert worker.executor is not None
+        answer = worker.executor.answers.pop(lease.token, None)
+        turn, output = self._programs.play(worker.name, task, state, now.timestamp(), answer)
+        if turn.goes_on and self.rng.random() < 0.8:
+            return r.CallsMade(now, task.place, task.attempt, turn)
         return r.TaskEnded(now, task.place, task.attempt, output=output, turn=turn)
 
     def _output(self, place: str) -> Any:

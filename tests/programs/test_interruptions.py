@@ -53,7 +53,7 @@ class Engine(MemoryEngine):
         self.take(message)
         if loss == _LOSSES[1]:
             raise Stopped
-        found = () if message.goes_on else self.ends()
+        found = self.ends() if message.wants_ends else ()
         if loss == _LOSSES[2]:
             raise Stopped
         self._turn += 1

@@ -68,8 +68,8 @@ def test_a_worker_on_a_full_disk_pauses_until_there_is_room_and_then_tries_one_t
     assert (failed.outcome.is_machine_broken, cramped.executor.trouble) == (True, "")
     assert (cramped.executor.fits(waiting.task), cramped.executor.offer().tasks_max) == (False, 0)
     # A look shows that it is still full: no task has to try.
-    cramped.wait_for(lambda: cramped.executor.offer().tasks_max or cramped.executor._health.pauses > 1)
-    assert (cramped.executor.offer().tasks_max, cramped.executor._health.failed) == (0, 1)
+    cramped.wait_for(lambda: cramped.executor.offer().tasks_max or cramped.executor._health.known.pauses > 1)
+    assert (cramped.executor.offer().tasks_max, cramped.executor._health.known.failed) == (0, 1)
 
     big.unlink()
     cramped.wait_for(lambda: cramped.executor.offer().tasks_max == 1)

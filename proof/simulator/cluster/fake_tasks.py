@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf
 
 from msgspec.structs import replace
@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from mulligan.core.effects.lease_rules import HELD_SECONDS_MAX, may_be_held
 from mulligan.core.effects.tasks import Task, round_cpus
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
+from mulligan.core.model.program_calls import Delivery
+from mulligan.core.model.reports import CallsMade, LeaseExpired, Report, TaskEnded, TaskInterrupted
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Clock, Lease, Offer
 from proof.simulator.cluster.simulated_results import SimulatedResults
@@ -58,6 +59,9 @@ class FakeTasks:
         self._held_since: dict[int, float] = {}
         self._done: list[tuple[Lease, Report]] = []
         self._results = results
+        # Programs that have said what they have called and wait for an answer; and the answers, by token.
+        self.mid_turn: set[int] = set()
+        self.answers: dict[int, tuple[Delivery, ...]] = {}
         # Tasks that have a slot and have not started: the store was not asked for earlier results, or did not answer.
         self._not_ready: set[int] = set()
 
@@ -108,9 +112,10 @@ class FakeTasks:
     @property
     def unfinished(self) -> Collection[Lease]:
         """The tasks that run and have not ended."""
-        if not self._not_ready:
+        waiting = self._not_ready | (self.mid_turn - self.stopped.keys())
+        if not waiting:
             return self._running.values()
-        return [lease for token, lease in self._running.items() if token not in self._not_ready]
+        return [lease for token, lease in self._running.items() if token not in waiting]
 
     def start(self, leases: Iterable[Lease]) -> None:
         """Start tasks, unless the lease has expired: a supervisor would refuse too."""
@@ -183,16 +188,33 @@ class FakeTasks:
         self._held.clear()
         self._reserved_ahead.clear()
         self._done.clear()
+        self.mid_turn.clear()
         self._not_ready.clear()
         if self._results is not None:
             self._results.clear()
         self._reserved = 0.0
+
+    def say(self, lease: Lease, report: CallsMade) -> None:
+        """The engine collects what a program has called, which waits for an answer."""
+        self.mid_turn.add(lease.token)
+        self._done.append((lease, report))
+
+    def go_on(self, token: int, ends: Sequence[Delivery]) -> None:
+        if token in self.mid_turn:
+            self.mid_turn.remove(token)
+            self.answers[token] = tuple(ends)
+
+    def end_turn(self, token: int) -> None:
+        if token in self.mid_turn:
+            self.mid_turn.remove(token)
+            self.unreserve(self._running.pop(token).task)
 
     def end(self, lease: Lease, report: Report) -> None:
         """End the task; the engine collects the report."""
         if self._held.pop(lease.token, None) is None:
             del self._running[lease.token]
         self._not_ready.discard(lease.token)
+        self.mid_turn.discard(lease.token)
         if self._results is not None:
             report = self._results.record(lease, report)
         self.unreserve(lease.task)

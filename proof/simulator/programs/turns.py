@@ -15,7 +15,8 @@ import msgspec
 
 from mulligan.core.effects.program_history import program_history
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.program_calls import TurnEnd
+from mulligan.core.model.program_calls import Delivery, TurnEnd
+from mulligan.core.state.program_progress import NO_PROGRESS
 from mulligan.core.state.state import State
 from mulligan.programs import messages as m
 from mulligan.programs.conversion import deliveries_of, history_of, turn_end_of
@@ -39,6 +40,12 @@ class _Received(msgspec.Struct, frozen=True):
     at: float
     deliveries: tuple[m.Delivery, ...] = ()
     history: m.History | None = None
+
+
+def _known(received: _Received) -> int:
+    """How many ends of calls a process gets."""
+    history = received.history
+    return len(received.deliveries) + (0 if history is None else len(history.deliveries))
 
 
 class SimulatedMachine(Machine):
@@ -100,24 +107,33 @@ class ProgramProcesses:
     def __init__(self) -> None:
         self._lived: dict[_Key, list[_Received]] = {}
 
-    def play(self, worker: str, task: Task, state: State, at: float) -> tuple[TurnEnd, Any]:
-        """What the program says in this turn, and what it has returned if it has ended."""
+    def play(
+        self, worker: str, task: Task, state: State, at: float, answer: tuple[Delivery, ...] | None = None
+    ) -> tuple[TurnEnd, Any]:
+        """What the program says in this turn, and what it has returned if it has ended.
+
+        `answer`: the program goes on in its turn, with these ends.
+        """
         turn = task.turn
         assert turn is not None
         key = (worker, task.run_id, task.place, task.attempt)
-        found = program_history(state, turn.delivered + len(turn.deliveries))
+        found = program_history(state, (state.places[task.place].program or NO_PROGRESS).known)
         history = m.decode_history(history_of(found)) if found.calls else None
         anew = [_Received(turn.turn, at, history=history)]
         said = self._say(task, anew)
         lived = self._lived.pop(key, [])
-        if lived and lived[-1].turn == turn.turn - 1 and len(lived) < LIVED_MAX:
-            lived = [*lived, _Received(turn.turn, at, deliveries_of(turn.deliveries))]
+        goes_on = answer is not None and bool(lived) and lived[-1].turn == turn.turn
+        # A process that was not answered knows less than is recorded, and is not asked to go on.
+        is_next = bool(lived) and lived[-1].turn == turn.turn - 1 and sum(map(_known, lived)) == turn.delivered
+        if goes_on or (is_next and len(lived) < LIVED_MAX):
+            ends = turn.deliveries if answer is None else answer
+            lived = [*lived, _Received(turn.turn, at, deliveries_of(ends))]
             other = self._say(task, lived)
             # A replay says once more which calls were dropped before.
             if _comparable(other) != _comparable(said) or not set(other.cancelled) <= set(said.cancelled):
                 raise AssertionError(f"promise 16: a process says {_shown(other)}, and a replay {_shown(said)}")
         # A process ends now and then, and a later turn is a replay.
-        if zlib.crc32(f"{key} {turn.turn}".encode()) % 4:
+        if (isinstance(said, m.Idle) and said.goes_on) or zlib.crc32(f"{key} {turn.turn}".encode()) % 4:
             self._lived[key] = lived or anew
         end = turn_end_of(said)
         if end.failure is not None and end.failure.code == "NONDETERMINISTIC":

@@ -6,7 +6,7 @@ import math
 import os
 import selectors
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.clusters.on_dask import name_dask_worker
+from mulligan.core.model.program_calls import Delivery
 from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded
 from mulligan.dask_executor import messages as m
 from mulligan.dask_executor.cluster import (
@@ -146,6 +147,12 @@ class DaskExecutor:
     def unreserve(self, task: Task) -> None:
         self._limits.give_back()
         self._capacity.release(task)
+
+    def go_on(self, token: int, ends: Sequence[Delivery]) -> None:
+        """No program waits here for an answer: its turn ends with what it has called."""
+
+    def end_turn(self, token: int) -> None:
+        """As for `go_on`: there is none."""
 
     @property
     def running(self) -> Collection[Lease]:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.clusters.on_dask import SCHEDULER, wants_client
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.reports import Report, TaskInterrupted
+from mulligan.core.model.reports import CallsMade, Report, TaskInterrupted
 from mulligan.dask_executor import messages as m
 from mulligan.dask_executor.channel import Channel, WakeUp
 from mulligan.dask_executor.driver_store import DriverArtifacts, DriverHistory, DriverLogs, DriverResults
@@ -176,6 +176,10 @@ class Session:
         for lease, report in ended:
             self._send_progress(lease)
             self._progress.pop(lease.token, None)
+            if isinstance(report, CallsMade):
+                # The driver is far away: a program goes on in its next turn.
+                self._executor.end_turn(lease.token)
+                report = report.as_end
             reports.append((lease.token, m.encode_json(report)))
         self._channel.send(m.Ended(reports))
 

@@ -11,6 +11,7 @@ from mulligan.core.effects import effects as fx
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
+from mulligan.core.model.program_calls import Delivery
 from mulligan.ports import Answer, ChildReport, NewRun
 
 
@@ -45,6 +46,8 @@ class PendingTurn(msgspec.Struct):
     outgoing: list[tuple[int, r.Report]] = []
     child_reports: list[ChildReport] = []
     ended: list[int] = []
+    # The programs that go on in their turns, by the token of the task, with the ends that they get.
+    going_on: dict[int, tuple[Delivery, ...]] = {}
     counted: list[GuardedOutcome] = []
     drained: list[tuple[int, Answer | None]] = []
     processed: list[QueuedReport] = []

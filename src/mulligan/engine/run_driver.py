@@ -7,7 +7,7 @@ A turn processes all waiting reports. Nothing of it is true before its commit is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from math import inf
 from typing import Any
@@ -16,11 +16,13 @@ from msgspec.structs import replace
 
 from mulligan.core import ordinary
 from mulligan.core.deciding.flow import remaining_start_batches
+from mulligan.core.deciding.programs import goes_on
 from mulligan.core.deciding.report_checks import REQUESTS, check_report
 from mulligan.core.deciding.rounds.child_failure import child_end, undo_failed_in
 from mulligan.core.deciding.workers.breaker import GuardedOutcome, breaker_verdict
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.lease_rules import ahead_share, has_time_for, may_be_held
+from mulligan.core.effects.program_history import ends_of
 from mulligan.core.effects.run_lists import RunFailures, run_failures
 from mulligan.core.effects.snapshot import changes
 from mulligan.core.effects.tasks import Task, make_task
@@ -28,6 +30,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.actions import waits
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.program_calls import Delivery
 from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.scope import Evaluator
@@ -229,6 +232,8 @@ class RunDriver:
             if pending.is_last:
                 break
             queued = reports.popleft()
+            if type(queued.report) is r.CallsMade and not goes_on(self.state, queued.report):
+                queued = self._as_end(queued, queued.report)
             pending.processed.append(queued)
             self._suspect = queued
             self._process(pending, queued, now)
@@ -330,8 +335,21 @@ class RunDriver:
                 self._refuse_round(pending, queued.report, error, now)
         self._note_end(pending, queued, refusal)
 
+    def _as_end(self, queued: QueuedReport, report: r.CallsMade) -> QueuedReport:
+        """A program may not go on in its turn: its slot is free at once, maybe for its next turn."""
+        if self.executor is not None and queued.token is not None:
+            self.executor.end_turn(queued.token)
+        return replace(queued, report=report.as_end)
+
     def _note_end(self, pending: PendingTurn, queued: QueuedReport, refusal: Answer | None) -> None:
         """The report is processed: its lease is over, and whoever waits for an answer gets one."""
+        if type(queued.report) is r.CallsMade and queued.token is not None:
+            place = self.state.places[queued.report.place]
+            if place.status == "running" and place.attempt == queued.report.attempt:
+                # One that is stopped meanwhile gets no answer: it is killed.
+                if not place.phase:
+                    pending.going_on[queued.token] = ends_of(self.state, queued.report.turn)
+                return
         if queued.token is not None:
             pending.ended.append(queued.token)
             if queued.guard is not None:
@@ -423,7 +441,8 @@ class RunDriver:
                     pending.fresh[place.key] = self._localized(ordinary.task_of(state, place))
                 following = follow_rest(end)
             else:
-                pending.is_ordinary = False
+                # The calls of a program that goes on are like ends of ordinary steps: nothing follows but tasks.
+                pending.is_ordinary = pending.is_ordinary and type(report) is r.CallsMade
                 following = follow_at_length(state, report, self.evaluator)
             for entry in following:
                 entries.append(entry)
@@ -648,6 +667,11 @@ class RunDriver:
         if run.status == "failed":
             return run_failures(unhandled(self.state))
         return RunFailures() if run.round > 1 else None
+
+    @property
+    def going_on(self) -> Mapping[int, tuple[Delivery, ...]]:
+        """The programs that go on in their turns when the open turn is written: see `PendingTurn`."""
+        return {} if self._pending is None else self._pending.going_on
 
     def confirm(self) -> list[e.Entry]:
         """Make the turn permanent: its commit is written. Return its entries, of those that a fork keeps the first."""

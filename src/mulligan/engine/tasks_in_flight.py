@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from mulligan.core.deciding.workers.breaker import Guard
-from mulligan.core.model.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
+from mulligan.core.model.program_calls import Delivery
+from mulligan.core.model.reports import CallsMade, LeaseExpired, Report, TaskEnded, TaskInterrupted
 from mulligan.engine.change_watch import ChangeWatch
 from mulligan.errors import StaleLease, StoreUnavailable
 from mulligan.ports import Clock, Commit, EngineExecutor, Lease, StopRequest, TaskQueue, fault_point
@@ -61,6 +62,8 @@ class TasksInFlight:
         self._leases: dict[tuple[int, str, int], Lease] = {}
         # Ended tasks whose reports have not reached their run or the store.
         self._ended: deque[tuple[Lease, Report]] = deque()
+        # Programs that have reported what they have called in the middle of a turn, and wait: by token.
+        self.mid_turn: dict[int, Lease] = {}
         # Reports that runs had when the store became unavailable, by token, until we know what was written.
         self._kept: dict[int, Report] = {}
 
@@ -178,10 +181,28 @@ class TasksInFlight:
     def take_ended(self) -> Iterator[tuple[Lease, Report]]:
         """Each ended task. It is removed when the next one is requested, so that an error loses none."""
         while self._ended:
-            lease, _ = self._ended[0]
+            lease, report = self._ended[0]
             yield self._ended[0]
-            self._leases.pop((lease.task.run_id, lease.task.place, lease.task.attempt), None)
+            if type(report) is CallsMade:
+                self.mid_turn[lease.token] = lease
+            else:
+                self._leases.pop((lease.task.run_id, lease.task.place, lease.task.attempt), None)
             self._ended.popleft()
+
+    def answer(self, going_on: Mapping[int, Sequence[Delivery]], ended: Iterable[int]) -> None:
+        """What programs have called is written: they go on in their turns, or these have ended."""
+        assert self.executor is not None
+        for token in ended:
+            self._end_turn(token)
+        for token, ends in going_on.items():
+            if self.mid_turn.pop(token, None) is not None:
+                self.executor.go_on(token, ends)
+
+    def _end_turn(self, token: int) -> None:
+        lease = self.mid_turn.pop(token, None)
+        if lease is not None and self.executor is not None:
+            self._leases.pop(_key(lease), None)
+            self.executor.end_turn(token)
 
     def report_except(
         self, run_ids: Collection[int], report_and_lease: ReportAndLease = lambda ended: None
@@ -193,9 +214,12 @@ class TasksInFlight:
         """
         if not self._ended or (len(self._ended) == 1 and self._ended[0][0].task.run_id in run_ids):
             return []
-        others = [(lease, report) for lease, report in self._ended if lease.task.run_id not in run_ids]
-        if not others:
+        if all(lease.task.run_id in run_ids for lease, _ in self._ended):
             return []
+        for index, (lease, report) in enumerate(self._ended):
+            if lease.task.run_id not in run_ids:
+                self._ended[index] = lease, self._whole(lease.token, report)
+        others = [(lease, report) for lease, report in self._ended if lease.task.run_id not in run_ids]
         self._check()
         ended = [(lease.token, report, lease.task.guard) for lease, report in others]
         # With tasks of our own runs to answer first, these must not take their slots.
@@ -209,9 +233,19 @@ class TasksInFlight:
         self._ended = deque(one for one in self._ended if one[0].task.run_id in run_ids)
         return leases
 
+    def _whole(self, token: int, report: Report) -> Report:
+        """The report of a turn that ends here: a program goes on in it only if its calls are recorded at once."""
+        if type(report) is not CallsMade:
+            return report
+        self.mid_turn.pop(token, None)
+        if self.executor is not None:
+            self.executor.end_turn(token)
+        return report.as_end
+
     def send_report(self, token: int, report: Report, guard: Guard | None) -> None:
         """Put the report of an ended task into the inbox of its run."""
         self._check()
+        report = self._whole(token, report)
         # If no worker has the run, it is ours to continue.
         self._changes.request()
         try:
@@ -249,6 +283,9 @@ class TasksInFlight:
 
     def _restore(self, leases: Mapping[int, Lease], unwritten: Mapping[int, Report]) -> None:
         self._kept.clear()
+        for token in self.mid_turn.keys() - unwritten.keys():
+            self._end_turn(token)
+        unwritten = {token: self._whole(token, report) for token, report in unwritten.items()}
         self._leases = {_key(lease): lease for lease in leases.values()}
         self._ended = deque((leases[token], report) for token, report in unwritten.items() if token in leases)
         if self.executor is not None:

@@ -181,6 +181,9 @@ class TurnTaker:
         fault_point("after_drain")
         # First of all: the rest takes its time while the tasks run.
         self._tasks.start(list(chain.from_iterable(map(_leases, results))))
+        if self._tasks.mid_turn:
+            for driver, commit in zip(drivers, commits, strict=True):
+                self._tasks.answer(driver.going_on, commit.ended)
         # All of them before the store is asked for anything: what is written must not be rolled back if it fails.
         confirmed = list(map(RunDriver.confirm, drivers))
         for driver, commit, result, entries in zip(drivers, commits, results, confirmed, strict=True):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.program_calls import Delivery
 from mulligan.core.model.reports import Report
 from mulligan.ports.records import Lease, Offer
 
@@ -55,15 +56,21 @@ class TaskCapacity(Protocol):
     def unreserve(self, task: Task) -> None:
         """Free the capacity of a task that was not leased after all."""
 
+    def end_turn(self, token: int) -> None:
+        """Free the capacity of a program that has reported `CallsMade` and may not go on. Twice is as once."""
+
 
 class TaskRunner(Protocol):
-    """Runs leased tasks and reports how they ended."""
+    """Runs leased tasks and reports how they ended. A program may report `CallsMade` before, and then waits."""
 
     def start(self, leases: Iterable[Lease]) -> None:
         """Run these tasks, whose capacity is reserved. A task that cannot be started is reported as ended."""
 
     def stop(self, token: int, grace_seconds: float | None) -> None:
         """SIGTERM, grace, SIGKILL; None lets the task finish. A task that does not run is ignored."""
+
+    def go_on(self, token: int, ends: Sequence[Delivery]) -> None:
+        """Let a program go on that has reported what it has called, with the ends that it waits for."""
 
     def watch(self, fd: int | None) -> None:
         """Make `collect` return when this descriptor is readable, too. Replaces the one before; None for no other."""

@@ -459,7 +459,9 @@ class Machine:
         if is_new:
             if self._outgoing:
                 self.exchange(goes_on=True)  # what was called before is recorded before this step touches the world
-            self._send(call, *self._attempt_inline(call))
+            output, failure, seconds = self._attempt_inline(call)
+            self._send(call, output, failure, seconds)
+            self.exchange(goes_on=failure is None)
         while (end := self._inline_ends.pop(call.id, None)) is None:
             self.exchange()
         self._count_replayed()

@@ -106,7 +106,7 @@ class MemoryEngine:
     def exchange(self, message: m.Idle) -> m.Deliver:
         self.take(message)
         self._turn += 1
-        return m.Deliver(turn=self._turn, deliveries=() if message.goes_on else self.ends())
+        return m.Deliver(turn=self._turn, deliveries=self.ends() if message.wants_ends else ())
 
     def replayed(self) -> None:
         """Nothing was held back."""

@@ -92,8 +92,13 @@ class Idle(msgspec.Struct, frozen=True, omit_defaults=True, tag="idle"):
     cancelled: tuple[CallId, ...] = ()
     # Where it waits, for people: "nightly.py:14".
     at: str = ""
-    # It only waits until this is recorded: it is answered at once, with what has ended so far.
+    # It only waits until this is recorded: it is answered at once, with the end of the inline step that it has run.
     goes_on: bool = False
+
+    @property
+    def wants_ends(self) -> bool:
+        """Whether it waits for the end of a call, be it one that it has run itself."""
+        return not self.goes_on or any(call.kind == "inline" for call in self.calls)
 
 
 class Ended(msgspec.Struct, frozen=True, omit_defaults=True, tag="ended"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from mulligan.core.model.reports import Report, TaskEnded
+from mulligan.core.model.reports import CallsMade, Report, TaskEnded
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Lease
 from mulligan.worker.logs.log_shipping import LogShipping
@@ -18,15 +18,15 @@ from mulligan.worker.task_boundary import TaskBoundary
 class EndedTasks:
     """While the store is unavailable, reports wait here. `shipping` is None if whoever reads logs has the files.
 
-    `judge` says whether the machine is to blame for a failure. It is asked when all of a report is stored, since that
-    may fail as well.
+    `judge` says whether the machine is to blame for a failure of a task in a folder. It is asked when all of a report
+    is stored, since that may fail as well.
     """
 
     def __init__(
         self,
         boundary: TaskBoundary,
         shipping: LogShipping | None,
-        judge: Callable[[RunningTask, TaskEnded], TaskEnded],
+        judge: Callable[[TaskEnded, str], TaskEnded],
     ) -> None:
         self._boundary = boundary
         self._shipping = shipping
@@ -65,7 +65,7 @@ class EndedTasks:
             return
         try:
             sanitized = self._boundary.sanitize(running.resolved, report, running.kept_files)
-            self.done.append((running.lease, self._judge(running, sanitized)))
+            self.done.append((running.lease, self._judge(sanitized, running.resolved.task.home)))
         except StoreUnavailable as error:
             self._unstored.append((running, report))
             self.store_error = error
@@ -91,5 +91,7 @@ class EndedTasks:
 
 
 def _is_waiting(report: Report) -> bool:
-    """Whether it is of a turn of a program that has not ended: another one follows."""
+    """Whether it is of a program that has not ended: its turn goes on, or another one follows."""
+    if isinstance(report, CallsMade):
+        return True
     return isinstance(report, TaskEnded) and report.turn is not None and not report.turn.how

@@ -9,7 +9,7 @@ import math
 import os
 import selectors
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -22,6 +22,7 @@ from mulligan.core.deciding.workers.worker_health import HEALTHY
 from mulligan.core.effects.lease_rules import HELD_SECONDS_MAX
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.clusters.scheduler_job import WorkerJob
+from mulligan.core.model.program_calls import Delivery
 from mulligan.core.model.reports import Report, TaskEnded
 from mulligan.errors import InputInvalid, StoreUnavailable
 from mulligan.ports import Artifacts, Clock, FindResults, Lease, Offer
@@ -50,7 +51,7 @@ from mulligan.worker.secrets.redactor import Redactor
 from mulligan.worker.secrets.secret_commands import NotReady
 from mulligan.worker.secrets.secrets import Secrets
 from mulligan.worker.slots.deadlines import seconds_left, with_local_deadline
-from mulligan.worker.slots.machine_trouble import full_disk, with_machine_trouble
+from mulligan.worker.slots.machine_trouble import MachineHealth, with_machine_trouble
 from mulligan.worker.slots.resource_pool import Prefetch, ResourcePool
 from mulligan.worker.slots.task_limits import TaskLimits
 from mulligan.worker.slots.wake_up import WakeUp
@@ -123,7 +124,7 @@ class LocalExecutor:
         self._folders = Folders(home)
         self._folder = self._folders.worker(name)
         self._missing_folders = MissingFolders()
-        self._health = HEALTHY
+        self._health = MachineHealth(self._folders.home)
         # A step calls `mulligan data`, also if our program is not on the PATH.
         has_program = find_program(PROGRAM, os.environ.get("PATH", os.defpath)) is None
         self._task_files = TaskFiles(self._folders, name, has_program=has_program)
@@ -161,7 +162,7 @@ class LocalExecutor:
         self._held_since: dict[int, float] = {}
         # Taken, but waiting for a secret or for the store to return an artifact.
         self._not_ready: set[int] = set()
-        self._ended = EndedTasks(self._boundary, self._log_shipping, self._judge)
+        self._ended = EndedTasks(self._boundary, self._log_shipping, self._health.judge)
         self._launch_supervisor: Callable[[], SupervisorClient] = lambda: SupervisorClient(
             name,
             self._environment,
@@ -231,7 +232,7 @@ class LocalExecutor:
         return self._limits.admits(task) and (self._resources.fits(task) or self._prefetch.fits(task))
 
     def may_hold(self, task: Task) -> bool:
-        is_well = not self._health.cause
+        is_well = not self._health.known.cause
         return is_well and self._leases_ahead and self._limits.admits(task) and self._prefetch.has_room(task)
 
     def can_ever_fit(self, task: Task) -> bool:
@@ -256,20 +257,11 @@ class LocalExecutor:
 
     @property
     def trouble(self) -> str:
-        return self._health.trouble
+        return self._health.known.trouble
 
     @property
     def _tasks_allowed(self) -> int | None:
-        """How many tasks may be started on this machine now; None for any number: it is well."""
-        if not self._health.cause:
-            return None
-        now = time.monotonic()
-        allowed = self._health.tasks_max(now, self._resources.tasks_reserved)
-        if allowed and (trouble := full_disk((self._folders.home,))):
-            # No task has to try what a look shows.
-            self._health = self._health.after_check(trouble, now)
-            return 0
-        return allowed
+        return self._health.tasks_allowed(self._resources.tasks_reserved)
 
     def reserve(self, task: Task) -> None:
         self._limits.take()
@@ -301,8 +293,7 @@ class LocalExecutor:
     def start(self, leases: Iterable[Lease]) -> None:
         orders = []
         for lease in leases:
-            order = self._start(in_own_folder(lease, self._folders.work))
-            if order is not None:
+            if (order := self._start(in_own_folder(lease, self._folders.work))) is not None:
                 orders.append(order)
         if orders:
             self._supervisor.send(*orders)
@@ -560,13 +551,22 @@ class LocalExecutor:
                 locate=self._boundary.locate_artifacts,
                 supervisor=lambda: self._supervisor,
                 end=self._end,
+                say=lambda token, report: self._ended.add(self._running[token].lease, self._timed(report)),
             )
         return self._program_turns
 
-    def _end(self, token: int, report: Report) -> None:
-        """Release the task's resources and queue its report for the engine."""
-        if self._clock is not None:
-            report = replace(report, at=self._clock.now())
+    def go_on(self, token: int, ends: Sequence[Delivery]) -> None:
+        self._turns_of_programs().go_on(token, ends)
+
+    def end_turn(self, token: int) -> None:
+        if self._turns_of_programs().end_turn(token):
+            self._task_files.clear(self._part_with(token))
+
+    def _timed(self, report: Report) -> Report:
+        return report if self._clock is None else replace(report, at=self._clock.now())
+
+    def _part_with(self, token: int) -> RunningTask:
+        """Release the resources of a task that has ended."""
         running = self._running.pop(token)
         self._prefetched.pop(token, None)
         self._held_since.pop(token, None)
@@ -575,6 +575,11 @@ class LocalExecutor:
         self._release(running.lease.task)
         self._large.forget(running)
         self._result_cache.forget(running)
+        return running
+
+    def _end(self, token: int, report: Report) -> None:
+        """Release the task's resources and queue its report for the engine."""
+        report, running = self._timed(report), self._part_with(token)
         if isinstance(report, TaskEnded):
             report = with_machine_trouble(
                 report, self._folders.home, running.resolved.task.home, broken_program=running.broken_program
@@ -607,17 +612,10 @@ class LocalExecutor:
         self._task_files.give_back(running.scratch)
         if output is None:
             # Nothing to redact, or to store elsewhere.
-            self._health = HEALTHY
+            self._health.known = HEALTHY
             self._ended.add(running.lease, report)
         else:
             self._report(running, report)
-
-    def _judge(self, running: RunningTask, report: TaskEnded) -> TaskEnded:
-        """Blame the machine for a failure if it is to blame, and remember it: see `WorkerHealth`."""
-        report = with_machine_trouble(report, self._folders.home, running.resolved.task.home)
-        cause = report.outcome.machine if report.outcome.is_machine_broken else ""
-        self._health = self._health.after_attempt(cause, time.monotonic())
-        return report
 
     def _report(self, running: RunningTask, report: TaskEnded) -> None:
         self._ended.report(running, report, self._large, self._kept_files)

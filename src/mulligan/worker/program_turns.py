@@ -14,8 +14,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ from mulligan.core.effects.program_history import ProgramHistory
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.program_calls import Delivery, ProgramTurn
-from mulligan.core.model.reports import Report, TaskEnded
+from mulligan.core.model.reports import CallsMade, Report, TaskEnded
 from mulligan.errors import InputInvalid, OutputDropped
 from mulligan.programs import messages as m
 from mulligan.programs.conversion import begin_of, deliveries_of, history_of, turn_end_of
@@ -124,6 +125,10 @@ class _Process:
         self.spooled: list[str] = []
         self.token = 0
         self.turn = 0
+        # How many ends of calls it knows.
+        self.known = 0
+        # It has said what it has called, and waits until that is recorded.
+        self.is_mid_turn = False
         self.started = 0.0
         # When the turn has to be over, by the clock of `time.monotonic`.
         self.due = math.inf
@@ -131,6 +136,11 @@ class _Process:
         # Why it was killed while it carried out a turn.
         self.stop_reason = ""
         self.frames: _Frames | None = None
+
+    def waits_for(self, turn: ProgramTurn) -> bool:
+        """Whether it can carry out a turn: if it has not got an answer, it knows less than is recorded."""
+        is_next = self.turn == turn.turn - 1 and self.known == turn.delivered
+        return is_next and not self.token and self.frames is not None
 
 
 class ProgramTurns:
@@ -149,6 +159,7 @@ class ProgramTurns:
         locate: Locate,
         supervisor: Callable[[], SupervisorClient],
         end: Callable[[int, Report], None],
+        say: Callable[[int, CallsMade], None],
     ) -> None:
         self._running = running
         self._selector = selector
@@ -160,6 +171,7 @@ class ProgramTurns:
         self._locate = locate
         self._supervisor = supervisor
         self._end = end
+        self._say = say
         self._host: _Frames | None = None
         self._processes: dict[_Key, _Process] = {}
         # All that the host has not said to have ended, by number.
@@ -177,7 +189,7 @@ class ProgramTurns:
         running.has_named_logs, running.may_have_files = True, False
         key = (task.run_id, task.place, task.attempt)
         process = self._processes.get(key)
-        if process is not None and (process.turn != turn.turn - 1 or process.token or process.frames is None):
+        if process is not None and not process.waits_for(turn):
             self._kill(process)
             process = None
         spooled: list[str] = []
@@ -192,6 +204,7 @@ class ProgramTurns:
             raise
         process.spooled += spooled
         process.token, process.turn, process.started = running.lease.token, turn.turn, wall_clock.now()
+        process.known = turn.delivered + len(turn.deliveries)
         process.kept_until = process.due = math.inf
         if task.deadline is not None:
             process.due = time.monotonic() + (seconds_left(msgspec.structs.replace(task, timeout=None)) or 0.0)
@@ -285,8 +298,12 @@ class ProgramTurns:
         token = process.token
         if token not in self._running or said.turn != process.turn:
             return
-        process.token = 0
         running = self._running[token]
+        if process.is_mid_turn:
+            self._kill(process)
+            self._end(token, report_refusal(running.lease.task, "the program said something before it had an answer"))
+            return
+        process.token = 0
         end = ProcessExit(0, process.started, ended=wall_clock.now(), cpu_seconds=0.0, peak_memory=0)
         try:
             turn, output = turn_end_of(said), said.output if isinstance(said, m.Ended) else None
@@ -294,12 +311,43 @@ class ProgramTurns:
             self._kill(process)
             self._end(token, report_refusal(running.lease.task, f"the program said something invalid: {error}"))
             return
+        if turn.goes_on and not process.stop_reason:
+            process.token, process.is_mid_turn = token, True
+            task = running.lease.task
+            self._say(token, CallsMade(datetime.now(UTC), task.place, task.attempt, turn))
+            return
         if turn.how or process.stop_reason:
             self._forget(process)
         else:
             self._keep(process)
         report = make_report(running.lease.task, outcome=_SUCCESS, output=output, process_exit=end)
         self._end(token, msgspec.structs.replace(report, turn=turn))
+
+    def go_on(self, token: int, ends: Sequence[Delivery]) -> None:
+        """Let a program go on in its turn: what it has called is recorded."""
+        process = self._mid_turn(token)
+        if process is None:
+            return
+        spooled: list[str] = []
+        try:
+            files = self._files(ends, spooled)
+        finally:
+            process.spooled += spooled
+        process.is_mid_turn = False
+        process.known += len(ends)
+        self._send(process, m.Deliver(process.turn, deliveries_of(ends), files))
+
+    def end_turn(self, token: int) -> bool:
+        """The turn of a program ends with what it has called: it waits for the next one. False if it is over."""
+        process = self._mid_turn(token)
+        if process is None:
+            return False
+        process.token, process.is_mid_turn = 0, False
+        self._keep(process)
+        return True
+
+    def _mid_turn(self, token: int) -> _Process | None:
+        return next((one for one in self._processes.values() if one.token == token and one.is_mid_turn), None)
 
     def _keep(self, process: _Process) -> None:
         """Keep the process for the next turn, for a while."""

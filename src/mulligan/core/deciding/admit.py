@@ -19,7 +19,7 @@ from mulligan.core.deciding.classify import LIMIT, MACHINE, PAST_DEADLINE, class
 from mulligan.core.deciding.flow import wake_starts
 from mulligan.core.deciding.ladder import reruns_after_loss, start_due_retry, with_cap_detail
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, make_failure
-from mulligan.core.deciding.programs import end_turn, end_waiting, lacks_turn, refuse_turn
+from mulligan.core.deciding.programs import end_turn, end_waiting, goes_on, lacks_turn, record_calls, refuse_turn
 from mulligan.core.deciding.rounds.child_failure import UNDO_FAILED, child_failure
 from mulligan.core.deciding.rounds.child_rounds import ended_child, refuse_child, requested_round
 from mulligan.core.deciding.rounds.kept_approvals import refuse_outdated_approvals
@@ -391,6 +391,12 @@ def _task_ended(now: DecisionContext, report: r.TaskEnded) -> Facts:
     return iter((e.ReportRefused(report.place, report.attempt, reason) if reason else _attempt_ended(now, report),))
 
 
+def _calls_made(now: DecisionContext, report: r.CallsMade) -> Facts:
+    if goes_on(now.state, report):
+        return record_calls(now, now.state.places[report.place], report)
+    return _task_ended(now, report.as_end)
+
+
 def _attempt_ended(now: DecisionContext, report: r.TaskEnded) -> e.Fact:
     place = now.state.places[report.place]
     found, notes = classify(_with_data_problem(now, report) if report.data else report.outcome)
@@ -749,6 +755,7 @@ _HANDLERS: dict[type[r.Report], Callable[[DecisionContext, Any], Facts]] = {
     r.RunRequested: _run_requested,
     r.TaskStarted: _task_started,
     r.TaskEnded: _task_ended,
+    r.CallsMade: _calls_made,
     r.LeaseExpired: _lease_expired,
     r.TaskInterrupted: _task_interrupted,
     r.ChildEnded: _child_ended,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, enter_and_fail
 from mulligan.core.deciding.stopping import stop_place
 from mulligan.core.evolve.evolve_programs import ENDING, WAITING
@@ -25,8 +27,9 @@ from mulligan.core.model.program_calls import (
     is_name,
     key_problem,
 )
-from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.reports import CallsMade, TaskEnded
 from mulligan.core.state.dropped_calls import label_of_result
+from mulligan.core.state.held_steps import is_on_hold
 from mulligan.core.state.program_progress import NEVER_MADE, NO_PROGRESS
 from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Place, State
@@ -48,13 +51,13 @@ def end_turn(now: DecisionContext, place: Place, report: TaskEnded, turn: TurnEn
     if place.status != "running":
         yield e.ReportRefused(key, report.attempt, "not_started")
         return
+    if turn.goes_on:
+        turn = _without_recorded(state, turn)
     if problem := _problem(state, turn):
         yield from refuse_turn(now, place, report, problem)
         return
     attempt = place.attempt
-    for digest, definition in turn.definitions.items():
-        if digest not in state.definitions:
-            yield e.StepDefined(key, digest, definition)
+    yield from _defined(state, place, turn)
     for call in turn.calls:
         has_run = call.kind == "inline" and call.failure is None
         if not has_run and _is_stopped(now, place):
@@ -82,6 +85,56 @@ def end_turn(now: DecisionContext, place: Place, report: TaskEnded, turn: TurnEn
         yield e.AttemptCancelled(key, attempt, report.usage)
     else:
         yield e.ProgramWaiting(key, attempt, turn.turn, turn.at, turn.goes_on)
+
+
+def goes_on(state: State, report: CallsMade) -> bool:
+    """Whether a program may go on in its turn once these calls are recorded. Otherwise this ends its turn.
+
+    It may not if something waits for the end of the turn: a pause, a stop, ends of calls that it does not know. The end
+    of an inline step is the next one that it gets, so nothing else is called with it.
+    """
+    run, place, turn = state.run, state.places.get(report.place), report.turn
+    if place is None or place.status != "running" or place.phase or place.attempt != report.attempt:
+        return False
+    if run.status != "running" or run.stop is not None or run.stepping is not None or is_on_hold(state, place):
+        return False
+    progress = place.program or NO_PROGRESS
+    if turn.turn != progress.turn or turn.how or turn.cancelled or not turn.goes_on:
+        return False
+    inline = [call for call in turn.calls if call.kind == "inline"]
+    if not inline:
+        return True
+    return not progress.ended and len(turn.calls) == 1 and inline[0].failure is None
+
+
+def record_calls(now: DecisionContext, place: Place, report: CallsMade) -> Facts:
+    """A program goes on in its turn: record what it has called."""
+    state, turn = now.state, _without_recorded(now.state, report.turn)
+    if problem := _problem(state, turn):
+        yield from refuse_turn(now, place, report.as_end, problem)
+        return
+    yield from _defined(state, place, turn)
+    for call in turn.calls:
+        if _is_stopped(now, place):
+            return
+        yield _added(now, place, call, is_known=True)
+
+
+def _without_recorded(state: State, turn: TurnEnd) -> TurnEnd:
+    """Without the calls that a commit has recorded, to which the store gave no answer: they are reported again."""
+    calls = tuple(call for call in turn.calls if not _is_recorded(state, call))
+    return turn if len(calls) == len(turn.calls) else msgspec.structs.replace(turn, calls=calls)
+
+
+def _is_recorded(state: State, call: ProgramCall) -> bool:
+    recorded = state.calls.get(state.labels.get((call.branch, call.ordinal), ""))
+    return recorded is not None and (recorded.kind, recorded.digest) == (call.kind, call.digest)
+
+
+def _defined(state: State, place: Place, turn: TurnEnd) -> Facts:
+    for digest, definition in turn.definitions.items():
+        if digest not in state.definitions:
+            yield e.StepDefined(place.key, digest, definition)
 
 
 def lacks_turn(place: Place, report: TaskEnded) -> bool:
@@ -131,7 +184,7 @@ def _problem(state: State, turn: TurnEnd) -> str:
     return ""
 
 
-def _added(now: DecisionContext, place: Place, call: ProgramCall) -> e.Fact:
+def _added(now: DecisionContext, place: Place, call: ProgramCall, *, is_known: bool = False) -> e.Fact:
     kept_label = _label_of_result(now.state, call)
     label = kept_label or _free_label(now.state, place, call)
     if call.kind == "value":
@@ -153,7 +206,16 @@ def _added(now: DecisionContext, place: Place, call: ProgramCall) -> e.Fact:
         before = now.state.dropped.get(label, NEVER_MADE)
         output = now.keep(place, f"output-{label}", call.output)
         visit, attempt = before.visit + 1, before.attempt + 1
-        return e.StepRan(label, place.key, **about, visit=visit, attempt=attempt, output=output, seconds=call.seconds)
+        return e.StepRan(
+            label,
+            place.key,
+            **about,
+            visit=visit,
+            attempt=attempt,
+            output=output,
+            seconds=call.seconds,
+            is_known=is_known,
+        )
     return e.StepAdded(label, place.key, **about, kind=call.kind, is_kept=kept_label != "")
 
 

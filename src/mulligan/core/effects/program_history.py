@@ -7,7 +7,7 @@ from collections.abc import Collection
 import msgspec
 
 from mulligan.core.model.failure import Failure, failure
-from mulligan.core.model.program_calls import Delivery, ProgramTurn
+from mulligan.core.model.program_calls import Delivery, ProgramTurn, TurnEnd
 from mulligan.core.state.program_progress import NO_PROGRESS, DroppedCall, RecordedCall
 from mulligan.core.state.state import Place, State
 
@@ -28,6 +28,12 @@ def program_turn(state: State, place: Place) -> ProgramTurn:
     progress = place.program or NO_PROGRESS
     announced = tuple(_delivery(state, state.deliveries[n]) for n in range(progress.delivered + 1, progress.known + 1))
     return ProgramTurn(progress.turn, place.entered_at.timestamp(), progress.delivered, announced)
+
+
+def ends_of(state: State, turn: TurnEnd) -> tuple[Delivery, ...]:
+    """What a program gets that goes on in its turn: the end of the inline step that it has run."""
+    labels = (state.labels[call.branch, call.ordinal] for call in turn.calls if call.kind == "inline")
+    return tuple(_delivery(state, label) for label in labels)
 
 
 def program_history(state: State, delivered: int) -> ProgramHistory:

@@ -51,7 +51,7 @@ def step_ran(state: State, fact: e.StepRan, entry: e.Entry) -> None:
     state.add(place)
     if state.definitions[fact.definition].undo is not None:
         state.append(state.undoables, UndoableVisit(fact.step, place.visit, fact.output))
-    count_delivery(state, place, entry.at)
+    count_delivery(state, place, entry.at, is_known=fact.is_known)
 
 
 def _add_call(state: State, fact: e.StepAdded | e.StepRan, kind: CallKind) -> DroppedCall | None:
@@ -161,8 +161,8 @@ def call_cancelled(state: State, fact: e.CallCancelled, entry: e.Entry) -> None:
     state.touch(fact.step).is_unwanted = True
 
 
-def count_delivery(state: State, place: Place, at: datetime | None = None) -> None:
-    """The step of a call has ended: note that for its program."""
+def count_delivery(state: State, place: Place, at: datetime | None = None, *, is_known: bool = False) -> None:
+    """The step of a call has ended: note that for its program, which gets it in this turn or in a later one."""
     call = state.calls.get(place.key)
     if call is None or place.delivery is not None:
         return
@@ -171,7 +171,11 @@ def count_delivery(state: State, place: Place, at: datetime | None = None) -> No
     # What has brought the end is of the same time.
     place.delivery = (progress.last + 1, at or state.run.at)
     state.put(state.deliveries, progress.last + 1, place.key)
-    program.program = _replace(progress, ended=progress.ended + 1)
+    program.program = (
+        _replace(progress, announced=progress.announced + 1)
+        if is_known
+        else _replace(progress, ended=progress.ended + 1)
+    )
 
 
 def reopen_program(state: State, labels: Collection[str], *, keeps_results: bool = True) -> None:

@@ -53,6 +53,8 @@ class StepRan(CallFact):
     attempt: int = 1
     output: Any = None
     seconds: float = 0.0
+    # The program gets its end in the same turn.
+    is_known: bool = False
 
 
 class ValueRecorded(Fact):

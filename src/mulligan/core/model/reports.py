@@ -95,6 +95,22 @@ class TaskEnded(Report):
     turn: TurnEnd | None = None
 
 
+class CallsMade(Report):
+    """A program says in the middle of its turn what it has called, and goes on when that is recorded.
+
+    Only the executor of the engine that drives its run says so: it is neither stored nor sent.
+    """
+
+    place: str
+    attempt: int
+    turn: TurnEnd
+
+    @property
+    def as_end(self) -> TaskEnded:
+        """The same as the end of the turn: the program goes on in its next one."""
+        return TaskEnded(self.at, self.place, self.attempt, turn=self.turn)
+
+
 class LeaseExpired(Report):
     place: str
     attempt: int

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from mulligan.core.deciding.workers.worker_health import HEALTHY
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 
@@ -64,6 +66,33 @@ def with_machine_trouble(report: TaskEnded, home: str, folder: str, *, broken_pr
     if not trouble:
         return report
     return replace(report, outcome=replace(outcome, machine=trouble, is_machine_broken=bool(ours)))
+
+
+class MachineHealth:
+    """What a worker knows of its machine: after a failure that was not of the task it starts fewer, or none."""
+
+    def __init__(self, home: str) -> None:
+        self._home = home
+        self.known = HEALTHY
+
+    def tasks_allowed(self, tasks_reserved: int) -> int | None:
+        """How many tasks may be started on this machine now; None for any number: it is well."""
+        if not self.known.cause:
+            return None
+        now = time.monotonic()
+        allowed = self.known.tasks_max(now, tasks_reserved)
+        if allowed and (trouble := full_disk((self._home,))):
+            # No task has to try what a look shows.
+            self.known = self.known.after_check(trouble, now)
+            return 0
+        return allowed
+
+    def judge(self, report: TaskEnded, folder: str) -> TaskEnded:
+        """Blame the machine for a failure if it is to blame, and remember it: see `WorkerHealth`."""
+        report = with_machine_trouble(report, self._home, folder)
+        cause = report.outcome.machine if report.outcome.is_machine_broken else ""
+        self.known = self.known.after_attempt(cause, time.monotonic())
+        return report
 
 
 def _has_failed(outcome: Outcome) -> bool:
