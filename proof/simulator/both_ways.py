@@ -103,7 +103,8 @@ def both_ways(one_of: int = 1) -> Iterator[BothWays]:
             return start_step(state, place, worker, host, at)
         is_whole = counts.starts % STATES_EVERY == 0
         counts.starts += 1
-        report = TaskStarted(at, place.key, place.attempt, worker, host)
+        turn = place.program.turn if place.program is not None else 0
+        report = TaskStarted(at, place.key, place.attempt, worker, host, turn)
         short = _try(state, lambda: iter([start_step(state, place, worker, host, at)]), is_whole=is_whole)
         _compare_all(short, _try(state, lambda: follow_at_length(state, report, _NO_EVALUATOR), is_whole=is_whole))
         return start_step(state, state.places[place.key], worker, host, at)

@@ -19,15 +19,19 @@ from mulligan.core.deciding.agents.budgets import LIMITED
 from mulligan.core.deciding.fact_dispatch import decide
 from mulligan.core.deciding.flow import readiness, wake
 from mulligan.core.deciding.lifecycle import Facts, add_location, step_completed
+from mulligan.core.deciding.programs import added_call, after_turn, define, finish_turn, resume_program, turn_problem
 from mulligan.core.effects.tasks import Task, make_task, plain_task
 from mulligan.core.evolve.arrivals import count_member, reopen_arrivals
+from mulligan.core.evolve.evolve_programs import count_delivery
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import failure
 from mulligan.core.model.graph import Node
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.program_calls import TurnEnd
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.workflow import END
+from mulligan.core.state.program_progress import NO_PROGRESS
 from mulligan.core.state.scope import DecisionContext, Evaluator
 from mulligan.core.state.state import Place, State
 from mulligan.errors import ExpressionFailed
@@ -56,8 +60,8 @@ class OrdinaryEnd(msgspec.Struct):
     now: DecisionContext
     entries: list[e.Entry]
     queued: list[Place] = []
-    # What follows at length, and the event that causes it; None if nothing does.
-    rest: Facts | None = None
+    # What follows at length, one after the other, each with the event that causes it.
+    rest: list[tuple[Facts, int]] = []
     cause: int = 0
 
 
@@ -66,6 +70,8 @@ def end_step(
 ) -> OrdinaryEnd | None:
     """Complete an ordinary step whose task has succeeded; None, and nothing has changed, if it is not one.
 
+    So is the end of a turn in which a program has called ordinary steps.
+
     Each entry is added to `entries` when it is in the state: also if a later one cannot be decided, and this raises.
     """
     run, workflow, key = state.run, state.workflow, report.place
@@ -73,9 +79,14 @@ def end_step(
     if node is None or run.status != "running" or run.stop is not None or run.loops or run.stepping is not None:
         return None
     # Fail-fast and remediations are asked at the end of every step of a run with failures.
-    if state.failures or workflow.max_parallel is not None or workflow.workspace is not None or state.calls:
+    if state.failures or workflow.max_parallel is not None or workflow.workspace is not None:
         return None
     place = state.places[key]
+    if report.turn is not None:
+        return _end_turn(state, place, report, report.turn, evaluator, entries)
+    call = state.calls.get(key)
+    if place.is_unwanted or (state.calls and call is None):
+        return None
     plan = node.made_plan or node.plan
     if plan.after or place.attempt != report.attempt or place.spec is not node.step:
         return None
@@ -101,12 +112,69 @@ def end_step(
     if node.barriers:
         opened = [barrier for barrier in node.barriers if state.barriers[barrier.key] == (0, 0)]
         targets = [*targets, *(name for barrier in opened for name in barrier.targets)]
-    if targets and end.rest is None:
+    if targets and not end.rest:
         _enter(end, targets)
-    if end.rest is None and not run.active:
+    if call is not None and not end.rest:
+        if is_simple:
+            count_delivery(state, place)
+        _resume(end, resume_program(end.now, state.places[call.program]))
+    if not run.active and not end.rest:
         # A loop or `end` may be next.
-        end.rest = iter(())
+        end.rest.append((iter(()), end.cause))
     return end
+
+
+def _end_turn(
+    state: State,
+    place: Place,
+    report: TaskEnded,
+    turn: TurnEnd,
+    evaluator: Evaluator,
+    entries: list[e.Entry] | None,
+) -> OrdinaryEnd | None:
+    """A program has called steps and waits. From the first that is not ordinary, the turn goes on at length."""
+    run, progress = state.run, place.program or NO_PROGRESS
+    if place.status != "running" or place.phase or place.attempt != report.attempt or turn.turn != progress.turn:
+        return None
+    if turn.how or turn.cancelled or turn.goes_on or report.outcome != _SUCCESS or state.dropped:
+        return None
+    if any(call.kind != "step" or call.failure is not None for call in turn.calls) or turn_problem(state, turn):
+        return None
+    at = max(report.at, run.at)
+    end = OrdinaryEnd(DecisionContext(state, at, evaluator), [] if entries is None else entries)
+    now = end.now
+    for fact in define(state, place, turn):
+        _apply(end, fact, 0)
+    for position, call in enumerate(turn.calls, 1):
+        added = added_call(now, place, call)
+        end.cause = _apply(end, added, 0)
+        _enter(end, (state.labels[call.branch, call.ordinal],))
+        if end.rest:
+            end.rest.append((finish_turn(now, place, report, turn, turn.calls[position:]), 0))
+            return end
+    waiting = e.ProgramWaiting(place.key, place.attempt, turn.turn, turn.at)
+    end.cause = _apply(end, waiting, 0)
+    _resume(end, after_turn(now, waiting))
+    return end
+
+
+def _apply(end: OrdinaryEnd, fact: e.Fact, cause: int) -> int:
+    """Add a fact; return its number."""
+    state = end.now.state
+    entry = e.Entry(state.run.seq + 1, end.now.at, cause, fact)  # type: ignore[arg-type]
+    evolve(state, entry)
+    end.entries.append(entry)
+    return entry.seq
+
+
+def _resume(end: OrdinaryEnd, facts: Facts) -> None:
+    """Queue the next turn of a program that waits; what else follows is left."""
+    for fact in facts:
+        if type(fact) is not e.ProgramResumed:
+            end.rest.append((iter((fact,)), end.cause))
+            return
+        _apply(end, fact, end.cause)
+        end.queued.append(end.now.state.places[fact.place])
 
 
 def _complete(end: OrdinaryEnd, place: Place) -> Sequence[str]:
@@ -137,14 +205,14 @@ def _complete_with_choice(end: OrdinaryEnd, node: Node, place: Place) -> Sequenc
     now = end.now
     fact = step_completed(now, place, place.output, "")
     if type(fact) is not e.StepCompleted:
-        end.rest = iter((fact,))
+        end.rest.append((iter((fact,)), end.cause))
         return ()
     entry = e.Entry(now.state.run.seq + 1, now.at, end.cause, fact)
     evolve(now.state, entry)
     end.entries.append(entry)
     end.cause = entry.seq
     if not fact.is_final or place.loop_edge is not None:
-        end.rest = decide(now, fact)
+        end.rest.append((decide(now, fact) or iter(()), end.cause))
     return [arc.to for arc in node.arcs if arc.to != END and not arc.is_loop]
 
 
@@ -171,7 +239,7 @@ def _enter(end: OrdinaryEnd, targets: Sequence[str]) -> None:
             answer = ""
         plan = node.made_plan or node.plan
         if answer != "enter" or plan.before or run.adjustments or _fresh(_astuple(place)) != _READY:
-            end.rest = _wake_all(now, targets[position:])
+            end.rest.append((_wake_all(now, targets[position:]), end.cause))
             return
         if node.arrivals:
             # Otherwise the end of what it needed has touched it.
@@ -189,7 +257,7 @@ def _enter(end: OrdinaryEnd, targets: Sequence[str]) -> None:
             except ExpressionFailed as error:
                 found = add_location(now, place, failure(error.failure_code, error.message), 1)
                 failed: Facts = iter((e.AttemptFailed(name, 1, found),))
-                end.rest = chain(failed, _wake_all(now, targets[position + 1 :]))
+                end.rest.append((chain(failed, _wake_all(now, targets[position + 1 :])), end.cause))
                 return
         place.attempt = 1
         run.seq += 1
@@ -214,8 +282,13 @@ def task_of(state: State, place: Place) -> Task:
 
 
 def start_step(state: State, place: Place, worker: str, host: str, at: datetime) -> e.Entry:
-    """Start the task of a step that `end_step` has entered in this turn."""
+    """Start the task of a step that `end_step` has entered in this turn, or of the next turn of a program."""
     run = state.run
+    if place.program is not None and place.program.is_later:
+        started = e.TurnStarted(place.key, place.attempt, place.program.turn, worker, host)
+        entry = e.Entry(run.seq + 1, max(at, run.at), 0, started)
+        evolve(state, entry)
+        return entry
     place = state.touch(place.key)
     place.status, place.worker, place.host = "running", worker, host
     run.seq, run.at = run.seq + 1, max(at, run.at)

@@ -55,7 +55,7 @@ def follow_at_length(state: State, report: Report, evaluator: Evaluator) -> Iter
 
 def follow_rest(end: ordinary.OrdinaryEnd) -> Iterator[e.Entry]:
     """What follows at length from the end of an ordinary step, of which the first part is in the state."""
-    return iter(()) if end.rest is None else follow_facts(end.now, end.rest, end.cause)
+    return chain.from_iterable(follow_facts(end.now, facts, cause) for facts, cause in end.rest)
 
 
 def report_before(state: State, report: Report) -> TimerFired | None:

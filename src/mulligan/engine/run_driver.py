@@ -433,7 +433,7 @@ class RunDriver:
             if type(report) is r.TaskEnded:
                 end = ordinary.end_step(state, report, self.evaluator, entries)
             if end is not None:
-                if end.rest is None:
+                if not end.rest:
                     self._take_entered(pending, end.queued, now)
                     continue
                 pending.is_ordinary = False

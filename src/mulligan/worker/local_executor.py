@@ -50,7 +50,7 @@ from mulligan.worker.running_task import RunningTask
 from mulligan.worker.secrets.redactor import Redactor
 from mulligan.worker.secrets.secret_commands import NotReady
 from mulligan.worker.secrets.secrets import Secrets
-from mulligan.worker.slots.deadlines import seconds_left, with_local_deadline
+from mulligan.worker.slots.deadlines import seconds_left, with_local_deadline, with_local_time
 from mulligan.worker.slots.machine_trouble import MachineHealth, with_machine_trouble
 from mulligan.worker.slots.resource_pool import Prefetch, ResourcePool
 from mulligan.worker.slots.task_limits import TaskLimits
@@ -285,7 +285,6 @@ class LocalExecutor:
 
     @property
     def is_busy(self) -> bool:
-        """Whether any task is still running."""
         return bool(self._running)
 
     # -- starting
@@ -551,7 +550,10 @@ class LocalExecutor:
                 locate=self._boundary.locate_artifacts,
                 supervisor=lambda: self._supervisor,
                 end=self._end,
-                say=lambda token, report: self._ended.add(self._running[token].lease, self._timed(report)),
+                end_waiting=self._end_waiting,
+                say=lambda token, report: self._ended.add(
+                    self._running[token].lease, with_local_time(report, self._clock)
+                ),
             )
         return self._program_turns
 
@@ -562,8 +564,11 @@ class LocalExecutor:
         if self._turns_of_programs().end_turn(token):
             self._task_files.clear(self._part_with(token))
 
-    def _timed(self, report: Report) -> Report:
-        return report if self._clock is None else replace(report, at=self._clock.now())
+    def _end_waiting(self, token: int, report: Report) -> None:
+        """`_end` for a program that waits: it has no result yet, and no files."""
+        running = self._part_with(token)
+        self._task_files.clear(running)
+        self._ended.add(running.lease, with_local_time(report, self._clock))
 
     def _part_with(self, token: int) -> RunningTask:
         """Release the resources of a task that has ended."""
@@ -579,7 +584,7 @@ class LocalExecutor:
 
     def _end(self, token: int, report: Report) -> None:
         """Release the task's resources and queue its report for the engine."""
-        report, running = self._timed(report), self._part_with(token)
+        report, running = with_local_time(report, self._clock), self._part_with(token)
         if isinstance(report, TaskEnded):
             report = with_machine_trouble(
                 report, self._folders.home, running.resolved.task.home, broken_program=running.broken_program

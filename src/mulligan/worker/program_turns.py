@@ -144,7 +144,7 @@ class _Process:
 
 
 class ProgramTurns:
-    """The programs of a worker. `end` reports a turn that is over."""
+    """The programs of a worker. `end` reports a turn that is over, `end_waiting` one after which the program waits."""
 
     def __init__(
         self,
@@ -159,6 +159,7 @@ class ProgramTurns:
         locate: Locate,
         supervisor: Callable[[], SupervisorClient],
         end: Callable[[int, Report], None],
+        end_waiting: Callable[[int, TaskEnded], None],
         say: Callable[[int, CallsMade], None],
     ) -> None:
         self._running = running
@@ -171,6 +172,7 @@ class ProgramTurns:
         self._locate = locate
         self._supervisor = supervisor
         self._end = end
+        self._end_waiting = end_waiting
         self._say = say
         self._host: _Frames | None = None
         self._processes: dict[_Key, _Process] = {}
@@ -321,7 +323,8 @@ class ProgramTurns:
         else:
             self._keep(process)
         report = make_report(running.lease.task, outcome=_SUCCESS, output=output, process_exit=end)
-        self._end(token, msgspec.structs.replace(report, turn=turn))
+        report = msgspec.structs.replace(report, turn=turn)
+        (self._end if turn.how else self._end_waiting)(token, report)
 
     def go_on(self, token: int, ends: Sequence[Delivery]) -> None:
         """Let a program go on in its turn: what it has called is recorded."""

@@ -7,6 +7,7 @@ way, the next turn is queued, which says to the program all that ended since.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -53,17 +54,24 @@ def end_turn(now: DecisionContext, place: Place, report: TaskEnded, turn: TurnEn
         return
     if turn.goes_on:
         turn = _without_recorded(state, turn)
-    if problem := _problem(state, turn):
+    if problem := turn_problem(state, turn):
         yield from refuse_turn(now, place, report, problem)
         return
-    attempt = place.attempt
-    yield from _defined(state, place, turn)
-    for call in turn.calls:
+    yield from define(state, place, turn)
+    yield from finish_turn(now, place, report, turn, turn.calls)
+
+
+def finish_turn(
+    now: DecisionContext, place: Place, report: TaskEnded, turn: TurnEnd, calls: Sequence[ProgramCall]
+) -> Facts:
+    """The rest of a turn, from these calls on."""
+    state, key, attempt = now.state, place.key, place.attempt
+    for call in calls:
         has_run = call.kind == "inline" and call.failure is None
         if not has_run and _is_stopped(now, place):
             # What the process has run already is recorded all the same: it may have to be undone.
             continue
-        added = _added(now, place, call)
+        added = added_call(now, place, call)
         yield added
         if isinstance(added, e.StepAdded) and call.failure is not None:
             # It climbs the ladder, and a worker runs the retries as it runs those of other steps.
@@ -110,14 +118,14 @@ def goes_on(state: State, report: CallsMade) -> bool:
 def record_calls(now: DecisionContext, place: Place, report: CallsMade) -> Facts:
     """A program goes on in its turn: record what it has called."""
     state, turn = now.state, _without_recorded(now.state, report.turn)
-    if problem := _problem(state, turn):
+    if problem := turn_problem(state, turn):
         yield from refuse_turn(now, place, report.as_end, problem)
         return
-    yield from _defined(state, place, turn)
+    yield from define(state, place, turn)
     for call in turn.calls:
         if _is_stopped(now, place):
             return
-        yield _added(now, place, call, is_known=True)
+        yield added_call(now, place, call, is_known=True)
 
 
 def _without_recorded(state: State, turn: TurnEnd) -> TurnEnd:
@@ -131,7 +139,8 @@ def _is_recorded(state: State, call: ProgramCall) -> bool:
     return recorded is not None and (recorded.kind, recorded.digest) == (call.kind, call.digest)
 
 
-def _defined(state: State, place: Place, turn: TurnEnd) -> Facts:
+def define(state: State, place: Place, turn: TurnEnd) -> Facts:
+    """The definitions of steps that the program has not called before."""
     for digest, definition in turn.definitions.items():
         if digest not in state.definitions:
             yield e.StepDefined(place.key, digest, definition)
@@ -153,7 +162,7 @@ def _is_stopped(now: DecisionContext, place: Place) -> bool:
     return place.phase == "stopping" or not now.may_start(place)
 
 
-def _problem(state: State, turn: TurnEnd) -> str:
+def turn_problem(state: State, turn: TurnEnd) -> str:
     """Why a turn cannot be what a program has said; "" if it can. No worker is believed."""
     if turn.how == "raised" and turn.failure is None:
         return "the program has raised an exception, and the report does not say which"
@@ -184,7 +193,10 @@ def _problem(state: State, turn: TurnEnd) -> str:
     return ""
 
 
-def _added(now: DecisionContext, place: Place, call: ProgramCall, *, is_known: bool = False) -> e.Fact:
+def added_call(
+    now: DecisionContext, place: Place, call: ProgramCall, *, is_known: bool = False
+) -> e.StepAdded | e.StepRan | e.ValueRecorded:
+    """What a call adds to the run."""
     kept_label = _label_of_result(now.state, call)
     label = kept_label or _free_label(now.state, place, call)
     if call.kind == "value":

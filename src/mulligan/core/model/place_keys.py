@@ -10,6 +10,7 @@ from mulligan.core.model.text.lazy_regex import lazy_regex
 # A file name has at most 255 bytes, and ours get suffixes.
 _NAME_CHARS_MAX = 160
 _PLAIN = lazy_regex(r"[A-Za-z0-9_@\[\]-][A-Za-z0-9_.@\[\]-]*", re.ASCII)
+_OTHER = lazy_regex(r"[^A-Za-z0-9_.@\[\]-]+", re.ASCII)
 
 
 def step_name(key: str) -> str:
@@ -41,7 +42,7 @@ def file_name(place: str) -> str:
     """A file name for the place: its key if possible, otherwise with other characters percent-encoded."""
     if len(place) <= _NAME_CHARS_MAX and _PLAIN.fullmatch(place):
         return place
-    spelled = "".join(_percent_encode(char) for char in place)
+    spelled = _OTHER.sub(_percent_encoded, place)
     if spelled.startswith("."):
         spelled = "%2E" + spelled[1:]
     if len(spelled) <= _NAME_CHARS_MAX:
@@ -50,7 +51,5 @@ def file_name(place: str) -> str:
     return f"{spelled[: _NAME_CHARS_MAX - 17]}%{digest}"
 
 
-def _percent_encode(char: str) -> str:
-    if _PLAIN.fullmatch(char) or char == ".":
-        return char
-    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
+def _percent_encoded(others: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in others[0].encode("utf-8", "surrogatepass"))

@@ -37,6 +37,10 @@ class Evaluator(Protocol):
         """The value as a fact holds it: a large value is stored as an artifact and replaced by a reference."""
 
 
+# Values of these types are never large.
+_SMALL = frozenset((bool, int, float))
+
+
 class DecisionContext(msgspec.Struct, eq=False):
     """What a decision reads: the state, the time, and the evaluator of expressions."""
 
@@ -88,6 +92,8 @@ class DecisionContext(msgspec.Struct, eq=False):
 
     def keep(self, place: Place, name: str, value: Any) -> Any:
         """A value that the place produced; a large one is stored under this name and replaced by a reference."""
+        if value is None or type(value) in _SMALL:
+            return value
         return self.evaluator.keep(f"{self.artifact_folder(place)}/{file_name(name)}.json", value)
 
     def artifact_folder(self, place: Place) -> str:

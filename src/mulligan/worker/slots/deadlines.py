@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.reports import Report
 from mulligan.ports import Clock, Lease
 from mulligan.worker.supervisor import wall_clock
 
@@ -18,6 +19,11 @@ def with_local_deadline(lease: Lease, clock: Clock | None) -> Lease:
         return lease
     here = datetime.fromtimestamp(wall_clock.now(), UTC) + (deadline - clock.now())
     return replace(lease, task=replace(lease.task, deadline=here))
+
+
+def with_local_time(report: Report, clock: Clock | None) -> Report:
+    """Return the report with the time of this clock."""
+    return report if clock is None else replace(report, at=clock.now())
 
 
 def seconds_left(task: Task) -> float | None:
