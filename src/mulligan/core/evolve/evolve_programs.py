@@ -225,7 +225,7 @@ def reopen_program(state: State, labels: Collection[str], *, keeps_results: bool
 
 
 def fork_program(state: State, passed: timedelta) -> None:
-    """The program goes on in a fork: no time passes by its clock, and what the other run was to undo is left to that."""
+    """A program goes on in a fork: no time passes by its clock, and what the other run was to undo is left to that."""
     program = state.touch(state.graph.program)
     progress = _with_clock(program)
     being_undone = {one.step for one in state.undoables}
