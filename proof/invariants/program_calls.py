@@ -34,6 +34,8 @@ class ProgramCalls:
         self._of_labels: dict[str, str] = {}
         # The calls that this round makes anew.
         self._dropped: tuple[str, ...] = ()
+        # In a fork: the visits of the other run that it has left to that one.
+        self._of_other_run: set[tuple[str, int]] = set()
         # Whether the program has ended in a run that goes on; the calls that are cancelled.
         self._has_ended = False
         self._unwanted: set[str] = set()
@@ -89,6 +91,9 @@ class ProgramCalls:
             self._undoable[fact.step, self._visits[fact.step]] = None
         elif isinstance(fact, e.UndoCompleted | e.UndoFailed):
             self._undoable.pop((fact.step, fact.visit), None)
+        elif isinstance(fact, e.RunForked):
+            self._of_other_run.update(self._undoable)
+            self._undoable.clear()
         elif isinstance(fact, e.RunReopened):
             self._dropped = fact.dropped
 
@@ -97,6 +102,14 @@ class ProgramCalls:
         if fact.step != self._program:
             return ""
         return next((f"{label}@{visit}" for label, visit in self._undoable if label in self._dropped), "")
+
+    def has_ended(self, place: str) -> bool:
+        """Whether it is a call that has ended and that no round makes again."""
+        return place in self.identities and place in self._ended
+
+    def is_of_other_run(self, step: str, visit: int) -> bool:
+        """Whether a visit was completed in the run that this one is a fork of."""
+        return (step, visit) in self._of_other_run
 
     def is_refused(self, fact: e.AttemptFailed) -> bool:
         """Whether the core does not believe what the process of the program has said."""
@@ -124,6 +137,10 @@ def problem_of(calls: ProgramCalls, fact: e.Fact) -> str:
         return _made(calls, fact)
     if isinstance(fact, e.StepEntered) and (left := calls.left_to_undo(fact)):
         return f"the program begins again, and '{left}', which it drops, is not undone"
+    if isinstance(fact, e.UndoStarted) and calls.is_of_other_run(fact.step, fact.visit):
+        return f"the fork undoes visit {fact.visit} of '{fact.step}', which the other run has done"
+    if isinstance(fact, e.AttemptStarted) and calls.has_ended(fact.place):
+        return f"the call '{fact.place}' has ended, and runs again"
     if isinstance(fact, e.AttemptStarted) and calls.goes_on(fact.place):
         return f"the program has ended, and its call '{fact.place}' goes on"
     if isinstance(fact, e.AttemptFailed) and calls.is_refused(fact):
@@ -153,4 +170,12 @@ def _resumed(calls: ProgramCalls, fact: e.ProgramResumed) -> str:
     return f"the program is told that {list(fact.ended)} have ended, and the log says {calls.untold}"
 
 
-CHECKED = (*MADE, e.ProgramResumed, e.StepEntered, e.AttemptStarted, e.AttemptFailed, e.AttemptSucceeded)
+CHECKED = (
+    *MADE,
+    e.ProgramResumed,
+    e.StepEntered,
+    e.AttemptStarted,
+    e.AttemptFailed,
+    e.AttemptSucceeded,
+    e.UndoStarted,
+)

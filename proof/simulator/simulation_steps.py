@@ -249,13 +249,13 @@ class SimulationSteps:
         place, attempt, at = lease.task.place, lease.task.attempt, worker.clock.now()
         assert worker.executor is not None
         is_stopped = worker.executor.stopped.get(lease.token) is not None
-        if lease.task.turn is not None:
-            # One that waits for an answer can say nothing before it is killed.
-            says_more = lease.token not in worker.executor.mid_turn and self.rng.random() < 0.2
-            if not is_stopped or says_more:
-                return self._turn_ended(worker, lease)
-        if is_stopped and (lease.task.turn is not None or self.rng.random() < 0.8):
+        # One that waits for an answer can say nothing before it is killed.
+        says_nothing = lease.token in worker.executor.mid_turn
+        if is_stopped and (says_nothing or self.rng.random() < 0.8):
             return r.TaskEnded(at, place, attempt, Outcome(None, signal=15, is_stopped=True))
+        if lease.task.turn is not None:
+            # Also of a program that was to end, and had just come to the end of its turn.
+            return self._turn_ended(worker, lease)
         is_merged = self.cluster.worktrees.is_merged(lease.task.run_id)
         if traits(lease.task.kind, {}).opens_worktrees and (is_merged or self.rng.random() < 0.9):
             return r.TaskEnded(at, place, attempt, output=self.cluster.worktrees.carry_out(lease.task))
@@ -494,9 +494,7 @@ class SimulationSteps:
     def fork(self) -> bool:
         """Fork a run that is at rest."""
         resting = [
-            run_id
-            for run_id in self.cluster.roots()
-            if self._state(run_id).run.status in (*RUN_ENDED, "paused") and not self._state(run_id).graph.program
+            run_id for run_id in self.cluster.roots() if self._state(run_id).run.status in (*RUN_ENDED, "paused")
         ]
         if not resting or len(self.cluster.contents.runs) >= RUNS_MAX:
             return False
@@ -504,6 +502,8 @@ class SimulationSteps:
         if self._fork_at_an_event(run_id):
             return True
         old = self._state(run_id)
+        if old.graph.program:
+            return False
         from_step, inputs = self.rng.choice([step.name for step in old.workflow.steps]), self._inputs_of_fork(old)
         planned = plan_fork(old, old.graph, from_step, inputs=inputs)
         origin = self._pinned(old, planned.worktree)

@@ -80,7 +80,9 @@ SERVERS = Theme(
 # The same, and others act between any two calls of a server.
 RACING_SERVERS = msgspec.structs.replace(SERVERS, name="racing servers", is_dense=True)
 # Programs: each turn is replayed, by whichever worker gets it.
-PROGRAMS = Theme("programs", steps={"end_task": 45, "lose_worker": 3, "retry": 2}, forks=0.0, often="programs")
+PROGRAMS = Theme(
+    "programs", steps={"end_task": 45, "lose_worker": 3, "retry": 2, "fork": 2}, forks=0.2, often="programs"
+)
 _SHARE = 0.3
 _OUTAGES_SHARE = 0.08
 _HOLDS_SHARE = 0.08

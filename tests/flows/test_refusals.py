@@ -11,7 +11,7 @@ import pytest
 from tests.flows.functions import clean, deploy, fetch, improve, load, repair, report
 
 import mulligan
-from mulligan import Retry, flow, step
+from mulligan import Retry, flow, program, step
 from mulligan.errors import LanguageError, Problem
 
 
@@ -167,6 +167,31 @@ def flow_as_a_handler(url: str) -> None:
     fetch.options(on_failure=recursive_flow)(url)  # here
 
 
+@program
+def nightly(failure: object) -> None: ...
+
+
+def program_as_a_handler(url: str) -> None:
+    fetch.options(on_failure=nightly)(url)  # here
+
+
+def program_as_a_script(url: str) -> None:
+    fetch.options(retry=Retry(max_retries=1, recovery_script=nightly))(url)  # here
+
+
+def program_as_an_end(url: str) -> None:
+    fetch(url)
+    flow(no_step).end(nightly)  # here
+
+
+def program_as_an_undo(url: str) -> None:
+    step(fetch.fn).undo(nightly)  # here
+
+
+def map_of_a_program(url: str) -> None:
+    nightly.map(fetch(url))  # here
+
+
 def latest_of_nothing() -> None:
     report(mulligan.latest(3))  # here
 
@@ -286,6 +311,26 @@ recursive_flow = flow(recursive)
             "value",
             "a flow is built of plain values, and this value is of type 'mulligan.Flow', which cannot be stored",
             "make it in a step: what a step returns may be of any type that can be stored",
+        ),
+        *(
+            (
+                function,
+                "function",
+                f"{what} is a plain function, and 'nightly' is a whole workflow",
+                "call it in the flow: nightly(…)",
+            )
+            for function, what in (
+                (program_as_a_handler, "'on_failure'"),
+                (program_as_a_script, "'recovery_script'"),
+                (program_as_an_end, "a callback"),
+                (program_as_an_undo, "a callback"),
+            )
+        ),
+        (
+            map_of_a_program,
+            "program",
+            "the program 'nightly' has no 'map', which is for steps",
+            "call it in a program: gather(nightly.call(one) for one in …)",
         ),
         (latest_of_nothing, "reference", "mulligan.latest takes a step or its name, and this is 3", ""),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan import StepError, StepFailed, flow, gather, program, step
+from mulligan import StepError, StepFailed, flow, gather, program, route, step
 
 
 @step
@@ -53,3 +53,16 @@ def endless() -> None:
 @flow
 def around(number: int):  # type: ignore[no-untyped-def]
     return add(inner(number))
+
+
+@program(logs={"stdout": "./repair.log"})
+def repair(number: int) -> int:
+    print("repairing")
+    return add(number)
+
+
+@flow
+def routed(number: int):  # type: ignore[no-untyped-def]
+    failed = add(number)
+    route(failed, repair(1), on="failure", then="continue")
+    return failed

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mulligan import program, step
+from mulligan.errors import LanguageError
 from mulligan.flows.recording import Recorder
 from mulligan.programs import definitions
 
@@ -58,3 +59,21 @@ def test_how_many_calls_a_program_may_make_is_in_its_action():
     [step_] = few.__mulligan_workflow__().check().steps
 
     assert step_.action is not None and step_.action.params["calls"] == 20
+
+
+@pytest.mark.parametrize(
+    "key", ["requirements", "python", "cache", "undo", "on_success", "needs", "outputs", "order", "inline"]
+)
+def test_a_key_that_a_program_would_not_use_is_refused(key: str):
+    with pytest.raises(LanguageError) as caught:
+        program(**{key: True})(few.fn).__mulligan_workflow__()
+
+    [problem] = caught.value.problems
+    assert problem.code in ("language.unknown_key", "language.inline") and problem.file == __file__
+
+
+def test_a_program_is_no_step_and_says_so_when_it_is_used_as_one():
+    with pytest.raises(LanguageError):
+        _ = few.handler  # type: ignore[attr-defined]
+
+    assert not hasattr(few, "anything_else")

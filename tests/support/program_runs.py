@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from mulligan.core.effects.snapshot import Row, changes
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import reports as r
 from mulligan.core.model.actions import PROGRAM
+from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.program_calls import ProgramCall, TurnEnd
 from mulligan.core.model.workflow import Action, Template
 from mulligan.core.state.state import STATE_TABLES, State
+from mulligan.core.turn import fold
 from mulligan.testing.history import History, expression, step, workflow
 
 INPUTS = Template((expression("inputs", "inputs"),))
 LOAD = step("load", action=Action("python", {"call": "m:load", "args": {"${}": "args"}}, {"args": INPUTS}))
+
+# When a fork is made, after the run that it is of.
+LATER = timedelta(days=2)
 
 
 class Program(History):
@@ -22,9 +28,22 @@ class Program(History):
 
     def __init__(self, **fields: Any) -> None:
         program = step("nightly", action=Action(PROGRAM, {"call": "m:nightly"}), **fields.pop("keys", {}))
-        super().__init__(workflow(program, **fields), {"inputs": lambda names: names["inputs"]})
+        self.definition = workflow(program, **fields)
+        super().__init__(self.definition, {"inputs": lambda names: names["inputs"]})
         self.made = 0
         self.start()
+
+    def forked(self, seq: int = 0, **fields: Any) -> Program:
+        """A run that goes on from an event of this one, by default from the last, two days later."""
+        seq = seq or len(self.log)
+        fork = Program.__new__(Program)
+        History.__init__(fork, self.definition, evaluator=self.evaluator)
+        fork.made, fork.clock, fork.definition = self.made, self.clock + LATER, self.definition
+        history = pack_history(self.log[:seq])
+        given = {"run_id": 2, "history": history, "forked_from": 1, "forked_at": seq, "by": "ann", "uid": "new"}
+        fork.report(r.RunRequested(fork.clock, **given | fields))
+        assert fold(self.definition, fork.log) == fork.state
+        return fork
 
     @property
     def turn(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from mulligan.core.deciding.rounds.program_rounds import calls_to_repeat
-from mulligan.core.effects.program_history import history_without
+from mulligan.core.effects.program_history import clock_begin, history_without
 from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model.reports import Revised
 from mulligan.core.model.workflow import Workflow, encode, version
@@ -33,6 +33,6 @@ def _kept_calls(state: State, workflow: Workflow, from_step: str, *, is_forced: 
     action = workflow.steps[0].action
     assert action is not None
     function = function_of(program_of(action.params))
-    entered = state.places[state.graph.program].entered_at.timestamp()
+    entered = clock_begin(state.places[state.graph.program])
     found = corrected(function, {}, m.decode_history(history_of(history)), at=entered)
     return tuple(state.labels[one.branch, one.ordinal] for one in found.kept)

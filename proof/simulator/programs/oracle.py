@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from mulligan.core.effects.program_history import ProgramHistory
+from mulligan.core.effects.program_history import ProgramHistory, clock_begin
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import PROGRAM as PROGRAM_KIND
 from mulligan.core.model.failure import failure
@@ -78,7 +78,7 @@ def promise_16_a_program_comes_to_what_its_function_comes_to(state: State, fact:
     if fact.failure is not None and fact.failure.code == "TIMEOUT":
         return  # it waited for too long
     program, ends = program_of(action.params), _Ends(state)
-    said = _uninterrupted(program, ends, state.places[fact.place].entered_at.timestamp())
+    said = _uninterrupted(program, ends, clock_begin(state.places[fact.place]))
     _compare("without an interruption", _of(said), _of_log(fact))
     plain = _plain(program, ends)
     if plain is not None:

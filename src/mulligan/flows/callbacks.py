@@ -25,7 +25,15 @@ class Callback(FunctionWrapper):
 
 
 def as_callback(function: Callable[..., Any]) -> Callback:
+    refuse_workflow(function, "a callback")
     return function if isinstance(function, Callback) else Callback(function)
+
+
+def refuse_workflow(value: Any, what: str) -> None:
+    """Refuse a program or a flow: no step can call it like a function."""
+    if hasattr(value, "__mulligan_workflow__"):
+        message = f"{what} is a plain function, and '{value.name}' is a whole workflow"
+        refuse("function", message, hint=f"call it in the flow: {value.__name__}(…)", word=value.__name__)
 
 
 def is_function(value: Any) -> bool:
@@ -38,6 +46,7 @@ def command_for(value: Any, what: str, *, given: dict[str, Any], first: str = ""
 
     The first parameter that no value has the name of gets the expression `first`.
     """
+    refuse_workflow(value, what)
     function = plain_function(value)
     parameters = Parameters(function, f"'{function.__name__}'")
     args: dict[str, Any] = {}

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.run_data import name_problem, size_problem, value_problem
 from mulligan.core.model.workflow import (
     END,
@@ -37,6 +38,7 @@ from mulligan.language.readers.commands import named_handler
 from mulligan.language.readers.groups import group_tree, step_names
 from mulligan.language.readers.inputs import read_input
 from mulligan.language.readers.notices import read_notices
+from mulligan.language.readers.program_steps import refuse_program_beside
 from mulligan.language.readers.retry_policies import read_policy, read_retry
 from mulligan.language.readers.schedules import read_schedules
 from mulligan.language.readers.settings import Settings, read_logs
@@ -118,6 +120,8 @@ def _read(
     drafts, end = _steps(fields, draft, settings)
     workspace = read_workspace(fields.at("workspace"), draft, settings) if "workspace" in fields else None
     resolved = resolve(drafts, draft, is_sequential=fields.get("order") == "sequential")
+    if workspace is not None or len(resolved.steps) + len(draft.tools) > 1:
+        _refuse_programs(drafts, fields, source)
     add_needs(resolved, source, allows_unordered=fields.get("unordered_writers") == "warn")
     outputs = _outputs(fields, draft)
     if extra is None:
@@ -153,6 +157,14 @@ def _read(
         refuse_reserved_names(resolved.steps, fields.key("workspace"), source)
         workflow = workflow if source.problems else with_workspace(workflow, workspace)
     return workflow, draft
+
+
+def _refuse_programs(drafts: list[StepDraft], fields: Fields, source: Source) -> None:
+    """Refuse programs in a workflow that has further steps."""
+    workspace = fields.key("workspace") if "workspace" in fields else None
+    for step in drafts:
+        if traits_of(step.step.action).is_program:
+            refuse_program_beside(step.name, step.node, workspace, source)
 
 
 def _check_item_workspaces(fields: Fields, drafts: list[StepDraft], draft: Draft) -> None:

@@ -18,13 +18,16 @@ from mulligan.flows.functions import definition_site
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.recording import RESULT, Record, Recorder
 from mulligan.flows.source import action_for, script_text
+from mulligan.flows.step_keys import ENVIRONMENT
 from mulligan.flows.steps import Step as StepFunction
 from mulligan.programs.messages import StepDefinition, digest_of
 
 # The keys of `@program` that are of its step; all others are those of the top level of a file.
-STEP_KEYS = frozenset({"timeout", "deadline", "retry", "triage", "on_failure", "resources", "env", "cwd"})
+STEP_KEYS = frozenset({"timeout", "deadline", "retry", "triage", "on_failure", "resources", "env", "cwd", "logs"})
 # Those that are read here.
 _OWN_KEYS = frozenset({"inputs", "calls"})
+# Those of a file that the function itself says.
+_SAID_BY_FUNCTION = frozenset({"steps", "outputs", "order"})
 # The sections of a workflow that the keys of a step may refer to.
 _SECTIONS = ("secrets", "breakers", "retry_policies", "handlers", "files", "defaults")
 # What says which function a step calls; anything else is read by the language.
@@ -170,6 +173,7 @@ def workflow_of(program: Any) -> Any:
 
     parameters = Parameters(program.fn, f"program '{program.name}'")
     declared = inputs_of(program.fn, parameters, dict(program.keys.get("inputs", {})))
+    _refuse_keys(program)
     site = definition_site(program.fn) or program.site
     at = CallSite(site.file, site.line)
     recorder = Recorder(program.name)
@@ -197,6 +201,18 @@ def workflow_of(program: Any) -> Any:
     args = {name: f"${{inputs.{name}}}" for name in parameters.names}
     workflow.step_at(at, program.__name__, {"python": action, **({"args": args} if args else {}), **step_keys})
     return workflow
+
+
+def _refuse_keys(program: Any) -> None:
+    """Refuse keys that a program does not have."""
+    from mulligan.language.keys.workflow_keys import STEP, WORKFLOW
+
+    own = (STEP_KEYS | _OWN_KEYS | WORKFLOW.keys.keys()) - _SAID_BY_FUNCTION
+    for key in program.keys:
+        if key not in own and (key in STEP.keys or key in ENVIRONMENT or key in _SAID_BY_FUNCTION):
+            message = f"'{key}' is not a key of a program"
+            hint = "the function says it" if key in _SAID_BY_FUNCTION else "set it on the steps that it calls"
+            refuse("unknown_key", message, hint=hint, word=key, site=program.site)
 
 
 def _pinned_action(function: Any) -> dict[str, str]:

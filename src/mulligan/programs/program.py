@@ -45,6 +45,8 @@ if TYPE_CHECKING:
         schedules: Mapping[str, Mapping[str, Any]]
         breakers: Mapping[str, Mapping[str, Any]]
         resources: Mapping[str, Any]
+        # Links to its logs, by stdout and stderr.
+        logs: Mapping[str, Any]
         hide_credentials: bool
         key: str | int
 
@@ -59,6 +61,12 @@ if TYPE_CHECKING:
 else:
     P = R = None
 
+# What a step has and a program does not, and what to write instead.
+_OF_STEPS = {
+    **dict.fromkeys(("map", "matrix"), "call it in a program: gather(NAME.call(one) for one in …)"),
+    **dict.fromkeys(("handler", "on_failure"), "write 'except StepFailed' in the program that calls it"),
+    "undo": "its steps are undone one by one: write @STEP.undo",
+}
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 
 
@@ -82,6 +90,14 @@ class Program(FunctionWrapper, Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<program {self.name}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _OF_STEPS:
+                hint = _OF_STEPS[name].replace("NAME", self.__name__)
+                refuse("program", f"the program '{self.name}' has no '{name}', which is for steps", hint=hint)
+            raise AttributeError(f"a program has no attribute '{name}'", name=name, obj=self)
 
     @property
     def name(self) -> str:
@@ -202,6 +218,9 @@ def program(function: Any = None, /, **keys: Any) -> Any:
         if code.co_flags & (_GENERATOR | _ASYNC_GENERATOR):
             message = f"the program '{function.__name__}' is a generator"
             refuse("function", message, hint="return the result: a program has no yield", site=site)
+        if keys.get("inline"):
+            message = f"'inline' is for steps, and '{function.__name__}' is a program"
+            refuse("inline", message, hint="leave it out", word="inline", site=site)
         if keys.get("calls") is not None:
             _check_calls(keys["calls"], site)
         return Program(function, keys, site)

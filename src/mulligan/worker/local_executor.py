@@ -134,7 +134,6 @@ class LocalExecutor:
         self._secrets = Secrets(self._environment, self._selector, self._retry_starts)
         self._boundary = TaskBoundary(self._secrets, artifacts, job)
         self._progress_files = ProgressFiles(self._folders, self._boundary.redactor)
-        # None if whoever reads logs has the files.
         self._log_shipping = LogShipping(self._folders, name, shipped_logs) if shipped_logs is not None else None
         self._resources = ResourcePool(
             cpus,
@@ -216,8 +215,7 @@ class LocalExecutor:
             name_logs_later=self._schedule_log_naming,
             note_seconds=self._prefetch.record_duration if leases_ahead else lambda seconds: None,
         )
-        # From the first program on.
-        self._program_turns: ProgramTurns | None = None
+        self._program_turns: ProgramTurns | None = None  # from the first program on
         self._read_history = read_history
         self._supervisor = self._launch_supervisor()
         self._is_dropped = True
@@ -551,9 +549,8 @@ class LocalExecutor:
                 supervisor=lambda: self._supervisor,
                 end=self._end,
                 end_waiting=self._end_waiting,
-                say=lambda token, report: self._ended.add(
-                    self._running[token].lease, with_local_time(report, self._clock)
-                ),
+                say=lambda token, report: self._ended.add(self._running[token].lease, report),
+                clock=self._clock,
             )
         return self._program_turns
 

@@ -28,6 +28,7 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.program_calls import Delivery, ProgramTurn
 from mulligan.core.model.reports import CallsMade, Report, TaskEnded
 from mulligan.errors import InputInvalid, OutputDropped
+from mulligan.ports import Clock
 from mulligan.programs import messages as m
 from mulligan.programs.conversion import begin_of, deliveries_of, history_of, turn_end_of
 from mulligan.worker.environment import program_environment, working_folder_of
@@ -35,7 +36,7 @@ from mulligan.worker.exit_reader import ExitReader
 from mulligan.worker.folders import Folders
 from mulligan.worker.outputs.artifact_inputs import Spool
 from mulligan.worker.running_task import RunningTask
-from mulligan.worker.slots.deadlines import seconds_left
+from mulligan.worker.slots.deadlines import seconds_left, with_local_time
 from mulligan.worker.slots.wake_up import WakeUp
 from mulligan.worker.supervisor import wall_clock
 from mulligan.worker.supervisor.fd_events import watch_reads, watch_writes
@@ -160,7 +161,8 @@ class ProgramTurns:
         supervisor: Callable[[], SupervisorClient],
         end: Callable[[int, Report], None],
         end_waiting: Callable[[int, TaskEnded], None],
-        say: Callable[[int, CallsMade], None],
+        say: Callable[[int, Report], None],
+        clock: Clock | None,
     ) -> None:
         self._running = running
         self._selector = selector
@@ -174,6 +176,7 @@ class ProgramTurns:
         self._end = end
         self._end_waiting = end_waiting
         self._say = say
+        self._clock = clock
         self._host: _Frames | None = None
         self._processes: dict[_Key, _Process] = {}
         # All that the host has not said to have ended, by number.
@@ -316,7 +319,8 @@ class ProgramTurns:
         if turn.goes_on and not process.stop_reason:
             process.token, process.is_mid_turn = token, True
             task = running.lease.task
-            self._say(token, CallsMade(datetime.now(UTC), task.place, task.attempt, turn))
+            made = CallsMade(datetime.now(UTC), task.place, task.attempt, turn)
+            self._say(token, with_local_time(made, self._clock))
             return
         if turn.how or process.stop_reason:
             self._forget(process)

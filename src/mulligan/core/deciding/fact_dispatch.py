@@ -52,6 +52,7 @@ from mulligan.core.deciding.stopping import conclude, stop_all
 from mulligan.core.evolve.evolve_conversations import CONVERSATION_ROLES
 from mulligan.core.evolve.evolve_fork import is_scheduled_again
 from mulligan.core.evolve.evolve_places import holds_conversation, is_engine_action
+from mulligan.core.evolve.evolve_programs import ENDING, WAITING
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.workflow import END
@@ -112,9 +113,13 @@ def _run_again(now: DecisionContext, is_wanted: Callable[[Place], bool]) -> Fact
             yield from end_open_attempt(now, place)
 
 
+# Phases in which nothing of an attempt runs, and nothing has to run again; a program that waits has no process either.
+_WITHOUT_ATTEMPT = ("validating", "finishing", "stopped")
+
+
 def _may_run_again(place: Place) -> bool:
     action = place.spec.action
-    if action is None or place.phase in ("validating", "finishing", "stopped"):
+    if action is None or place.phase in (*_WITHOUT_ATTEMPT, WAITING, ENDING):
         return False
     return not is_engine_action(place.spec) or traits_of(action).calls_run
 

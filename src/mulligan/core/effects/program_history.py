@@ -27,7 +27,13 @@ def program_turn(state: State, place: Place) -> ProgramTurn:
     """What a worker needs for the next turn of a program."""
     progress = place.program or NO_PROGRESS
     announced = tuple(_delivery(state, state.deliveries[n]) for n in range(progress.delivered + 1, progress.known + 1))
-    return ProgramTurn(progress.turn, place.entered_at.timestamp(), progress.delivered, announced)
+    return ProgramTurn(progress.turn, clock_begin(place), progress.delivered, announced)
+
+
+def clock_begin(place: Place) -> float:
+    """When the clock of a program began, in seconds since 1970: in each replay at the same time."""
+    begun = (place.program or NO_PROGRESS).begun
+    return (begun or place.entered_at).timestamp()
 
 
 def ends_of(state: State, turn: TurnEnd) -> tuple[Delivery, ...]:

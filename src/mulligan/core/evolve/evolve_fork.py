@@ -14,6 +14,7 @@ import msgspec
 from mulligan.core.evolve.apply_transition import move_run
 from mulligan.core.evolve.arrivals import put_back
 from mulligan.core.evolve.evolve_places import waits_until
+from mulligan.core.evolve.evolve_programs import fork_program
 from mulligan.core.model import events as e
 from mulligan.core.model.event_types import WorktreeOrigin
 from mulligan.core.model.workflow import Command
@@ -38,6 +39,8 @@ def run_forked(state: State, fact: e.RunForked, entry: e.Entry) -> None:
         state.take_last(state.undoables)
     for one in undoing:
         state.append(state.undoables, one)
+    if state.graph.program:
+        fork_program(state, passed)
     for decided in list(state.decisions):
         state.drop(state.decisions, decided)
     if fact.worktree is not None:

@@ -12,7 +12,14 @@ from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.program_calls import CallKind
 from mulligan.core.state.dropped_calls import forget_results, note_dropped, offer_results, take_result
-from mulligan.core.state.program_progress import NO_PROGRESS, DroppedCall, ProgramEnd, RecordedCall, is_raised_with
+from mulligan.core.state.program_progress import (
+    NO_PROGRESS,
+    DroppedCall,
+    ProgramEnd,
+    ProgramProgress,
+    RecordedCall,
+    is_raised_with,
+)
 from mulligan.core.state.state import Place, State, UndoableVisit
 
 _replace = msgspec.structs.replace
@@ -169,7 +176,7 @@ def count_delivery(state: State, place: Place, at: datetime | None = None, *, is
     program = state.touch(call.program)
     progress = program.program or NO_PROGRESS
     # What has brought the end is of the same time.
-    place.delivery = (progress.last + 1, at or state.run.at)
+    place.delivery = (progress.last + 1, (at or state.run.at) - progress.behind)
     state.put(state.deliveries, progress.last + 1, place.key)
     program.program = (
         _replace(progress, announced=progress.announced + 1)
@@ -188,7 +195,7 @@ def reopen_program(state: State, labels: Collection[str], *, keeps_results: bool
     they are: see `leave_call`.
     """
     program = state.touch(state.graph.program)
-    progress = program.program or NO_PROGRESS
+    progress = _with_clock(program)
     gone, leaving = frozenset(labels), calls_to_undo(state, labels)
     if not keeps_results:
         forget_results(state)
@@ -219,6 +226,24 @@ def reopen_program(state: State, labels: Collection[str], *, keeps_results: bool
     program.program = _replace(
         progress, delivered=len(olds), announced=0, ended=0, end=None, leaving=leaving, not_undone=""
     )
+
+
+def fork_program(state: State, passed: timedelta) -> None:
+    """A program goes on in a fork: no time passes by its clock, and what the other run was to undo is left to that."""
+    program = state.touch(state.graph.program)
+    progress = _with_clock(program)
+    being_undone = {one.step for one in state.undoables}
+    for label in progress.leaving:
+        if label not in being_undone:
+            state.drop_call(label)
+    leaving = tuple(label for label in progress.leaving if label in being_undone)
+    program.program = _replace(progress, behind=progress.behind + passed, leaving=leaving, not_undone="")
+
+
+def _with_clock(program: Place) -> ProgramProgress:
+    """The progress of a program with the time at which its clock began, which a replay begins with."""
+    progress = program.program or NO_PROGRESS
+    return progress if progress.begun is not None else _replace(progress, begun=program.entered_at)
 
 
 def keeps_result(state: State, label: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -10,6 +11,8 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord
 from mulligan.core.model.program_calls import CallKind, name_of
 from mulligan.core.model.program_events import CallFact
+
+NO_TIME = timedelta(0)
 
 
 class RecordedCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -102,6 +105,9 @@ class ProgramProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     leaving: tuple[str, ...] = ()
     # Of these, the last one that could not be undone.
     not_undone: str = ""
+    # When its clock began, if that was before this visit; how far its clock is behind, since forks let no time pass.
+    begun: datetime | None = None
+    behind: timedelta = NO_TIME
 
     @property
     def known(self) -> int:

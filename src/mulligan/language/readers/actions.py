@@ -29,6 +29,9 @@ Bindings = dict[str, Template]
 # The keys of `agent` that make it a conversation.
 CONVERSATION_KEYS = ("tools", "max_turns", "max_tool_calls", "on_tool_failure", "session")
 GROUP_KEY = "group"
+# Why a program is refused, and what to do.
+ONLY_STEP = "is a program, and a program is the only step of its workflow"
+IN_FILE = "put it into a file of its own, and call that with 'workflow: FILE'"
 
 HTTP_SCHEMES = ("http://", "https://")
 SQL_SCHEMES = ("sqlite://", "postgresql://", "postgres://", "duckdb://")
@@ -41,7 +44,7 @@ _SQL_CLOSED = lazy_regex(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*\n|/\*.*?\*/|(\$(?:
 _SQL_OPEN = lazy_regex(r"'|\"|--|/\*|\$(?:[A-Za-z_]\w*)?\$")
 
 
-def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:
+def read_action(fields: Fields, label: str, scope: Scope, *, may_be_program: bool = False) -> Action | None:
     """The action of a step or command. Exactly one is required; None if it was already refused."""
     kinds = [kind for kind in (*ACTIONS, GROUP_KEY) if kind in fields.node.entries]
     kinds += fields.added
@@ -61,6 +64,8 @@ def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:
     if kind not in fields.values:
         return None
     action = _READERS.get(kind, _plugin)(fields.at(kind), fields, scope.in_attempt)
+    if action.kind == PROGRAM and not may_be_program:
+        raise scope.source.refuse("program", f"{label} {ONLY_STEP}", fields.key(kind), hint=IN_FILE)
     if action.kind in ENGINE_ACTIONS:
         _refuse_secrets(action, fields.key(kind), scope)
     return action
@@ -169,13 +174,13 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
         given = (CLIENT,) if has_client else ()
         check_code(keys["code"], args_node, fields.key("python"), scope, is_ours=interpreter is None, given=given)
         params["code"] = keys["code"].text
+    if keys.get("program"):
+        return Action(PROGRAM, {**params, **keys.pick("calls")}, bindings)
     if interpreter:
         params["interpreter"] = interpreter
     if requirements := keys.get("requirements", scope.draft.requirements):
         params["requirements"] = list(requirements)
-    if "calls" in keys:
-        params["calls"] = keys["calls"]
-    return Action(PROGRAM if keys.get("program") else "python", params, bindings)
+    return Action("python", params, bindings)
 
 
 def _refuse_two_programs(node: Mapping, scope: Scope) -> None:
@@ -187,7 +192,7 @@ def _refuse_two_programs(node: Mapping, scope: Scope) -> None:
         message = "'python' has neither 'code' nor 'call'"
         hint = "add 'code: …' or 'call: package.module:function'"
         scope.note(scope.source.refuse("missing_key", message, node, hint=hint))
-    for key, needed in (("source", "call"), ("file", "source"), ("import_from", "call")):
+    for key, needed in (("source", "call"), ("file", "source"), ("import_from", "call"), ("calls", "program")):
         if key in node.entries and needed not in node.entries:
             message = f"'python' has '{key}' without '{needed}'"
             scope.note(scope.source.refuse("stray_key", message, node.key(key), hint=f"add '{needed}: …'"))

@@ -48,10 +48,10 @@ def read_command(node: Node, label: str, scope: Scope, settings: Settings) -> Co
     return Command(**action_field(fields, label, scope), **command_fields(fields, scope, settings))
 
 
-def action_field(fields: Fields, label: str, scope: Scope) -> dict[str, Any]:
+def action_field(fields: Fields, label: str, scope: Scope, *, may_be_program: bool = False) -> dict[str, Any]:
     """The `action` field. If the action is refused, the rest is still read, to find all problems."""
     try:  # `scope.noting` would take longer, and this runs for every step
-        action = read_action(fields, label, scope)
+        action = read_action(fields, label, scope, may_be_program=may_be_program)
         if action is not None and traits_of(action).is_agent:
             return {"action": action, **read_agent_tools(fields.at(AGENT), scope)}
         return {"action": action}

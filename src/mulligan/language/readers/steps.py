@@ -11,7 +11,6 @@ from mulligan.core.model.actions import TABLE, shell_command, traits_of
 from mulligan.core.model.workflow import (
     END,
     END_TIMEOUT_SECONDS,
-    Action,
     Command,
     Expression,
     Resources,
@@ -37,6 +36,7 @@ from mulligan.language.readers.commands import (
 from mulligan.language.readers.edges import EdgeDraft, NeedDraft, read_needs, read_next
 from mulligan.language.readers.groups import with_retry_of_group
 from mulligan.language.readers.maps import read_map
+from mulligan.language.readers.program_steps import check_program
 from mulligan.language.readers.settings import Settings
 from mulligan.language.readers.step_files import StepFiles, files_per_step, read_files, with_files
 from mulligan.language.readers.triage import read_triage
@@ -168,9 +168,10 @@ def _step_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -
         with scope.noting:
             values = _map_fields(fields, label, scope, settings)
     else:
-        values = {**action_field(fields, label, scope), **command_fields(fields, scope, settings)}
+        action = action_field(fields, label, scope, may_be_program=True)
+        values = {**action, **command_fields(fields, scope, settings)}
         if "python" in fields.values:
-            _refuse_secrets_of_program(values, fields, scope)
+            check_program(values, fields, label, scope)
         if "workspace" in fields.values:
             message = f"{label} has 'workspace' and no 'map': steps work in the worktree of the run"
             hint = "set 'workspace' at the top of the file, or use a map, whose items have one each"
@@ -178,21 +179,6 @@ def _step_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -
     values = {**values, **_graph_fields(fields, scope, settings)}
     _warn_of_idle_triage(values, fields, scope)
     return _with_labels(_with_file_check(values))
-
-
-def _refuse_secrets_of_program(values: dict[str, Any], fields: Fields, scope: Scope) -> None:
-    """Refuse secrets that a program would get: what it knows is recorded, and it calls steps with it."""
-    action: Action | None = values.get("action")
-    if action is None or not traits_of(action).is_program:
-        return
-    env, cwd = values.get("env", {}), values.get("cwd")
-    for key, found in (("args", action.bindings), ("env", env), ("cwd", {"": cwd} if cwd is not None else {})):
-        secret = next((read for one in found.values() for read in one.reads if read.startswith("secrets.")), "")
-        if secret:
-            message = f"'{key}' of a program contains '{secret}', and secrets belong to steps"
-            at = fields.key(key if key in fields.values else "python")
-            hint = "give the secret to the step that needs it"
-            scope.note(scope.source.refuse("secret", message, at, hint=hint))
 
 
 def _warn_of_idle_triage(values: dict[str, Any], fields: Fields, scope: Scope) -> None:

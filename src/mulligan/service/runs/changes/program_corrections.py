@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.rounds.program_rounds import calls_to_repeat
-from mulligan.core.effects.program_history import history_without, program_history
+from mulligan.core.effects.program_history import clock_begin, history_without, program_history
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.state import State
 from mulligan.errors import InputInvalid, OutputDropped, Refused
@@ -34,7 +34,7 @@ def recorded_run(reader: RunReader, run_id: int) -> RecordedRun:
     history = msgspec.structs.replace(found, deliveries=ends)
     inputs = dict(state.run.inputs)
     files = _files(reader.store, [inputs, *(one.output for one in found.deliveries)], None)
-    return RecordedRun(reader.fetch_value(inputs), history, program.entered_at.timestamp(), files)
+    return RecordedRun(reader.fetch_value(inputs), history, clock_begin(program), files)
 
 
 def kept_calls(
@@ -53,9 +53,8 @@ def kept_calls(
         path = os.path.join(folder, "history")
         with open(path, "wb") as file:
             file.write(history_of(history))
-        entered = program.entered_at.timestamp()
         files = _files(store, [params["args"], *(one.output for one in history.deliveries)], folder)
-        begin = begin_of(params, state.run.cwd, turn=1, history=path, at=entered, files=files)
+        begin = begin_of(params, state.run.cwd, turn=1, history=path, at=clock_begin(program), files=files)
         found = correct(begin, state.run.cwd or "/")
     if found.problem:
         raise InputInvalid(
