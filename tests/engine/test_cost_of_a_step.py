@@ -14,6 +14,7 @@ import pytest
 import mulligan
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.step_plan import plan_of
+from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError
 from mulligan.formats import load
 from mulligan.language import load_text
@@ -38,6 +39,20 @@ FORMS = {
     "a timeout and retries": ('python: "def main(): return None", timeout: 60s, retry: 2', CALLS_MAX + 10),
     "arguments": ("python: \"def main(number): return None\", args: {number: '${1 + 1}'}", CALLS_MAX + 30),
 }
+
+
+PROGRAM = """
+from mulligan import program, step
+
+{step}
+def nothing() -> None:
+    return None
+
+@program
+def calling(count: int) -> None:
+    for _ in range(count):
+        nothing()
+"""
 
 
 def chain(form: str, count: int) -> str:
@@ -81,8 +96,12 @@ def calls_of_steps(folder: Path, form: str, count: int) -> list[Counter[str]]:
 
     Everything that `mulligan run` does for it: the loop, the turn, the commit, the worker, the display.
     """
+    return calls_of_run(folder, load_text(chain(form, count)), {})
+
+
+def calls_of_run(folder: Path, workflow: Workflow, inputs: dict[str, Any]) -> list[Counter[str]]:
     display, service = CountingDisplay(), Service(Home(folder / ".mulligan"))
-    prepared = prepare(load_text(chain(form, count)), {}, folder)
+    prepared = prepare(workflow, inputs, folder)
     try:
         shown = service.driving.drive_shown(
             lambda driver: service.changes.create(prepared, driver)[0],
@@ -96,6 +115,29 @@ def calls_of_steps(folder: Path, form: str, count: int) -> list[Counter[str]]:
         service.close()
     # Without the start of the run, its first step, for which a child starts, and its last one.
     return display.rounds[3:-2]
+
+
+@pytest.mark.parametrize(("step", "turns", "calls_max"), [("@step(inline=True)", 1, 215), ("@step", 2, 550)])
+def test_a_call_of_a_program_costs_so_many_calls(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    taken_once: None,
+    forked_children: None,
+    step: str,
+    turns: int,
+    calls_max: int,
+) -> None:
+    file = tmp_path / "calling.py"
+    file.write_text(PROGRAM.format(step=step))
+    monkeypatch.chdir(tmp_path)
+
+    rounds = calls_of_run(tmp_path, load(file), {"count": STEPS})
+
+    # Of an ordinary call, the rounds in which the step has ended alternate with those in which the program waits.
+    usual = sorted(rounds[-STEPS // 2 :], key=Counter.total)
+    shares = [usual[len(usual) // (4 * turns) * (1 + 2 * turn)] for turn in range(turns)]
+    assert len(rounds) >= turns * (STEPS - 5)
+    assert sum(map(Counter.total, shares)) <= calls_max, shares
 
 
 @pytest.mark.parametrize("form", FORMS)

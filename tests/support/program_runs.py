@@ -52,13 +52,21 @@ class Program(History):
 
     def say(self, *calls: ProgramCall, output: Any = None, **said: Any) -> Program:
         """Begin the turn of the program, and end it with what it says."""
-        attempt, now = self["nightly"].attempt, self.clock
-        if self["nightly"].status == "ready":
-            self.report(r.TaskStarted(now, "nightly", attempt, "w1", "h1", self.turn))
-        definitions = said.pop("definitions", None) or {"d": said.pop("definition", LOAD)}
-        turn = TurnEnd(self.turn, definitions, calls, **said)
-        self.report(r.TaskEnded(now, "nightly", attempt, output=output, turn=turn))
+        turn = self._turn(calls, said)
+        self.report(r.TaskEnded(self.clock, "nightly", self["nightly"].attempt, output=output, turn=turn))
         return self
+
+    def go_on(self, *calls: ProgramCall, **said: Any) -> Program:
+        """Begin the turn of the program, and say in the middle of it what it has called."""
+        turn = self._turn(calls, {"goes_on": True, **said})
+        self.report(r.CallsMade(self.clock, "nightly", self["nightly"].attempt, turn))
+        return self
+
+    def _turn(self, calls: tuple[ProgramCall, ...], said: dict[str, Any]) -> TurnEnd:
+        if self["nightly"].status == "ready":
+            self.report(r.TaskStarted(self.clock, "nightly", self["nightly"].attempt, "w1", "h1", self.turn))
+        definitions = said.pop("definitions", None) or {"d": said.pop("definition", LOAD)}
+        return TurnEnd(self.turn, definitions, calls, **said)
 
     def load(self, x: int = 0, **fields: Any) -> ProgramCall:
         self.made += 1

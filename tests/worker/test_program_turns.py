@@ -18,8 +18,9 @@ from mulligan.core.effects.program_history import ProgramHistory
 from mulligan.core.model.artifacts import KEY, Artifact
 from mulligan.core.model.failure import MESSAGE_CHARS_MAX
 from mulligan.core.model.program_calls import Delivery, ProgramTurn
-from mulligan.core.model.reports import LeaseExpired, TaskEnded
+from mulligan.core.model.reports import CallsMade, LeaseExpired, TaskEnded
 from mulligan.ports import Lease
+from mulligan.programs import messages as m
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.memory.artifact_memory import ArtifactMemory
 
@@ -82,6 +83,16 @@ def large(size: int):
     return "x" * size
 
 
+@step(inline=True)
+def add(number: int):
+    return number + 1
+
+
+@program
+def adds():
+    return add(add(1))
+
+
 @program
 def exits(status: int):
     print("printed")
@@ -111,13 +122,14 @@ def turn(
     *,
     number: int = 1,
     deliveries: tuple[Delivery, ...] = (),
+    delivered: int = 0,
     place: str = "",
     version: str = "v1",
     **args: Any,
 ) -> Lease:
     params = {"call": f"hosted:{function}", "source": _PROGRAMS, "file": "hosted.py", "args": args, "program": True}
     fields = {"version": version, **({"place": place} if place else {})}
-    return work.lease("python", params, turn=ProgramTurn(number, deliveries=deliveries), **fields)
+    return work.lease("python", params, turn=ProgramTurn(number, delivered=delivered, deliveries=deliveries), **fields)
 
 
 def test_a_large_result_is_read_to_its_end_though_the_process_has_ended(work: Work) -> None:
@@ -251,3 +263,90 @@ def test_a_program_that_exits_with_an_error_shows_what_it_printed(work: Work) ->
     report = work.run(turn(work, "exits", status=3))
 
     assert (report.outcome.exit_code, report.outcome.stdout_tail) == (3, "printed\n")
+
+
+def the_end_of(made: CallsMade) -> Delivery:
+    """What a program gets for the inline step that it has run."""
+    (call,) = made.turn.calls
+    return Delivery(call.branch, call.ordinal, "add", output=call.output)
+
+
+def calls_made(work: Work) -> CallsMade:
+    (report,) = work.reports()
+    assert isinstance(report, CallsMade)
+    return report
+
+
+def test_a_program_goes_on_in_its_turn_when_its_inline_step_is_recorded(work: Work) -> None:
+    lease = turn(work, "adds")
+    work.start(lease)
+
+    for _ in range(2):
+        made = calls_made(work)
+        work.executor.go_on(lease.token, [the_end_of(made)])
+    (report,) = work.reports()
+
+    assert isinstance(report, TaskEnded) and report.turn is not None
+    assert (report.turn.turn, report.output) == (1, 3)
+
+
+def test_a_program_that_may_not_go_on_frees_its_slot_and_its_process_waits(work: Work) -> None:
+    lease = turn(work, "adds", place="adds")
+    free = work.executor.offer().cpus
+    work.start(lease)
+    end = the_end_of(calls_made(work))
+
+    work.executor.end_turn(lease.token)
+    work.executor.end_turn(lease.token)
+
+    assert (work.executor.offer().cpus, work.executor.is_busy) == (free, False)
+    work.start(turn(work, "adds", place="adds", number=2, deliveries=(end,)))
+    assert calls_made(work).turn.calls[0].output == 3
+
+
+def test_a_process_that_has_missed_an_answer_is_not_asked_to_go_on(tmp_path: Path) -> None:
+    read: list[int] = []
+
+    def read_history(run_id: int, delivered: int) -> ProgramHistory:
+        read.append(delivered)
+        return ProgramHistory({}, [])
+
+    work = Work(tmp_path, read_history=read_history)
+    lease = turn(work, "adds", place="adds")
+    work.start(lease)
+    calls_made(work)
+    work.executor.end_turn(lease.token)
+
+    # It is recorded as known, and the process does not know it.
+    work.start(turn(work, "adds", place="adds", number=2, delivered=1))
+
+    assert (read, calls_made(work).turn.turn) == ([1], 2)
+    work.close()
+
+
+def test_a_program_that_is_killed_while_it_waits_for_an_answer_ends_behind_what_it_has_said(work: Work) -> None:
+    lease = turn(work, "adds")
+    work.start(lease)
+    made = calls_made(work)
+
+    work.executor.stop(lease.token, 0.0)
+    (report,) = work.reports()
+    work.executor.go_on(lease.token, [the_end_of(made)])
+
+    assert isinstance(report, TaskEnded) and report.outcome.is_stopped
+    assert work.executor.collect(0.0) == []
+
+
+def test_a_process_that_speaks_before_it_has_an_answer_is_killed(work: Work) -> None:
+    lease = turn(work, "adds")
+    work.start(lease)
+    made = calls_made(work)
+    turns = work.executor._program_turns
+    assert turns is not None
+    (process,) = turns._processes.values()
+
+    turns._on_said(process, m.Idle(made.turn.turn))
+    (report,) = work.reports()
+
+    assert isinstance(report, TaskEnded)
+    assert "before it had an answer" in report.outcome.message

@@ -1,0 +1,148 @@
+"""Programs that say in the middle of a turn what they have called: they go on in it, or it ends there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.support.program_runs import Program, every_row
+
+from mulligan.core.effects.program_history import ends_of, program_history
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.program_calls import ProgramCall, TurnEnd
+from mulligan.core.turn import fold
+
+
+def inline(run: Program, x: int = 0, **fields: Any) -> ProgramCall:
+    return run.load(x, kind="inline", output=x + 1, **fields)
+
+
+def kinds(run: Program) -> list[str]:
+    return [type(fact).__name__ for fact in run.follows]
+
+
+def test_an_inline_step_is_one_fact_and_the_program_goes_on_in_its_turn() -> None:
+    run = Program()
+    run.go_on(inline(run, 1))
+    call = inline(run, 2)
+
+    run.go_on(call)
+
+    assert kinds(run) == ["StepRan"]
+    assert (run["nightly"].status, run.turn, run["load#2"].output) == ("running", 1, 3)
+    assert [one.output for one in ends_of(run.state, TurnEnd(1, calls=(call,)))] == [3]
+
+
+def test_what_a_program_knows_already_is_not_said_to_its_next_turn() -> None:
+    run = Program()
+    run.go_on(inline(run, 1)).go_on(run.load(2)).go_on(inline(run, 3))
+    run.say()
+
+    run.ok("load#2", output="late")
+
+    assert run.told() == [("load#2", "late", "")]
+    labels = [one.label for one in program_history(run.state, 3).deliveries]
+    assert labels == ["load", "load#3", "load#2"]
+
+
+def test_a_lost_turn_is_replayed_with_what_it_has_recorded() -> None:
+    run = Program()
+    run.go_on(inline(run, 1))
+
+    run.lose("nightly")
+
+    assert [one.output for one in program_history(run.state, 9).deliveries] == [2]
+    assert run["nightly"].program is not None and run["nightly"].program.delivered == 1
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        lambda run: run.report(r.PauseRequested(run.clock, "me", step="nightly")),
+        lambda run: run.report(r.PauseRequested(run.clock, "me")),
+        lambda run: run.ok("load"),
+    ],
+    ids=["its step is paused", "the run is paused", "another call has ended"],
+)
+def test_a_turn_ends_where_something_waits_for_its_end(before: Callable[[Program], Any]) -> None:
+    run = Program()
+    run.go_on(run.load(1))
+    before(run)
+
+    run.go_on(inline(run, 2))
+
+    assert run["nightly"].status == "ready"
+    assert [fact.is_known for fact in run.facts(e.StepRan)] == [False]
+    assert run.told()[-1] == ("load#2", 3, "")
+
+
+def test_a_program_that_is_to_stop_does_not_go_on_and_what_it_has_run_is_recorded() -> None:
+    run = Program()
+    run.go_on(inline(run, 1))
+    run.report(r.CancelRequested(run.clock, "me"))
+
+    run.go_on(inline(run, 2))
+
+    assert run["nightly"].status == "cancelled"
+    assert run.statuses["load#2"] == "completed"
+
+
+@pytest.mark.parametrize("how", ["in the turn", "at its end"])
+def test_what_an_unanswered_commit_has_recorded_is_recorded_once(how: str) -> None:
+    run = Program()
+    call = inline(run, 1)
+    run.go_on(call)
+    rows = every_row(run.state)
+
+    if how == "in the turn":
+        run.go_on(call)
+        assert every_row(run.state) == rows
+    else:
+        run.say(call, goes_on=True)
+        assert run["nightly"].status == "ready"
+
+    assert len(run.facts(e.StepRan)) == 1
+
+
+def test_a_call_with_an_identity_that_another_one_has_is_refused() -> None:
+    run = Program()
+    run.go_on(inline(run, 1))
+    run.made -= 1
+
+    run.go_on(inline(run, 5))
+
+    (failed,) = run.facts(e.AttemptFailed)
+    assert "which is recorded already" in failed.failure.message
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        lambda run: (inline(run, 1), inline(run, 2)),
+        lambda run: (run.load(1), inline(run, 2)),
+        lambda run: (inline(run, 1, failure=Failure("EXCEPTION")),),
+    ],
+    ids=["two inline steps", "an inline step behind another call", "one that has failed"],
+)
+def test_a_turn_ends_with_what_no_program_says_in_the_middle_of_one(
+    calls: Callable[[Program], tuple[ProgramCall, ...]],
+) -> None:
+    run = Program()
+
+    run.go_on(*calls(run))
+
+    assert "ProgramWaiting" in kinds(run)
+
+
+def test_a_log_of_turns_that_went_on_is_folded_to_the_same_state() -> None:
+    run = Program()
+    run.go_on(inline(run, 1)).go_on(run.load(2)).go_on(inline(run, 3))
+    run.ok("load#2")
+    run.go_on(inline(run, 4))
+
+    folded = fold(run.state.workflow, run.log)
+
+    assert every_row(folded) == every_row(run.state)
