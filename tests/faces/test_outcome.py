@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.support.commands import ran
+from tests.support.program_runs import Program
 
 from mulligan.core.model import events as e
 from mulligan.core.turn import fold
@@ -131,3 +132,14 @@ def test_of_a_large_run_whoever_looks_sees_all_that_happened_though_nothing_ordi
     assert next(one.line.place for one in progress.take_announcements()) == names[30]
     assert [one.place for one in progress.failures.lines(run.state)] == [names[30]]
     assert progress.counts == count_steps(run.state)
+
+
+def test_of_a_program_with_many_calls_whoever_looks_sees_all_that_have_ended():
+    run, progress, seen = Program(), RunProgress(), 0
+    for number in range(STEPS_ANNOUNCED_MAX + 30):
+        run.go_on(run.load(number, kind="inline", output=number))
+        progress.update(run.state, run.log[seen:], is_ordinary=seen > 0)
+        seen = len(run.log)
+
+    assert progress.counts == count_steps(run.state)
+    assert [one.place for one in progress.activities(5)] == ["nightly"]

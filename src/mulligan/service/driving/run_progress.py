@@ -215,10 +215,10 @@ class RunProgress:
         for entry in entries:
             fact: Any = entry.fact
             kind = type(fact)
-            if kind is e.AttemptStarted:
+            if kind is e.AttemptStarted or kind is e.TurnStarted:
                 started[fact.place] = entry.at
                 moved[fact.place] = None
-            elif kind is e.StepEntered or kind is e.StepCompleted:
+            elif kind in _MOVING_STEPS:
                 moved[fact.step] = None
         self._counter.recount(moved)
         places, run_id = self.root.places, self.root.run.run_id
@@ -370,6 +370,7 @@ class RunProgress:
 
 
 _MOVING = ("running", "backing_off", "pending_failed")
+_MOVING_STEPS = frozenset((e.StepEntered, e.StepCompleted, e.StepRan))
 _DONE = ("completed", "failed", "skipped", "cancelled")
 _ORDINARY = (e.StepCompleted, e.StepSkipped, e.MapExpanded)
 _RUN_ENDED = (e.RunCompleted, e.RunFailed, e.RunCancelled)
