@@ -81,8 +81,10 @@ class _CorrectingMachine(Machine):
         self._stop()
 
     def _run_inline(self, call: Call[Any], *, is_new: bool) -> None:
-        if not is_new and call.id in self._inline_ends:
-            super()._run_inline(call, is_new=False)
+        """A new one stops everything, as a new value does: what it gives is not known, and tasks may go on with it."""
+        if is_new or call.id not in self._inline_ends:
+            self._stop()
+        super()._run_inline(call, is_new=False)
 
     def finish_replay(self) -> None:
         """What was not called is not kept."""
