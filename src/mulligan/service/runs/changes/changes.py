@@ -364,7 +364,7 @@ class Changes:
             why = "every unfinished run is driven by a process" if unfinished else "no run is unfinished"
             hint = "" if unfinished else "to run the failed steps of a run again: mulligan retry RUN"
             raise Refused(f"there is no run to resume{where}: {why}", hint=hint)
-        # Prefer a run that can continue by itself to one that waits for a person.
+        # Prefer a run that can continue by itself to one that waits for a person or an event.
         asking = {waiting.run_id for waiting in self.reader.store.waiting_places()}
         return next((found for found in idle if found not in asking), idle[0])
 
