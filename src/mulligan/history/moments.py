@@ -39,7 +39,8 @@ def is_at_rest(entry: e.Entry, following: e.Entry | None) -> bool:
 
 def _belongs_together(fact: e.Fact, following: e.Fact) -> bool:
     """Whether one report brought both facts, and the state between them is only half of what it asked for."""
-    if isinstance(fact, e.AttemptScheduled) and isinstance(following, e.AttemptStarted):
+    if isinstance(fact, e.AttemptScheduled) and isinstance(following, e.AttemptStarted | e.AttemptFailed):
+        # What needs no worker starts as it is scheduled, or fails.
         return fact.place == following.place
     return (
         isinstance(fact, e.RunRevised | e.AttemptStopping | e.StepEntered)
