@@ -54,9 +54,9 @@ class World:
         executor = FakeExecutor(name, self.clock, slots=slots, ends=ends)
         return Engine(self.store, self.clock, Cel({}), name, executor, root_run_id=root_run_id, observer=LogFacts())
 
-    def start(self, text: str, engine: Engine | None = None, **inputs: Any) -> int:
+    def start(self, text: str | Workflow, engine: Engine | None = None, **inputs: Any) -> int:
         """A new run of a workflow; with an engine it is its own at once."""
-        workflow = load_text(text)
+        workflow = load_text(text) if isinstance(text, str) else text
         data = encode(workflow)
         request = r.RunRequested(self.clock.now(), 0, inputs, version(data))
         new = NewRun(data, request.version, workflow.name, request)

@@ -278,7 +278,7 @@ def test_a_dry_run_says_where_a_corrected_program_differs():
 
     said = mulligan("retry", 1, "--file", "parts.py", "--dry-run")
 
-    difference = "'load#2' (called at parts.py:14) now gets other arguments, at parts.py:14"
+    difference = "'load#2' (called at parts.py:14) now gets other arguments ('part'), at parts.py:14"
     assert f"what 'parts.py' changes:\n  changed  parts  program\n  differs  {difference}\n" in steady(said.err)
     planned = mulligan("retry", 1, "--file", "parts.py", "--dry-run", "--json").json
     assert planned["correction"]["differences"] == [difference]

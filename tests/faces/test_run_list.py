@@ -122,6 +122,13 @@ def test_a_run_that_nobody_drives_says_so_and_what_it_had_under_way_is_not_runni
     assert run.waits(is_driven=False) == [("driver", "nothing is running it")]
 
 
+def test_a_run_that_nobody_drives_says_when_what_it_waits_for_is_due():
+    run = OneRun()
+    run.commit(timers=[SetTimer("attempt", START + 2 * HOUR, "sleep", 1)])
+
+    assert run.waits(is_driven=False) == [("driver", "nothing is running it"), ("timer", "'sleep' is due in 2h00m")]
+
+
 def test_on_a_shared_store_a_run_is_served_by_any_worker_and_says_what_it_waits_for():
     run = OneRun(is_shared=True)
     run.commit(queued=[run.task("a")])

@@ -645,8 +645,24 @@ def test_an_inline_step_calls_no_step():
     assert "'double' is called inside an inline step" in failure.message
 
 
-@pytest.mark.parametrize("key", [{"timeout": "1m"}, {"resources": {"memory": "1GiB"}}, {"requirements": ["httpx"]}])
-def test_an_inline_step_has_no_limits(key: Any):
+@pytest.mark.parametrize(
+    "key",
+    [
+        {"timeout": "1m"},
+        {"resources": {"memory": "1GiB"}},
+        {"requirements": ["httpx"]},
+        {"env": {"A": "b"}},
+        {"cwd": "/tmp"},
+        {"logs": {"stdout": "./log"}},
+        {"cache": True},
+        {"breaker": "b"},
+        {"validate": "output > 1"},
+        {"on_success": "echo"},
+        {"writes": ["./x"]},
+        {"on": {"dask": True}},
+    ],
+)
+def test_an_inline_step_has_no_key_that_its_program_would_ignore(key: Any):
     with pytest.raises(LanguageError, match="the inline step 'tiny' has"):
 
         @step(inline=True, **key)

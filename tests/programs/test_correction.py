@@ -151,6 +151,26 @@ def test_a_new_value_or_inline_step_is_not_made():
     assert made == [2]
 
 
+def test_nothing_is_kept_that_a_task_has_called_behind_a_new_inline_step():
+    """What the step gives is not known here: the program may end with it before the task comes so far."""
+
+    @program
+    async def counted():
+        task = asyncio.create_task(part_of(0, 1))
+        await count(3)
+        return await task
+
+    @program
+    async def edited():
+        task = asyncio.create_task(part_of(0, 1))
+        if await count(4) > 3:
+            task.cancel()
+            return 0
+        return await task
+
+    assert kept(counted, edited) == []
+
+
 def test_an_edited_program_that_ends_keeps_what_it_has_called():
     @program
     def shorter():

@@ -72,6 +72,32 @@ def test_a_key_that_a_program_would_not_use_is_refused(key: str):
     assert problem.code in ("language.unknown_key", "language.inline") and problem.file == __file__
 
 
+@step(when="false")
+def maybe(number: int) -> int:
+    return number
+
+
+@step(next="maybe")
+def before(number: int) -> int:
+    return number
+
+
+@program
+def through(number: int) -> list[int]:
+    return [before(one) for one in (number,)]
+
+
+def test_a_key_of_the_graph_of_a_flow_is_refused_on_a_step_that_a_program_calls():
+    with pytest.raises(LanguageError) as caught:
+        through.__mulligan_workflow__()
+
+    [problem] = caught.value.problems
+    assert problem.message == "step 'before' has 'next', which belongs to flows, and a program calls it"
+    assert few.__mulligan_workflow__().check().steps, "a step of the module that it does not name may have such keys"
+    with pytest.raises(LanguageError, match="step 'maybe' has 'when'"):
+        definitions.definition_of(maybe)
+
+
 def test_a_program_is_no_step_and_says_so_when_it_is_used_as_one():
     with pytest.raises(LanguageError):
         _ = few.handler  # type: ignore[attr-defined]

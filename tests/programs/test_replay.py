@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 import mulligan
 from mulligan import StepFailed, gather, program, sleep, step
+from mulligan.core.effects.program_history import ProgramHistory
+from mulligan.core.state.program_progress import RecordedCall
+from mulligan.flows.context import Site
 from mulligan.programs import messages as m
+from mulligan.programs.conversion import recorded_history
+from mulligan.programs.differences import AskedCall, difference_of_call
 from mulligan.programs.errors import Nondeterministic, Stopped
 from mulligan.programs.machine import Machine
 from mulligan.programs.memory_engine import MemoryEngine
@@ -88,11 +94,40 @@ def test_other_arguments_are_a_difference_and_their_values_are_not_shown():
     found = difference(recorded, changed)
 
     assert str(found).startswith("'double' (called at test_replay.py:")
-    assert "now gets other arguments, at test_replay.py:" in str(found)
+    assert "now gets other arguments ('number'), at test_replay.py:" in str(found)
     assert "42" not in str(found)
     assert found.recorded is not None
     assert found.asked is not None
+    assert found.asked["arguments"] == ["number"]
     assert (found.recorded["name"], found.asked["name"]) == ("double", "double")
+
+
+STORED = {"$artifact": {"name": "1/load/1/1/output.json", "size": 80_000, "sha256": "9f2c", "format": "json"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "differing"),
+    [
+        ({"a": 1, "b": 2}, {"a": 1, "b": 3}, ["b"]),
+        ({"a": 1}, {"a": True}, ["a"]),
+        ({"a": 1, "b": 2}, {"a": 1, "c": 2}, ["b", "c"]),
+        # What is long, or stored as a file, is only named if nothing else differs.
+        ({"a": 1, "rows": "x" * 5000}, {"a": 2, "rows": "x" * 5000}, ["a"]),
+        ({"a": 1, "rows": "x" * 5000}, {"a": 1, "rows": "y"}, ["rows"]),
+        ({"a": 1, "rows": STORED}, {"a": 1, "rows": [1]}, ["rows"]),
+        ({}, {}, []),
+    ],
+)
+def test_the_arguments_that_differ_are_named(before: dict[str, Any], now: dict[str, Any], differing: list[str]):
+    call = RecordedCall(0, "p", "", 0, "load", arguments=before, digest="before", file="p.py", line=3)
+    [recorded] = recorded_history(ProgramHistory({"load": call}, [])).calls
+    asked = AskedCall("step", "load", Site("p.py", 4), "now", json.dumps(now).encode())
+
+    found = difference_of_call(recorded, asked)
+
+    assert (found.asked or {}).get("arguments", []) == differing
+    shown = f" ({', '.join(repr(name) for name in differing)})" if differing else ""
+    assert found.message == f"'load' (called at p.py:3) now gets other arguments{shown}, at p.py:4"
 
 
 def test_another_step_is_a_difference():

@@ -232,7 +232,7 @@ class RunDriver:
             if pending.is_last:
                 break
             queued = reports.popleft()
-            if type(queued.report) is r.CallsMade and not goes_on(self.state, queued.report):
+            if type(queued.report) is r.CallsMade and not self._goes_on(queued.report):
                 queued = self._as_end(queued, queued.report)
             pending.processed.append(queued)
             self._suspect = queued
@@ -334,6 +334,10 @@ class RunDriver:
             if isinstance(queued.report, r.RoundRequested):
                 self._refuse_round(pending, queued.report, error, now)
         self._note_end(pending, queued, refusal)
+
+    def _goes_on(self, report: r.CallsMade) -> bool:
+        # Without an executor we start nothing more, so the program goes on in the next turn, maybe on another worker.
+        return self.executor is not None and goes_on(self.state, report)
 
     def _as_end(self, queued: QueuedReport, report: r.CallsMade) -> QueuedReport:
         """A program may not go on in its turn: its slot is free at once, maybe for its next turn."""

@@ -80,6 +80,12 @@ _NOT_INLINE = {
     "resources": "it uses what the program has",
     "requirements": "it has the packages of the program",
     "python": "it has the interpreter of the program",
+    **dict.fromkeys(("env", "cwd"), "it runs in the process of the program, which has its own"),
+    "logs": "what it prints is in the log of the program",
+    **dict.fromkeys(("cache", "breaker"), "the program runs it without asking anybody"),
+    **dict.fromkeys(("validate", "on_success"), "the program goes on at once"),
+    "writes": "its files are not looked at",
+    "on": "it gets no client of Dask",
 }
 # Keys that are commands, each with what the command may read as its first argument.
 COMMANDS = {"on_failure": "error", "on_success": "output", "validate": "output", "undo": "output"}

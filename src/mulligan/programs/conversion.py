@@ -9,10 +9,15 @@ from typing import Any
 import msgspec
 
 from mulligan.core.effects.program_history import ProgramHistory
+from mulligan.core.model.artifacts import KEY_AS_JSON
 from mulligan.core.model.failure import TRACE_CHARS_MAX, Failure, failure
 from mulligan.core.model.program_calls import Delivery, ProgramCall, TurnEnd
 from mulligan.core.model.workflow import Step
+from mulligan.core.state.program_progress import RecordedCall
 from mulligan.programs import messages as m
+
+# How much of the arguments of a call goes into a history, to say which of them differs.
+ARGUMENTS_BYTES_MAX = 1000
 
 
 def deliveries_of(ends: Iterable[Delivery]) -> tuple[m.Delivery, ...]:
@@ -62,6 +67,7 @@ def _call_failure(found: Failure) -> m.CallFailure:
 
 def _recorded_calls(history: ProgramHistory) -> Iterator[m.RecordedCall]:
     for label, call in history.calls.items():
+        arguments, long = _short_arguments(call)
         yield m.RecordedCall(
             m.CallId(call.branch, call.ordinal),
             call.name,
@@ -72,7 +78,20 @@ def _recorded_calls(history: ProgramHistory) -> Iterator[m.RecordedCall]:
             file=call.file,
             line=call.line,
             output=call.output,
+            arguments=arguments,
+            long_arguments=long,
         )
+
+
+def _short_arguments(call: RecordedCall) -> tuple[bytes, tuple[str, ...]]:
+    """The arguments of a call as JSON, and the names of those that are long, or stored as files."""
+    data = msgspec.json.encode(call.arguments)
+    if len(data) <= ARGUMENTS_BYTES_MAX and KEY_AS_JSON not in data:
+        return data, ()
+    each = {name: msgspec.json.encode(value) for name, value in call.arguments.items()}
+    limit = ARGUMENTS_BYTES_MAX // len(each)
+    long = tuple(name for name, value in each.items() if len(value) > limit or KEY_AS_JSON in value)
+    return msgspec.json.encode({name: call.arguments[name] for name in each if name not in long}), long
 
 
 def history_of(found: ProgramHistory) -> bytes:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mulligan.flows.context import Site
 from mulligan.programs import messages as m
 from mulligan.programs.calls import Call, has_key
-from mulligan.programs.differences import difference_of_call
+from mulligan.programs.differences import AskedCall, difference_of_call
 from mulligan.programs.errors import Stopped
-from mulligan.programs.machine import Machine
+from mulligan.programs.machine import Machine, asked_call
 from mulligan.programs.memory_engine import NoEngine
 from mulligan.programs.running import run_function
 
@@ -57,13 +56,13 @@ class _CorrectingMachine(Machine):
         return [one.id for identity, one in self._recorded.items() if has_key(identity[0])]
 
     def _is_kept(self, recorded: m.RecordedCall, call: Call[Any]) -> bool:
-        return self._keep(recorded, call.kind, call.name, call.digest, call.site)
+        return self._keep(recorded, asked_call(call))
 
-    def _keep(self, recorded: m.RecordedCall, kind: str, name: str, digest: str, site: Site) -> bool:
-        if recorded.is_same(kind, name, digest):
+    def _keep(self, recorded: m.RecordedCall, asked: AskedCall) -> bool:
+        if recorded.is_same(asked.kind, asked.name, asked.digest):
             self.kept.append(recorded.id)
             return True
-        self.differences.append(difference_of_call(recorded, kind, name, digest, site).message)
+        self.differences.append(difference_of_call(recorded, asked).message)
         # How the recorded call has ended says nothing of the one that takes its place.
         for _ in range(len(self._queue)):
             delivery = self._queue.popleft()
@@ -73,17 +72,19 @@ class _CorrectingMachine(Machine):
         self._inline_ends.pop((recorded.id.branch, recorded.id.ordinal), None)
         return False
 
-    def _compare(self, recorded: m.RecordedCall, kind: str, name: str, digest: str, site: Site) -> None:
+    def _compare(self, recorded: m.RecordedCall, asked: AskedCall) -> None:
         """Of a value: without the one that is recorded nothing can go on."""
-        if not self._keep(recorded, kind, name, digest, site):
+        if not self._keep(recorded, asked):
             self._stop()
 
     def _make_value(self, make: Any) -> Any:
         self._stop()
 
     def _run_inline(self, call: Call[Any], *, is_new: bool) -> None:
-        if not is_new and call.id in self._inline_ends:
-            super()._run_inline(call, is_new=False)
+        """A new one stops everything, as a new value does: what it gives is not known, and tasks may go on with it."""
+        if is_new or call.id not in self._inline_ends:
+            self._stop()
+        super()._run_inline(call, is_new=False)
 
     def finish_replay(self) -> None:
         """What was not called is not kept."""

@@ -6,6 +6,7 @@ expressions read the arguments of the call as `inputs`. The language is imported
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -32,6 +33,13 @@ _SAID_BY_FUNCTION = frozenset({"steps", "outputs", "order"})
 _SECTIONS = ("secrets", "breakers", "retry_policies", "handlers", "files", "defaults")
 # What says which function a step calls; anything else is read by the language.
 _PLAIN_ACTION = frozenset({"call", "import_from", "source", "file"})
+# Keys of a step that belong to the graph of a flow, and what a program does instead.
+_OF_GRAPHS = {
+    "after": "call it after the other steps",
+    "when": "write 'if' in the program",
+    **dict.fromkeys(("next", "take", "no_match"), "call what follows in the program"),
+    **dict.fromkeys(("join", "start", "max_visits", "at_max_visits"), "write a loop in the program"),
+}
 _ARGUMENTS = Template((Expression("inputs", ("inputs",)),))
 
 # The modules whose source is pinned with the run of this process: `source` and `file` by name.
@@ -64,6 +72,7 @@ def definition_of(called: Any, keys: Mapping[str, Any] | None = None) -> StepDef
 def _checked(called: Any, keys: Mapping[str, Any]) -> Step:
     if hasattr(called, "__mulligan_workflow__"):
         return _child_run(called)
+    _refuse_graph(called)
     recorder = Recorder("program")
     record = _recorded(called, recorder)
     has_keys = bool(record.keys or recorder.sections or not _PLAIN_ACTION.issuperset(record.action["python"]))
@@ -88,6 +97,17 @@ def plain_step(record: Record) -> Step:
     return Step(name=record.name, action=Action(PYTHON, params, bindings))
 
 
+def _refuse_graph(called: StepFunction[..., Any]) -> None:
+    """Refuse what says where a step stands in a graph: a program would ignore it."""
+    for key, hint in _OF_GRAPHS.items():
+        if key in called.keys:
+            message = f"step '{called.__name__}' has '{key}', which belongs to flows, and a program calls it"
+            refuse("program", message, hint=hint, word=key, site=called.keys[key][1])
+    if called.routes:
+        message = f"step '{called.__name__}' leads to another step, and a program has no edges"
+        refuse("program", message, hint="write 'except StepFailed' in the program", site=called.site)
+
+
 def _pinned_source(params: Mapping[str, Any]) -> dict[str, str]:
     return _pinned.get(str(params.get("call", "")).partition(":")[0], {})
 
@@ -103,9 +123,6 @@ def _recorded(called: StepFunction[..., Any], recorder: Recorder) -> Record:
         record = called._add(recorder, called.site)
         record.action = called._python(values)
         called._finish(recorder, record)
-        if called.routes or record.edges:
-            message = f"step '{called.__name__}' leads to another step, and a program has no edges"
-            refuse("program", message, hint="write 'except StepFailed' in the program", site=called.site)
         return record
     finally:
         RECORDER.reset(before)
@@ -177,6 +194,9 @@ def workflow_of(program: Any) -> Any:
     site = definition_site(program.fn) or program.site
     at = CallSite(site.file, site.line)
     recorder = Recorder(program.name)
+    for name in _names_used(program.fn.__code__):
+        if isinstance(step := program.fn.__globals__.get(name), StepFunction):
+            _refuse_graph(step)
     top = {key: one for key, one in program.keys.items() if key not in STEP_KEYS and key not in _OWN_KEYS}
     for step in steps_in_reach(program.fn):
         found = Recorder(program.name)
@@ -201,6 +221,13 @@ def workflow_of(program: Any) -> Any:
     args = {name: f"${{inputs.{name}}}" for name in parameters.names}
     workflow.step_at(at, program.__name__, {"python": action, **({"args": args} if args else {}), **step_keys})
     return workflow
+
+
+def _names_used(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield from _names_used(one)
 
 
 def _refuse_keys(program: Any) -> None:

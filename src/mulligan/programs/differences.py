@@ -2,21 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, NamedTuple
 
 from mulligan.flows.context import Site
 from mulligan.programs.errors import Nondeterministic
 from mulligan.programs.messages import RecordedCall
 
 
-def difference_of_call(recorded: RecordedCall, kind: str, name: str, digest: str, site: Site) -> Nondeterministic:
+class AskedCall(NamedTuple):
+    """What a program calls now. `arguments`: as JSON."""
+
+    kind: str
+    name: str
+    site: Site
+    digest: str = ""
+    arguments: bytes = b"{}"
+
+
+def difference_of_call(recorded: RecordedCall, asked: AskedCall) -> Nondeterministic:
     """The program calls something else than what is recorded at this place."""
-    asked = {"name": name, "kind": kind, "file": site.file, "line": site.line}
-    if (recorded.kind, recorded.name) == (kind, name):
+    site = asked.site
+    shown: dict[str, Any] = {"name": asked.name, "kind": asked.kind, "file": site.file, "line": site.line}
+    if (recorded.kind, recorded.name) == (asked.kind, asked.name):
         what = f"{_shown(recorded)} now gets other arguments"
+        if names := _differing(recorded, asked.arguments):
+            shown["arguments"] = names
+            shown_names = ", ".join(f"'{name}'" for name in names)
+            what += f" ({shown_names})"
     else:
-        what = f"{_shown(recorded)} is recorded, and now '{name}' is called"
-    return _difference(f"{what}, at {_at(site.file, site.line)}", recorded, asked)
+        what = f"{_shown(recorded)} is recorded, and now '{asked.name}' is called"
+    return _difference(f"{what}, at {_at(site.file, site.line)}", recorded, shown)
+
+
+def _differing(recorded: RecordedCall, arguments: bytes) -> list[str]:
+    """The names of the arguments that differ. Of long ones it is not known: they are named if no other differs."""
+    before, now = json.loads(recorded.arguments), json.loads(arguments)
+    long = set(recorded.long_arguments)
+    names = [name for name in (before | now) if name not in long]
+    # As JSON, since True and 1 are not the same there.
+    found = [name for name in names if _as_json(before, name) != _as_json(now, name)]
+    return found or [name for name in recorded.long_arguments if name in now] or list(long)
+
+
+def _as_json(arguments: dict[str, Any], name: str) -> str:
+    return json.dumps(arguments[name], sort_keys=True) if name in arguments else ""
 
 
 def difference_of_missing(recorded: RecordedCall, site: Site | None, *, end: str = "") -> Nondeterministic:

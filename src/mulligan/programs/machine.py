@@ -26,7 +26,7 @@ from mulligan.programs.call_values import (
     storable_defaults,
 )
 from mulligan.programs.calls import Branch, Call, Outcome, Prepared, has_key
-from mulligan.programs.differences import difference_of_call, difference_of_missing
+from mulligan.programs.differences import AskedCall, difference_of_call, difference_of_missing
 from mulligan.programs.errors import Nondeterministic, ProgramError, Rejected, StepFailed, Stopped
 from mulligan.programs.failures import failure_of
 from mulligan.programs.inline_steps import inline_environment, run_inline
@@ -304,12 +304,12 @@ class Machine:
 
     def _is_kept(self, recorded: m.RecordedCall, call: Call[Any]) -> bool:
         """Whether it is the call that is recorded. Otherwise the program differs, unless it is being corrected."""
-        self._compare(recorded, call.kind, call.name, call.digest, call.site)
+        self._compare(recorded, asked_call(call))
         return True
 
-    def _compare(self, recorded: m.RecordedCall, kind: str, name: str, digest: str, site: Site) -> None:
-        if not recorded.is_same(kind, name, digest):
-            self._differ(difference_of_call(recorded, kind, name, digest, site))
+    def _compare(self, recorded: m.RecordedCall, asked: AskedCall) -> None:
+        if not recorded.is_same(asked.kind, asked.name, asked.digest):
+            self._differ(difference_of_call(recorded, asked))
 
     def _differ(self, difference: Nondeterministic) -> NoReturn:
         self.broken = difference
@@ -431,7 +431,7 @@ class Machine:
         identity = branch.path, branch.next_call()
         recorded = self._recorded.pop(identity, None)
         if recorded is not None:
-            self._compare(recorded, "value", name, "", site)
+            self._compare(recorded, AskedCall("value", name, site))
             return recorded.output
         output = self._make_value(make)
         self._say_replayed()
@@ -591,6 +591,11 @@ class _Known:
         self.read = reader_of(thing.fn)
         self.defaults = storable_defaults(thing.fn)
         self.definitions: dict[str, tuple[Any, m.StepDefinition]] = {}
+
+
+def asked_call(call: Call[Any]) -> AskedCall:
+    """What is compared of a call."""
+    return AskedCall(call.kind, call.name, call.site, call.digest, call.arguments)
 
 
 def _shown_keys(thing: Any) -> str:

@@ -161,6 +161,7 @@ class MemoryEngine:
                 file=call.file,
                 line=call.line,
                 output=call.output if call.kind == "value" else None,
+                arguments=call.arguments,
             )
         )
 

@@ -181,6 +181,9 @@ class RecordedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     line: int = 0
     # Values that were recorded are not delivered: they are returned at once.
     output: Any = None
+    # To say which argument differs: as JSON, and the names of those that are too long for it.
+    arguments: bytes = b"{}"
+    long_arguments: tuple[str, ...] = ()
 
     def is_same(self, kind: str, name: str, digest: str) -> bool:
         """Whether this is what the program calls now."""

@@ -83,7 +83,7 @@ def read_budget(form: Fields, source: Source) -> Budget | None:
 def warn_of_idle_budget(fields: Fields, found: Iterable[Command], owner: str, source: Source) -> None:
     """Warn about a budget without agents."""
     actions = (traits_of(command.action) for command in all_commands(found))
-    if not any(traits.is_agent or traits.calls_run for traits in actions):
+    if not any(traits.is_agent or traits.calls_run or traits.is_program for traits in actions):
         message = f"{owner} has a budget, but no agent to spend it"
         hint = "a budget is for agents: 'timeout' bounds time, 'resources' memory"
         source.warn("idle_budget", message, fields.key("budget"), hint=hint)

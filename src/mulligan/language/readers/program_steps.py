@@ -19,7 +19,9 @@ _NOT_OF_FUNCTION = {
     "python": ("its process has the interpreter of the worker", _AT_STEPS),
 }
 _NOT_OF_STEP = {
+    "budget": ("it has no agents", "set it at the top of the file: child runs spend from that"),
     "breaker": ("a breaker guards a service, and its steps ask that", _AT_STEPS),
+    "capture": ("its output is what it returns", "remove it"),
     "cache": ("its steps are cached one by one", _AT_STEPS),
     "next": ("it gets the same results of its calls in each visit", "write a loop in the program"),
     "on": ("its process gets no client of Dask", _AT_STEPS),
@@ -39,6 +41,12 @@ def check_program(values: dict[str, Any], fields: Fields, label: str, scope: Sco
                 message = f"{label} is a program and has '{key}', but {why}"
                 scope.note(scope.source.refuse("program", message, node.key(key), hint=hint))
     _refuse_secrets(values, action, fields, scope)
+    for key, default in (("requirements", scope.draft.requirements), ("python", scope.draft.python_interpreter)):
+        # Those of '@program', which pins its source, are for the steps that it calls.
+        if default and "source" not in action.params:
+            message = f"{label} is a program, and 'defaults' has '{key}', which neither it nor its steps would get"
+            hint = "write @program(defaults={…}), or set it on its steps"
+            scope.note(scope.source.refuse("program", message, fields.key("python"), hint=hint))
 
 
 def _refuse_secrets(values: dict[str, Any], action: Action, fields: Fields, scope: Scope) -> None:

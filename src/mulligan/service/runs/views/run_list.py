@@ -346,6 +346,7 @@ class _PageBuilder:
         # Without a driver in a store that is not shared, running tasks are lost too.
         if driver is None and not self._is_served:
             yield WaitReason("driver", "nothing is running it", record.run_id)
+            yield from self._times(record, is_driven=False)
             return
         if record.status != "paused":
             yield from self._queued(record, [one for one in tasks if not one.worker])
@@ -388,9 +389,10 @@ class _PageBuilder:
             self._breakers = {one.name: describe_breaker_wait(one, self._now) for one in self._store.breakers()}
         return self._breakers.get(breaker, "")
 
-    def _times(self, record: RunRecord) -> Iterator[WaitReason]:
+    def _times(self, record: RunRecord, *, is_driven: bool = True) -> Iterator[WaitReason]:
         for one in sorted(_below(self._timers.get(record.root_run_id, ()), record), key=lambda timer: timer.due):
             kind, verb = _TIMES[one.kind]
+            verb = verb if is_driven else "is due"
             text = (
                 f"{self._who(record, one, one.count)} {_verb(verb, one.count)} {format_time_until(one.due, self._now)}"
             )
@@ -426,6 +428,7 @@ _PLURALS = {
     "is paused": "are paused",
     "is tried again": "are tried again, the first",
     "continues": "continue, the first",
+    "is due": "are due, the first",
     "loops back": "loop back, the first",
 }
 
