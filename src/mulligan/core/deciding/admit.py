@@ -30,10 +30,11 @@ from mulligan.core.deciding.programs import (
 )
 from mulligan.core.deciding.rounds.child_failure import UNDO_FAILED, child_failure
 from mulligan.core.deciding.rounds.child_rounds import ended_child, refuse_child, requested_round
-from mulligan.core.deciding.rounds.kept_approvals import refuse_outdated_approvals
+from mulligan.core.deciding.rounds.kept_approvals import refuse_changed_inputs
 from mulligan.core.deciding.rounds.rounds import (
     Round,
     after_stop,
+    fork_hint,
     is_correctable,
     plan_revision,
     plan_round,
@@ -132,7 +133,7 @@ def _run_forked(now: DecisionContext, report: r.RunRequested) -> Facts:
     assert report.forked_from is not None
     inputs = report.inputs if report.has_inputs else None
     if inputs is not None:
-        refuse_outdated_approvals(now.state, inputs)
+        refuse_changed_inputs(now.state, inputs)
     if report.decision is not None:
         # Its first fact is not used: this only raises if the decision is not possible.
         next(iter(admit(now, report.decision)), None)
@@ -154,7 +155,7 @@ def _cancel(now: DecisionContext, report: r.CancelRequested) -> Facts:
         ended = "was cancelled" if run.status == "cancelled" else run.status
         raise RunFinished(
             f"run {run.run_id} {ended} on {run.at:%Y-%m-%d at %H:%M} UTC, so there is nothing to cancel",
-            hint=rerun_hint(run.run_id, run.status),
+            hint=rerun_hint(now.state),
         )
     stop = run.stop
     if stop is None or stop.cause != "cancelled" or (report.now and not stop.now):
@@ -220,11 +221,11 @@ def _named_steps(now: DecisionContext, name: str) -> list[Place]:
     return found
 
 
-def rerun_hint(run_id: int, status: str) -> str:
+def rerun_hint(state: State) -> str:
     """The hint for running an ended run again: another round if it did not complete, otherwise a fork."""
-    if status == "completed":
-        return f"to run it again from a step: mulligan fork {run_id} --from STEP"
-    return f"to run what failed again: mulligan retry {run_id}"
+    if state.run.status == "completed":
+        return fork_hint(state)
+    return f"to run what failed again: mulligan retry {state.run.run_id}"
 
 
 def _resume(now: DecisionContext, report: r.ResumeRequested) -> Facts:
@@ -232,7 +233,7 @@ def _resume(now: DecisionContext, report: r.ResumeRequested) -> Facts:
     if run.status in RUN_ENDED:
         raise RunFinished(
             f"run {run.run_id} {run.status}, so there is nothing to resume",
-            hint=rerun_hint(run.run_id, run.status),
+            hint=rerun_hint(now.state),
         )
     if report.step:
         yield from _resume_steps(now, report)

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from mulligan.core.deciding.report_checks import NUMBER_MAX, check_report, parts
 from mulligan.core.deciding.rounds.fork import kept_data, kept_sessions, outdated_approvals, own_kept, worktree_origin
-from mulligan.core.deciding.rounds.kept_approvals import refuse_outdated_approvals
+from mulligan.core.deciding.rounds.kept_approvals import refuse_changed_inputs
 from mulligan.core.deciding.workers.breaker import Verdict
 from mulligan.core.deciding.workers.expiry_permission import HeartbeatSeries, first_heartbeat
 from mulligan.core.effects.program_history import ProgramHistory, program_history
@@ -247,7 +247,7 @@ class StoreCalls:
                 f"run {run_id} cannot be continued from event {seq}", hint="use the same version as the server"
             )
         if request.has_inputs:
-            refuse_outdated_approvals(old, request.inputs)
+            refuse_changed_inputs(old, request.inputs)
         origin = pin_origin(worktree_origin(old), request.uid)
         # Its results are those of the log.
         request = replace(request, kept=(), stale=(), data={}, sessions={})
