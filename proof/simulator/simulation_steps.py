@@ -15,7 +15,7 @@ import msgspec
 
 from mulligan.core.deciding.agents.triage_agent import is_decided
 from mulligan.core.deciding.rounds.fork import plan_fork, worktree_origin
-from mulligan.core.deciding.rounds.kept_approvals import refuse_outdated_approvals
+from mulligan.core.deciding.rounds.kept_approvals import refuse_changed_inputs
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
@@ -550,7 +550,7 @@ class SimulationSteps:
         has_inputs = dice.random() < 0.3
         inputs = self._inputs_of_fork(state) if has_inputs else state.run.inputs
         try:
-            refuse_outdated_approvals(state, inputs)
+            refuse_changed_inputs(state, inputs)
         except Refused:
             return False
         self.cluster.happened["forked at an event"] += 1

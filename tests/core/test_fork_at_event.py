@@ -228,6 +228,24 @@ def test_a_fork_can_be_forked():
     assert again["deploy"].status == "failed"
 
 
+def test_an_attempt_that_fails_as_it_is_scheduled_is_one_turn_and_no_fork_is_left_with_half_of_it():
+    """A wait needs no worker: nothing would ever start it where it is scheduled, and has not failed yet."""
+    wait = Action("wait", {"seconds": {"${}": "V"}}, {"V": Template((expression("inputs.wait", "inputs"),))})
+    rule = Rule(codes=("INPUT_INVALID",), max_retries=2, backoff=Backoff(delay=30.0))
+    flow = workflow(step("nap", action=wait, rules=(rule,)))
+    history = History(flow, {"inputs.wait": lambda names: names["inputs"]["wait"]}).start({"wait": "soon"})
+    history.wait(30).wait(30)
+    assert [type(one.fact) for one in history.log if one.caused_by == 0 and one.seq > 1] == (
+        [e.AttemptScheduled, e.AttemptFailed] * 2
+    )
+
+    points = [one.seq for one, two in pairwise(history.log) if is_at_rest(one, two)]
+
+    assert points and history.status == "failed"
+    for seq in points:
+        assert forked(history, flow, seq).wait(30).wait(30).status == "failed"
+
+
 @pytest.mark.parametrize("log", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.stem[:2]}")
 def test_every_golden_log_can_be_continued_wherever_it_was_at_rest(log: Path):
     definition = decode((log.parent / log.name.replace(".log.jsonl", ".workflow.json")).read_bytes())

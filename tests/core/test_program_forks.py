@@ -5,16 +5,19 @@ from __future__ import annotations
 from datetime import timedelta
 from itertools import pairwise
 
+import pytest
 from tests.support.program_runs import LATER, LOAD, Program, every_row
 
+from mulligan.core.deciding.rounds.fork import plan_fork
 from mulligan.core.effects import effects as fx
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Action
+from mulligan.errors import MulliganError, Refused
 from mulligan.history.moments import is_at_rest
-from mulligan.testing.history import command, step
+from mulligan.testing.history import History, command, step, workflow
 
 UNDOABLE = step("load", action=LOAD.action, undo=command("unload"))
 SLEEP = step("load", action=Action("wait", {"seconds": 60.0}))
@@ -131,3 +134,41 @@ def test_calls_that_the_other_run_was_about_to_undo_are_made_again_in_a_fork():
 
     assert fork.statuses["nightly"] == "ready"
     assert not fork.state.calls
+
+
+def test_a_program_that_has_made_a_call_keeps_its_inputs_in_a_fork():
+    """Its calls follow from them."""
+    run = Program()
+    begun = len(run.log)
+    run.say(run.load(1))
+
+    with pytest.raises(Refused, match="has made calls with another value of 'day'"):
+        run.forked(inputs={"day": "monday"}, has_inputs=True)
+
+    assert run.forked(inputs={}, has_inputs=True).statuses["nightly"] == "running"
+    assert run.forked(begun, inputs={"day": "monday"}, has_inputs=True).state.run.inputs == {"day": "monday"}
+
+
+def test_a_fork_of_a_program_from_a_step_is_refused_with_what_can_be_done():
+    run = Program()
+    run.say(run.load(1))
+    steps = History(workflow(step("fetch"))).start()
+
+    with pytest.raises(Refused) as refused:
+        plan_fork(run.state, run.state.graph, "load")
+    with pytest.raises(Refused, match="the file holds a program"):
+        plan_fork(steps.state, run.state.graph, "fetch")
+
+    assert "mulligan replay 1 --at EVENT --fork-here" in (refused.value.hint or "")
+
+
+def test_of_a_program_that_has_completed_the_hint_is_a_fork_at_an_event():
+    run = Program()
+    run.say(how="returned", output=5)
+
+    for ask in (run.retry, run.cancel, run.resume):
+        with pytest.raises(MulliganError) as refused:
+            ask()
+        assert refused.value.hint == (
+            "to go on from one of its events in a new run: mulligan replay 1 --at EVENT --fork-here"
+        )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from tests.support.program_runs import Program
 
 from mulligan.core.effects.snapshot import restore
 from mulligan.core.model import reports as r
@@ -28,6 +30,7 @@ from mulligan.core.model.workflow import (
 from mulligan.core.state.state import State
 from mulligan.core.turn import fold
 from mulligan.errors import CodecError, InputInvalid, Refused
+from mulligan.history.moments import is_at_rest
 from mulligan.service.runs.changes.fork_at import EventForks
 from mulligan.service.runs.stored import past_states
 from mulligan.service.runs.stored.past_states import PastStates
@@ -186,6 +189,46 @@ def test_in_the_middle_of_a_turn_the_rest_of_it_comes_next():
 
     assert not moment.is_at_rest
     assert moment.next is not None and moment.next.report == f"it follows from event {moment.seq}"
+
+
+@pytest.mark.parametrize("turn_max", [2, 3, 200])
+def test_the_end_of_the_turn_before_is_found_however_long_the_turn_is(monkeypatch: pytest.MonkeyPatch, turn_max: int):
+    monkeypatch.setattr(past_states, "TURN_MAX", turn_max)
+    flow = workflow(step("first"), *(step(f"s{number}", needs=["first"]) for number in range(40)))
+    history = History(flow).start().started("first").ok("first")
+    past = travel(flow, history.log)[1]
+
+    rests = [0, *(one.seq for one, two in pairwise(history.log) if is_at_rest(one, two)), len(history.log)]
+
+    assert [past.last_rest(1, one.seq) for one in history.log] == [
+        max(seq for seq in rests if seq <= one.seq) for one in history.log
+    ]
+
+
+def test_a_moment_of_a_program_says_what_the_program_did_next():
+    run = Program()
+    run.say(run.load(1, branch="0"), run.load(2, branch="1")).started("load").ok("load")
+    run.say(cancelled=(("1", 1),)).say(how="returned", output=5)
+    found = travel(run.definition, run.log)[0]
+
+    moments = [found.moment(1, entry.seq) for entry in run.log]
+
+    said = [one.next.report for one in moments if one.next is not None and one.is_at_rest]
+    assert said == [
+        "'nightly' was to call 'load' for the first time",
+        "'nightly' called 'load'",
+        "'nightly' called 'load#2'",
+        "'nightly' could not go on before a call of it had ended",
+        "w1 took attempt 1 of 'load'",
+        "attempt 1 of 'load' was reported to have ended",
+        "w1 took turn 2 of 'nightly'",
+        "'nightly' cancelled 'load#2'",
+        "'nightly' could not go on before a call of it had ended",
+        "w1 took turn 3 of 'nightly'",
+        "'nightly' returned",
+    ]
+    waits = {wait.text for one in moments for wait in one.run.waiting_for if wait.place == "nightly"}
+    assert {"its next turn", "its end"} < waits and not any("  " in one for one in waits)
 
 
 def test_what_changed_between_two_events_has_steps_attempts_failures_outputs_and_waits():

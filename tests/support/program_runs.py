@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 from mulligan.core.effects.snapshot import Row, changes
 from mulligan.core.effects.tasks import make_task
@@ -33,10 +33,10 @@ class Program(History):
         self.made = 0
         self.start()
 
-    def forked(self, seq: int = 0, **fields: Any) -> Program:
+    def forked(self, seq: int = 0, **fields: Any) -> Self:
         """A run that goes on from an event of this one, by default from the last, two days later."""
         seq = seq or len(self.log)
-        fork = Program.__new__(Program)
+        fork = type(self).__new__(type(self))
         History.__init__(fork, self.definition, evaluator=self.evaluator)
         fork.made, fork.clock, fork.definition = self.made, self.clock + LATER, self.definition
         history = pack_history(self.log[:seq])
@@ -52,8 +52,9 @@ class Program(History):
 
     def say(self, *calls: ProgramCall, output: Any = None, **said: Any) -> Program:
         """Begin the turn of the program, and end it with what it says."""
+        usage = said.pop("usage", {})
         turn = self._turn(calls, said)
-        self.report(r.TaskEnded(self.clock, "nightly", self["nightly"].attempt, output=output, turn=turn))
+        self.report(r.TaskEnded(self.clock, "nightly", self["nightly"].attempt, output=output, turn=turn, usage=usage))
         return self
 
     def go_on(self, *calls: ProgramCall, **said: Any) -> Program:

@@ -39,7 +39,8 @@ def is_at_rest(entry: e.Entry, following: e.Entry | None) -> bool:
 
 def _belongs_together(fact: e.Fact, following: e.Fact) -> bool:
     """Whether one report brought both facts, and the state between them is only half of what it asked for."""
-    if isinstance(fact, e.AttemptScheduled) and isinstance(following, e.AttemptStarted):
+    if isinstance(fact, e.AttemptScheduled) and isinstance(following, e.AttemptStarted | e.AttemptFailed):
+        # What needs no worker starts as it is scheduled, or fails.
         return fact.place == following.place
     return (
         isinstance(fact, e.RunRevised | e.AttemptStopping | e.StepEntered)
@@ -95,6 +96,15 @@ def _classified(memory: StoryMemory, fact: e.StepClassified) -> str:
     return f"{_by(fact)} decided about '{fact.step}': {fact.verdict}"
 
 
+def _called(memory: StoryMemory, fact: e.StepAdded | e.StepRan) -> str:
+    return f"'{fact.program}' called '{fact.step}'"
+
+
+def _cancelled(memory: StoryMemory, fact: e.CallCancelled) -> str:
+    call = memory.call(fact.step)
+    return f"'{call.program}' cancelled '{fact.step}'" if call is not None else f"'{fact.step}' was cancelled"
+
+
 _REPORTS: dict[type[e.Fact], Callable[[StoryMemory, Any], str]] = {
     e.RunStarted: lambda _, fact: f"{_by(fact)} started the run",
     e.RunForked: lambda _, fact: f"{_by(fact)} forked run {fact.run_id} at its event {fact.seq}",
@@ -126,6 +136,15 @@ _REPORTS: dict[type[e.Fact], Callable[[StoryMemory, Any], str]] = {
     e.StepClassified: _classified,
     e.StepEntered: lambda _, fact: "more of its first steps could start",
     e.LoopFired: lambda _, fact: f"the loop back to '{fact.to}' was due",
+    # A turn of a program is reported whole. A fork may begin between any two of its calls: it is replayed.
+    e.StepDefined: lambda _, fact: f"'{fact.place}' was to call '{fact.definition.name}' for the first time",
+    e.StepAdded: _called,
+    e.StepRan: _called,
+    e.ValueRecorded: lambda _, fact: f"'{fact.place}' asked for {fact.name}",
+    e.CallCancelled: _cancelled,
+    e.TurnStarted: lambda _, fact: f"{fact.worker or 'a worker'} took turn {fact.turn} of '{fact.place}'",
+    e.ProgramWaiting: lambda _, fact: f"'{fact.place}' could not go on before a call of it had ended",
+    e.ProgramEnded: lambda _, fact: f"'{fact.place}' {fact.how}",
 }
 
 

@@ -337,6 +337,9 @@ def _of_program(state: State, place: Place) -> Wait:
     calls = (label for label, call in state.calls.items() if call.kind != "value" and call.program == place.key)
     names = [label for label in calls if state.status_of(label) not in ENDED]
     at = f" ({place.program.at})" if place.program is not None and place.program.at else ""
+    if not names:
+        # In the middle of a turn: the last of them has just ended.
+        return Wait("entry", f"its next turn{at}" if place.phase == WAITING else "its end", place.key, place.attempt)
     return _of_steps("needs", place, names, f"{quote_steps(state, names, NAMES_MAX)} to end{at}")
 
 

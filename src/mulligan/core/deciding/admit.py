@@ -19,13 +19,22 @@ from mulligan.core.deciding.classify import LIMIT, MACHINE, PAST_DEADLINE, class
 from mulligan.core.deciding.flow import wake_starts
 from mulligan.core.deciding.ladder import reruns_after_loss, start_due_retry, with_cap_detail
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, make_failure
-from mulligan.core.deciding.programs import end_turn, end_waiting, goes_on, lacks_turn, record_calls, refuse_turn
+from mulligan.core.deciding.programs import (
+    end_turn,
+    end_waiting,
+    goes_on,
+    lacks_turn,
+    record_calls,
+    refuse_turn,
+    usage_of_attempt,
+)
 from mulligan.core.deciding.rounds.child_failure import UNDO_FAILED, child_failure
 from mulligan.core.deciding.rounds.child_rounds import ended_child, refuse_child, requested_round
-from mulligan.core.deciding.rounds.kept_approvals import refuse_outdated_approvals
+from mulligan.core.deciding.rounds.kept_approvals import refuse_changed_inputs
 from mulligan.core.deciding.rounds.rounds import (
     Round,
     after_stop,
+    fork_hint,
     is_correctable,
     plan_revision,
     plan_round,
@@ -125,7 +134,7 @@ def _run_forked(now: DecisionContext, report: r.RunRequested) -> Facts:
     assert report.forked_from is not None
     inputs = report.inputs if report.has_inputs else None
     if inputs is not None:
-        refuse_outdated_approvals(now.state, inputs)
+        refuse_changed_inputs(now.state, inputs)
     if report.decision is not None:
         # Its first fact is not used: this only raises if the decision is not possible.
         next(iter(admit(now, report.decision)), None)
@@ -147,7 +156,7 @@ def _cancel(now: DecisionContext, report: r.CancelRequested) -> Facts:
         ended = "was cancelled" if run.status == "cancelled" else run.status
         raise RunFinished(
             f"run {run.run_id} {ended} on {run.at:%Y-%m-%d at %H:%M} UTC, so there is nothing to cancel",
-            hint=rerun_hint(run.run_id, run.status),
+            hint=rerun_hint(now.state),
         )
     stop = run.stop
     if stop is None or stop.cause != "cancelled" or (report.now and not stop.now):
@@ -213,11 +222,11 @@ def _named_steps(now: DecisionContext, name: str) -> list[Place]:
     return found
 
 
-def rerun_hint(run_id: int, status: str) -> str:
+def rerun_hint(state: State) -> str:
     """The hint for running an ended run again: another round if it did not complete, otherwise a fork."""
-    if status == "completed":
-        return f"to run it again from a step: mulligan fork {run_id} --from STEP"
-    return f"to run what failed again: mulligan retry {run_id}"
+    if state.run.status == "completed":
+        return fork_hint(state)
+    return f"to run what failed again: mulligan retry {state.run.run_id}"
 
 
 def _resume(now: DecisionContext, report: r.ResumeRequested) -> Facts:
@@ -225,7 +234,7 @@ def _resume(now: DecisionContext, report: r.ResumeRequested) -> Facts:
     if run.status in RUN_ENDED:
         raise RunFinished(
             f"run {run.run_id} {run.status}, so there is nothing to resume",
-            hint=rerun_hint(run.run_id, run.status),
+            hint=rerun_hint(now.state),
         )
     if report.step:
         yield from _resume_steps(now, report)
@@ -427,7 +436,7 @@ def _attempt_ended(now: DecisionContext, report: r.TaskEnded) -> e.Fact:
         place.key,
         place.attempt,
         failure=with_cap_detail(place, found),
-        usage=report.usage,
+        usage=usage_of_attempt(place, report),
         warnings=warnings,
         artifacts=report.artifacts,
     )

@@ -236,7 +236,9 @@ def make_revision(state: State, report: Revised, graph: Graph, by: str) -> tuple
     if run.status == "completed":
         raise Refused(
             f"run {run.run_id} completed, so its definition cannot be changed",
-            hint=f"to run a corrected one from a step: mulligan fork {run.run_id} --from STEP --file FILE",
+            hint="to run the corrected program: mulligan run FILE"
+            if state.graph.program
+            else f"to run a corrected one from a step: mulligan fork {run.run_id} --from STEP --file FILE",
         )
     # Without the calls of a program, which are in no definition.
     found = compare_definitions(state.graph.for_run(), graph)

@@ -22,9 +22,10 @@ from msgspec.structs import replace
 
 from mulligan.core.deciding.report_checks import NUMBER_MAX, check_report, parts
 from mulligan.core.deciding.rounds.fork import kept_data, kept_sessions, outdated_approvals, own_kept, worktree_origin
-from mulligan.core.deciding.rounds.kept_approvals import refuse_outdated_approvals
+from mulligan.core.deciding.rounds.kept_approvals import refuse_changed_inputs
 from mulligan.core.deciding.workers.breaker import Verdict
 from mulligan.core.deciding.workers.expiry_permission import HeartbeatSeries, first_heartbeat
+from mulligan.core.effects.program_history import ProgramHistory, program_history
 from mulligan.core.effects.run_lists import QueuedShape, RunFilter, search_words
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
 from mulligan.core.model.clusters.shipped_logs import SHIPPED_BYTES_MAX
@@ -246,7 +247,7 @@ class StoreCalls:
                 f"run {run_id} cannot be continued from event {seq}", hint="use the same version as the server"
             )
         if request.has_inputs:
-            refuse_outdated_approvals(old, request.inputs)
+            refuse_changed_inputs(old, request.inputs)
         origin = pin_origin(worktree_origin(old), request.uid)
         # Its results are those of the log.
         request = replace(request, kept=(), stale=(), data={}, sessions={})
@@ -458,6 +459,9 @@ class StoreCalls:
         going = {one.run_id for one in self._store.lists.records(run_ids) if one.status not in RUN_ENDED}
         return [run_id for run_id in run_ids if run_id not in going]
 
+    def _program_history(self, run_id: int, delivered: int) -> ProgramHistory:
+        return program_history(self._reader.state(run_id), delivered)
+
     def _set_trouble(self, worker: str, trouble: str) -> None:
         self._owners.expect(worker)
         self._store.set_trouble(worker, trouble[:MESSAGE_CHARS_MAX])
@@ -504,6 +508,7 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "work.now": StoreCalls._now,
     "work.tagged_rows": StoreCalls._earlier_results,
     "work.fetch": StoreCalls._fetch,
+    "work.program_history": StoreCalls._program_history,
     "artifacts.fetch": StoreCalls._fetch,
 }
 

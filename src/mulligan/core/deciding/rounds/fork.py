@@ -57,12 +57,7 @@ def plan_fork(
 
     `inputs`: of the new run, by default those of the old one.
     """
-    if old.graph.program or graph.program:
-        run_id = old.run.run_id
-        raise Refused(
-            f"run {run_id} is a run of a program, whose steps are known only while it runs",
-            hint=f"to make a call and what follows it again: mulligan retry {run_id} --from CALL",
-        )
+    _refuse_program(old, graph)
     if stale:
         would_keep = {one.step for one in kept_results(old, graph, from_step, keep_completed=keep_completed)}
         stale = tuple(one for one in stale if one.step in would_keep)
@@ -143,6 +138,22 @@ def kept_results(
     if graph.workflow.workspace is not None:
         is_kept[graph.workflow.workspace.opens] = False
     return tuple(_keep(old, one) for one in kept.values() if is_kept[one.key])
+
+
+def _refuse_program(old: State, graph: Graph) -> None:
+    """Refuse to fork a program from a step: of what it calls nothing is known before it runs."""
+    run_id = old.run.run_id
+    if old.graph.program:
+        raise Refused(
+            f"run {run_id} is a run of a program, whose steps are known only while it runs",
+            hint=f"to go on from one of its events: mulligan replay {run_id} --at EVENT --fork-here; "
+            f"to make a call and what follows it again: mulligan retry {run_id} --from CALL",
+        )
+    if graph.program:
+        raise Refused(
+            f"the file holds a program, and run {run_id} is a run of steps that a file lists: it can keep no results",
+            hint="start a run of the program: mulligan run FILE",
+        )
 
 
 def run_reasons(old: State, graph: Graph, from_step: str, planned: Fork) -> dict[str, str]:

@@ -193,10 +193,18 @@ def _is_given(place: Place) -> bool:
     return not (found.asks_person or found.calls_run)
 
 
-def refuse_outdated_approvals(state: State, inputs: Mapping[str, Any]) -> None:
-    """Refuse to go on from here with these inputs if an approval was given for others."""
+def refuse_changed_inputs(state: State, inputs: Mapping[str, Any]) -> None:
+    """Refuse to go on from here with these inputs if an approval, or what a program has called, was for others.
+
+    A program makes the same calls in each replay only with the inputs that it had.
+    """
     others = changed_inputs(state.run.inputs, inputs)
     graph = state.graph
+    if others and state.calls:
+        raise Refused(
+            f"the program has made calls with another value of {quote_names(sorted(others))}",
+            hint="choose an event before its first call, or start another run with these inputs",
+        )
     decided = (
         name
         for name in (approvals_among(graph.nodes, graph) if others else ())

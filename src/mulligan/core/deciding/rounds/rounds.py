@@ -534,6 +534,14 @@ def _alternative_hint(state: State, from_step: str) -> str:
     step = next((place.key for place in state.steps() if next(failed_items(state, place), None) is not None), "")
     if step and from_step in ("", step):
         return f"to run the failed items of '{step}' again: mulligan items {run_id} {step} --retry"
+    return fork_hint(state, from_step)
+
+
+def fork_hint(state: State, from_step: str = "") -> str:
+    """How a run that has ended is run again from one of its steps; one of a program, from one of its events."""
+    run_id = state.run.run_id
+    if state.graph.program:
+        return f"to go on from one of its events in a new run: mulligan replay {run_id} --at EVENT --fork-here"
     return f"to run it again from a step: mulligan fork {run_id} --from {from_step or 'STEP'}"
 
 

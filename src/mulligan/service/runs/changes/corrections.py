@@ -142,12 +142,17 @@ def _inputs(state: State, corrected: CorrectedWorkflow, store: Store) -> dict[st
         if name in kept and convert(name, declared[name], value) != kept[name]:
             raise InputInvalid(
                 f"run {run.run_id} already has the input '{name}': {format_input(kept[name])}",
-                hint=f"for another value start another run: mulligan fork {run.run_id} --from STEP -i {name}=VALUE",
+                hint=f"for another value start another run: {_other_run(state)} -i {name}=VALUE",
                 input=name,
             )
     refuse_references(corrected.given)
     evaluator = Cel(os.environ, store.artifacts.fetch)
     return check_recorded_inputs(corrected.workflow, {**corrected.given, **kept}, evaluator)
+
+
+def _other_run(state: State) -> str:
+    """The command that starts a run with other inputs, which a program needs from its first call on."""
+    return "mulligan run FILE" if state.graph.program else f"mulligan fork {state.run.run_id} --from STEP"
 
 
 def plan_next_round(state: State, report: RetryRequested, differences: tuple[str, ...] = ()) -> PlannedRound:

@@ -17,6 +17,7 @@ import msgspec
 
 from mulligan.core.deciding.rounds.fork import worktree_origin
 from mulligan.core.deciding.rounds.kept_approvals import approvals_given
+from mulligan.core.deciding.rounds.rounds import fork_hint
 from mulligan.core.evolve.evolve_places import is_engine_action
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
@@ -119,6 +120,11 @@ class EventForks:
         """
         self._past.check(run_id, seq)
         then = self._past.at(run_id, seq).state
+        if then.graph.program:
+            raise Refused(
+                f"run {run_id} is a run of a program: a fork of it goes on with the source that it had then",
+                hint="fork it without --file, and correct the new run: mulligan retry RUN --file FILE",
+            )
         return self._changes.fork(run_id, "", inputs, workflow, driver, file=file, then=then, seq=seq, dry_run=dry_run)
 
     def _planned(
@@ -172,9 +178,7 @@ class EventForks:
         In the middle of a turn decisions are open that the other run took there, and nobody else can take.
         """
         self._past.check(run_id, seq)
-        if self._past.is_at_rest(run_id, seq):
-            return seq
-        point = self._past.at(run_id, seq).turn[0].seq - 1
+        point = self._past.last_rest(run_id, seq)
         if not point:
             raise Refused(
                 f"nothing of run {run_id} is kept before event {seq}, which belongs to its start",
@@ -186,7 +190,7 @@ class EventForks:
         if old.run.status in RUN_ENDED:
             raise Refused(
                 f"run {run_id} had ended at event {point}: no decision can be changed there",
-                hint=f"choose an earlier event, or run it again from a step: mulligan fork {run_id} --from STEP",
+                hint="choose an earlier event" if old.graph.program else f"choose an earlier event; {fork_hint(old)}",
             )
         refuse_callers_worktree(self._reader, run_id, old)
         if old.run.stop is not None:

@@ -91,7 +91,7 @@ def refuse_to_take_up(reader: RunReader, record: RunRecord) -> None:
     if record.status in RUN_ENDED:
         raise RunFinished(
             f"run {record.run_id} {record.status}, so there is nothing to resume",
-            hint=rerun_hint(record.run_id, record.status),
+            hint=rerun_hint(reader.lazy_state(record.run_id)),
         )
     refuse_child(record, "resume")
     refuse_unknown_holder(reader, record.run_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from datetime import datetime
+from itertools import pairwise
 
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
@@ -105,6 +106,19 @@ class PastStates(ReadsRuns):
         """Whether a turn of the run ended with this event."""
         entry, *following = self._reader.store.log(run_id, seq - 1, 2)
         return is_at_rest(entry, following[0] if following else None)
+
+    def last_rest(self, run_id: int, seq: int) -> int:
+        """The last event at or before this one with which a turn of the run ended; 0 if there is none."""
+        if self.is_at_rest(run_id, seq):
+            return seq
+        while seq > 1:
+            # A turn may be of any length. The first of a page is the last of the page before it.
+            entries = self._reader.store.log(run_id, max(0, seq - TURN_MAX), min(seq, TURN_MAX))
+            ends = (one.seq for one, two in pairwise(entries) if is_at_rest(one, two))
+            if found := max(ends, default=0):
+                return found
+            seq = entries[0].seq
+        return 0
 
     def start(self, run_id: int) -> PastRun:
         """The run before its first event, for a caller that moves it on by itself."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from mulligan.core.model import events as e
 from mulligan.core.model.codec import encode
 from mulligan.core.model.place_keys import step_name
 from mulligan.errors import InputInvalid
+from mulligan.history.called_steps import where_text
 from mulligan.history.story import StoryWriter, Tone
 from mulligan.history.story_memory import StoryMemory
 from mulligan.language.text.suggestions import did_you_mean
@@ -180,8 +181,28 @@ def _plain_words(fact: e.Fact, name: str) -> Iterator[str]:
     if isinstance(fact, e.RungPassed):
         yield f"{fact.rung.replace('_', ' ')} did not help: {fact.reason.replace('_', ' ')}"
         return
+    if (words := _PROGRAM_WORDS.get(type(fact))) is not None:
+        yield words(fact)
+        return
     yield name.partition(".")[2].replace("_", " ")
     if attempt := getattr(fact, "attempt", 0):
         yield f"(attempt {attempt})"
     elif visit := getattr(fact, "visit", 0):
         yield f"(visit {visit})" if visit > 1 else ""
+
+
+def _at(where: str) -> str:
+    return f" ({where})" if where else ""
+
+
+# Of programs: the story says how their calls have ended, and not each of their turns.
+_PROGRAM_WORDS: dict[type[e.Fact], Callable[[Any], str]] = {
+    e.StepDefined: lambda fact: f"is going to call '{fact.definition.name}'",
+    e.StepAdded: lambda fact: f"called{_at(where_text(fact))}",
+    e.ValueRecorded: lambda fact: f"got a value of {fact.name}",
+    e.CallCancelled: lambda fact: "not wanted any more",
+    e.TurnStarted: lambda fact: f"turn {fact.turn} started",
+    e.ProgramWaiting: lambda fact: f"waits for its calls{_at(fact.at)}",
+    e.ProgramResumed: lambda fact: f"turn {fact.turn} is due",
+    e.ProgramEnded: lambda fact: fact.how,
+}

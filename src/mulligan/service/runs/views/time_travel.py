@@ -289,8 +289,10 @@ def _describe_turn(memory: StoryMemory, entries: list[e.Entry], before: e.Entry 
     `before`: the event before them; None if a turn begins with them.
     """
     first = entries[0]
-    is_new = before is None or is_at_rest(before, first)
-    report = describe_report(memory, first.fact) if is_new else f"it follows from event {first.caused_by}"
+    if before is None or is_at_rest(before, first):
+        report = describe_report(memory, first.fact)
+    else:
+        report = f"it follows from event {first.caused_by}" if first.caused_by else f"it came with event {before.seq}"
     writer = StoryWriter(memory=memory)
     events = [event_line(entry, writer.lines_for(entry), memory) for entry in entries]
     return TurnEvents(first.seq, entries[-1].seq, first.at, report, events)
