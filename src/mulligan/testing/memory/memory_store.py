@@ -189,6 +189,9 @@ class MemoryStore:
     def search_log(self, run_id: int, any_of: tuple[str, ...], after: int = 0, *, also: str = "{") -> list[Entry]:
         return entries_containing(self.log(run_id, after), any_of, also)
 
+    def run_under(self, key: str) -> int | None:
+        return self.tables.starts.get(key)
+
     def waiting_places(self) -> list[WaitingPlace]:
         return [
             WaitingPlace(run.run_id, key, tag, run.root_run_id)

@@ -594,6 +594,12 @@ class Changes:
         refuse_shared_worktree(run_id, ((one.step, one.output) for one in planned.kept))
         return old, prepared, planned
 
+    def send_event(
+        self, run_id: int, name: str, value: Any = None, *, key: str = "", dry_run: bool = False
+    ) -> ChangeResult:
+        """Send an event to a run: a step that waits for it takes it, or it is kept until one does."""
+        return self._change(run_id, r.EventSent(_now(), name, value, self.by, key), dry_run=dry_run)
+
     # -- decisions ---------------------------------------------------------------------------------------------------
 
     def approve(
