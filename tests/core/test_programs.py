@@ -86,6 +86,23 @@ def test_an_attempt_whose_process_dies_has_used_what_its_turns_have_and_its_last
     assert end.usage == {"cpu_seconds": 0.75, "peak_memory": 400, "wall_seconds": 2.0}
 
 
+def test_a_new_attempt_knows_which_ends_no_turn_has_ended_with() -> None:
+    run = Program()
+    run.say(run.load(1), run.load(2))
+    run.ok("load")
+    run.say()
+    run.ok("load#2")
+    run.report(r.TaskStarted(run.clock, "nightly", 1, "w1", "h1", run.turn))
+
+    run.report(r.LeaseExpired(run.clock, "nightly", 1, "w1"))
+
+    turn_of_retry = make_task(run.state, "nightly").turn
+    assert turn_of_retry is not None
+    assert (turn_of_retry.delivered, turn_of_retry.seen, run["nightly"].attempt) == (2, 1, 2)
+    run.say()
+    assert run["nightly"].program is not None and run["nightly"].program.unseen == 0
+
+
 def test_calls_of_one_name_are_numbered_and_a_key_takes_the_place_of_the_number() -> None:
     run = Program()
 

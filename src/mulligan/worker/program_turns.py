@@ -233,6 +233,7 @@ class ProgramTurns:
             task.started_in,
             turn=turn.turn,
             history=history,
+            seen=turn.seen,
             files=files,
             timeout=task.timeout,
             step=task.place,
