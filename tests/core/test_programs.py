@@ -559,6 +559,27 @@ def test_a_round_that_is_stopped_before_it_has_undone_its_calls_leaves_them_to_t
     assert list(run.state.calls) == ["load"]
 
 
+def test_a_correction_of_an_open_run_is_refused_if_an_undo_fails_while_the_run_stops() -> None:
+    run = cancelled_with_an_undo().retry(from_step="load#2")
+    edited = msgspec.structs.replace(run.state.workflow, description="edited")
+    run.retry_with(edited, kept_calls=("load",), kept_round=-2)
+
+    run.fail("load#3.undo@1")
+
+    [warning] = [one.fact for one in run.log if isinstance(one.fact, e.WarningRecorded)]
+    assert (warning.place, warning.failure.code, warning.failure.severity) == (
+        "nightly",
+        "CORRECTION_REFUSED",
+        "warning",
+    )
+    assert "'load#3' of run 1 could not be undone" in warning.failure.message
+    assert run.status == "cancelled" and run.state.workflow.description == ""
+    # A person who has looked at it decides.
+    run.retry_with(edited, force=True, kept_calls=("load",), kept_round=2).ok("load#2.undo@1")
+    assert (list(run.state.calls), run.statuses["nightly"]) == (["load"], "ready")
+    assert run.state.workflow.description == "edited"
+
+
 def test_a_call_is_added_behind_those_that_a_round_has_kept() -> None:
     run = failed_at_the_third()
     run.retry()
