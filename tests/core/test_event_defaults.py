@@ -111,6 +111,8 @@ MEANT: dict[type[msgspec.Struct], dict[str, object]] = {
     e.StepCompleted: {"is_final": True},
     e.StepAdded: {"kind": "step"},
     e.StepRan: {"visit": 1, "attempt": 1, "seconds": 0.0},
+    e.ProgramWaiting: {"cpu": 0.0},
+    e.ProgramEnded: {"cpu": 0.0},
     e.StepFailed: {"is_final": True, "route": Route("no_route")},
     e.AttemptScheduled: {"cause": "entered"},
     e.AttemptStopping: {"reason": "stopping"},

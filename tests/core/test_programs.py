@@ -61,6 +61,31 @@ def test_a_program_that_waits_has_no_task_and_takes_no_slot() -> None:
     assert (run["nightly"].status, run.statuses["load#2"]) == ("ready", "ready")
 
 
+@pytest.mark.parametrize("how", ["returned", "raised"])
+def test_an_attempt_has_used_what_its_turns_have(how: str) -> None:
+    run = Program()
+    run.say(run.load(), usage={"cpu_seconds": 0.5, "peak_memory": 300, "wall_seconds": 9.0})
+    run.ok("load")
+
+    run.say(how=how, failure=Failure("A") if how == "raised" else None, usage={"cpu_seconds": 0.25, "peak_memory": 200})
+
+    *_, end = (one.fact for one in run.log if isinstance(one.fact, e.AttemptSucceeded | e.AttemptFailed))
+    assert end.place == "nightly" and end.usage == {"cpu_seconds": 0.75, "peak_memory": 300}
+
+
+def test_an_attempt_whose_process_dies_has_used_what_its_turns_have_and_its_last_process() -> None:
+    run = Program()
+    run.say(run.load(), usage={"cpu_seconds": 0.5, "peak_memory": 300})
+    run.ok("load")
+    run.report(r.TaskStarted(run.clock, "nightly", 1, "w1", "h1", run.turn))
+
+    usage = {"cpu_seconds": 0.25, "peak_memory": 400, "wall_seconds": 2.0}
+    run.report(r.TaskEnded(run.clock, "nightly", 1, outcome=Outcome(exit_code=3), usage=usage))
+
+    (end,) = (one.fact for one in run.log if isinstance(one.fact, e.AttemptFailed))
+    assert end.usage == {"cpu_seconds": 0.75, "peak_memory": 400, "wall_seconds": 2.0}
+
+
 def test_calls_of_one_name_are_numbered_and_a_key_takes_the_place_of_the_number() -> None:
     run = Program()
 

@@ -291,3 +291,56 @@ def test_a_run_of_an_older_server_in_its_own_folder_runs_on_a_worker_elsewhere(o
         run_id = start(service, text, other.home / "work")
 
     assert other.ended(run_id)["status"] == "completed"
+
+
+PROGRAM = """
+import os
+from mulligan import approve, program, sleep, step
+
+there = {"labels": ["there"]}
+
+
+@step(resources=there)
+def note(text: str) -> str:
+    with open("notes", "a") as notes:
+        notes.write(text)
+    return os.uname().nodename
+
+
+@program(resources=there)
+def far(text: str):
+    print("begins", flush=True)
+    where = note(text)
+    print("asks", flush=True)
+    approve("go on?")
+    sleep(0.05)
+    print("ends", flush=True)
+    return where + note("!")
+"""
+
+
+def test_a_program_goes_on_on_another_remote_worker_when_its_own_was_killed(other: Other, tmp_path: Path) -> None:
+    other.work.mkdir(parents=True)
+    (tmp_path / "far.py").write_text(PROGRAM)
+    environment = {**other.environment, "MULLIGAN_SERVER": other.url, "MULLIGAN_TOKEN": other.token}
+
+    def mulligan(*words: str) -> str:
+        said = subprocess.run([*_MULLIGAN, *words], env=environment, cwd=tmp_path, capture_output=True, text=True)
+        assert said.returncode == 0, said.stderr
+        return said.stdout
+
+    mulligan("publish", "far.py")
+    first = other.start_worker("--labels", "there")
+    run_id = other.ask("POST", "runs", {"workflow": "far", "inputs": {"text": "hello"}})["run_id"]
+    until(lambda: any(wait["kind"] == "approval" for wait in other.ask("GET", f"runs/{run_id}")["waiting_for"]))
+    first.kill()
+    first.wait()
+    other.start_worker("--labels", "there")
+    mulligan("approve", str(run_id), "approve", "--reason", "fine")
+
+    ended = other.ended(run_id)
+
+    assert (ended["status"], ended["outputs"]) == ("completed", {"result": "therethere"}), ended["failures"]
+    assert (other.work / "notes").read_text() == "hello!"
+    printed = [line.rpartition("| ")[2] for line in mulligan("logs", str(run_id), "far").splitlines()]
+    assert [line for line in printed if line in ("begins", "asks", "ends")] == ["begins", "asks", "ends"], printed

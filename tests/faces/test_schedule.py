@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from tests.support.commands import mulligan, steady
+
+from mulligan.service.home import find_home
+from mulligan.service.service import Service
 
 HELLO = """\
 inputs: {who: {default: world}}
@@ -147,5 +151,9 @@ def test_a_published_program_runs_where_nobody_has_its_file(folder: Path) -> Non
 
     assert done.out == "published 'totals' as version 1\n"
     assert again.out == "'totals' has this text already, as version 1\n"
+    with Service(find_home()) as service:
+        service.schedules.fire_due(service.now() + timedelta(hours=1))
     assert (put.code, ran.code) == (0, 0), put.err + ran.err
     assert ran.json["outputs"] == {"result": 6}
+    assert mulligan("resume", "2").code == 0
+    assert mulligan("show", "2", "--json").json["outputs"] == {"result": 12}

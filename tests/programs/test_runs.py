@@ -23,6 +23,7 @@ def test_a_program_decides_while_it_runs_and_every_call_is_a_step(tmp_path: Path
         *("everything", "needs", "count", "count#2", "count#3", "sleep", "note", "note#2", "note#3")
     ]
     assert run.is_degraded and len(run.steps["needs"].attempts) == 2
+    assert (run.steps["everything"].attempts[0].peak_memory or 0) > 2**20
     assert lines(tmp_path) == ["a", "b", "c"]
 
 

@@ -52,8 +52,9 @@ class Program(History):
 
     def say(self, *calls: ProgramCall, output: Any = None, **said: Any) -> Program:
         """Begin the turn of the program, and end it with what it says."""
+        usage = said.pop("usage", {})
         turn = self._turn(calls, said)
-        self.report(r.TaskEnded(self.clock, "nightly", self["nightly"].attempt, output=output, turn=turn))
+        self.report(r.TaskEnded(self.clock, "nightly", self["nightly"].attempt, output=output, turn=turn, usage=usage))
         return self
 
     def go_on(self, *calls: ProgramCall, **said: Any) -> Program:

@@ -19,7 +19,15 @@ from mulligan.core.deciding.agents.budgets import LIMITED
 from mulligan.core.deciding.fact_dispatch import decide
 from mulligan.core.deciding.flow import readiness, wake
 from mulligan.core.deciding.lifecycle import Facts, add_location, step_completed
-from mulligan.core.deciding.programs import added_call, after_turn, define, finish_turn, resume_program, turn_problem
+from mulligan.core.deciding.programs import (
+    added_call,
+    after_turn,
+    define,
+    finish_turn,
+    resume_program,
+    turn_problem,
+    used_in_turn,
+)
 from mulligan.core.effects.tasks import Task, make_task, plain_task
 from mulligan.core.evolve.arrivals import count_member, reopen_arrivals
 from mulligan.core.evolve.evolve_programs import count_delivery
@@ -152,7 +160,8 @@ def _end_turn(
         if end.rest:
             end.rest.append((finish_turn(now, place, report, turn, turn.calls[position:]), 0))
             return end
-    waiting = e.ProgramWaiting(place.key, place.attempt, turn.turn, turn.at)
+    cpu, peak = used_in_turn(report)
+    waiting = e.ProgramWaiting(place.key, place.attempt, turn.turn, turn.at, cpu=cpu, peak=peak)
     end.cause = _apply(end, waiting, 0)
     _resume(end, after_turn(now, waiting))
     return end

@@ -94,6 +94,9 @@ class Idle(msgspec.Struct, frozen=True, omit_defaults=True, tag="idle"):
     at: str = ""
     # It only waits until this is recorded: it is answered at once, with the end of the inline step that it has run.
     goes_on: bool = False
+    # The processor time of its process since its last message, and the most memory that it has used.
+    cpu: float = 0.0
+    peak: int = 0
 
     @property
     def wants_ends(self) -> bool:
@@ -117,6 +120,8 @@ class Ended(msgspec.Struct, frozen=True, omit_defaults=True, tag="ended"):
     cancelled: tuple[CallId, ...] = ()
     # Where it was raised: "nightly.py:14".
     at: str = ""
+    cpu: float = 0.0
+    peak: int = 0
 
 
 class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):

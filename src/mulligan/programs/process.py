@@ -7,6 +7,7 @@ While the program waits, the worker may end this process by closing the socket. 
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import sys
@@ -14,6 +15,8 @@ import time
 import types
 from collections.abc import Mapping
 from typing import Any, NoReturn
+
+import msgspec
 
 from mulligan.flows import pinned_modules
 from mulligan.programs import audit, definitions
@@ -43,6 +46,8 @@ class SocketLink:
         self._machine: Machine | None = None
         # The logs, while what is printed was printed before.
         self._logs: tuple[int, int] | None = None
+        # The processor time that it has said.
+        self._cpu = 0.0
 
     def begin(self) -> m.Begin:
         message = self.receive()
@@ -117,6 +122,10 @@ class SocketLink:
         if os.getpid() != self._pid:
             os.write(STDERR, b"a copy of the program's process (os.fork) cannot call steps: it ends here\n")
             os._exit(1)
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        cpu = used.ru_utime + used.ru_stime
+        message = msgspec.structs.replace(message, cpu=max(0.0, cpu - self._cpu), peak=used.ru_maxrss * 1024)
+        self._cpu = cpu
         try:
             self._sock.sendall(m.frame(message))
         except OSError:

@@ -136,6 +136,8 @@ class _Process:
         self.kept_until = math.inf
         # Why it was killed while it carried out a turn.
         self.stop_reason = ""
+        # The processor time that it has said: all of it, and that of this turn.
+        self.cpu_said = self.cpu_of_turn = 0.0
         self.frames: _Frames | None = None
 
     def waits_for(self, turn: ProgramTurn) -> bool:
@@ -209,6 +211,7 @@ class ProgramTurns:
             raise
         process.spooled += spooled
         process.token, process.turn, process.started = running.lease.token, turn.turn, wall_clock.now()
+        process.cpu_of_turn = 0.0
         process.known = turn.delivered + len(turn.deliveries)
         process.kept_until = process.due = math.inf
         if task.deadline is not None:
@@ -309,7 +312,11 @@ class ProgramTurns:
             self._end(token, report_refusal(running.lease.task, "the program said something before it had an answer"))
             return
         process.token = 0
-        end = ProcessExit(0, process.started, ended=wall_clock.now(), cpu_seconds=0.0, peak_memory=0)
+        process.cpu_said += said.cpu
+        process.cpu_of_turn += said.cpu
+        end = ProcessExit(
+            0, process.started, ended=wall_clock.now(), cpu_seconds=process.cpu_of_turn, peak_memory=said.peak
+        )
         try:
             turn, output = turn_end_of(said), said.output if isinstance(said, m.Ended) else None
         except msgspec.MsgspecError as error:
@@ -400,8 +407,9 @@ class ProgramTurns:
             # If it was to be killed, it does not matter what it did in the meantime.
             killed_by = signal.SIGKILL if process.stop_reason else exited.signal
             status = exited.status << 8 if killed_by is None else int(killed_by)
+            cpu = max(0.0, exited.cpu - process.cpu_said) + process.cpu_of_turn
             end = ProcessExit(
-                status, process.started, wall_clock.now(), exited.cpu, exited.peak, stop_reason=process.stop_reason
+                status, process.started, wall_clock.now(), cpu, exited.peak, stop_reason=process.stop_reason
             )
             report = self._exit_reader.report_exit(self._running[token], end)
             if _is_killed_by_others(report, end):

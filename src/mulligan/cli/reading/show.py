@@ -311,7 +311,9 @@ def _row(name: str, step: StepView) -> tuple[str, ...]:
 def _figures(name: str, one: StepView | MatrixView, remark: str) -> tuple[str, ...]:
     """A step or a matrix with its figures."""
     usage = one.usage
-    took, cpu = (length(getattr(usage, name)) if usage else "" for name in ("wall_seconds", "cpu_seconds"))
+    # The time of a program is mostly that of its calls: it is not measured.
+    took = length(usage.wall_seconds) if usage and (usage.wall_seconds or not usage.cpu_seconds) else ""
+    cpu = length(usage.cpu_seconds) if usage else ""
     peak = format_size(usage.peak_memory) if usage and usage.peak_memory else ""
     tries = f"{one.attempts:,}" if one.attempts else ""
     return name, one.status, tries, took, cpu, peak, remark

@@ -19,7 +19,15 @@ from mulligan.core.deciding.classify import LIMIT, MACHINE, PAST_DEADLINE, class
 from mulligan.core.deciding.flow import wake_starts
 from mulligan.core.deciding.ladder import reruns_after_loss, start_due_retry, with_cap_detail
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, make_failure
-from mulligan.core.deciding.programs import end_turn, end_waiting, goes_on, lacks_turn, record_calls, refuse_turn
+from mulligan.core.deciding.programs import (
+    end_turn,
+    end_waiting,
+    goes_on,
+    lacks_turn,
+    record_calls,
+    refuse_turn,
+    usage_of_attempt,
+)
 from mulligan.core.deciding.rounds.child_failure import UNDO_FAILED, child_failure
 from mulligan.core.deciding.rounds.child_rounds import ended_child, refuse_child, requested_round
 from mulligan.core.deciding.rounds.kept_approvals import refuse_changed_inputs
@@ -427,7 +435,7 @@ def _attempt_ended(now: DecisionContext, report: r.TaskEnded) -> e.Fact:
         place.key,
         place.attempt,
         failure=with_cap_detail(place, found),
-        usage=report.usage,
+        usage=usage_of_attempt(place, report),
         warnings=warnings,
         artifacts=report.artifacts,
     )

@@ -17,7 +17,7 @@ from mulligan.core.deciding.stopping import stop_place
 from mulligan.core.evolve.evolve_programs import ENDING, WAITING
 from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.failure import Failure, failure, number_or_zero
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.program_calls import (
     CALLS_MAX,
@@ -81,8 +81,18 @@ def finish_turn(
         return
     if turn.how:
         raised = None if turn.failure is None else add_location(now, place, turn.failure)
+        cpu, peak = used_in_turn(report)
         yield e.ProgramEnded(
-            key, attempt, turn.turn, turn.how, output=report.output, failure=raised, at=turn.at, call=turn.call
+            key,
+            attempt,
+            turn.turn,
+            turn.how,
+            output=report.output,
+            failure=raised,
+            at=turn.at,
+            call=turn.call,
+            cpu=cpu,
+            peak=peak,
         )
         return
     for branch, ordinal in turn.cancelled:
@@ -92,7 +102,25 @@ def finish_turn(
     if _is_stopped(now, place):
         yield e.AttemptCancelled(key, attempt, report.usage)
     else:
-        yield e.ProgramWaiting(key, attempt, turn.turn, turn.at, turn.goes_on)
+        cpu, peak = used_in_turn(report)
+        yield e.ProgramWaiting(key, attempt, turn.turn, turn.at, turn.goes_on, cpu, peak)
+
+
+def used_in_turn(report: TaskEnded) -> tuple[float, int]:
+    """The processor time of a turn, and the most memory that the process of the program has used."""
+    if not report.usage:
+        return 0.0, 0
+    cpu, peak = report.usage.get("cpu_seconds"), report.usage.get("peak_memory")
+    return round(number_or_zero(cpu), 6), int(number_or_zero(peak))
+
+
+def usage_of_attempt(place: Place, report: TaskEnded) -> dict[str, Any]:
+    """What an attempt has used that this ends; of a program with the turns before."""
+    progress = place.program
+    if progress is None or not progress.peak:
+        return report.usage
+    cpu, peak = used_in_turn(report)
+    return {**report.usage, "cpu_seconds": round(progress.cpu + cpu, 6), "peak_memory": max(progress.peak, peak)}
 
 
 def goes_on(state: State, report: CallsMade) -> bool:
@@ -284,8 +312,8 @@ def _attempt_ended(place: Place) -> e.Fact:
     assert progress is not None and progress.end is not None
     end = progress.end
     if end.failure is not None:
-        return e.AttemptFailed(place.key, place.attempt, end.failure)
-    return e.AttemptSucceeded(place.key, place.attempt, end.output)
+        return e.AttemptFailed(place.key, place.attempt, end.failure, progress.usage)
+    return e.AttemptSucceeded(place.key, place.attempt, end.output, progress.usage)
 
 
 def end_waiting(now: DecisionContext, place: Place, found: Failure) -> Facts:

@@ -115,7 +115,8 @@ def _count(state: State, program: str, name: str, label: str) -> None:
 def program_waiting(state: State, place: Place, fact: e.ProgramWaiting, entry: e.Entry) -> None:
     progress = place.program or NO_PROGRESS
     place.phase = WAITING
-    place.program = _replace(progress, delivered=progress.known, announced=0, at=fact.at)
+    cpu, peak = progress.cpu + fact.cpu, max(progress.peak, fact.peak)
+    place.program = _replace(progress, delivered=progress.known, announced=0, at=fact.at, cpu=cpu, peak=peak)
 
 
 def program_resumed(state: State, place: Place, fact: e.ProgramResumed, entry: e.Entry) -> None:
@@ -135,7 +136,8 @@ def program_ended(state: State, place: Place, fact: e.ProgramEnded, entry: e.Ent
     progress = place.program or NO_PROGRESS
     place.phase = ENDING
     end = ProgramEnd(fact.output, fact.failure, fact.call)
-    place.program = _replace(progress, delivered=progress.known, announced=0, at=fact.at, end=end)
+    cpu, peak = progress.cpu + fact.cpu, max(progress.peak, fact.peak)
+    place.program = _replace(progress, delivered=progress.known, announced=0, at=fact.at, end=end, cpu=cpu, peak=peak)
 
 
 def note_caught(state: State, program: Place) -> None:
@@ -161,6 +163,8 @@ def begin_program(place: Place) -> None:
             ended=0,
             end=None,
             is_later=False,
+            cpu=0.0,
+            peak=0,
         )
 
 

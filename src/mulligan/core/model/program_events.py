@@ -79,6 +79,9 @@ class ProgramWaiting(Fact):
     at: str = ""
     # It only waited until this was recorded.
     goes_on: bool = False
+    # The processor time of its process in this turn, and the most memory that this has used; 0 if unknown.
+    cpu: float = 0.0
+    peak: int = 0
 
 
 class ProgramResumed(Fact):
@@ -112,6 +115,8 @@ class ProgramEnded(Fact):
     at: str = ""
     # The call whose failure it has let through; "" if it was another exception.
     call: str = ""
+    cpu: float = 0.0
+    peak: int = 0
 
 
 class CallCancelled(Fact):

@@ -108,6 +108,9 @@ class ProgramProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     # When its clock began, if that was before this visit; how far its clock is behind, since forks let no time pass.
     begun: datetime | None = None
     behind: timedelta = NO_TIME
+    # The processor time of the turns of its attempt, and the most memory that one has used.
+    cpu: float = 0.0
+    peak: int = 0
 
     @property
     def known(self) -> int:
@@ -118,6 +121,11 @@ class ProgramProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     def last(self) -> int:
         """The number of the last call that has ended."""
         return self.delivered + self.announced + self.ended
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """What the turns of its attempt have used; empty if that is not known."""
+        return {"cpu_seconds": round(self.cpu, 6), "peak_memory": self.peak} if self.peak else {}
 
 
 NO_PROGRESS = ProgramProgress()

@@ -151,8 +151,9 @@ def _attempts(found: StepHistory) -> Html:
 def _usage(usage: Cost | None) -> Html | str:
     if not usage or not usage.peak_memory:
         return ""
-    figures = (format_elapsed(usage.wall_seconds), format_elapsed(usage.cpu_seconds))
-    text = f"{figures[0]} in all, CPU {figures[1]}, at most {format_size(usage.peak_memory)}"
+    # The time of a program is not measured.
+    in_all = f"{format_elapsed(usage.wall_seconds)} in all, " if usage.wall_seconds else ""
+    text = f"{in_all}CPU {format_elapsed(usage.cpu_seconds)}, at most {format_size(usage.peak_memory)}"
     return ui.muted(text)
 
 

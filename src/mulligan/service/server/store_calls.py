@@ -25,6 +25,7 @@ from mulligan.core.deciding.rounds.fork import kept_data, kept_sessions, outdate
 from mulligan.core.deciding.rounds.kept_approvals import refuse_changed_inputs
 from mulligan.core.deciding.workers.breaker import Verdict
 from mulligan.core.deciding.workers.expiry_permission import HeartbeatSeries, first_heartbeat
+from mulligan.core.effects.program_history import ProgramHistory, program_history
 from mulligan.core.effects.run_lists import QueuedShape, RunFilter, search_words
 from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, run_id_of
 from mulligan.core.model.clusters.shipped_logs import SHIPPED_BYTES_MAX
@@ -458,6 +459,9 @@ class StoreCalls:
         going = {one.run_id for one in self._store.lists.records(run_ids) if one.status not in RUN_ENDED}
         return [run_id for run_id in run_ids if run_id not in going]
 
+    def _program_history(self, run_id: int, delivered: int) -> ProgramHistory:
+        return program_history(self._reader.state(run_id), delivered)
+
     def _set_trouble(self, worker: str, trouble: str) -> None:
         self._owners.expect(worker)
         self._store.set_trouble(worker, trouble[:MESSAGE_CHARS_MAX])
@@ -504,6 +508,7 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "work.now": StoreCalls._now,
     "work.tagged_rows": StoreCalls._earlier_results,
     "work.fetch": StoreCalls._fetch,
+    "work.program_history": StoreCalls._program_history,
     "artifacts.fetch": StoreCalls._fetch,
 }
 

@@ -34,6 +34,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from mulligan.core.deciding.workers.breaker import Guard, Verdict
+from mulligan.core.effects.program_history import ProgramHistory
 from mulligan.core.effects.run_lists import (
     Attribute,
     LeasedTask,
@@ -236,6 +237,8 @@ CALLS: Mapping[str, StoreCall] = {
         "worker", {"tag": str, "limit": Integer, "beside": Integer | None}, list[tuple[int, str, str, bytes]]
     ),
     "work.fetch": StoreCall("worker", {"artifact": Artifact}, bytes),
+    # What a new process of a program replays: up to the n-th end of a call.
+    "work.program_history": StoreCall("worker", {"run_id": Integer, "delivered": Integer}, ProgramHistory),
 }
 
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from mulligan.core.deciding.workers.breaker import Guard
+from mulligan.core.effects.program_history import ProgramHistory
 from mulligan.core.model.events import Entry
 from mulligan.core.model.reports import ApprovalGiven, Classified, Report
 from mulligan.errors import InputInvalid, KeyUsed, MulliganError, StoreRefused, StoreUnavailable
@@ -305,6 +306,10 @@ class HttpStore(AskedByName):
     def ended_runs(self, run_ids: list[int]) -> list[int]:
         """Those of the runs that have ended, or that the server does not have any more."""
         return self._ask("work.ended_runs", run_ids=run_ids)
+
+    def program_history(self, run_id: int, delivered: int) -> ProgramHistory:
+        """What a new process of a program replays. A worker may not read the run itself."""
+        return self._ask("work.program_history", run_id=run_id, delivered=delivered)
 
     def set_trouble(self, name: str, trouble: str) -> None:
         self._ask("work.set_trouble", worker=name, trouble=trouble)

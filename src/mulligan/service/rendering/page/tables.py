@@ -33,7 +33,9 @@ def steps_table(report: Report) -> Html:
 
 
 def _step(step: StepRow, of_matrix: Mapping[str, Sequence[StepRow]]) -> ui.Row:
-    figures = [format_elapsed(step.wall_seconds), format_elapsed(step.cpu_seconds)] if step.peak_memory else ["", ""]
+    # The time of a program is not measured.
+    took = format_elapsed(step.wall_seconds) if step.wall_seconds else ""
+    figures = [took, format_elapsed(step.cpu_seconds)] if step.peak_memory else ["", ""]
     return ui.row(
         step.name,
         step.action,
