@@ -89,6 +89,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "start_run": {"workflow": NAME},
     "fork_run": {"run_id": 1, "from_step": STEP},
     "compare_runs": {"a": 1, "b": 1},
+    "get_moment": {"run_id": 1, "at": 1},
     "get_workflow": {"name": NAME},
     "validate_workflow": {"text": TEXT},
     "whatif": {"text": TEXT, "name": NAME},
