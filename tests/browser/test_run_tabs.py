@@ -252,5 +252,5 @@ def test_a_fork_is_started_from_the_point_that_is_shown(window: Window, failed: 
     page.locator("#replay-fork").click()
     confirm(page, "Fork here")
 
-    page.wait_for_selector("text=the fork is started")
+    page.wait_for_url(f"**/runs/{failed + 1}")
     assert site.ask("GET", f"runs/{failed + 1}")["workflow"] == "nightly"

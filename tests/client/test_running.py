@@ -389,6 +389,22 @@ def test_a_fork_keeps_results_and_takes_other_inputs():
     assert (Path("log").read_text(), run.steps["second"].output) == ("one\n", "1")
 
 
+def test_a_fork_goes_on_from_an_event():
+    flow = Workflow("w")
+    flow.step("first", shell="echo one >> log").step("second", needs=["first"], shell="test -e there")
+    run = mulligan.run(flow, show=False)
+    facts = {event["seq"]: (event["fact"]["type"], event["fact"].get("place")) for event in run.events()}
+    started = next(seq for seq, fact in facts.items() if fact == ("attempt.started", "second"))
+    Path("there").touch()
+
+    fork = run.fork(at=started, reason="it is there now")
+
+    assert (run.status, fork.status, Path("log").read_text()) == ("failed", "completed", "one\n")
+    for wrong in ({}, {"at": started, "from_step": "first"}, {"at": started, "keep_completed": True}, {"reason": "x"}):
+        with pytest.raises(mulligan.errors.InputInvalid):
+            run.fork(**wrong)
+
+
 def test_what_cannot_be_done_is_refused_with_what_to_do():
     run = mulligan.run(Workflow("w").step("build", shell="true"))
 

@@ -159,7 +159,7 @@ def test_a_fork_of_a_program_from_a_step_is_refused_with_what_can_be_done():
     with pytest.raises(Refused, match="the file holds a program"):
         plan_fork(steps.state, run.state.graph, "fetch")
 
-    assert "mulligan replay 1 --at EVENT --fork-here" in (refused.value.hint or "")
+    assert "mulligan fork 1 --at EVENT" in (refused.value.hint or "")
 
 
 def test_of_a_program_that_has_completed_the_hint_is_a_fork_at_an_event():
@@ -169,6 +169,4 @@ def test_of_a_program_that_has_completed_the_hint_is_a_fork_at_an_event():
     for ask in (run.retry, run.cancel, run.resume):
         with pytest.raises(MulliganError) as refused:
             ask()
-        assert refused.value.hint == (
-            "to go on from one of its events in a new run: mulligan replay 1 --at EVENT --fork-here"
-        )
+        assert refused.value.hint == ("to go on from one of its events in a new run: mulligan fork 1 --at EVENT")

@@ -38,17 +38,17 @@ class Flows:
     service: Service
     folder: Path
 
-    def start(self, text: str, *, labels: dict[str, str] | None = None, **inputs: Any) -> int:
+    def start(self, text: str, *, name: str = "flow.yaml", labels: dict[str, str] | None = None, **inputs: Any) -> int:
         """A run that nobody drives."""
-        file = self.folder / "flow.yaml"
+        file = self.folder / name
         file.write_text(text, encoding="utf-8")
         workflow = self.service.workflows.load_workflow(file)
         (run_id,) = self.service.changes.create(prepare(workflow, inputs, self.folder, labels=labels or {}))
         return run_id
 
-    def run(self, text: str, *, labels: dict[str, str] | None = None, **inputs: Any) -> int:
+    def run(self, text: str, *, name: str = "flow.yaml", labels: dict[str, str] | None = None, **inputs: Any) -> int:
         """A run that was driven until it ended, or until it waits for a person."""
-        return self.drive(self.start(text, labels=labels, **inputs))
+        return self.drive(self.start(text, name=name, labels=labels, **inputs))
 
     def drive(self, run_id: int) -> int:
         """Drive a run on."""

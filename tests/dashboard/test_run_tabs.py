@@ -36,6 +36,18 @@ outputs:
 """
 FINE = "name: fine\nsteps:\n  - {step: one, shell: 'true'}\n  - {step: two, needs: [one], shell: 'true'}\n"
 
+COUNTING = """
+from mulligan import program, step
+
+@step(inline=True)
+def count(number: int) -> int:
+    return number + 1
+
+@program
+def counting() -> int:
+    return count(1)
+"""
+
 
 def many(count: int) -> str:
     """A chain of steps that nothing makes similar: each has its own words."""
@@ -248,6 +260,18 @@ def test_a_run_offers_what_makes_sense_now(pages: Client, flows: Flows) -> None:
 
     assert offered == {new: ["pause", "cancel"], failed: ["retry", "fork"], done: ["fork"]}
     assert [one["kind"] for one in actions_of(show(pages, f"/runs/{new}", tab="data"))] == ["resume", "cancel"]
+
+
+def test_a_run_of_a_program_is_forked_at_one_of_its_events(
+    pages: Client, flows: Flows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(flows.folder)
+    run_id = flows.run(COUNTING, name="counting.py")
+
+    page = show(pages, f"/runs/{run_id}")
+
+    assert actions_of(page) == []
+    assert re.search(rf'href="/runs/{run_id}\?tab=replay"[^>]*>Fork at an event<', page)
 
 
 def test_who_may_only_read_gets_no_buttons(pages: Client, flows: Flows) -> None:

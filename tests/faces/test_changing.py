@@ -528,9 +528,18 @@ def test_a_fork_with_a_corrected_file_says_where_that_differs():
             ("--from", "deploy", "--file", "no.yaml"),
             "error[language.unreadable]: no.yaml: there is no such file\n",
         ),
-        ((), "error[usage]: missing option '--from'\n  see: mulligan fork --help\n"),
+        (
+            (),
+            "error[usage]: a fork begins before a step or after an event: give one of them\n"
+            "  write mulligan fork RUN --from STEP, or mulligan fork RUN --at EVENT\n",
+        ),
+        (
+            ("--at", 4, "--keep-completed"),
+            "error[usage]: --at keeps all that is recorded, and reads a file as that of the run was read\n"
+            "  leave out --keep-completed, --format, --trust-templates and --catalogue, or give --from\n",
+        ),
     ],
-    ids=["step", "a slip", "input", "no input", "file", "nothing"],
+    ids=["step", "a slip", "input", "no input", "file", "nothing", "an event and more"],
 )
 def test_a_fork_that_makes_no_sense_is_refused_and_makes_no_run(words: tuple[str, ...], said: str):
     ran(BROKEN)

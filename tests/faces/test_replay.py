@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -241,3 +242,38 @@ def test_a_run_that_had_called_another_is_shown_as_it_was():
 
     assert code == 0
     assert "run 2, called by 'call', had ended; as it was then: mulligan replay 2" in out
+
+
+PROGRAM = """\
+from mulligan import gather, program, step
+
+
+@step
+def load(part: int) -> int:
+    with open("loaded", "a") as lines:
+        lines.write(f"{part} ")
+    return part
+
+
+@program
+def parts():
+    return sum(gather(load.call(part) for part in range(3)))
+"""
+
+
+def test_a_program_is_forked_inside_a_gather_and_what_it_cannot_have_is_refused(folder: Path):
+    (folder / "parts.py").write_text(PROGRAM, encoding="utf-8")
+    assert mulligan("run", "parts.py").code == 0
+    (folder / "loaded").unlink()
+    log = mulligan("events", 1, "--json").out.splitlines()
+    first = next(number for number, line in enumerate(log, 1) if '"type":"program.resumed"' in line)
+
+    said = mulligan("fork", 1, "--at", first)
+    refused = [mulligan("fork", 1, *words) for words in (("--from", "load"), ("--at", first, "--file", "parts.py"))]
+
+    assert (said.code, json.loads(said.out)) == (0, {"result": 3})
+    assert "run 1 is forked after event" in said.err
+    loaded = (folder / "loaded").read_text().split()
+    assert len(loaded) == len(set(loaded)) == 2
+    assert [(one.code, one.out) for one in refused] == [(2, "")] * 2
+    assert "mulligan fork 1 --at EVENT" in refused[0].err and "mulligan retry RUN --file FILE" in refused[1].err

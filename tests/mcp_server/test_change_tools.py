@@ -138,6 +138,20 @@ def test_a_run_is_forked_with_other_inputs_and_another_text(served: Agent, home:
     assert served.call("get_run", run_id=2)["inputs"] == {"day": "sunday"}
 
 
+def test_a_run_is_looked_at_and_forked_at_an_event(served: Agent, home: Home) -> None:
+    ran(FLOW)
+
+    points = served.call("get_moment", run_id=1, step="load")["points"]
+    at = next(one["event"]["seq"] for one in points if one["status"] == "running")
+    moment = served.call("get_moment", run_id=1, at=at)
+    planned = served.call("fork_run", run_id=1, at=at, dry_run=True)
+    forked = served.call("fork_run", run_id=1, at=at, reason="again")
+
+    assert (moment["seq"], moment["run"]["steps"]["load"]["status"]) == (at, "running")
+    assert (planned["fork_run_id"], planned["kept"], planned["again"]) == (None, ["first"], ["load: attempt 2"])
+    assert forked["fork_run_id"] == 2
+
+
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("start_run", {}, "input.invalid"),
     ("start_run", {"workflow": "nightly"}, "workflow.unknown"),
@@ -153,6 +167,9 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("retry_run", {"run_id": 1, "inputs": {"day": "x"}}, "input.invalid"),
     ("retry_run", {"run_id": 1, "text": "name: x"}, "language"),
     ("fork_run", {"run_id": 1}, "input.invalid"),
+    ("fork_run", {"run_id": 1, "from_step": "load", "at": 4}, "input.invalid"),
+    ("fork_run", {"run_id": 1, "at": 4, "keep_completed": True}, "input.invalid"),
+    ("fork_run", {"run_id": 1, "at": 999}, "input.invalid"),
     ("fork_run", {"run_id": 1, "from_step": "lod"}, "step.unknown"),
     ("fork_run", {"run_id": 1, "from_step": "load", "inputs": {"hour": 1}}, "input.invalid"),
     ("cancel_run", {"run_id": 1}, "run.finished"),

@@ -163,6 +163,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "list_runs": {},
     "get_run": {"run_id": 1},
     "get_usage": {"run_id": 1},
+    "get_moment": {"run_id": 1, "at": 9},
     "compare_runs": {"a": 1, "b": 1},
     "get_report": {"run_id": 1},
     "list_workflows": {},

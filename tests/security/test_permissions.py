@@ -92,6 +92,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "start_run": {"workflow": NAME},
     "fork_run": {"run_id": 1, "from_step": STEP},
     "compare_runs": {"a": 1, "b": 1},
+    "get_moment": {"run_id": 1, "at": 1},
     "get_workflow": {"name": NAME},
     "validate_workflow": {"text": TEXT},
     "whatif": {"text": TEXT, "name": NAME},
@@ -117,7 +118,7 @@ UNANSWERED = {
     *("POST runs/{run_id}/steps/{step}:approve", "POST breakers/{name}:reset", "PUT workflows/{name}/draft"),
     *("POST workflows/{name}:propose", "POST store/write/create", "POST store/run/count_outcome", "tool classify"),
     *("tool approve", "tool pause_run", "POST runs/{run_id}:resume", "tool resume_run", "tool retry_run"),
-    *("POST runs/{run_id}/steps/{step}:retry", "tool cancel_run"),
+    *("POST runs/{run_id}/steps/{step}:retry", "tool cancel_run", "POST events"),
 }
 
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from mulligan.service.decisions.pending import PendingEntry
     from mulligan.service.driving.driver import Driver
     from mulligan.service.logs.log_following import LogPiece
+    from mulligan.service.runs.changes.fork_at import EventFork
     from mulligan.service.runs.changes.program_corrections import RecordedRun
+    from mulligan.service.runs.changes.round_plans import ForkResult
     from mulligan.service.runs.views.run_list import FailedStep, RunLine, WaitReason
     from mulligan.service.runs.views.run_snapshot import FailedVisit, RunSnapshot, RunStatus
     from mulligan.service.runs.views.run_story import LocatedLine, LocatedWait
@@ -385,26 +387,37 @@ class Run:
 
     def fork(
         self,
-        from_step: str,
+        from_step: str = "",
         *,
+        at: int | None = None,
         flow: Runnable | None = None,
         inputs: Mapping[str, Any] | None = None,
         keep_completed: bool = False,
+        reason: str = "",
         drive: bool = True,
     ) -> Run:
         """A new run that keeps the results of this one before a step, with other inputs or another workflow.
 
+        Or one that goes on from an event of this one: `at` is its `seq` in `run.events()`, and `reason` is recorded.
         `keep_completed`: completed steps are kept, even if another step before them than `from_step` runs again.
         It is driven here to its end; with `drive=False` it is left to workers. Returns the new run.
         """
+        with ExplainedErrors():
+            _check_fork(from_step, at, keep_completed=keep_completed, reason=reason, has_flow=flow is not None)
         given = None if flow is None else self._find_corrected(flow, inputs)
         workflow, file = (None, "") if given is None else given
 
         def begin(service: Service, driver: Driver | None) -> int:
-            given = plain_inputs(inputs or {})
-            fork = service.changes.fork(
-                self._id, from_step, given, workflow, driver, file=file, keep_completed=keep_completed
-            )
+            given, forks = plain_inputs(inputs or {}), service.event_forks
+            fork: ForkResult | EventFork
+            if at is None:
+                fork = service.changes.fork(
+                    self._id, from_step, given, workflow, driver, file=file, keep_completed=keep_completed
+                )
+            elif workflow is None:
+                fork = forks.fork(self._id, at, driver, inputs=given, reason=reason)
+            else:
+                fork = forks.fork_with_file(self._id, at, given, workflow, driver, file=file)
             assert fork.fork_run_id is not None
             return fork.fork_run_id
 
@@ -587,6 +600,17 @@ def _check_items(items: Sequence[int] | None, step: str) -> None:
     if not step:
         hint = "name it first: run.retry('clean', items=()) runs the failed items of 'clean' again"
         raise InputInvalid("items are those of a map step, and no step is named", hint=hint)
+
+
+def _check_fork(from_step: str, at: int | None, *, keep_completed: bool, reason: str, has_flow: bool) -> None:
+    """Refuse a fork that begins nowhere or twice, and what only one of the two kinds has."""
+    if (at is None) is (from_step == ""):
+        hint = "write run.fork('load'), or run.fork(at=40) with the `seq` of an event of run.events()"
+        raise InputInvalid("a fork begins before a step or after an event: give one of them", hint=hint)
+    if at is not None and keep_completed:
+        raise InputInvalid("'keep_completed' is for a fork from a step: one at an event keeps all that is recorded")
+    if reason and (at is None or has_flow):
+        raise InputInvalid("'reason' is for a fork at an event that goes on with the same workflow")
 
 
 def _budgets(given: Mapping[str, Any] | None) -> dict[str, Any]:

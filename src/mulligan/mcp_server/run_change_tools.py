@@ -143,7 +143,13 @@ def retry_run(call: ToolCall, asked: RetryRun) -> Any:
 
 class ForkRun(Arguments, frozen=True):
     run_id: RunId
-    from_step: StepName
+    from_step: StepName = ""
+    at: (
+        Annotated[
+            int, msgspec.Meta(ge=1, description="Go on from this event, in place of `from_step`; see get_moment.")
+        ]
+        | None
+    ) = None
     inputs: Inputs = msgspec.field(default_factory=dict)
     version: Version | None = None
     file: File = ""
@@ -154,16 +160,27 @@ class ForkRun(Arguments, frozen=True):
             description="Keep results of completed steps, even if another step before them than `from_step` runs again."
         ),
     ] = False
+    reason: Reason = ""
     dry_run: DryRun = False
 
 
 @TOOLS.add(
     "run",
-    "Start a new run that keeps the results of another before a step, with edited inputs or an edited workflow. "
-    "The old run stays as it is.",
+    "Start a new run that keeps the results of another before a step, with edited inputs or an edited workflow; or "
+    "one that goes on from an event of it, as a run of a program is forked. The old run stays as it is.",
 )
 def fork_run(call: ToolCall, asked: ForkRun) -> Any:
     source, sources = _correction(call, asked), call.service.workflow_sources
+    if (asked.at is None) is (asked.from_step == ""):
+        hint = "give 'from_step', or 'at' for an event"
+        raise InputInvalid("a fork begins before a step or after an event", hint=hint, argument="from_step")
+    if asked.at is not None:
+        if source is not None or asked.keep_completed:
+            hint = "give 'from_step' in its place"
+            raise InputInvalid("a fork at an event goes on with the workflow of the run", hint=hint, argument="at")
+        return call.service.event_forks.fork(
+            asked.run_id, asked.at, inputs=dict(asked.inputs), reason=asked.reason, dry_run=asked.dry_run
+        )
     return call.service.changes.fork(
         asked.run_id,
         asked.from_step,

@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from mulligan.api.areas.run_filters import RunFilters, run_query
 from mulligan.api.http.paging import Count, decode_cursor, encode_cursor
+from mulligan.errors import InputInvalid
 from mulligan.mcp_server.argument_types import Cursor, PageSize, RunId
 from mulligan.mcp_server.tool import Arguments, ToolCall, Tools
 from mulligan.service.rendering.json_output import to_json
@@ -76,6 +77,25 @@ def get_run(call: ToolCall, asked: GetRun) -> Any:
     page = call.service.runs.step_page(asked.run_id, query)
     steps = {"steps": to_json(page.steps), "next": encode_cursor(page.next), "total": page.total}
     return {**head, "steps": steps}
+
+
+class GetMoment(Arguments, frozen=True):
+    run_id: RunId
+    at: Annotated[int, msgspec.Meta(ge=1, description="The run after the event with this number.")] | None = None
+    step: Annotated[str, msgspec.Meta(description="The events at which something happened to this step.")] = ""
+
+
+@TOOLS.add(
+    "read",
+    "A run as it was after one of its events: its steps, what it waited for, and what came next and why; or with "
+    "`step` the numbers of the events of that step. fork_run goes on from an event in a new run.",
+)
+def get_moment(call: ToolCall, asked: GetMoment) -> Any:
+    if (asked.at is None) is (asked.step == ""):
+        raise InputInvalid("say which moment", hint="give 'at', or 'step' to find it", argument="at")
+    if asked.at is None:
+        return call.service.past.points(asked.run_id, asked.step)
+    return call.service.past.moment(asked.run_id, asked.at, is_whole=call.service.past.is_small(asked.run_id))
 
 
 class OneRun(Arguments, frozen=True):

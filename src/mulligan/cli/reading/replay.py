@@ -94,7 +94,7 @@ def replay(
             return 0
         assert seq is not None
         if forks:
-            return _fork(CommandContext(service, home, as_json), run_id, seq, change, continuation, dry_run=dry_run)
+            return fork_at(CommandContext(service, home, as_json), run_id, seq, change, continuation, dry_run=dry_run)
         moment = service.past.moment(run_id, seq, is_whole=as_json or service.past.is_small(run_id))
         show_result(moment) if as_json else _show_moment(moment, where(home))
         return 0
@@ -134,12 +134,12 @@ def _verify(service: Service, run_id: int, *, as_json: bool) -> int:
 class Change(NamedTuple):
     """What is different in a fork."""
 
-    classify: str
-    approve: str
-    refuse: str
-    inputs: Mapping[str, Any]
-    file: Path | None
-    reason: str
+    classify: str = ""
+    approve: str = ""
+    refuse: str = ""
+    inputs: Mapping[str, Any] = {}
+    file: Path | None = None
+    reason: str = ""
 
     @property
     def decides(self) -> bool:
@@ -163,9 +163,10 @@ def _check_fork(change: Change, *, forks: bool, is_point: bool, has_inputs: bool
         raise UsageRefused("--file and a decision do not go together", hint=hint)
 
 
-def _fork(
+def fork_at(
     context: CommandContext, run_id: int, seq: int, change: Change, continuation: Continuation, *, dry_run: bool
 ) -> int:
+    """Start a run that goes on from an event of another one."""
     service, given = context.service, dict(change.inputs)
     if change.file is not None:
         workflow = Workflows.load_workflow(change.file, **service.starts.reading_of(run_id))

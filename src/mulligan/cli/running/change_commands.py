@@ -50,7 +50,7 @@ from mulligan.service.rendering.next_commands import command_for_request
 from mulligan.service.runs.changes.corrections import CorrectedWorkflow
 from mulligan.service.runs.changes.round_plans import ForkResult, RetryResult
 
-FromStep = Annotated[str, Option("STEP", "The first step to run again; the steps after it run too.", "--from")]
+ForkFrom = Annotated[str, Option("STEP", "The first step to run again; the steps after it run too.", "--from")]
 RetryFrom = Annotated[
     str, Option("STEP", "Run this step again too, even if it completed, and the steps after it.", "--from")
 ]
@@ -377,7 +377,10 @@ def _only(indexes: Sequence[int]) -> str:
 
 def fork(
     run: RunName,
-    from_step: FromStep,
+    from_step: ForkFrom = "",
+    at: Annotated[
+        int | None, Option("EVENT", "Go on from this event, in place of --from: see mulligan events RUN.")
+    ] = None,
     inputs: Inputs = None,
     inputs_file: InputsFile = None,
     file: CorrectedFile = None,
@@ -395,13 +398,24 @@ def fork(
 
     It runs the step and those after it, what did not complete, and every step that depends on one of these; with
     --keep-completed other completed steps keep their results.
-    It may have other inputs or a corrected workflow. The exit codes are those of `mulligan run`.
+    It may have other inputs or a corrected workflow. With --at it keeps all that was recorded up to an event, as
+    `mulligan replay RUN --at EVENT --fork-here` does, which also decides. The exit codes are those of `mulligan run`.
     """
     continuation = read_continuation(follows, detach)
+    if (at is None) is (from_step == ""):
+        example = "write mulligan fork RUN --from STEP, or mulligan fork RUN --at EVENT"
+        raise UsageRefused("a fork begins before a step or after an event: give one of them", hint=example)
+    if at is not None and (keep_completed or system is not None or trust_templates or catalogue is not None):
+        hint = "leave out --keep-completed, --format, --trust-templates and --catalogue, or give --from"
+        raise UsageRefused("--at keeps all that is recorded, and reads a file as that of the run was read", hint=hint)
     with service_at(home) as service:
         context = CommandContext(service, home, as_json)
         run_id = service.runs.find(run)
         given = given_inputs(inputs, inputs_file)
+        if at is not None:
+            from mulligan.cli.reading.replay import Change, fork_at
+
+            return fork_at(context, run_id, at, Change(inputs=given, file=file), continuation, dry_run=dry_run)
         workflow = _corrected(
             file,
             given,

@@ -35,7 +35,7 @@ def render_actions(run: RunOnPage) -> Html:
 def _buttons(run: RunOnPage) -> list[Html]:
     status = run.head.status
     if run.has_ended:
-        return [*_retry(run), _button(run, "fork", "Fork")]
+        return [*_retry(run), _fork(run, "Fork")]
     pause = _button(run, "resume", "Resume", "primary") if status == "paused" else _button(run, "pause", "Pause")
     return [pause, _button(run, "cancel", "Cancel")]
 
@@ -58,13 +58,20 @@ def step_buttons(run: RunOnPage, step: str, status: str, *, is_paused: bool = Fa
         can_retry = run.head.status in ("failed", "cancelled")
         parts = [_button(run, "retry", "Retry from here", "small", step=step)] if can_retry else []
         if not (is_short or is_called):
-            parts.append(_button(run, "fork", "Fork from here", "small", step=step))
+            parts.append(_fork(run, "Fork from here", "small", step=step))
         return join_html(parts, " ")
     if is_paused:
         return _button(run, "resume", "Resume this step", "small", step=step)
     if is_short or status in ENDED_STEP:
         return Html("")
     return _button(run, "pause", "Pause this step", "small", step=step)
+
+
+def _fork(run: RunOnPage, title: str, look: str = "", **more: str) -> Html:
+    """A fork from a step; of a program, the way to the events at one of which it is forked."""
+    if run.view is not None and run.call.service.details.is_of_program(run.run_id):
+        return ui.button_link("Fork at an event", run.path(tab="replay", **more), look)
+    return _button(run, "fork", title, look, **more)
 
 
 def _button(run: RunOnPage, kind: ActionKind, title: str, look: str = "", **more: Any) -> Html:

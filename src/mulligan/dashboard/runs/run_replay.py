@@ -100,7 +100,13 @@ def _fork_button(run: RunOnPage, moment: RunMoment) -> Html:
     if not may(run.call, "run") or run.head.parent_run_id or not is_open or moment.seq < 2:
         return Html("")
     path, title = f"runs/{moment.run_id}/at/{moment.seq}:fork", f"Fork run {moment.run_id} after event {moment.seq}"
-    how: dict[str, Any] = {"done": "the fork is started", "preview": True, "reason": "optional", "body": {}}
+    how: dict[str, Any] = {
+        "done": "the fork is started",
+        "preview": True,
+        "reason": "optional",
+        "body": {},
+        "next": "/runs/{fork_run_id}",
+    }
     return action_button("Fork here", path, title, kind="small", name="replay-fork", **how)
 
 

@@ -146,7 +146,7 @@ def _refuse_program(old: State, graph: Graph) -> None:
     if old.graph.program:
         raise Refused(
             f"run {run_id} is a run of a program, whose steps are known only while it runs",
-            hint=f"to go on from one of its events: mulligan replay {run_id} --at EVENT --fork-here; "
+            hint=f"to go on from one of its events: mulligan fork {run_id} --at EVENT; "
             f"to make a call and what follows it again: mulligan retry {run_id} --from CALL",
         )
     if graph.program:

@@ -541,7 +541,7 @@ def fork_hint(state: State, from_step: str = "") -> str:
     """How a run that has ended is run again from one of its steps; one of a program, from one of its events."""
     run_id = state.run.run_id
     if state.graph.program:
-        return f"to go on from one of its events in a new run: mulligan replay {run_id} --at EVENT --fork-here"
+        return f"to go on from one of its events in a new run: mulligan fork {run_id} --at EVENT"
     return f"to run it again from a step: mulligan fork {run_id} --from {from_step or 'STEP'}"
 
 

@@ -27,7 +27,7 @@ from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.workspace import awaits_worktree
 from mulligan.core.turn import turn
-from mulligan.errors import Refused, StepNotParked, StepNotWaitingForApproval
+from mulligan.errors import Refused, StepNotParked, StepNotWaitingForApproval, UnknownStep
 from mulligan.history.item_names import PlaceNames
 from mulligan.history.story import StoryWriter
 from mulligan.language.expressions import Cel
@@ -101,7 +101,9 @@ class EventForks:
         if dry_run:
             return planned
         request = msgspec.structs.replace(request, reason=reason)
-        return msgspec.structs.replace(planned, fork_run_id=self._changes.create_fork(prepared, request, driver))
+        started = self._changes.create_fork(prepared, request, driver)
+        self._changes.keep_driven(started)
+        return msgspec.structs.replace(planned, fork_run_id=started)
 
     def fork_with_file(
         self,
@@ -214,6 +216,13 @@ class EventForks:
         """What follows from the request, decided on a state that is thrown away."""
         try:
             entries = turn(state, msgspec.structs.replace(request, run_id=1), evaluator)
+        except UnknownStep as error:
+            step = error.data.get("step", "STEP")
+            raise UnknownStep(
+                f"'{step}' was not a step of run {request.forked_from} at event {request.forked_at}",
+                hint=f"see what was: mulligan replay {request.forked_from} --at {request.forked_at}",
+                step=step,
+            ) from error
         except (StepNotParked, StepNotWaitingForApproval) as error:
             step = error.data.get("step", "STEP")
             # The core's hint names a command for the run that is only previewed.

@@ -165,6 +165,10 @@ class RunDetails:
             )
         return overview(self._reader, run_id, with_attempts=True)
 
+    def is_of_program(self, run_id: int) -> bool:
+        """Whether it is a run of a program, whose steps are known only while it runs."""
+        return self._cache.get(run_id).state.graph.program != ""
+
     def is_quick(self, run_id: int) -> bool:
         """Whether the run can be read in a moment: it is small, or was read before."""
         return self._cache.has(run_id) or self._reader.record(run_id).seq <= QUICK_EVENTS_MAX
