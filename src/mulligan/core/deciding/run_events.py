@@ -22,7 +22,8 @@ def receive_event(now: DecisionContext, report: EventSent) -> Facts:
     """Somebody sends an event to the run. It is refused if what waits for it could not use it."""
     state, run = now.state, now.state.run
     if run.status in RUN_ENDED:
-        raise RunFinished(f"run {run.run_id} {run.status}, so nothing in it waits for an event")
+        ended = "was cancelled" if run.status == "cancelled" else run.status
+        raise RunFinished(f"run {run.run_id} {ended}, so nothing in it waits for an event")
     if report.key and (number := state.event_keys.get(report.key)) is not None:
         known = state.received[str(number)]
         if (known.name, known.value) != (report.name, report.value):
