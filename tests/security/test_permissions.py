@@ -118,7 +118,8 @@ UNANSWERED = {
     *("POST runs/{run_id}/steps/{step}:approve", "POST breakers/{name}:reset", "PUT workflows/{name}/draft"),
     *("POST workflows/{name}:propose", "POST store/write/create", "POST store/run/count_outcome", "tool classify"),
     *("tool approve", "tool pause_run", "POST runs/{run_id}:resume", "tool resume_run", "tool retry_run"),
-    *("POST runs/{run_id}/steps/{step}:retry", "tool cancel_run", "POST events"),
+    *("POST runs/{run_id}/steps/{step}:retry", "tool cancel_run", "POST events", "tool send_event"),
+    "POST store/worker/work.read_log",
 }
 
 
