@@ -86,6 +86,23 @@ def test_an_attempt_whose_process_dies_has_used_what_its_turns_have_and_its_last
     assert end.usage == {"cpu_seconds": 0.75, "peak_memory": 400, "wall_seconds": 2.0}
 
 
+def test_a_new_attempt_knows_which_ends_no_turn_has_ended_with() -> None:
+    run = Program()
+    run.say(run.load(1), run.load(2))
+    run.ok("load")
+    run.say()
+    run.ok("load#2")
+    run.report(r.TaskStarted(run.clock, "nightly", 1, "w1", "h1", run.turn))
+
+    run.report(r.LeaseExpired(run.clock, "nightly", 1, "w1"))
+
+    turn_of_retry = make_task(run.state, "nightly").turn
+    assert turn_of_retry is not None
+    assert (turn_of_retry.delivered, turn_of_retry.seen, run["nightly"].attempt) == (2, 1, 2)
+    run.say()
+    assert run["nightly"].program is not None and run["nightly"].program.unseen == 0
+
+
 def test_calls_of_one_name_are_numbered_and_a_key_takes_the_place_of_the_number() -> None:
     run = Program()
 
@@ -540,6 +557,27 @@ def test_a_round_that_is_stopped_before_it_has_undone_its_calls_leaves_them_to_t
     assert run.state.run.undoing == "load#2.undo@1"
     run.ok("load#2.undo@1")
     assert list(run.state.calls) == ["load"]
+
+
+def test_a_correction_of_an_open_run_is_refused_if_an_undo_fails_while_the_run_stops() -> None:
+    run = cancelled_with_an_undo().retry(from_step="load#2")
+    edited = msgspec.structs.replace(run.state.workflow, description="edited")
+    run.retry_with(edited, kept_calls=("load",), kept_round=-2)
+
+    run.fail("load#3.undo@1")
+
+    [warning] = [one.fact for one in run.log if isinstance(one.fact, e.WarningRecorded)]
+    assert (warning.place, warning.failure.code, warning.failure.severity) == (
+        "nightly",
+        "CORRECTION_REFUSED",
+        "warning",
+    )
+    assert "'load#3' of run 1 could not be undone" in warning.failure.message
+    assert run.status == "cancelled" and run.state.workflow.description == ""
+    # A person who has looked at it decides.
+    run.retry_with(edited, force=True, kept_calls=("load",), kept_round=2).ok("load#2.undo@1")
+    assert (list(run.state.calls), run.statuses["nightly"]) == (["load"], "ready")
+    assert run.state.workflow.description == "edited"
 
 
 def test_a_call_is_added_behind_those_that_a_round_has_kept() -> None:

@@ -109,10 +109,10 @@ class Other:
         """The folder of the worker for runs of the server."""
         return self.other / "servers" / urlsplit(self.url).netloc.replace(":", "_") / "work"
 
-    def start_worker(self, *words: str) -> subprocess.Popen[str]:
+    def start_worker(self, *words: str, home: str = "") -> subprocess.Popen[str]:
         with Service(Home(self.home)) as service:
             token = service.tokens.create(TokenForm(user="builder", scopes=("worker",))).secret
-        command = shlex.join([*_MULLIGAN, "worker", "--server", self.url, "--home", str(self.other), *words])
+        command = shlex.join([*_MULLIGAN, "worker", "--server", self.url, "--home", home or str(self.other), *words])
         hidden = f"hostname there && mount -t tmpfs none {shlex.quote(str(self.home.parent))} && exec {command}"
         before = self._count_there()
         with self._log.open("ab") as log:
@@ -335,12 +335,14 @@ def test_a_program_goes_on_on_another_remote_worker_when_its_own_was_killed(othe
     until(lambda: any(wait["kind"] == "approval" for wait in other.ask("GET", f"runs/{run_id}")["waiting_for"]))
     first.kill()
     first.wait()
-    other.start_worker("--labels", "there")
+    # It has no file of the first one.
+    other.start_worker("--labels", "there", home=str(tmp_path / "third"))
     mulligan("approve", str(run_id), "approve", "--reason", "fine")
 
     ended = other.ended(run_id)
 
     assert (ended["status"], ended["outputs"]) == ("completed", {"result": "therethere"}), ended["failures"]
-    assert (other.work / "notes").read_text() == "hello!"
+    notes = [path.read_text() for path in sorted(tmp_path.rglob("notes"))]
+    assert notes == ["hello", "!"]
     printed = [line.rpartition("| ")[2] for line in mulligan("logs", str(run_id), "far").splitlines()]
     assert [line for line in printed if line in ("begins", "asks", "ends")] == ["begins", "asks", "ends"], printed

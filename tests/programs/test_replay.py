@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -278,6 +279,28 @@ def test_the_end_of_a_call_that_was_not_made_yet_is_a_difference():
     assert ended.failure is not None
     assert ended.failure.code == "NONDETERMINISTIC"
     assert "'double' (called at" in ended.failure.message
+
+
+@pytest.mark.parametrize(("seen", "expected"), [(0, ["live", 2, 4, 6]), (1, [2, "live", 4, 6]), (3, [2, 4, "live", 6])])
+def test_what_follows_the_first_new_end_is_new(seen: int, expected: list[Any]):
+    found: list[Any] = []
+
+    @program
+    async def beside():
+        for one in asyncio.as_completed([asyncio.ensure_future(double(n)) for n in (1, 2, 3)]):
+            found.append(await one)
+
+    recorded = rehearse(beside).program_history()
+    found.clear()
+
+    class Link(MemoryEngine):
+        def replayed(self) -> None:
+            found.append("live")
+
+    machine = Machine(Link(), history=recorded.history, seen=seen)
+    run_function(machine, beside.fn, {})
+
+    assert found == expected
 
 
 def test_ten_thousand_calls_are_replayed_with_few_exchanges():

@@ -82,6 +82,9 @@ class DriverLogs:
     def log_size(self, key: LogKey) -> tuple[int, bool] | None:
         return None
 
+    def read_log(self, key: LogKey, start: int, end: int) -> bytes:
+        return b""
+
     def documents(self, kind: str, project: str | None = None) -> list[Document]:
         """Every run counts as watched: the driver has the files that `mulligan logs` reads."""
         now = datetime.now(UTC)

@@ -79,6 +79,7 @@ class Machine:
         at: float = 0.0,
         files: dict[str, str] | None = None,
         step: str = "",
+        seen: int | None = None,
     ) -> None:
         self._link = link
         self.turn = turn
@@ -115,15 +116,17 @@ class Machine:
         self._labels = CallLabels(step, history)
         self.is_replaying = history is not None
         if history is not None:
-            self._load(history)
+            self._load(history, seen)
         self._site: Site | None = None
 
-    def _load(self, history: m.History) -> None:
+    def _load(self, history: m.History, seen: int | None) -> None:
         self._recorded = {(one.id.branch, one.id.ordinal): one for one in history.calls}
         self._inline = {identity for identity, one in self._recorded.items() if one.kind == "inline"}
         self._is_edited = history.is_edited
         self._take(history.deliveries)
-        self._replayed = len(history.deliveries)
+        ends = len(history.deliveries)
+        # With the first end that is new to it the program is where it was; without one, with the last.
+        self._replayed = ends if seen is None else min(seen + 1, ends)
 
     # -- calls
 

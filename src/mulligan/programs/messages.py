@@ -150,8 +150,10 @@ class Begin(msgspec.Struct, frozen=True, omit_defaults=True, tag="begin"):
     import_from: str = ""
     # The arguments by parameter.
     inputs: dict[str, Any] = {}
-    # The file with the `History`; "" for a program that has none.
+    # The file with the `History`; "" for a program that has none. And how many of its ends the program had got when it
+    # last said that it waits: what it prints after the next one is new.
     history: str = ""
+    seen: int | None = None
     files: dict[str, str] = {}
     calls_max: int = CALLS_MAX_DEFAULT
     # The processor time that it may use between two messages, in seconds; None: any.

@@ -190,6 +190,7 @@ def run_program(sock: socket.socket, folder: str) -> NoReturn:
         at=begin.at,
         files=dict(begin.files),
         step=begin.step,
+        seen=begin.seen,
     )
     link.attach(machine, {})
     try:

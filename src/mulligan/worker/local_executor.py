@@ -322,12 +322,11 @@ class LocalExecutor:
                 running.is_plain, running.has_references = True, False
                 self._called.start(running, None)
                 return None
-            spool = partial(self._large.spool, running)
             # Only here is it known which agents are models, and which are commands.
             taken = as_model_task(lease, self._programs)
             task = taken.task
             inward, running.has_references = self._boundary.prepare(
-                taken, is_called=task.kind not in SPAWNED, spool=spool
+                taken, is_called=task.kind not in SPAWNED, spool=partial(self._large.spool, running)
             )
             running.resolved = with_local_deadline(self._resources.assign_gpus(inward), self._clock)
             if running.resolved.task.folders:
@@ -551,6 +550,7 @@ class LocalExecutor:
                 end_waiting=self._end_waiting,
                 say=lambda token, report: self._ended.add(self._running[token].lease, report),
                 clock=self._clock,
+                bring_logs=None if self._log_shipping is None else self._log_shipping.bring,
             )
         return self._program_turns
 

@@ -165,7 +165,9 @@ class ProgramTurns:
         end_waiting: Callable[[int, TaskEnded], None],
         say: Callable[[int, Report], None],
         clock: Clock | None,
+        bring_logs: Callable[[Task], None] | None = None,
     ) -> None:
+        self._bring_logs = bring_logs
         self._running = running
         self._selector = selector
         self._folders = folders
@@ -233,6 +235,7 @@ class ProgramTurns:
             task.started_in,
             turn=turn.turn,
             history=history,
+            seen=turn.seen,
             files=files,
             timeout=task.timeout,
             step=task.place,
@@ -269,6 +272,8 @@ class ProgramTurns:
         self._last_number += 1
         process = _Process(self._last_number, key)
         self._folders.make_run(task.run_id)
+        if self._bring_logs is not None and task.turn is not None and task.turn.turn > 1:
+            self._bring_logs(task)
         logs = self._folders.logs(task.run_id, task.place, task.attempt)
         order = m.Fork(process.number, logs.out, logs.err, cwd=working_folder_of(task), env=env)
         host = self._host or self._launch_host()

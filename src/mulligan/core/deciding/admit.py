@@ -285,7 +285,8 @@ def open_corrected_round(now: DecisionContext, report: r.RetryRequested) -> Fact
         yield from _open_round(now, after_stop(now.state, report))
     except Refused as refused:
         # It was checked before anything was stopped: something has failed since.
-        found = failure("CORRECTION_REFUSED", f"the run is cancelled, not corrected: {refused.message}")
+        message = f"the run is cancelled, not corrected: {refused.message}"
+        found = failure("CORRECTION_REFUSED", message, severity="warning")
         yield e.WarningRecorded(now.state.graph.program, found)
 
 

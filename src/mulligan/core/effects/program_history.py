@@ -27,7 +27,7 @@ def program_turn(state: State, place: Place) -> ProgramTurn:
     """What a worker needs for the next turn of a program."""
     progress = place.program or NO_PROGRESS
     announced = tuple(_delivery(state, state.deliveries[n]) for n in range(progress.delivered + 1, progress.known + 1))
-    return ProgramTurn(progress.turn, clock_begin(place), progress.delivered, announced)
+    return ProgramTurn(progress.turn, clock_begin(place), progress.delivered, announced, progress.unseen)
 
 
 def clock_begin(place: Place) -> float:

@@ -116,7 +116,7 @@ def program_waiting(state: State, place: Place, fact: e.ProgramWaiting, entry: e
     progress = place.program or NO_PROGRESS
     place.phase = WAITING
     cpu, peak = progress.cpu + fact.cpu, max(progress.peak, fact.peak)
-    place.program = _replace(progress, delivered=progress.known, announced=0, at=fact.at, cpu=cpu, peak=peak)
+    place.program = _replace(progress, delivered=progress.known, announced=0, unseen=0, at=fact.at, cpu=cpu, peak=peak)
 
 
 def program_resumed(state: State, place: Place, fact: e.ProgramResumed, entry: e.Entry) -> None:
@@ -137,7 +137,9 @@ def program_ended(state: State, place: Place, fact: e.ProgramEnded, entry: e.Ent
     place.phase = ENDING
     end = ProgramEnd(fact.output, fact.failure, fact.call)
     cpu, peak = progress.cpu + fact.cpu, max(progress.peak, fact.peak)
-    place.program = _replace(progress, delivered=progress.known, announced=0, at=fact.at, end=end, cpu=cpu, peak=peak)
+    place.program = _replace(
+        progress, delivered=progress.known, announced=0, unseen=0, at=fact.at, end=end, cpu=cpu, peak=peak
+    )
 
 
 def note_caught(state: State, program: Place) -> None:
@@ -160,6 +162,7 @@ def begin_program(place: Place) -> None:
             turn=progress.turn + 1,
             delivered=progress.last,
             announced=0,
+            unseen=progress.last - progress.delivered + progress.unseen,
             ended=0,
             end=None,
             is_later=False,
@@ -228,7 +231,7 @@ def reopen_program(state: State, labels: Collection[str], *, keeps_results: bool
         if known != call.known:
             state.put(state.calls, label, _replace(call, known=known))
     program.program = _replace(
-        progress, delivered=len(olds), announced=0, ended=0, end=None, leaving=leaving, not_undone=""
+        progress, delivered=len(olds), announced=0, unseen=0, ended=0, end=None, leaving=leaving, not_undone=""
     )
 
 

@@ -89,6 +89,13 @@ class ProgramTurn(msgspec.Struct, frozen=True, omit_defaults=True):
     begun: float = 0.0
     delivered: int = 0
     deliveries: tuple[Delivery, ...] = ()
+    # How many of those that it knows no turn has ended with: the worker of an earlier attempt was lost.
+    unseen: int = 0
+
+    @property
+    def seen(self) -> int:
+        """How many ends it had got when it last said that it waits."""
+        return self.delivered - self.unseen
 
 
 def label_of(name: str, number: int, key: str) -> str:

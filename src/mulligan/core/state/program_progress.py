@@ -93,6 +93,8 @@ class ProgramProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     # are is in `State.deliveries`: this row is written with each end of a call.
     announced: int = 0
     ended: int = 0
+    # Of `delivered`: those that no turn has ended with, since the attempt before was lost.
+    unseen: int = 0
     # Whether its attempt has had a turn before this one.
     is_later: bool = False
     # How many calls it has made, and how often each name, in all rounds; a call that is made again has its number.

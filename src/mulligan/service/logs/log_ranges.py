@@ -13,7 +13,7 @@ from typing import IO, Literal
 
 import msgspec
 
-from mulligan.core.model.clusters.shipped_logs import WATCH_KIND, encode_watch, is_watched
+from mulligan.core.model.clusters.shipped_logs import HEAD_BYTES, WATCH_KIND, encode_watch, is_watched
 from mulligan.errors import MulliganError
 from mulligan.ports import Document, LogKey, ServerRecords, Store
 from mulligan.service.home import Home, this_host
@@ -53,7 +53,8 @@ class LogRanges:
         """None if it wrote nothing, or its log is neither here nor in the store."""
         try:
             with self._file(key) as file:
-                return LogSize(os.fstat(file.fileno()).st_size)
+                size = os.fstat(file.fileno()).st_size
+            return LogSize(max(size, self._shipped_size(key)))
         except FileNotFoundError:
             found = self._open_store().server_records.log_size(key)
         return LogSize(found[0], is_shipped=True, is_whole=found[1]) if found is not None else None
@@ -63,9 +64,18 @@ class LogRanges:
         try:
             with self._file(key) as file:
                 file.seek(start)
-                return file.read() if end is None else file.read(max(0, end - start))
+                found = file.read() if end is None else file.read(max(0, end - start))
         except FileNotFoundError:
             return b"".join(self.shipped_pieces(key, start, end))
+        position = start + len(found)
+        if (end is None or position < end) and position < self._shipped_size(key):
+            found += b"".join(self.shipped_pieces(key, position, end))
+        return found
+
+    def _shipped_size(self, key: LogKey) -> int:
+        """How much of a log the store has, if it may have more than the file: a program has gone on on another host."""
+        found = self._open_store().server_records.log_size(key)
+        return found[0] if found is not None and found[0] <= HEAD_BYTES else 0
 
     def pieces(self, key: LogKey, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """The same in pieces, for logs that are larger than the memory should be."""

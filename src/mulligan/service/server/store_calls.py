@@ -459,6 +459,12 @@ class StoreCalls:
         going = {one.run_id for one in self._store.lists.records(run_ids) if one.status not in RUN_ENDED}
         return [run_id for run_id in run_ids if run_id not in going]
 
+    def _read_own_log(self, worker: str, key: LogKey, start: int, end: int) -> bytes:
+        """Of an attempt that this worker carries out."""
+        self._owners.expect(worker)
+        leased = {(one.task.run_id, one.task.place, one.task.attempt) for one in self._store.leases_of(worker)}
+        return self._read_log(key, start, end) if (key.run_id, key.place, key.attempt) in leased else b""
+
     def _program_history(self, run_id: int, delivered: int) -> ProgramHistory:
         return program_history(self._reader.state(run_id), delivered)
 
@@ -508,6 +514,7 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "work.now": StoreCalls._now,
     "work.tagged_rows": StoreCalls._earlier_results,
     "work.fetch": StoreCalls._fetch,
+    "work.read_log": StoreCalls._read_own_log,
     "work.program_history": StoreCalls._program_history,
     "artifacts.fetch": StoreCalls._fetch,
 }

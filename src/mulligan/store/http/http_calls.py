@@ -237,6 +237,8 @@ CALLS: Mapping[str, StoreCall] = {
         "worker", {"tag": str, "limit": Integer, "beside": Integer | None}, list[tuple[int, str, str, bytes]]
     ),
     "work.fetch": StoreCall("worker", {"artifact": Artifact}, bytes),
+    # What a program has written on other hosts, before it goes on with this worker.
+    "work.read_log": StoreCall("worker", {"worker": str, **_LOG, "start": Integer, "end": Integer}, bytes),
     # What a new process of a program replays: up to the n-th end of a call.
     "work.program_history": StoreCall("worker", {"run_id": Integer, "delivered": Integer}, ProgramHistory),
 }

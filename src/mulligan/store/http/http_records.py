@@ -9,7 +9,7 @@ from typing import Any
 
 from mulligan.core.model.clusters.shipped_logs import WATCH_KIND, encode_watch
 from mulligan.errors import StoreRefused
-from mulligan.ports.server_records import Document, LogChunk, ServerRecords, WaitingTarget
+from mulligan.ports.server_records import Document, LogChunk, LogKey, ServerRecords, WaitingTarget
 from mulligan.store import refusals
 from mulligan.store.http.http_calls import Ask, AskedByName
 
@@ -35,10 +35,12 @@ class HttpRecords(AskedByName):
         ask: Ask,
         gather_logs: Callable[[Iterable[LogChunk]], None] | None = None,
         watched_runs: Callable[[], list[int]] | None = None,
+        read_own_log: Callable[[LogKey, int, int], bytes] | None = None,
     ) -> None:
         super().__init__(ask, "server_records.", ServerRecords)
         self._gather_logs = gather_logs
         self._watched_runs = watched_runs
+        self._read_own_log = read_own_log
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """What the server is asked for. All else that `ServerRecords` has a route does, or the server itself."""
@@ -68,6 +70,12 @@ class HttpRecords(AskedByName):
         if self._gather_logs is None:
             raise refusals.only_the_whole_store()
         self._gather_logs(chunks)
+
+    def read_log(self, key: LogKey, start: int, end: int) -> bytes:
+        if self._read_own_log is not None:
+            return self._read_own_log(key, start, end)
+        found: bytes = self._ask("server_records.read_log", key=key, start=start, end=end)
+        return found
 
 
 def _watch(run_id: int) -> Document:

@@ -30,6 +30,7 @@ from mulligan.ports import (
     Lease,
     LoadedRun,
     LogChunk,
+    LogKey,
     Message,
     NewRun,
     Offer,
@@ -101,7 +102,7 @@ class HttpStore(AskedByName):
         self._monotonic = monotonic
         self.artifacts = HttpArtifacts(self._transport, self._ask, is_worker=is_worker)
         self.lists = cast(RunLists, AskedByName(self._ask, "lists.", RunLists))
-        shipping = (self._gather_logs, self._watched_runs) if is_worker else ()
+        shipping = (self._gather_logs, self._watched_runs, self._read_own_log) if is_worker else ()
         self.server_records = cast(ServerRecords, HttpRecords(self._ask, *shipping))
         # Answers that came with the report itself, by the id of the message.
         self._answers: dict[int, Answer] = {}
@@ -324,6 +325,9 @@ class HttpStore(AskedByName):
             self._work.log_bytes += len(chunk.data)
             if self._work.log_bytes >= EXCHANGE_BYTES_MAX:
                 self._exchange(self._work.name)
+
+    def _read_own_log(self, key: LogKey, start: int, end: int) -> bytes:
+        return self._ask("work.read_log", worker=self._work.name, key=key, start=start, end=end)
 
     def _watched_runs(self) -> list[int]:
         return self._work.watched

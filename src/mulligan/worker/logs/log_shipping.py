@@ -36,6 +36,8 @@ class ShippedLogs(Protocol):
 
     def log_size(self, key: LogKey) -> tuple[int, bool] | None: ...
 
+    def read_log(self, key: LogKey, start: int, end: int) -> bytes: ...
+
     def documents(self, kind: str, project: str | None = None) -> list[Document]: ...
 
 
@@ -79,6 +81,35 @@ class LogShipping:
             note = _Unshipped(task.run_id, task.place, task.attempt)
             write_private_file(path, msgspec.json.encode(note).decode())
             self._noted.add(path)
+
+    def bring(self, task: Task) -> None:
+        """Bring what a program has written on other hosts, before it goes on here: both are one log.
+
+        `StoreUnavailable`: call it again.
+        """
+        logs = self._folders.logs(task.run_id, task.place, task.attempt)
+        for key, path in zip(_keys(task), logs, strict=True):
+            with suppress(OSError), _open_log(path) as file:
+                size = os.fstat(file.fileno()).st_size
+                if (missing := self._shipped_from(key, size)) is not None:
+                    file.write(missing)
+                    self._shipped[key] = size + len(missing)
+
+    def _shipped_from(self, key: LogKey, start: int) -> bytes | None:
+        """What the store has of a log beyond a position; None if it does not say."""
+        found = b""
+        try:
+            while start + len(found) < HEAD_BYTES:
+                position = start + len(found)
+                data = self._open_store().read_log(key, position, min(position + CHUNK_BYTES, HEAD_BYTES))
+                if not data:
+                    break
+                found += data
+        except StoreUnavailable:
+            raise
+        except MulliganError:
+            return None
+        return found or None
 
     def ship_live(self, tasks: Iterable[Task]) -> None:
         """Ship what running tasks have written since the last time. An unavailable store is asked again later."""
@@ -198,6 +229,11 @@ class LogShipping:
                     waiting = LogChunk(key, start, data)
         if waiting is not None and (is_last or waiting.data):
             yield replace(waiting, is_last=is_last)
+
+
+def _open_log(path: str) -> IO[bytes]:
+    """The log of a program, to be written on."""
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "ab")
 
 
 def _read(file: IO[bytes], part: LogPart) -> Iterator[tuple[int, bytes]]:
