@@ -34,6 +34,8 @@ class ProgramCalls:
         self._of_labels: dict[str, str] = {}
         # The calls that this round makes anew.
         self._dropped: tuple[str, ...] = ()
+        # The visit that is being undone, which a fork undoes to its end.
+        self._undoing: tuple[str, int] | None = None
         # In a fork: the visits of the other run that it has left to that one.
         self._of_other_run: set[tuple[str, int]] = set()
         # Whether the program has ended in a run that goes on; the calls that are cancelled.
@@ -89,11 +91,14 @@ class ProgramCalls:
             self._visits[fact.step] = self._visits.get(fact.step, 0) + 1
         if isinstance(fact, e.StepCompleted | e.StepRan) and self._has_undo.get(self._of_labels.get(fact.step, "")):
             self._undoable[fact.step, self._visits[fact.step]] = None
+        elif isinstance(fact, e.UndoStarted):
+            self._undoing = fact.step, fact.visit
         elif isinstance(fact, e.UndoCompleted | e.UndoFailed):
             self._undoable.pop((fact.step, fact.visit), None)
+            self._undoing = None
         elif isinstance(fact, e.RunForked):
-            self._of_other_run.update(self._undoable)
-            self._undoable.clear()
+            self._of_other_run.update(self._undoable.keys() - {self._undoing})
+            self._undoable = {one: None for one in self._undoable if one == self._undoing}
         elif isinstance(fact, e.RunReopened):
             self._dropped = fact.dropped
 

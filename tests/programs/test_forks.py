@@ -40,6 +40,13 @@ def note(text: str) -> str:
     return text.upper()
 
 
+@step(inline=True)
+def check(part: int) -> int:
+    if part == 3:
+        raise ValueError("part 3")
+    return part
+
+
 def in_sequence() -> dict[str, Any]:
     """Part 3 fails, and is left out."""
     found = []
@@ -51,6 +58,17 @@ def in_sequence() -> dict[str, Any]:
         if part == 4 and len(found) == 4:
             found.append(load(10))
     return {"found": found}
+
+
+def checking() -> list[Any]:
+    """An inline step fails in the process of the program; it is not retried."""
+    found: list[Any] = []
+    for part in (1, 3, 4):
+        try:
+            found.append(check(part))
+        except StepFailed as failed:
+            found += [failed.code, load(5)]
+    return found
 
 
 def gathering() -> list[Any]:
@@ -72,7 +90,12 @@ async def racing() -> dict[str, Any]:
     done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in others:
         task.cancel()
-    await asyncio.sleep(30)
+    # The fork is made two days later.
+    begun = asyncio.get_running_loop().time()
+    async with asyncio.timeout(60):
+        await load(5)  # type: ignore[misc]
+        await asyncio.sleep(30)
+    found.append(asyncio.get_running_loop().time() - begun)
     return {"number": number, "found": [*found, len(done), await note("end")]}  # type: ignore[misc]
 
 
@@ -191,11 +214,11 @@ def runs_after(run: Played, seq: int) -> set[str]:
     return {getattr(one, "place", "") or one.step for one in facts if isinstance(one, e.AttemptStarted | e.StepRan)}
 
 
-@pytest.mark.parametrize("function", [in_sequence, gathering, waiting, racing], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("function", [in_sequence, checking, gathering, waiting, racing], ids=lambda one: one.__name__)
 def test_a_fork_at_any_event_comes_to_what_the_run_came_to_and_repeats_no_call_that_had_ended(function: Any):
     run = Played.of(function)
     points = [one.seq for one, two in pairwise(run.log) if is_at_rest(one, two)]
-    assert run.status == "completed" and len(points) > 20
+    assert run.status == "completed" and len(points) > 10
 
     for seq in points:
         before = [one.fact for one in run.log[:seq]]

@@ -42,6 +42,9 @@ def _belongs_together(fact: e.Fact, following: e.Fact) -> bool:
     if isinstance(fact, e.AttemptScheduled) and isinstance(following, e.AttemptStarted | e.AttemptFailed):
         # What needs no worker starts as it is scheduled, or fails.
         return fact.place == following.place
+    if isinstance(fact, e.StepAdded) and isinstance(following, e.StepEntered):
+        # An inline step has failed in the process of its program: its first attempt comes with the call.
+        return fact.step == following.step
     return (
         isinstance(fact, e.RunRevised | e.AttemptStopping | e.StepEntered)
         or (isinstance(fact, e.RunPaused) and isinstance(following, e.RunResumed))
