@@ -21,8 +21,8 @@ from mulligan.core.state.transitions import RUN_ENDED
 
 ENDS = (e.AttemptSucceeded, e.AttemptFailed, e.AttemptLost, e.AttemptInterrupted, e.AttemptCancelled)
 AttemptEnd = e.AttemptSucceeded | e.AttemptFailed | e.AttemptLost | e.AttemptInterrupted | e.AttemptCancelled
-# What somebody asks of a run as a whole, or of a step, at a time of their own.
-_ASKED = (e.RunPaused, e.RunResumed, e.StepPaused, e.StepResumed)
+# What somebody asks of a run as a whole, or of a step, at a time of their own; and events that were sent.
+_ASKED = (e.RunPaused, e.RunResumed, e.StepPaused, e.StepResumed, e.EventReceived)
 
 
 class RecordedAttempt(msgspec.Struct):
@@ -253,7 +253,7 @@ def fired_timer(state: State, entry: e.Entry) -> tuple[str, str, int] | None:
     if isinstance(fact, e.AttemptSucceeded | e.AttemptFailed | e.AttemptStopping) and fact.place in state.places:
         place = state.places[fact.place]
         action = traits_of(place.spec.action)
-        if action.is_timer or (action.asks_person and not is_answer_of_a_person(fact)):
+        if action.is_timer or action.awaits_event or (action.asks_person and not is_answer_of_a_person(fact)):
             return "until" if waits_until(place.spec) else "attempt", fact.place, fact.attempt
     return None
 
