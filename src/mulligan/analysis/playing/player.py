@@ -228,13 +228,13 @@ class Player:
         )
 
     def waiting_for_people(self) -> list[str]:
-        """The parked steps and open approvals of all runs; those of a child run after the path of its callers."""
+        """What waits for a person or an event, in all runs; that of a child run after the path of its callers."""
         found = []
         for run in self.runs:
             if run.has_ended:
                 continue
             for place in run.state.places.values():
-                if place.status == "pending_failed" or place.is_open_approval:
+                if place.status == "pending_failed" or place.is_open_approval or is_open_wait(place):
                     found.append("/".join((*_path(run), place.key)))
         return found
 
