@@ -98,6 +98,11 @@ def test_a_key_of_the_graph_of_a_flow_is_refused_on_a_step_that_a_program_calls(
         definitions.definition_of(maybe)
 
 
+def test_the_key_of_a_call_is_refused_for_a_run():
+    with pytest.raises(LanguageError, match="names a call in another program"):
+        few.options(key="monday").run(1)
+
+
 def test_a_program_is_no_step_and_says_so_when_it_is_used_as_one():
     with pytest.raises(LanguageError):
         _ = few.handler  # type: ignore[attr-defined]

@@ -72,7 +72,10 @@ class DriverHistory:
 class DriverLogs:
     """Logs go to the driver while their tasks run, and before the end of a task is reported."""
 
-    def __init__(self, send: Callable[[list[LogChunk]], None], running_runs: Callable[[], Iterable[int]]) -> None:
+    def __init__(
+        self, ask: Ask, send: Callable[[list[LogChunk]], None], running_runs: Callable[[], Iterable[int]]
+    ) -> None:
+        self._ask = ask
         self._send = send
         self._running_runs = running_runs
 
@@ -83,7 +86,8 @@ class DriverLogs:
         return None
 
     def read_log(self, key: LogKey, start: int, end: int) -> bytes:
-        return b""
+        found: bytes = self._ask("log", key=msgspec.to_builtins(key), start=start, end=end)
+        return found
 
     def documents(self, kind: str, project: str | None = None) -> list[Document]:
         """Every run counts as watched: the driver has the files that `mulligan logs` reads."""

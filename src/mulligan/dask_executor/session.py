@@ -142,7 +142,7 @@ class Session:
             log_bytes_max=hello.log_bytes_max,
             shipped_logs=lambda: logs,
         )
-        logs = DriverLogs(lambda chunks: self._channel.send(m.Written(chunks)), self._running_runs)
+        logs = DriverLogs(self._ask, lambda chunks: self._channel.send(m.Written(chunks)), self._running_runs)
         try:
             self._executor.watch(self._wake_up.fileno())
             while not self._is_over:

@@ -12,25 +12,36 @@ import msgspec
 from mulligan.core.model.artifacts import Artifact, is_artifact_name
 from mulligan.dask_executor.messages import Answer, Call
 from mulligan.errors import MulliganError, StoreRefused
-from mulligan.ports import Artifacts, FindResults, LogChunk
-from mulligan.worker.folders import Folders, make_private
+from mulligan.ports import Artifacts, FindResults, LogChunk, LogKey
+from mulligan.worker.folders import Folders, make_private, open_regular_file
 
 if TYPE_CHECKING:
     from mulligan.worker.program_turns import ReadHistory
+
+# How much of a log one answer has.
+LOG_BYTES_MAX = 1 << 20
 
 
 class StoreAnswers:
     """Answers the questions of sessions. An error of the store is an answer, too: the session knows what to do."""
 
-    def __init__(self, artifacts: Artifacts, results: FindResults, read_history: ReadHistory) -> None:
+    def __init__(
+        self,
+        artifacts: Artifacts,
+        results: FindResults,
+        read_history: ReadHistory,
+        read_log: Callable[[LogKey, int, int], bytes] = lambda key, start, end: b"",
+    ) -> None:
         self._artifacts = artifacts
         self._results = results
         self._read_history = read_history
+        self._read_log = read_log
         self._calls: dict[str, Callable[..., Any]] = {
             "keep": self._keep,
             "fetch": self._fetch,
             "results": self._find,
             "history": self._history,
+            "log": self._log,
         }
 
     def answer(self, call: Call) -> Answer:
@@ -58,6 +69,12 @@ class StoreAnswers:
             raise TypeError("a run and a number of ends are expected")
         return msgspec.json.encode(self._read_history(run_id, delivered))
 
+    def _log(self, key: dict[str, Any], start: int, end: int) -> bytes:
+        """What a program has written on another worker."""
+        if type(start) is not int or type(end) is not int or not 0 <= start <= end <= start + LOG_BYTES_MAX:
+            raise TypeError("two positions in a log are expected")
+        return self._read_log(msgspec.convert(key, LogKey), start, end)
+
 
 def _checked(name: str) -> str:
     """A name of an artifact; any other might lead out of the folder of artifacts."""
@@ -84,10 +101,19 @@ class LogFiles:
             with suppress(OSError, ValueError, OverflowError):
                 self._write(chunk)
 
-    def _write(self, chunk: LogChunk) -> None:
-        key = chunk.key
+    def read(self, key: LogKey, start: int, end: int) -> bytes:
+        """What is there between two positions; nothing if there is no such log."""
+        with suppress(OSError, ValueError, OverflowError), open_regular_file(self._path(key)) as file:
+            file.seek(start)
+            return file.read(end - start)
+        return b""
+
+    def _path(self, key: LogKey) -> str:
         logs = self._folders.logs(key.run_id, key.place, key.attempt)
-        path = logs.out if key.stream == "stdout" else logs.err
+        return logs.out if key.stream == "stdout" else logs.err
+
+    def _write(self, chunk: LogChunk) -> None:
+        path = self._path(chunk.key)
         make_private(os.path.dirname(path))
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with open(fd, "wb") as file:

@@ -172,6 +172,10 @@ class Program(FunctionWrapper, Generic[P, R]):
         return run
 
     def _inputs(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+        if self.call_key:
+            message = f"'key' of the program '{self.name}' names a call in another program, and this is a run"
+            hint = f'write mulligan.run({self.__name__}, key="{self.call_key}")'
+            refuse("program", message, hint=hint, word="key", site=self.site)
         # Whether they fit is checked when the run is prepared.
         return self.parameters.by_name(args, kwargs, call_site()) if args else kwargs
 

@@ -35,11 +35,11 @@ def dask_executor(
     address = read_cluster_address(capacity.on)
     executors = _load("mulligan.dask_executor.executor")
     answers = _load("mulligan.dask_executor.store_answers")
-    logs = (
-        answers.StoredLogs(lambda chunks: store.server_records.append_log(chunks))
-        if store.is_shared
-        else answers.LogFiles(home.folders)
-    )
+    if store.is_shared:
+        logs = answers.StoredLogs(lambda chunks: store.server_records.append_log(chunks))
+    else:
+        logs = answers.LogFiles(home.folders)
+    read_log = store.server_records.read_log if store.is_shared else logs.read
     made: Executor = executors.DaskExecutor(
         name=worker.name,
         host=worker.host,
@@ -47,7 +47,7 @@ def dask_executor(
         address=address,
         lock=os.path.join(home.locks, f"{worker.name}.lock"),
         clock=clock,
-        answers=answers.StoreAnswers(store.artifacts, store.tagged_rows, read_history),
+        answers=answers.StoreAnswers(store.artifacts, store.tagged_rows, read_history, read_log),
         logs=logs,
         lease_seconds=lease_seconds,
         is_shared=store.is_shared,
