@@ -5,7 +5,7 @@ Independent of `core.evolve` on purpose: a mistake there must not be repeated he
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -127,6 +127,10 @@ class LogFacts:
         self.answered_calls: set[tuple[str, str, str]] = set()
         self.called = CalledRuns()
         self.program = ProgramCalls(self.graph.program)
+        # Events that nobody has taken, by name; those that were taken in this round, and in earlier ones.
+        self.free_events: dict[str, list[int]] = defaultdict(list)
+        self.taken_events: set[int] = set()
+        self.taken_before: set[int] = set()
 
     def lineage(self, place: str) -> list[str]:
         """Return the place, its parent, and so on up to its step."""
@@ -174,6 +178,8 @@ class LogFacts:
         self.decided_in_round.clear()
         self.keeps_completed = keeps_completed
         self.last_undone_seq = 0
+        self.taken_before |= self.taken_events
+        self.taken_events = set()
 
     def forget_retries(self, place: str) -> None:
         self.reserved.pop(place, None)
@@ -529,7 +535,20 @@ def _resumed(facts: LogFacts, fact: e.RunResumed, entry: e.Entry) -> None:
     facts.due = fact.due
 
 
+def _event_received(facts: LogFacts, fact: e.EventReceived, entry: e.Entry) -> None:
+    facts.free_events[fact.name].append(entry.seq)
+
+
+def _event_delivered(facts: LogFacts, fact: e.EventDelivered, entry: e.Entry) -> None:
+    if fact.event in facts.free_events[fact.name]:
+        facts.free_events[fact.name].remove(fact.event)
+    facts.taken_before.discard(fact.event)
+    facts.taken_events.add(fact.event)
+
+
 _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {
+    e.EventReceived: _event_received,
+    e.EventDelivered: _event_delivered,
     e.StepDefined: _step_defined,
     e.StepAdded: _step_added,
     e.StepRan: _step_added,
