@@ -5,7 +5,7 @@ Independent of `core.evolve` on purpose: a mistake there must not be repeated he
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -120,12 +120,17 @@ class LogFacts:
         self.due: datetime | None = None
         # The position in the log at which the step completed that was undone last in this round.
         self.last_undone_seq = 0
+        self.last_undone_step = ""
         # For each agent with tools: the last answer of its model; the open call; the calls with an answer, by id.
         self.turns: dict[str, str] = {}
         self.open_calls: dict[str, tuple[str, int]] = {}
         self.answered_calls: set[tuple[str, str, str]] = set()
         self.called = CalledRuns()
         self.program = ProgramCalls(self.graph.program)
+        # Events that nobody has taken, by name; those that were taken in this round, and in earlier ones.
+        self.free_events: dict[str, list[int]] = defaultdict(list)
+        self.taken_events: set[int] = set()
+        self.taken_before: set[int] = set()
 
     def lineage(self, place: str) -> list[str]:
         """Return the place, its parent, and so on up to its step."""
@@ -173,6 +178,8 @@ class LogFacts:
         self.decided_in_round.clear()
         self.keeps_completed = keeps_completed
         self.last_undone_seq = 0
+        self.taken_before |= self.taken_events
+        self.taken_events = set()
 
     def forget_retries(self, place: str) -> None:
         self.reserved.pop(place, None)
@@ -501,7 +508,7 @@ def _item_ended(facts: LogFacts, fact: e.ItemCompleted | e.ItemFailed | e.ItemCa
 def _undo_started(facts: LogFacts, fact: e.UndoStarted, entry: e.Entry) -> None:
     facts.undoing = (fact.step, fact.visit)
     facts.undone.add(facts.undoing)
-    facts.last_undone_seq = facts.completed.get(facts.undoing, 0)
+    facts.last_undone_seq, facts.last_undone_step = facts.completed.get(facts.undoing, 0), fact.step
 
 
 def _undo_completed(facts: LogFacts, fact: e.UndoCompleted, entry: e.Entry) -> None:
@@ -528,7 +535,20 @@ def _resumed(facts: LogFacts, fact: e.RunResumed, entry: e.Entry) -> None:
     facts.due = fact.due
 
 
+def _event_received(facts: LogFacts, fact: e.EventReceived, entry: e.Entry) -> None:
+    facts.free_events[fact.name].append(entry.seq)
+
+
+def _event_delivered(facts: LogFacts, fact: e.EventDelivered, entry: e.Entry) -> None:
+    if fact.event in facts.free_events[fact.name]:
+        facts.free_events[fact.name].remove(fact.event)
+    facts.taken_before.discard(fact.event)
+    facts.taken_events.add(fact.event)
+
+
 _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {
+    e.EventReceived: _event_received,
+    e.EventDelivered: _event_delivered,
     e.StepDefined: _step_defined,
     e.StepAdded: _step_added,
     e.StepRan: _step_added,

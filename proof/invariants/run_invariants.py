@@ -21,6 +21,7 @@ from mulligan.core.model.clusters.worker_time import RERUNS_AFTER_TIME_MAX
 from mulligan.core.model.codec import decode_log, encode_log
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, Workflow
+from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import STATE_TABLES, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.state.verdict import is_handled
@@ -101,8 +102,10 @@ def promise_1_end_returns_a_status_that_a_run_can_have(facts: LogFacts, entry: e
 
 
 def promise_1_nothing_follows_the_end(facts: LogFacts, entry: e.Entry) -> None:
-    if facts.is_over and not isinstance(entry.fact, e.RunRevised | e.RunReopened | e.ReportRefused):
-        raise facts.violation("promise 1", f"{type(entry.fact).__name__} came after the round's last event", entry)
+    fact = entry.fact
+    is_refused = isinstance(fact, e.WarningRecorded) and fact.failure.code == "CORRECTION_REFUSED"
+    if facts.is_over and not is_refused and not isinstance(fact, e.RunRevised | e.RunReopened | e.ReportRefused):
+        raise facts.violation("promise 1", f"{type(fact).__name__} came after the round's last event", entry)
 
 
 def promise_1_every_step_has_ended(state: State, pending: PendingWork) -> None:
@@ -395,7 +398,9 @@ def promise_4_undo_goes_back_in_order(facts: LogFacts, entry: e.Entry) -> None:
         raise facts.violation("promise 4", f"{visit} is undone twice, or did not complete", entry)
     if facts.undo_failed.get(fact.step, {}).get(fact.visit) == facts.round:
         raise facts.violation("promise 4", f"the undo of {visit} failed, and is tried again in the same round", entry)
-    if facts.last_undone_seq and facts.completed[visit] > facts.last_undone_seq:
+    # A round of a program that is stopped has begun with the calls that it drops, and goes on with the others.
+    is_next_part = facts.program.is_dropped(facts.last_undone_step) and not facts.program.is_dropped(fact.step)
+    if facts.last_undone_seq and facts.completed[visit] > facts.last_undone_seq and not is_next_part:
         raise facts.violation("promise 4", f"{visit} completed after what was undone before it", entry)
 
 
@@ -621,6 +626,30 @@ def promise_16_a_call_is_made_once_and_its_end_is_told_in_the_order_of_the_log(f
 FactPromise = Callable[[LogFacts, e.Entry], None]
 StatePromise = Callable[[State, PendingWork], None]
 
+# -- 17: an event is taken once, in the order of arrival -------------------------------------------------------------
+
+
+def promise_17_an_event_is_taken_once_and_in_order(facts: LogFacts, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.EventDelivered)
+    free = facts.free_events[fact.name]
+    # What an earlier round has taken may be there once more: the steps that have taken it run again.
+    if fact.event not in free and fact.event not in facts.taken_before:
+        raise facts.violation("promise 17", f"event {fact.event} of '{fact.name}' is not there to be taken", entry)
+    if free and free[0] < fact.event:
+        raise facts.violation("promise 17", f"event {free[0]} of '{fact.name}' came before {fact.event}", entry)
+
+
+def promise_17_what_waits_for_an_event_gets_it(state: State, pending: PendingWork) -> None:
+    """Nothing waits for an event that is there."""
+    free = {one.name for one in state.received.values() if not one.place}
+    for place in state.places.values() if free else ():
+        if traits_of(place.spec.action).awaits_event and place.status == "running" and not place.phase:
+            name = fill_params(place.spec.action, place.bindings)["event"] if place.spec.action else ""
+            if name in free:
+                raise AssertionError(f"promise 17: '{place.key}' waits for '{name}', which is there")
+
+
 _STARTS = (
     e.StepEntered,
     e.AttemptScheduled,
@@ -686,12 +715,14 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_6_now_means_now: (e.UndoStarted,),
     promise_7_items_keep_to_their_slots: (e.ItemEntered,),
     promise_6_no_route_in_a_stopped_run: (e.StepFailed,),
+    promise_17_an_event_is_taken_once_and_in_order: (e.EventDelivered,),
     promise_16_a_call_is_made_once_and_its_end_is_told_in_the_order_of_the_log: CHECKED,
 }
 STATE_PROMISES: tuple[StatePromise, ...] = (
     promise_1_every_step_has_ended,
     promise_10_every_place_has_a_waker,
     promise_10_no_step_is_forgotten,
+    promise_17_what_waits_for_an_event_gets_it,
 )
 
 _ASKED: dict[type[e.Fact], tuple[FactPromise, ...]] = {

@@ -24,6 +24,7 @@ from mulligan.core.model.event_types import ChildRound, WorktreeOrigin
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.workflow import END, decode
+from mulligan.core.state.mailbox import awaited_name, is_open_wait
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.core.turn import fold
@@ -38,6 +39,7 @@ from proof.simulator.cluster.simulated_cluster import SimulatedCluster
 from proof.simulator.cluster.simulated_worker import SimulatedWorker
 from proof.simulator.corrections import correction
 from proof.simulator.programs.correcting import edited_program
+from proof.simulator.programs.drawing import EVENTS
 from proof.simulator.programs.turns import ProgramProcesses
 from proof.simulator.workflows import BREAKERS
 
@@ -47,7 +49,7 @@ RUNS_MAX = 4
 SLOTS_ENOUGH = 4
 
 # What may happen in the phase with faults, and how often; a history has only some of the optional ones.
-ALWAYS = {"step": 45, "end_task": 22, "pass_time": 8, "decide": 4}
+ALWAYS = {"step": 45, "end_task": 22, "pass_time": 8, "decide": 4, "send": 2}
 SOMETIMES = {
     "lose_worker": 3,
     "freeze": 3,
@@ -594,18 +596,20 @@ class SimulationSteps:
         self._ask(run_id, self.rng.choice(verbs)())
 
     def decide(self) -> bool:
-        """Decide something that waits for a person."""
+        """Decide something that waits for a person, or send the event that something waits for."""
         waiting = [
             (run_id, place)
             for run_id, watched in self.cluster.checker.runs.items()
             for place in watched.state.places.values()
-            if _waits_for_a_person(place)
+            if _waits_for_outside(place)
         ]
         if not waiting:
             return False
         run_id, place = self.rng.choice(waiting)
         if place.status == "pending_failed":
             self._ask(run_id, self._classification(place))
+        elif is_open_wait(place):
+            self._ask(run_id, r.EventSent(self.cluster.clock.now(), awaited_name(place), self.rng.randint(1, 3)))
         else:
             is_approved = self.rng.random() < 0.7
             report = r.ApprovalGiven(
@@ -613,6 +617,12 @@ class SimulationSteps:
             )
             self._ask(run_id, report)
         return True
+
+    def send(self) -> None:
+        """Send an event: early or late, one that nothing waits for or can use, twice, or to a run that has ended."""
+        value, key = self.rng.choice((1, 2, "a text", None)), self.rng.choice(("", "", "k1", "k2"))
+        report = r.EventSent(self.cluster.clock.now(), self.rng.choice((*EVENTS, "other")), value, "someone", key)
+        self._ask(self._some_run(), report)
 
     def _classification(self, place: Place) -> r.Classified:
         verdict: Any = "retry" if self.patience > 0 and self.rng.random() < 0.5 else "fail"
@@ -666,8 +676,8 @@ def maps_of(state: State) -> list[Place]:
     return [place for place in steps if place.items is not None and place.items.values]
 
 
-def _waits_for_a_person(place: Place) -> bool:
-    if place.status == "pending_failed":
+def _waits_for_outside(place: Place) -> bool:
+    if place.status == "pending_failed" or is_open_wait(place):
         return True
     is_approval = traits_of(place.spec.action).asks_person
     return is_approval and place.status == "running" and not place.phase

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.actions import EVENT
 from mulligan.core.model.artifacts import describe_dropped, find_dropped
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import (
@@ -48,7 +49,7 @@ from mulligan.core.model.workflow import (
 )
 from mulligan.errors import ExpressionFailed, OutputDropped
 from mulligan.language.readers.workspace_steps import OPENS, WorkspaceDraft, with_workspace
-from proof.simulator.programs.drawing import STEPS_COUNT, with_program
+from proof.simulator.programs.drawing import EVENTS, STEPS_COUNT, with_program
 
 HANDLER_DEPTH_MAX = 3
 CHILD = "child.yaml"
@@ -108,7 +109,7 @@ class RandomEvaluator:
 _REAL_VALUES = (
     *("run.id", f"steps.{OPENS}.output"),
     # Of a call of a program: its arguments.
-    *("inputs", "inputs.seconds", "inputs.prompt", "inputs.timeout"),
+    *("inputs", "inputs.seconds", "inputs.prompt", "inputs.timeout", "inputs.event", "inputs.default"),
 )
 
 
@@ -166,6 +167,11 @@ class WorkflowGenerator:
             timeout = {"timeout": self.rng.choice((5, 60))} if self.chance(0.6) else {}
             default = {"default": self.rng.choice(("approve", "refuse"))} if self.chance(0.6) else {}
             return Action("approve", {"message": "go on?", **timeout, **default})
+        if kind == EVENT:
+            timeout = {"timeout": self.rng.choice((5, 60))} if self.chance(0.6) else {}
+            other: dict[str, Any] = {"default": self.rng.choice((None, 7))} if timeout and self.chance(0.4) else {}
+            schema = {"schema": {"type": "integer"}} if self.chance(0.3) else {}
+            return Action(EVENT, {"event": self.rng.choice(EVENTS), **timeout, **other, **schema})
         if kind == "workflow":
             self._calls_child = True
             return Action("workflow", {"file": CHILD})
@@ -458,14 +464,14 @@ _NOTIFY = (
     NoticeRule(on=("needs_person", "failed", "degraded", "late"), to=("ops",), late_after=30.0),
     NoticeRule(on=("completed", "recovered", "late"), to=("ops", "team"), late_after=90.0),
 )
-_ENGINES_OWN = frozenset({"wait", "approve", "workflow"})
+_ENGINES_OWN = frozenset({"wait", "approve", "workflow", EVENT})
 _ASKED = Command(action=Action("agent", {"provider": "triager"}), timeout=60.0, deadline=60.0)
 _TRIAGERS = (
     None,
     TriageAgent("triager", _ASKED, may=("retry",), max_per_run=1),
     TriageAgent("triager", _ASKED, max_per_run=2, memory_max=2**22),
 )
-_KINDS = ("shell",) * 8 + ("python", "http", "agent", "wait", "wait", "approve", "workflow")
+_KINDS = ("shell",) * 8 + ("python", "http", "agent", "wait", "wait", "approve", EVENT, "workflow")
 
 
 # -- only valid ones -------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mulligan.plugins import ActionPlugin, FormatPlugin
     from mulligan.programs.errors import Rejected, StepFailed
     from mulligan.programs.program import Program, program
-    from mulligan.programs.verbs import gather, now, random, sleep, uuid4
+    from mulligan.programs.verbs import gather, now, random, sleep, uuid4, wait_event
     from mulligan.step_context import artifact, attempt, idempotency_key, log, progress
 
 __version__ = "0.2.0"
@@ -92,6 +92,7 @@ _LAZY = {
     "shell": "mulligan.flows.actions",
     "sql": "mulligan.flows.actions",
     "wait": "mulligan.flows.actions",
+    "wait_event": "mulligan.programs.verbs",
     "branch": "mulligan.flows.branches",
     "route": "mulligan.flows.branches",
     "Failure": "mulligan.flows.failure",
@@ -190,6 +191,7 @@ __all__ = [
     "step",
     "uuid4",
     "wait",
+    "wait_event",
 ]
 
 

@@ -151,4 +151,4 @@ def test_what_holds_of_runs_where_the_file_says_nothing() -> None:
     assert (plain.fail_fast, plain.cancel_grace, plain.description, plain.origin) == ("on_critical", 10.0, "", "")
     assert (w.END, w.RERUNS_AFTER_LOSS_MAX, w.MAX_PARALLEL_STEPS) == ("end", 3, 1000)
     assert (w.END_TIMEOUT_SECONDS, w.SCRIPT_TIMEOUT_SECONDS) == (300.0, 300.0)
-    assert sorted(ENGINE_ACTIONS) == ["approve", "wait", "workflow"]
+    assert sorted(ENGINE_ACTIONS) == ["approve", "wait", "wait_for_event", "workflow"]

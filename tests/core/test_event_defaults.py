@@ -22,6 +22,8 @@ LEAST: dict[type[msgspec.Struct], str] = {
     e.RunFailed: "",
     e.RunCancelled: "",
     e.RunLate: "after",
+    e.EventReceived: "name",
+    e.EventDelivered: "place attempt event name",
     e.TimerHeld: "kind",
     e.StepEntered: "step visit",
     e.StepSkipped: "step reason",
@@ -100,6 +102,7 @@ LEAST: dict[type[msgspec.Struct], str] = {
     r.RetryRequested: "at by",
     r.RoundRequested: "at attempt round by",
     r.Classified: "at step verdict by reason",
+    r.EventSent: "at name",
     r.ApprovalGiven: "at place is_approved by reason",
     r.Unreadable: "at problem",
 }

@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from mulligan.core.deciding.agents.json_schema import DEPTH_MAX, PROBLEMS_MAX, schema_problem, value_problems
+from mulligan.core.deciding.json_schema import DEPTH_MAX, PROBLEMS_MAX, schema_problem, value_problems
 
 VERDICT = {
     "type": "object",

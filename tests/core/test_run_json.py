@@ -15,7 +15,7 @@ from mulligan.core.model.workflow import Action, Command, Handler, Map, Need, Ru
 from mulligan.core.state.state import State
 from mulligan.core.turn import fold
 from mulligan.history.obstacles import Obstacle
-from mulligan.history.views import NAMES_MAX, StepCounter, Wait, count_steps, list_waits, waits_for_people
+from mulligan.history.views import NAMES_MAX, StepCounter, Wait, count_steps, list_waits, waits_for_outside
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
 from proof.simulator.simulation import Simulation
 
@@ -484,7 +484,7 @@ def test_a_run_waits_for_what_its_active_steps_wait_for():
         Wait("task", "attempt 1 on w1", "a", 1, worker="w1"),
         Wait("approval", "an approval: ship it?", "ask", 1),
     ]
-    assert waits_for_people(run.state) is False
+    assert waits_for_outside(run.state) is False
 
 
 def test_when_all_else_has_ended_only_a_person_can_move_the_run():
@@ -492,9 +492,9 @@ def test_when_all_else_has_ended_only_a_person_can_move_the_run():
 
     run.ok("a")
 
-    assert waits_for_people(run.state) is True
+    assert waits_for_outside(run.state) is True
     run.approve("ask")
-    assert (run.status, waits_for_people(run.state)) == ("completed", False)
+    assert (run.status, waits_for_outside(run.state)) == ("completed", False)
 
 
 def test_times_do_not_count_as_somebody_who_moves_the_run():
@@ -503,35 +503,35 @@ def test_times_do_not_count_as_somebody_who_moves_the_run():
     run.fail("a")
 
     assert list_waits(run.state)[0] == Wait("retry", "attempt 2, due at 2026-01-01 00:01:00 UTC", "a", 2, at(60))
-    assert waits_for_people(run.state) is True
+    assert waits_for_outside(run.state) is True
 
 
 def test_a_run_that_only_waits_for_time_waits_for_nobody():
     run = History(workflow(step("a", rules=retry(1, delay=60)))).start().fail("a")
 
-    assert waits_for_people(run.state) is False
+    assert waits_for_outside(run.state) is False
 
 
 def test_a_child_run_may_still_move():
     flow = workflow(step("c", action=Action("workflow", {"file": "c.yaml"})), asking())
     run = History(flow).start()
 
-    assert waits_for_people(run.state) is False
+    assert waits_for_outside(run.state) is False
     run.child_ended("c")
-    assert waits_for_people(run.state) is True
+    assert waits_for_outside(run.state) is True
 
 
 def test_a_paused_run_waits_for_a_person_once_nothing_runs():
     run = History(workflow(step("a"), step("b", needs=["a"]))).start().started("a").pause()
-    while_running = waits_for_people(run.state)
+    while_running = waits_for_outside(run.state)
 
     run.ok("a")
 
-    assert (while_running, waits_for_people(run.state)) == (False, True)
+    assert (while_running, waits_for_outside(run.state)) == (False, True)
     assert list_waits(run.state) == [Wait("pause", "a person to resume the run")]
     assert of_step(run, "b") == [{"kind": "pause", "text": "a person to resume the run", "place": "b", "attempt": 1}]
     run.resume()
-    assert waits_for_people(run.state) is False
+    assert waits_for_outside(run.state) is False
 
 
 def test_a_map_whose_items_all_ask_is_stuck_and_one_with_work_behind_them_is_not():
@@ -539,13 +539,13 @@ def test_a_map_whose_items_all_ask_is_stuck_and_one_with_work_behind_them_is_not
     slow = (Command(action=asks, rules=retry(1, delay=60)), command())
     policy = Map(over=expression("list"), max_parallel=40)
     run = History(workflow(step("m", map=policy, do=slow)), {"list": list(range(30))}).start()
-    before = waits_for_people(run.state)
+    before = waits_for_outside(run.state)
 
     run.approve("m[29].0")
 
-    assert (before, waits_for_people(run.state)) == (True, False)
+    assert (before, waits_for_outside(run.state)) == (True, False)
     run.ok("m[29].1")
-    assert waits_for_people(run.state) is True
+    assert waits_for_outside(run.state) is True
 
 
 def test_an_undo_and_a_loop_are_waited_for_by_the_run():
@@ -562,7 +562,7 @@ def test_an_undo_and_a_loop_are_waited_for_by_the_run():
 def test_a_run_that_has_ended_waits_for_nothing():
     run = History(workflow(step("a"))).start().fail("a")
 
-    assert (list_waits(run.state), waits_for_people(run.state)) == ([], False)
+    assert (list_waits(run.state), waits_for_outside(run.state)) == ([], False)
 
 
 class Watched(Simulation):
@@ -650,4 +650,4 @@ def test_a_breaker_that_holds_a_step_up_does_not_count_as_somebody_who_moves_the
 
     held = {"a": Obstacle("breaker", "breaker 'llm' is open until noon", breaker="llm")}
 
-    assert (waits_for_people(run.state), waits_for_people(run.state, held)) == (False, True)
+    assert (waits_for_outside(run.state), waits_for_outside(run.state, held)) == (False, True)

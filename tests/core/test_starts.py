@@ -9,7 +9,7 @@ from mulligan.core.deciding.flow import remaining_start_batches
 from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Action, Workflow
 from mulligan.core.turn import fold
-from mulligan.history.views import waits_for_people
+from mulligan.history.views import waits_for_outside
 from mulligan.testing.history import History, Step, step, workflow
 
 
@@ -117,4 +117,4 @@ def test_a_step_that_nobody_has_come_to_yet_waits_for_its_turn_and_the_run_for_n
 
     assert shown["steps"]["c"]["waiting_for"] == [{"kind": "entry", "text": "its turn to start", "place": "c"}]
     assert {"kind": "entry", "text": "its remaining first steps to start"} in shown["waiting_for"]
-    assert not waits_for_people(run.state)
+    assert not waits_for_outside(run.state)

@@ -12,7 +12,7 @@ from mulligan.core.model import reports as r
 from mulligan.core.model.workflow import Action, Map, Triage
 from mulligan.core.turn import fold, turn
 from mulligan.errors import MulliganError, Refused, RunFinished, UnknownStep
-from mulligan.history.views import list_waits, waits_for_people
+from mulligan.history.views import list_waits, waits_for_outside
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
 
 ASK = Action("approve", {"message": "go?"})
@@ -237,7 +237,7 @@ def test_a_held_step_says_who_holds_it_and_the_run_waits_for_a_person():
     [wait] = list_waits(run.state)
     assert (wait.kind, wait.place, wait.steps) == ("step_pause", "a", ["a"])
     assert wait.text == "a person to resume it (paused by ann: the mirror is down)"
-    assert waits_for_people(run.state)
+    assert waits_for_outside(run.state)
     shown = run_json(run.state)["steps"]
     assert shown["a"]["paused"] == {"by": "ann", "reason": "the mirror is down", "at": "2026-01-01T00:00:00Z"}
     assert shown["b"]["paused"] is None
@@ -246,7 +246,7 @@ def test_a_held_step_says_who_holds_it_and_the_run_waits_for_a_person():
 def test_while_something_else_runs_the_run_does_not_wait_for_a_person():
     run = run_of(step("a"), step("b")).pause_step("a")
 
-    assert not waits_for_people(run.state)
+    assert not waits_for_outside(run.state)
 
 
 def test_of_a_held_map_one_line_says_it_for_all_its_items():

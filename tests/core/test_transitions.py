@@ -10,9 +10,11 @@ import pytest
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.evolve.revision import plain_from_json
 from mulligan.core.model import events as e
+from mulligan.core.model.event_types import ReceivedEvent
 from mulligan.core.model.failure import failure
 from mulligan.core.model.workflow import Command, Map, encode
 from mulligan.core.state.conversation_records import Conversation, Turn
+from mulligan.core.state.mailbox import receive
 from mulligan.core.state.state import Items, Place, State
 from mulligan.core.state.transitions import ACTIVE, ENDED, PLACE, RUN, RUN_ENDED, RUN_STATUSES, STATUSES, _all, _stay
 from mulligan.errors import IllegalTransition
@@ -41,6 +43,7 @@ FACTS: dict[type[e.Fact], e.Fact] = {
         e.RunFailed(),
         e.RunCancelled(),
         e.RunLate(60.0),
+        e.EventReceived("paid", 7),
         e.TimerHeld("retry", "a", 2),
         e.StepEntered("a", 1),
         e.StepSkipped("a", "when"),
@@ -87,6 +90,7 @@ FACTS: dict[type[e.Fact], e.Fact] = {
         e.UndoFailed("a", 1, FAILURE),
         e.WarningRecorded("a", FAILURE),
         e.DataSet("a", 1, "x", 2, 3),
+        e.EventDelivered("a", 1, 1, "paid"),
         e.ToolCalled("a", 1, 0, "search"),
         e.ToolAnswered("a", 1, 0, "search"),
         e.SessionKept("a", 1, "chat", []),
@@ -122,6 +126,7 @@ def started() -> State:
     evolve(state, entry(e.RunStarted(1, "test"), 1))
     state.places["m"].items = Items(1, values=[1], todo=(0,))
     state.definitions["d1"] = step("load")
+    receive(state, 1, ReceivedEvent("paid", T0))
     return state
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.agents.json_schema import schema_problem, value_problems
 from mulligan.core.deciding.agents.triage_agent import judge_suggestion
+from mulligan.core.deciding.json_schema import schema_problem, value_problems
 from mulligan.core.model.agents.triage_answers import ANSWER_SCHEMA, TriageAnswer, read_answer
 from mulligan.core.model.text.durations import DURATION_SECONDS_MAX
 from mulligan.core.model.text.sizes import SIZE_BYTES_MAX

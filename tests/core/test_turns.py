@@ -11,7 +11,7 @@ import pytest
 
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.actions import PROGRAM
+from mulligan.core.model.actions import EVENT, PROGRAM
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.kept_history import pack_history
 from mulligan.core.model.outcome import Outcome
@@ -232,6 +232,19 @@ def program_history() -> Told:
     return run
 
 
+def events_history() -> Told:
+    """One event comes early and cannot be used, one in time, and one twice."""
+    names = {"name": Template(("is", expression("the rest")))}
+    waiting = Action(EVENT, {"event": {"${}": "name"}, "schema": {"type": "integer"}}, names)
+    paid = step("pay", needs=["order"], action=waiting, rules=retry(1), validate=expression("enough"))
+    order = step("order", validate=expression("ordered"))
+    run = Told(workflow(order, paid, step("ship", needs=["pay"]), step("close", needs=["ship"], when="now")))
+    run.start().report(r.EventSent(run.clock, "isTrue", "nothing", "ann")).ok("order")
+    run.report(r.EventSent(run.clock, "isTrue", 40, "ann", key="7"))
+    run.report(r.EventSent(run.clock, "isTrue", 40, "ann", key="7"))
+    return run.report(r.EventSent(run.clock, "shipped", None)).ok("ship").ok("close")
+
+
 HISTORIES = [
     long_history,
     stopped_history,
@@ -240,6 +253,7 @@ HISTORIES = [
     agents_history,
     forked_history,
     program_history,
+    events_history,
 ]
 by_name = pytest.mark.parametrize("tell", HISTORIES, ids=lambda tell: tell.__name__)
 

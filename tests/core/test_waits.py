@@ -12,7 +12,7 @@ from mulligan.core.model.events import RunReopened
 from mulligan.core.model.workflow import Action, Handler, Map, Need, Resources, Rule, Triage
 from mulligan.core.state.state import State
 from mulligan.history.obstacles import Obstacle, RunningTask, WorkerCapacity, WorkerPool
-from mulligan.history.views import StepCounter, Wait, count_steps, list_waits, waits_for_people
+from mulligan.history.views import StepCounter, Wait, count_steps, list_waits, waits_for_outside
 from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
 
 ASK = Action("approve", {"message": "go?"})
@@ -39,13 +39,13 @@ def test_a_person_is_waited_for_whatever_else_is_told_after_that() -> None:
     run = run_of(step("ask", action=ASK), step("later", rules=retry(1, delay=60))).fail("later")
 
     assert [wait.kind for wait in list_waits(run.state)] == ["approval", "retry"]
-    assert waits_for_people(run.state) is True
+    assert waits_for_outside(run.state) is True
 
 
 def test_a_worker_is_looked_for_whatever_is_asked_before() -> None:
     run = run_of(step("ask", action=ASK), step("ready"))
 
-    assert waits_for_people(run.state) is False
+    assert waits_for_outside(run.state) is False
 
 
 def test_why_a_run_is_paused_is_told() -> None:
@@ -204,7 +204,7 @@ def test_one_that_lets_no_more_run_at_once_is_waited_for_like_a_worker() -> None
     held = {"a": Obstacle("parallel", "'llm' lets no more tasks run at once", breaker="llm")}
 
     assert texts(run, "a", held) == ["worker: its breaker: 'llm' lets no more tasks run at once"]
-    assert not waits_for_people(run.state, held)
+    assert not waits_for_outside(run.state, held)
 
 
 def test_a_step_that_waits_for_a_worker_says_what_is_missing() -> None:

@@ -71,7 +71,7 @@ def test_a_failure_is_told_with_what_was_done_about_it_its_logs_and_what_to_type
     )
 
 
-def test_a_run_that_waits_for_people_says_who_has_to_type_what():
+def test_a_run_that_waits_for_outside_says_who_has_to_type_what():
     said = ran(ASKING)
 
     assert (said.code, said.out) == (4, "")
@@ -344,7 +344,7 @@ def test_a_remediation_that_failed_and_was_handled_in_turn_is_summed_up_as_that(
     ]
 
 
-def test_a_called_run_that_waits_for_people_is_named_in_what_they_have_to_type():
+def test_a_called_run_that_waits_for_outside_is_named_in_what_they_have_to_type():
     workflow("name: asking\nsteps:\n  - {step: gate, approve: 'deploy?'}\n", "inner.yaml")
 
     said = ran("name: outer\nsteps:\n  - {step: call, workflow: inner.yaml}\n")

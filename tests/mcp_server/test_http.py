@@ -46,6 +46,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "fork_run": {"run_id": 1, "from_step": "left"},
     "cancel_run": {"run_id": 1},
     "pause_run": {"run_id": 1},
+    "send_event": {"run_id": 1, "name": "paid"},
     "resume_run": {"run_id": 1},
 }
 

@@ -178,6 +178,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "retry_run": {"run_id": 1, "dry_run": True, "reason": ORDER},
     "fork_run": {"run_id": 1, "from_step": "bad", "dry_run": True},
     "cancel_run": {"run_id": 1, "dry_run": True, "reason": ORDER},
+    "send_event": {"run_id": 1, "name": "paid", "value": ORDER, "dry_run": True},
     "pause_run": {"run_id": 1, "dry_run": True, "reason": ORDER},
     "resume_run": {"run_id": 1, "dry_run": True, "reason": ORDER},
 }

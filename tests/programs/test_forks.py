@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -130,6 +130,9 @@ class Link:
 
     def define_approval(self, *, has_timeout: bool) -> m.StepDefinition:
         return definitions.approve_definition(has_timeout=has_timeout)
+
+    def define_event_wait(self, given: Collection[str], schema: Mapping[str, Any] | None) -> m.StepDefinition:
+        return definitions.event_wait_definition(given, schema)
 
 
 class Played(Program):

@@ -64,6 +64,8 @@ BODIES: dict[str, Any] = {
     "POST schedules/{name}:backfill": {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"},
     "PUT hooks": {"rules": []},
     "POST runs/{run_id}/steps/{step}:approve": {"reason": "x"},
+    "POST runs/{run_id}/events": {"name": "paid"},
+    "POST events": {"name": "paid", "labels": {"team": "a"}},
     "POST tokens": {"user": "new", "scopes": ["read"]},
 }
 QUERIES = {
@@ -85,6 +87,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "get_failure": {"run_id": 1, "step": STEP},
     "read_log": {"run_id": 1, "step": STEP},
     "approve": {"run_id": 1, "step": STEP, "reason": "x", "dry_run": False},
+    "send_event": {"run_id": 1, "name": "paid"},
     "propose_workflow": {"name": NAME, "text": TEXT},
     "start_run": {"workflow": NAME},
     "fork_run": {"run_id": 1, "from_step": STEP},
@@ -115,7 +118,8 @@ UNANSWERED = {
     *("POST runs/{run_id}/steps/{step}:approve", "POST breakers/{name}:reset", "PUT workflows/{name}/draft"),
     *("POST workflows/{name}:propose", "POST store/write/create", "POST store/run/count_outcome", "tool classify"),
     *("tool approve", "tool pause_run", "POST runs/{run_id}:resume", "tool resume_run", "tool retry_run"),
-    *("POST runs/{run_id}/steps/{step}:retry", "tool cancel_run"),
+    *("POST runs/{run_id}/steps/{step}:retry", "tool cancel_run", "POST events", "tool send_event"),
+    "POST store/worker/work.read_log",
 }
 
 

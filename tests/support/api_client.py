@@ -26,7 +26,7 @@ from mulligan.service.service import Service
 from proof.asgi import ask_asgi
 
 # One token for each scope, and two that count for nothing.
-SCOPES: tuple[Scope, ...] = ("read", "run", "decide", "propose", "write", "admin", "worker")
+SCOPES: tuple[Scope, ...] = ("read", "send", "run", "decide", "propose", "write", "admin", "worker")
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 A_WORKFLOW = "name: nightly\nsteps:\n  - step: fetch\n    shell: 'true'\n"
 

@@ -13,6 +13,8 @@ from mulligan.core.model.actions import PYTHON, traits_of
 from mulligan.core.model.workflow import Action, Step, Workflow, expressions_in
 
 PROGRAM = "p"
+# The names of the events that steps and programs wait for.
+EVENTS = ("paid", "shipped")
 # The steps that a program calls: some run in a worker, the last ones in the process of the program.
 STEPS_COUNT, INLINE_COUNT = 5, 2
 # How deep blocks nest, and how many things a block does, the outermost and others.
@@ -26,7 +28,7 @@ Block = list[Statement]
 _SIMPLE = (
     *("call",) * 7,
     *("gather",) * 2,
-    *("sleep", "now", "random", "uuid", "approve", "key", "return", "raise"),
+    *("sleep", "now", "random", "uuid", "approve", "event", "key", "return", "raise"),
 )
 _NESTED = (*("try",) * 3, "if", "loop", "while", "again")
 _ASYNC = ("race", "timeout", "tasks", "group", "shared", "drop") * 2

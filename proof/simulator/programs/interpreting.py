@@ -14,8 +14,8 @@ from mulligan.flows.actions import approve
 from mulligan.flows.context import running_program
 from mulligan.flows.steps import step
 from mulligan.programs.errors import ProgramError, StepFailed
-from mulligan.programs.verbs import gather, now, sleep
-from proof.simulator.programs.drawing import Block, RandomProgram
+from mulligan.programs.verbs import gather, now, sleep, wait_event
+from proof.simulator.programs.drawing import EVENTS, Block, RandomProgram
 
 TASK_CALLS_MAX = 2
 
@@ -115,6 +115,10 @@ class Interpreter:
     async def approve(self, seconds: int) -> Any:
         return await self._got(approve("go on?", timeout=f"{seconds}s"))
 
+    async def event(self, seconds: int, *, has_default: bool) -> Any:
+        default: dict[str, Any] = {"default": 0} if has_default else {}
+        return await self._got(wait_event(EVENTS[seconds % 2], timeout=seconds, **default))
+
     def now(self) -> float:
         return now().timestamp()
 
@@ -154,6 +158,9 @@ class Interpreter:
 
     async def _approve(self, which: list[int], number: int, is_caught: bool) -> None:
         await self._learn_from(self.approve(number), is_caught=is_caught)
+
+    async def _event(self, which: list[int], number: int, is_caught: bool) -> None:
+        await self._learn_from(self.event(number, has_default=len(which) > 2), is_caught=is_caught)
 
     async def _now(self, which: list[int], number: int, is_caught: bool) -> None:
         self.learn(self.now())

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -148,6 +148,9 @@ class _Log:
     def define_approval(self, *, has_timeout: bool) -> m.StepDefinition:
         return m.StepDefinition("", b"")
 
+    def define_event_wait(self, given: Collection[str], schema: Mapping[str, Any] | None) -> m.StepDefinition:
+        return m.StepDefinition("", b"")
+
 
 class _FromLog(Machine):
     """Takes values and ends of calls from the log, each when it is asked for."""
@@ -274,6 +277,9 @@ class _Plain(Interpreter):
         self._end_of(self._next())
 
     async def approve(self, seconds: int) -> Any:
+        return self._end_of(self._next())
+
+    async def event(self, seconds: int, *, has_default: bool) -> Any:
         return self._end_of(self._next())
 
     def now(self) -> float:

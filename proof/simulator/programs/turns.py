@@ -7,7 +7,7 @@ but gets again what it got, in the order in which it got it; a replay gets what 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -20,7 +20,7 @@ from mulligan.core.state.program_progress import NO_PROGRESS
 from mulligan.core.state.state import State
 from mulligan.programs import messages as m
 from mulligan.programs.conversion import deliveries_of, history_of, turn_end_of
-from mulligan.programs.definitions import approve_definition, sleep_definition
+from mulligan.programs.definitions import approve_definition, event_wait_definition, sleep_definition
 from mulligan.programs.errors import Stopped
 from mulligan.programs.machine import Machine
 from mulligan.programs.running import run_function
@@ -99,6 +99,9 @@ class Link:
 
     def define_approval(self, *, has_timeout: bool) -> m.StepDefinition:
         return approve_definition(has_timeout=has_timeout)
+
+    def define_event_wait(self, given: Collection[str], schema: Mapping[str, Any] | None) -> m.StepDefinition:
+        return event_wait_definition(given, schema)
 
 
 class ProgramProcesses:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mulligan.core.model.event_types import HostCapacity
     from mulligan.service.decisions.pending import PendingEntry
     from mulligan.service.driving.workers import WorkerLine
+    from mulligan.service.runs.changes.event_receivers import SentEvents
     from mulligan.service.runs.changes.prepared_runs import Prepared
     from mulligan.service.service import Service
 
@@ -297,6 +298,36 @@ class Home:
             return service.machine.list_workers()
 
     # -- decisions ---------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        run: int | str | None,
+        name: str,
+        value: Any = None,
+        *,
+        key: str = "",
+        run_key: str = "",
+        labels: Mapping[str, str] | None = None,
+    ) -> SentEvents:
+        """Send an event to a run, to the run that was started with `run_key`, or to all open runs with these labels.
+
+        A second event with the same `key` is the same. Returns the runs that have got it, and of several those that
+        have refused it.
+        """
+        from mulligan.service.runs.changes.event_receivers import SentEvents, send_to_all
+
+        with self._session.service() as service:
+
+            def send_to(run_id: int) -> None:
+                service.changes.send_event(run_id, name, value, key=key)
+
+            if labels and run is None:
+                return send_to_all(service.runs.find_receivers(key=run_key, labels=labels), send_to)
+            if run is not None and (run_key or labels):
+                raise InputInvalid("an event is for a run, for a key or for labels", hint="name one of them")
+            run_id = service.runs.find(str(run)) if run is not None else service.runs.find_receivers(key=run_key)[0]
+            send_to(run_id)
+            return SentEvents([run_id], [])
 
     def classify(self, run: int | str, step: str, verdict: Literal["retry", "fail"], reason: str) -> Run:
         """Decide about a parked step of a run: retry it, or let it fail."""

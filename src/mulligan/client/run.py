@@ -495,6 +495,15 @@ class Run:
             service.changes.approve(self._id, step, is_approved=is_approved, reason=reason)
         return self._continue_if(drive)
 
+    def send(self, name: str, value: Any = None, *, key: str = "", drive: bool | None = None) -> Run:
+        """Send an event to the run: a step that waits for it takes it, or it is kept until one does.
+
+        A second event with the same `key` is the same. Returns the run, driven on as `classify` does.
+        """
+        with self._session.service() as service:
+            service.changes.send_event(self._id, name, value, key=key)
+        return self._continue_if(drive)
+
     # -- how ---------------------------------------------------------------------------------------------------------
 
     def _continue_if(self, asked: bool | None) -> Run:

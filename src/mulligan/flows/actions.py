@@ -94,11 +94,29 @@ def agent(
     return _add("agent", name, {"agent": {"prompt": prompt, **more} if more else prompt}, keys)
 
 
-def wait(name: str, duration: object = None, *, until: object = None, **keys: Unpack[StepKeys]) -> Any:
-    """A pause that survives a restart: a duration such as `"30s"`, or `until=` a time with a zone."""
-    if (duration is None) == (until is None):
-        refuse("arguments", f"'{name}' needs a duration, or until= a time", word=name)
-    return _add("wait", name, {"wait": duration if until is None else {"until": until}}, keys)
+def wait(
+    name: str,
+    duration: object = None,
+    *,
+    until: object = None,
+    event: object = None,
+    schema: Mapping[str, Any] | None = None,
+    **keys: Any,
+) -> Any:
+    """A pause that survives a restart: a duration such as `"30s"`, `until=` a time with a zone, or `event=` its name.
+
+    A wait for an event returns the value of the event that `mulligan send` or `run.send` sends. If none has come within
+    its `timeout=`, it fails with TIMEOUT, or returns its `default=`.
+    """
+    if sum(one is not None for one in (duration, until, event)) != 1:
+        refuse("arguments", f"'{name}' needs a duration, until= a time, or event= its name", word=name)
+    if event is None:
+        if schema is not None:
+            refuse("arguments", f"'schema' of '{name}' is for a wait for an event", word=name)
+        return _add("wait", name, {"wait": duration if until is None else {"until": until}}, keys)
+    default = {"default": keys.pop("default")} if "default" in keys else {}
+    awaited = {"event": event, **default, **({} if schema is None else {"schema": schema})}
+    return _add("wait", name, {"wait": awaited}, keys)
 
 
 @overload

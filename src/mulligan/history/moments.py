@@ -84,6 +84,8 @@ def _ended(memory: StoryMemory, fact: Any) -> str:
         if by == "timeout":
             return f"the approval of '{fact.place}' was not answered in time"
         return f"{by or 'somebody'} answered the approval of '{fact.place}'"
+    if action.awaits_event:
+        return f"'{fact.place}' waited for an event until its time was up"
     if action.is_timer:
         return f"the wait of '{fact.place}' was over"
     if action.calls_run:
@@ -116,6 +118,7 @@ _REPORTS: dict[type[e.Fact], Callable[[StoryMemory, Any], str]] = {
     e.RunStopping: _stopping,
     e.RunRevised: lambda _, fact: f"{_by(fact)} gave a corrected workflow, and asked for another round",
     e.RunReopened: lambda _, fact: f"{_by(fact)} asked for another round",
+    e.EventReceived: lambda _, fact: f"{_by(fact)} sent the event '{fact.name}'",
     e.RunLate: lambda _, fact: "the run had lasted longer than a notice allows",
     e.TimerHeld: lambda _, fact: "a timer fired while the run was paused",
     e.AttemptStarted: lambda _, fact: f"{fact.worker or 'a worker'} took {_attempt(fact)}",
@@ -177,7 +180,11 @@ def _describe_timer(state: State, timer: SetTimer) -> str:
     if timer.kind == "attempt":
         place = state.places[timer.place]
         action = traits_of(place.spec.action)
-        what = {"timer": "its wait ends", "approval": "its approval expires"}.get(action.activity, "its time is up")
+        what = {
+            "timer": "its wait ends",
+            "approval": "its approval expires",
+            "event": "its wait for an event ends",
+        }.get(action.activity, "its time is up")
     elif timer.kind == "loop":
         to = next((one.to for one in state.run.loops.values() if one.step == timer.place), "")
         what = f"the loop back to '{to}' fires"

@@ -642,6 +642,8 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.RunCompleted: _ended,
     e.RunFailed: _ended,
     e.RunCancelled: _ended,
+    e.EventReceived: lambda t, f, at: ("", f"got the event '{f.name}'{_by(f)}", "plain"),
+    e.EventDelivered: lambda t, f, at: (f.place, f"took the event '{f.name}'", "plain"),
     e.RunLate: lambda t, f, at: ("", f"late: it has lasted longer than {format_duration(f.after)}", "wait"),
     e.StepEntered: lambda t, f, at: (
         (f.step, f"visit {f.visit} started", "plain") if f.visit > 1 and f.step != END else None

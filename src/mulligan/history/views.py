@@ -19,6 +19,7 @@ from mulligan.core.model.place_keys import item_key
 from mulligan.core.model.text.formatting import format_time, single_line
 from mulligan.core.model.workflow import END
 from mulligan.core.state.held_steps import is_on_hold
+from mulligan.core.state.mailbox import awaited_name
 from mulligan.core.state.scope import approval_of
 from mulligan.core.state.state import FailureRecord, Items, Place, State
 from mulligan.core.state.transitions import ACTIVE, ENDED, STATUSES
@@ -29,10 +30,11 @@ from mulligan.history.obstacles import Obstacle, WorkerPool
 from mulligan.history.phrases import describe_failure
 
 _Person = Literal["triage", "approval", "pause", "step_pause"]
+_Event = Literal["event"]
 _Time = Literal["retry", "timer", "loop", "breaker"]
 _World = Literal["worker", "task", "child", "entry"]
 _Run = Literal["needs", "edges", "items", "repair", "limit", "all"]
-WaitKind = _Person | _Time | _World | _Run
+WaitKind = _Person | _Event | _Time | _World | _Run
 # A step may wait for thousands of others, or of its own items: this many are named.
 NAMES_MAX = 10
 
@@ -58,6 +60,8 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
     child_run_id: int = 0
     # The display name of the place, if it belongs to an item of a map: `load[west]`.
     name: str = ""
+    # The name of the event, if it waits for one.
+    event: str = ""
 
     @property
     def shown_place(self) -> str:
@@ -66,6 +70,11 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def is_for_a_person(self) -> bool:
         return self.kind in get_args(_Person)
+
+    @property
+    def is_from_outside(self) -> bool:
+        """A person answers, or somebody sends an event."""
+        return self.is_for_a_person or self.event != ""
 
     @property
     def is_for_the_world(self) -> bool:
@@ -98,17 +107,17 @@ def list_step_waits(state: State, name: str) -> list[Wait]:
     return WaitFinder(state).of_step(state.places[name])
 
 
-def waits_for_people(state: State, breaker_waits: Mapping[str, Obstacle] | None = None) -> bool:
-    """Whether the run waits for a person, and only a person or time can move it: no worker and no child run.
+def waits_for_outside(state: State, breaker_waits: Mapping[str, Obstacle] | None = None) -> bool:
+    """Whether the run waits for a person or an event, and only these or time can move it: no worker and no child run.
 
     The caller looks at the times: one may be a second or a year away. `breaker_waits`: as for `list_waits`.
     """
-    is_for_a_person = False
+    is_from_outside = False
     for wait in WaitFinder(state, breaker_waits).of_run():
         if wait.is_for_the_world:
             return False
-        is_for_a_person = is_for_a_person or wait.is_for_a_person
-    return is_for_a_person
+        is_from_outside = is_from_outside or wait.is_from_outside
+    return is_from_outside
 
 
 class WaitFinder:
@@ -247,10 +256,14 @@ def _of_entry(state: State, place: Place) -> Wait:
     return _of_steps("limit", place, active, text)
 
 
+# What each item of a map waits for by itself.
+_LISTED = ("triage", "approval", "event")
+
+
 def _select_waits(waits: list[Wait]) -> list[Wait]:
-    """The waits of a map's items to list: all for a person; of thousands of others, those that run first."""
-    for_people = [wait for wait in waits if wait.kind in ("triage", "approval")]
-    rest = [wait for wait in waits if wait.kind not in ("triage", "approval")]
+    """The waits of a map's items to list: all from outside; of thousands of others, those that run first."""
+    for_people = [wait for wait in waits if wait.kind in _LISTED]
+    rest = [wait for wait in waits if wait.kind not in _LISTED]
     # One entry stands for all commands of a paused step.
     paused = [wait for wait in rest if wait.kind == "step_pause"]
     rest = [wait for wait in rest if wait.kind != "step_pause"] + paused[:1]
@@ -369,6 +382,10 @@ def _of_running(place: Place) -> Wait:
     if found.asks_person:
         message = approval_of(place).get("message")
         return Wait("approval", f"an approval{f': {message}' if message else ''}", place.key, place.attempt, place.due)
+    if found.awaits_event:
+        name = awaited_name(place)
+        when = f", until {format_time(place.due)}" if place.due else ""
+        return Wait("event", f"the event '{name}'{when}", place.key, place.attempt, place.due, event=name)
     if found.is_timer:
         when = f", due at {format_time(place.due)}" if place.due else ""
         return Wait("timer", f"its timer{when}", place.key, place.attempt, place.due)

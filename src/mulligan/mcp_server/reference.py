@@ -25,7 +25,14 @@ This page is made from the table of tools (`make generated`). [README.md](README
 - An error is an answer with `error`: `code`, `message`, `hint`, `data`, and `problems` for a refused workflow. An
   argument that a tool does not have is refused by its name.
 """
-_SCOPES = {"read": "Reading", "decide": "Deciding", "propose": "Proposing", "run": "Running", "write": "Writing"}
+_SCOPES = {
+    "read": "Reading",
+    "decide": "Deciding",
+    "propose": "Proposing",
+    "send": "Sending",
+    "run": "Running",
+    "write": "Writing",
+}
 
 
 def page() -> str:

@@ -203,6 +203,21 @@ def cancel_run(call: ToolCall, asked: CancelRun) -> Any:
     return call.service.changes.cancel(asked.run_id, now=asked.now, reason=asked.reason, dry_run=asked.dry_run)
 
 
+class SendEvent(Arguments, frozen=True):
+    run_id: RunId
+    name: Annotated[str, msgspec.Meta(min_length=1, description="The name of the event.")]
+    value: Annotated[Any, msgspec.Meta(description="Its value: any JSON.")] = None
+    key: Annotated[
+        str, msgspec.Meta(max_length=200, description="Send it only once: a second event with this key is the same.")
+    ] = ""
+    dry_run: DryRun = False
+
+
+@TOOLS.add("send", "Send an event to a run: a step that waits for it takes it, or it is kept until one does.")
+def send_event(call: ToolCall, asked: SendEvent) -> Any:
+    return call.service.changes.send_event(asked.run_id, asked.name, asked.value, key=asked.key, dry_run=asked.dry_run)
+
+
 class PauseRun(Arguments, frozen=True):
     run_id: RunId
     step: Annotated[str, msgspec.Meta(description="Only this step, or all steps of this matrix.")] = ""

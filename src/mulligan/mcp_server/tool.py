@@ -25,7 +25,7 @@ from mulligan.service.service import Service
 Result = TypeVar("Result")
 # What is done in a thread of the service: each has its own.
 Kind = Literal["read", "change", "compute"]
-ToolScope = Literal["read", "run", "decide", "propose", "write"]
+ToolScope = Literal["read", "send", "run", "decide", "propose", "write"]
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

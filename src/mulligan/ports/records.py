@@ -267,13 +267,17 @@ class IdleRuns(msgspec.Struct, frozen=True):
 
 
 class WaitingPlace(msgspec.Struct, frozen=True):
-    """A place that waits for a person, in any run. `kind` is the row's tag (parked, approval)."""
+    """A place that waits for a person or an event, in any run. `kind` is the row's tag."""
 
     run_id: int
     place: str
     kind: str
     # The run at the top of its tree.
     root_run_id: int = 0
+
+    @property
+    def is_for_a_person(self) -> bool:
+        return self.kind in ("parked", "approval", "paused")
 
 
 class BreakerRecord(msgspec.Struct, frozen=True, omit_defaults=True):

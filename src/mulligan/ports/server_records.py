@@ -87,7 +87,7 @@ class Documents(Protocol):
 
 # -- tokens and audit ------------------------------------------------------------------------------------------------
 
-Scope = Literal["read", "run", "decide", "propose", "write", "admin", "worker"]
+Scope = Literal["read", "send", "run", "decide", "propose", "write", "admin", "worker"]
 
 
 class TokenLimits(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -106,6 +106,9 @@ class RunRecords(Protocol):
 class RowSearch(Protocol):
     """Finds rows of state tables over many runs."""
 
+    def run_under(self, key: str) -> int | None:
+        """The run that was created under this key."""
+
     def waiting_places(self) -> list[WaitingPlace]:
         """The places that wait for a person, in all unfinished runs."""
 

@@ -7,12 +7,12 @@ expressions read the arguments of the call as `inputs`. The language is imported
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from mulligan.core.model.actions import APPROVE, CARRIED, CHILD_RUN, PYTHON, WAIT
+from mulligan.core.model.actions import APPROVE, CARRIED, CHILD_RUN, EVENT, PYTHON, WAIT
 from mulligan.core.model.workflow import Action, Expression, Step, Template, encode
 from mulligan.flows.context import RECORDER, Site, refuse
 from mulligan.flows.functions import definition_site
@@ -178,6 +178,15 @@ def approve_definition(*, has_timeout: bool) -> StepDefinition:
         params["timeout"] = {"${}": "timeout"}
         bindings["timeout"] = Template((Expression("inputs.timeout", ("inputs.timeout",)),))
     return _definition(Step(name="approve", action=Action(APPROVE, params, bindings)))
+
+
+def event_wait_definition(given: Collection[str], schema: Mapping[str, Any] | None) -> StepDefinition:
+    """The step of `wait_event`: its arguments are `event` and, if it has them, `timeout` in seconds and `default`."""
+    params: dict[str, Any] = {name: {"${}": name} for name in given}
+    bindings = {name: Template((Expression(f"inputs.{name}", (f"inputs.{name}",)),)) for name in given}
+    if schema is not None:
+        params["schema"] = schema
+    return _definition(Step(name="wait_event", action=Action(EVENT, params, bindings)))
 
 
 # -- the program itself ------------------------------------------------------------------------------------------------

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, Protocol
 
 from mulligan.core.model.program_calls import key_problem
+from mulligan.core.model.run_data import name_problem
 from mulligan.flows.context import Site, call_site
 from mulligan.flows.flow import FlowCall
 from mulligan.flows.retries import Retry
@@ -33,7 +34,7 @@ from mulligan.programs.inline_steps import inline_environment, run_inline
 
 _REJECTED = ("APPROVAL_REFUSED", "APPROVAL_EXPIRED")
 TOO_MANY, UNAWAITED = "LOOP_LIMIT", "UNAWAITED"
-SLEEP, APPROVE = "sleep", "approve"
+SLEEP, APPROVE, WAIT_EVENT = "sleep", "approve", "wait_event"
 SHOWN_KEY_MAX = 100
 
 
@@ -64,6 +65,8 @@ class Link(Protocol):
     def define_sleep(self) -> m.StepDefinition: ...
 
     def define_approval(self, *, has_timeout: bool) -> m.StepDefinition: ...
+
+    def define_event_wait(self, given: Collection[str], schema: Mapping[str, Any] | None) -> m.StepDefinition: ...
 
 
 class Machine:
@@ -241,6 +244,32 @@ class Machine:
             arguments,
             what="approve",
             definition=lambda: self._link.define_approval(has_timeout=has_timeout),
+            key=key,
+        )
+
+    def prepare_event(
+        self, name: str, timeout: Any, schema: Mapping[str, Any] | None, key: str, others: Mapping[str, Any]
+    ) -> Call[Any]:
+        """A wait for an event. `others`: its default, if it has one."""
+        if not isinstance(name, str) or (problem := name_problem(name)):
+            said = problem if isinstance(name, str) else "it is a text"
+            raise ProgramError(f"wait_event waits for an event by its name, not {name!r}", hint=said)
+        if timeout is None and others:
+            raise ProgramError("wait_event has 'default' without 'timeout'", hint='add timeout="3d"')
+        if schema is not None:
+            from mulligan.core.deciding.json_schema import schema_problem
+
+            if problem := schema_problem(schema):
+                raise ProgramError(f"'schema' of wait_event is not valid: {problem}")
+        arguments: dict[str, Any] = {"event": name, **others}
+        if timeout is not None:
+            arguments["timeout"] = seconds_of(timeout, "wait_event")
+        given = tuple(arguments)
+        return self.prepare_named(
+            WAIT_EVENT,
+            arguments,
+            what="wait_event",
+            definition=lambda: self._link.define_event_wait(given, schema),
             key=key,
         )
 

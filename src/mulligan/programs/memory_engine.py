@@ -21,7 +21,7 @@ from mulligan.programs.call_values import storable
 from mulligan.programs.errors import FakesRefused, Nondeterministic, NotStorable, ProgramError, Stopped
 from mulligan.programs.failures import failure_of
 from mulligan.programs.inline_steps import run_inline
-from mulligan.programs.machine import APPROVE, SLEEP, seconds_of
+from mulligan.programs.machine import APPROVE, SLEEP, WAIT_EVENT, seconds_of
 from mulligan.programs.program import Program
 from mulligan.values.annotations import ArgumentRefused
 
@@ -61,7 +61,8 @@ class MemoryEngine:
 
     A fake that is a function gets those arguments of the call that it has parameters for. One that is an iterator
     gives the end of one call after the other. A step without a fake runs its plain function if `real` has its name, or
-    is True, and is refused otherwise. `approve` needs a fake: True, False, or None if nobody answers.
+    is True, and is refused otherwise. `approve` needs a fake: True, False, or None if nobody answers; so does
+    `wait_event`: the value of the event, or None if nobody sends one.
     """
 
     def __init__(
@@ -134,6 +135,9 @@ class MemoryEngine:
     def define_approval(self, *, has_timeout: bool) -> m.StepDefinition:
         return m.StepDefinition(APPROVE, b"")
 
+    def define_event_wait(self, given: Collection[str], schema: Mapping[str, Any] | None) -> m.StepDefinition:
+        return m.StepDefinition(WAIT_EVENT, b"")
+
     # -- what it decides
 
     def take(self, message: m.Idle | m.Ended) -> None:
@@ -171,6 +175,8 @@ class MemoryEngine:
             self._end(call, float(arguments["seconds"]))
         elif call.definition == APPROVE:
             self._approve(call, arguments)
+        elif call.definition == WAIT_EVENT:
+            self._send(call, arguments)
         else:
             seconds, output, failure = self._outcome(call.name, self._things[call.definition], arguments)
             self._end(call, seconds, output, failure)
@@ -194,6 +200,21 @@ class MemoryEngine:
             seconds = arguments.get("timeout", NEVER)
             failure = m.CallFailure(code="APPROVAL_EXPIRED", message="nobody has answered in time", retryable=False)
         self._end(call, seconds, None if failure is not None else answer, failure)
+
+    def _send(self, call: m.Call, arguments: dict[str, Any]) -> None:
+        """An event is sent to the program, or none in time."""
+        name = arguments["event"]
+        if WAIT_EVENT not in self.fakes:
+            hint = f"give it a value: fakes={{'wait_event': lambda event: …}}; None if nobody sends '{name}'"
+            self.refuse(f"nobody sends the event '{name}'", hint)
+        seconds, value, failure = self._fake(WAIT_EVENT, self.fakes[WAIT_EVENT], {"event": name})
+        if failure is None and value is None:
+            seconds = arguments.get("timeout", NEVER)
+            if "default" in arguments:
+                value = arguments["default"]
+            else:
+                failure = m.CallFailure(code="TIMEOUT", message=f"no event '{name}' came in time", retryable=True)
+        self._end(call, seconds, None if failure is not None else value, failure)
 
     def outcome_of_inline(self, thing: Any, arguments: dict[str, Any]) -> tuple[Any, m.CallFailure | None] | None:
         """What an inline step ends with; None if it runs. The program stands still meanwhile."""

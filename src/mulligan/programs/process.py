@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
 
 import msgspec
@@ -95,6 +95,9 @@ class SocketLink:
 
     def define_approval(self, *, has_timeout: bool) -> m.StepDefinition:
         return definitions.approve_definition(has_timeout=has_timeout)
+
+    def define_event_wait(self, given: Collection[str], schema: Mapping[str, Any] | None) -> m.StepDefinition:
+        return definitions.event_wait_definition(given, schema)
 
     # -- logs
 

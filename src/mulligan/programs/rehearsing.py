@@ -19,7 +19,7 @@ from mulligan.flows.functions import FunctionWrapper
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.programs import messages as m
 from mulligan.programs.errors import FakesRefused, Nondeterministic, Stopped
-from mulligan.programs.machine import APPROVE, Machine, as_exception
+from mulligan.programs.machine import APPROVE, WAIT_EVENT, Machine, as_exception
 from mulligan.programs.memory_engine import BEGIN, MemoryEngine, NoEngine, after
 from mulligan.programs.program import Program
 from mulligan.programs.running import run_function
@@ -199,7 +199,8 @@ def rehearse(
     """Run a program in memory. Steps end as `fakes` say, and sleeps take no time.
 
     `fakes` are by the name of a step: a value, an exception, a function that gets the arguments by name, an iterator
-    with the ends of one call after the other, or `after("30s", …)` with one of these. `approve` needs one. Steps whose
+    with the ends of one call after the other, or `after("30s", …)` with one of these. `approve` and `wait_event` need
+    one. Steps whose
     names are in `real` run their plain functions; with `real=True` all that have no fake do. Any other step, and a fake
     that belongs to no step, is refused: FakesRefused.
     """
@@ -235,7 +236,7 @@ def names_in_reach(function: Any) -> tuple[set[str], set[str]]:
 
     A text may be a name that the program chooses with `options`.
     """
-    names, texts = {APPROVE}, set[str]()
+    names, texts = {APPROVE, WAIT_EVENT}, set[str]()
     left, seen = [function], set[int]()
     while left:
         one = left.pop()

@@ -98,7 +98,7 @@ _ORDERLESS = frozenset({"sorted", "len", "sum", "min", "max", "any", "all", "set
 _SET_ORDER = ("goes through a set, whose order differs from process to process", "write sorted(…)")
 _DECORATOR = "program"
 # What has to be awaited in an `async def`, besides steps.
-_AWAITED = frozenset({"mulligan.approve", "mulligan.sleep", "mulligan.gather"})
+_AWAITED = frozenset({"mulligan.approve", "mulligan.sleep", "mulligan.gather", "mulligan.wait_event"})
 
 
 def check_source(text: str, file: str = "<program>", *, program: str = "") -> list[SourceWarning]:

@@ -1,4 +1,4 @@
-"""What a program calls besides its steps: `gather`, `sleep`, `now`, `random`, `uuid4`; and its own `approve`.
+"""What a program calls besides its steps: `gather`, `sleep`, `wait_event`, `now`, `random`, `uuid4`, and `approve`.
 
 A module of the user imports this in a warm child, too: standard library only until a program runs.
 """
@@ -10,7 +10,7 @@ from mulligan.flows.static_types import overload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Coroutine, Iterable, Mapping
     from datetime import datetime
     from typing import Any, Literal, TypeVar
     from uuid import UUID
@@ -104,6 +104,55 @@ class _Sleep:
 
 
 sleep = _Sleep()
+# What is given for the default of an event by who gives none.
+_NONE: Any = object()
+
+
+class _WaitEvent:
+    """`wait_event("paid")`: wait for an event that somebody sends; the process of the program ends meanwhile."""
+
+    __name__ = "wait_event"
+
+    def __call__(
+        self,
+        name: str,
+        /,
+        *,
+        timeout: Duration | None = None,
+        default: Any = _NONE,
+        schema: Mapping[str, Any] | None = None,
+        key: str = "",
+    ) -> Any:
+        """Wait for an event of this name and return its value: one that came early is there already.
+
+        If none has come in time, the call fails with TIMEOUT, or returns the `default`. `schema` is a JSON Schema: an
+        event that does not match it is refused. In an `async def` it is awaited.
+        """
+        running = _running("mulligan.wait_event")
+        others = {} if default is _NONE else {"default": default}
+        return running.perform(running.prepare_event(name, timeout, schema, key, others))
+
+    def call(
+        self,
+        name: str,
+        /,
+        *,
+        timeout: Duration | None = None,
+        default: Any = _NONE,
+        schema: Mapping[str, Any] | None = None,
+        key: str = "",
+    ) -> Coroutine[None, None, Any]:
+        """A wait that has not started, for `gather` or to be awaited."""
+        running = _running("mulligan.wait_event.call")
+        others = {} if default is _NONE else {"default": default}
+        call: Coroutine[None, None, Any] = running.prepare_event(name, timeout, schema, key, others)
+        return call
+
+    def __repr__(self) -> str:
+        return "<function mulligan.wait_event>"
+
+
+wait_event = _WaitEvent()
 
 
 def now() -> datetime:

@@ -167,6 +167,9 @@ class ProjectView:
 
     # -- rows over many runs
 
+    def run_under(self, key: str) -> int | None:
+        return self._of.run_under(self._scoped(key))
+
     def waiting_places(self) -> list[WaitingPlace]:
         return self._visible.rows(self._of.waiting_places(), lambda one: one.run_id)
 

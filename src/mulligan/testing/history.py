@@ -246,6 +246,10 @@ class History:
     def approve(self, key: str, is_approved: bool = True, reason: str = "fine") -> Self:
         return self.report(r.ApprovalGiven(self.clock, key, is_approved, by="someone", reason=reason))
 
+    def send(self, name: str, value: Any = None, **fields: Any) -> Self:
+        """Send an event to the run."""
+        return self.report(r.EventSent(self.clock, name, value, "someone", **fields))
+
     def child_ended(self, key: str, status: str = "completed", **fields: Any) -> Self:
         """The child run of a place has ended: the first is run 2. In the round that the attempt asked for."""
         place, attempt = self.state.places.get(key), self._attempt(key)

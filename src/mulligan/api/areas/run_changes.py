@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec.structs import asdict
 
+from mulligan.api.access.auth import allows
 from mulligan.api.access.token_limits import changed_run, refuse_other_workflow, refuse_without
 from mulligan.api.http.routing import Answer, Body, Call, Query, Routes
 from mulligan.core.model.workflow import Workflow
@@ -19,6 +20,7 @@ from mulligan.errors import InputInvalid
 from mulligan.service.authoring.values import read_budgets
 from mulligan.service.runs.changes.answers import ChangeResult, Given, StartedRun
 from mulligan.service.runs.changes.corrections import CorrectedWorkflow
+from mulligan.service.runs.changes.event_receivers import SentEvents, send_to_all
 from mulligan.service.runs.changes.fork_at import EventFork
 from mulligan.service.runs.changes.preflight import refuse_reserved_labels
 from mulligan.service.runs.changes.prepared_runs import Prepared
@@ -137,6 +139,50 @@ class RemoveQuery(Query, frozen=True):
 def remove_run(call: Call, query: RemoveQuery) -> RemovedRuns:
     """Remove a run that has ended or is damaged, with the runs that it called; with dry_run=true only say which."""
     return call.service.runs.remove(changed_run(call), is_dry=query.dry_run)
+
+
+class EventBody(Body, frozen=True):
+    """An event: its name, and its value."""
+
+    name: str
+    value: Any = None
+    dry_run: bool = False
+
+
+_SENT_ONCE = (("Idempotency-Key", "A second event with the same key is the same; with another value it is refused."),)
+
+
+@ROUTES.add("POST", "runs/{run_id:int}/events", "send", request_headers=_SENT_ONCE, problems=(409,))
+def send_event(call: Call, body: EventBody) -> ChangeResult:
+    """Send an event to a run: a step that waits for it takes it, or it is kept until one does."""
+    if body.dry_run:
+        refuse_without(call, "read", "what would follow is for those who may look at runs")
+    sent = call.service.changes.send_event(changed_run(call), key=_key(call), **asdict(body))
+    if allows(call.token, "read"):
+        return sent
+    return msgspec.structs.replace(sent, follows=[], starts=[], stops=[], still_running=[])
+
+
+class EventsBody(Body, frozen=True):
+    """An event for the run that was started under a key, or for all open runs with labels."""
+
+    name: str
+    value: Any = None
+    run_key: str = ""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+@ROUTES.add("POST", "events", "send", request_headers=_SENT_ONCE, problems=(404, 409))
+def send_events(call: Call, body: EventsBody) -> SentEvents:
+    """Send an event to the run with a key, or to each open run with these labels. A refusal stops no other."""
+    key, changes = _key(call), call.service.changes
+    found = call.service.runs.find_receivers(key=body.run_key, labels=body.labels)
+    for run_id in found if call.token.limits.workflows else ():
+        refuse_other_workflow(call, call.service.runs.record(run_id).workflow)
+    if body.run_key:
+        changes.send_event(found[0], body.name, body.value, key=key)
+        return SentEvents(found, [])
+    return send_to_all(found, lambda run_id: changes.send_event(run_id, body.name, body.value, key=key))
 
 
 class PauseBody(Body, frozen=True):

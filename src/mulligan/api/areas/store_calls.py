@@ -161,6 +161,7 @@ _SCOPES: tuple[tuple[RouteScope, str, bool], ...] = (
     ("read", "reading", False),
     ("run", "changes of a run", True),
     ("decide", "decisions", True),
+    ("send", "events that are sent to a run", True),
     ("write", "new runs", True),
     ("admin", "what only an administrator may", True),
     # What a worker did is in the log of its runs.

@@ -23,7 +23,7 @@ from mulligan.service.service import Service
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 # "public" needs no token.
-RouteScope = Literal["public", "read", "run", "decide", "propose", "write", "admin", "worker"]
+RouteScope = Literal["public", "read", "send", "run", "decide", "propose", "write", "admin", "worker"]
 JSON = "application/json"
 PREFIX = "/api/v1/"
 BODY_BYTES_MAX = 4 * 1024 * 1024

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from typing import Annotated, Any
 
 from mulligan.cli.output.tables import cut, show_table
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_result
+from mulligan.cli.words.given_value import read_value
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.service.rendering.formatting import format_input
@@ -44,7 +44,7 @@ def data(
         if run is not None or not is_in_step(os.environ):
             hint = "call it in a step of the run; values from outside are inputs: mulligan run -i NAME=VALUE"
             raise UsageRefused("only a step sets data", hint=hint)
-        set_step_data(os.environ, name, _value(value, is_text=is_text))
+        set_step_data(os.environ, name, read_value(value, is_text=is_text))
     elif run is None and is_in_step(os.environ):
         _show(step_data(os.environ), name, as_json=as_json)
     else:
@@ -62,21 +62,6 @@ def _usage(word: str) -> str:
         "set": "write: mulligan data set NAME VALUE",
         "list": "write: mulligan data list",
     }[word]
-
-
-def _value(text: str, *, is_text: bool) -> Any:
-    text = sys.stdin.read().removesuffix("\n") if text == "-" else text
-    if is_text:
-        return text
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _refuse_constant(name: str) -> Any:
-    """NaN and Infinity are texts: JSON does not have them."""
-    raise ValueError(name)
 
 
 def _show(values: dict[str, Any], name: str | None, *, as_json: bool) -> None:

@@ -43,6 +43,7 @@ COMMANDS = {
     "pending": ("running.decision_commands:list_pending", "List what waits for a person, in all runs."),
     "classify": ("running.decision_commands:classify", "Decide what happens to a parked step: retry or fail."),
     "approve": ("running.decision_commands:approve", "Answer an approval that a run waits for."),
+    "send": ("running.send:send", "Send an event to a run that waits for one, or will."),
     "notices": ("operating.notices:notices", "List the notices about runs, send them, or test a target."),
     "stats": ("reading.stats:show_stats", "Show how often retries, handlers, triage and routes helped."),
     "whatif": ("authoring.whatif:whatif", "Try a changed workflow on the runs that are recorded."),

@@ -41,6 +41,7 @@ from mulligan.core.deciding.rounds.rounds import (
     stop_to_correct,
     with_stopped_run,
 )
+from mulligan.core.deciding.run_events import end_without_event, receive_event
 from mulligan.core.deciding.stopping import stop_place
 from mulligan.core.deciding.workers.adjustment import decided_adjustment
 from mulligan.core.deciding.workers.affinity import bound_host
@@ -689,6 +690,8 @@ def _attempt_due(now: DecisionContext, place: Place) -> Facts:
     found = traits_of(action)
     if found.is_timer:
         yield e.AttemptSucceeded(place.key, place.attempt)
+    elif found.awaits_event:
+        yield from end_without_event(now, place)
     elif found.calls_run:
         yield e.AttemptStopping(place.key, place.attempt, "timeout")
     elif holds_conversation(place.spec):
@@ -731,7 +734,7 @@ def _deadline_due(now: DecisionContext, place: Place) -> Facts:
     found = traits_of(place.spec.action)
     if place.phase == WAITING:
         yield from end_waiting(now, place, make_failure(now, place, "TIMEOUT", PAST_DEADLINE))
-    elif place.status == "ready" or found.is_timer or found.asks_person:
+    elif place.status == "ready" or found.runs_nothing:
         yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "TIMEOUT", PAST_DEADLINE))
     elif place.spec.action is None or holds_conversation(place.spec):
         yield e.AttemptStopping(place.key, place.attempt, "deadline")
@@ -778,4 +781,5 @@ _HANDLERS: dict[type[r.Report], Callable[[DecisionContext, Any], Facts]] = {
     r.RoundRequested: _round_requested,
     r.Classified: _classified,
     r.ApprovalGiven: _approval,
+    r.EventSent: receive_event,
 }

@@ -48,6 +48,7 @@ from mulligan.core.deciding.lifecycle import (
 )
 from mulligan.core.deciding.maps import after_command, after_lister, expand, run_items
 from mulligan.core.deciding.programs import after_program, after_turn, cancel_call
+from mulligan.core.deciding.run_events import after_delivery, deliver, deliver_to
 from mulligan.core.deciding.stopping import conclude, stop_all
 from mulligan.core.evolve.evolve_conversations import CONVERSATION_ROLES
 from mulligan.core.evolve.evolve_fork import is_scheduled_again
@@ -58,6 +59,7 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.workflow import END
 from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.held_steps import held_places, is_on_hold
+from mulligan.core.state.mailbox import awaits_event
 from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Place
 from mulligan.core.state.transitions import RUN_ENDED
@@ -246,6 +248,8 @@ def _attempt_started(now: DecisionContext, fact: e.AttemptStarted) -> Facts | No
         return iter((fakes.end_attempt(now, place),))
     if holds_conversation(place.spec):
         return start_conversation(now, place)
+    if awaits_event(place.spec):
+        return deliver_to(now, place)
     if place.spec.action is not None or place.role != "step":
         return None
     if now.state.step(place.key).map is not None:
@@ -318,6 +322,8 @@ _RULES: dict[type[e.Fact], Callable[[DecisionContext, Any], Facts | None]] = {
     e.RunStopping: _run_stopping,
     e.RunCancelled: _run_cancelled,
     e.RunReopened: _run_reopened,
+    e.EventReceived: lambda now, fact: deliver(now, fact.name),
+    e.EventDelivered: after_delivery,
     e.StepCompleted: _step_ended,
     e.StepFailed: _step_ended,
     e.StepSkipped: _step_skipped,

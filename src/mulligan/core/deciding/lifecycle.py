@@ -180,7 +180,9 @@ def start_engine_action(now: DecisionContext, place: Place) -> Facts:
 
 
 def _due(now: DecisionContext, place: Place) -> datetime | None:
-    """When an action of the engine ends by itself: a wait is over, an approval expires, a child run times out.
+    """When an action of the engine ends by itself: a wait is over, an approval expires, no event has come in time.
+
+    A child run times out.
 
     Or an agent that is asked turn by turn times out.
     """
@@ -194,7 +196,7 @@ def _due(now: DecisionContext, place: Place) -> datetime | None:
             return parse_time(params["until"])
         return now.at + timedelta(seconds=parse_wait(params["seconds"]))
     adjusted = place.climb.adjusted.timeout if place.climb.adjusted else None
-    limit = params.get("timeout") if found.asks_person else adjusted or place.spec.timeout
+    limit = params.get("timeout") if found.asks_person or found.awaits_event else adjusted or place.spec.timeout
     return None if limit is None else now.at + timedelta(seconds=float(limit))
 
 

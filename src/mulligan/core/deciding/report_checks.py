@@ -18,6 +18,7 @@ from mulligan.core.model.artifacts import holds_reference, parse_reference, refe
 from mulligan.core.model.clusters.scheduler_job import WorkerJob
 from mulligan.core.model.event_types import ChildRound
 from mulligan.core.model.graph import Graph, link_problem
+from mulligan.core.model.run_data import name_problem, value_problem
 from mulligan.core.model.text.durations import DURATION_SECONDS_MAX
 from mulligan.core.model.text.sizes import SIZE_BYTES_MAX
 from mulligan.core.model.workflow import Budget, decode, encode, version
@@ -29,6 +30,8 @@ NUMBER_MAX = 2**63 - 1
 DEPTH_MAX, CHILDREN_MAX, STEPS_MAX = 200, 50, 1_000_000
 # How much one text of a person may say, and a worker about its machine: the core cuts what steps say.
 TEXT_CHARS_MAX, MACHINE_CHARS_MAX = 100_000, 10_000
+# The key of a sender.
+KEY_CHARS_MAX = 200
 
 # What people and programs ask of a run, and what runs ask of those that they called.
 REQUESTS = (
@@ -39,6 +42,7 @@ REQUESTS = (
     | r.RoundRequested
     | r.Classified
     | r.ApprovalGiven
+    | r.EventSent
 )
 RESULTS = r.TaskEnded | r.TaskInterrupted | r.LeaseExpired | r.ChildEnded
 
@@ -181,6 +185,17 @@ def _classified(report: r.Classified) -> None:
     _check_budgets(report.budgets)
 
 
+def _event_sent(report: r.EventSent) -> None:
+    if problem := name_problem(report.name):
+        raise InputInvalid(f"'{report.name[:40]}' is not the name of an event: {problem}")
+    if problem := value_problem(report.value):
+        raise InputInvalid(
+            f"the value of the event cannot be kept: {problem}", hint="keep it elsewhere, and send where"
+        )
+    if len(report.key) > KEY_CHARS_MAX:
+        raise InputInvalid(f"the key of an event has at most {KEY_CHARS_MAX} characters")
+
+
 # -- what workers report -----------------------------------------------------------------------------------------------
 
 
@@ -238,6 +253,7 @@ _CHECKS: dict[type[r.Report], Callable[[Any], None]] = {
     r.RetryRequested: _retry,
     r.RoundRequested: _round,
     r.Classified: _classified,
+    r.EventSent: _event_sent,
     r.TaskEnded: _task_ended,
     r.TaskInterrupted: _task_interrupted,
     r.LeaseExpired: _lease_expired,

@@ -70,14 +70,14 @@ def _stop_items(now: DecisionContext, place: Place) -> Facts:
 
 
 def _stop_attempt(now: DecisionContext, place: Place) -> Facts:
-    """Cancel an attempt that has not started or only waits for a timer or a person; ask any other to end."""
+    """Cancel an attempt that has not started or only waits for a timer, a person or an event; ask any other to end."""
     action = traits_of(place.spec.action)
     stop = now.state.run.stop
     # A child run that is already stopping may be in cleanup or undo: `--now` must reach it too.
     passes_on_now = action.calls_run and place.phase in ("stopping", "timeout") and stop is not None and stop.now
     if place.phase and not passes_on_now and place.phase not in _WITHOUT_TASK:
         return
-    if place.status == "ready" or place.phase in _WITHOUT_TASK or action.is_timer or action.asks_person:
+    if place.status == "ready" or place.phase in _WITHOUT_TASK or action.runs_nothing:
         yield e.AttemptCancelled(place.key, place.attempt)
     else:
         yield e.AttemptStopping(place.key, place.attempt, place.phase or "stopping")

@@ -15,11 +15,14 @@ from typing import Any, get_type_hints
 import msgspec
 
 from mulligan.core.evolve.evolve_places import command_spec
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.agents.spending import Spent
+from mulligan.core.model.event_types import ReceivedEvent
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import END, Command, Step, Workflow, decode, encode
 from mulligan.core.state.brief_state import BriefState
 from mulligan.core.state.dropped_calls import restore_dropped
+from mulligan.core.state.mailbox import restore_events, restore_waits
 from mulligan.core.state.program_progress import DroppedCall, RecordedCall
 from mulligan.core.state.state import (
     ITEM,
@@ -37,14 +40,16 @@ from mulligan.core.state.state import (
 from mulligan.core.state.transitions import ENDED
 from mulligan.errors import CodecError, IllegalTransition
 
-# kind of table, key, tag (for searches over all runs: "parked", "approval", "paused", the fingerprint of a reusable
-# result, or what a decision was about; otherwise ""), data (None: delete the row)
+# kind of table, key, tag (for searches over all runs: "parked", "approval", "paused", "event", the fingerprint of a
+# reusable result, or what a decision was about; otherwise ""), data (None: delete the row)
 Row = tuple[str, str, str, bytes | None]
 
 # The statuses of places that have no tag, unless they are paused or have a result that may be reused.
 _UNTAGGED = frozenset({"waiting", "ready", "completed"})
-# The tags of places that wait for a person.
-PERSON_TAGS = ("parked", "approval", "paused")
+# The tags of places that wait for a person, or for an event.
+WAITING_TAGS = ("parked", "approval", "paused", "event")
+
+_WAITING = {"approval": "approval", "event": "event"}
 
 
 # The latest data by key, of one kind.
@@ -75,6 +80,7 @@ _TYPES: dict[str, Any] = {
     "calls": RecordedCall,
     "definitions": Step,
     "dropped": DroppedCall,
+    "received": ReceivedEvent,
     # The same rows under another tag, for searches in all workflows. They are not restored.
     "decisions_by_code": RecordedDecision,
 }
@@ -139,12 +145,12 @@ def _values(place: Place) -> list[Any]:
 
 
 def _tag(place: Place) -> str:
-    """What the place waits for, if it waits for a person; the fingerprint of a result that later runs may reuse."""
+    """What the place waits for, if that is a person or an event; the fingerprint of a result that may be reused."""
     status = place.status
     if status == "completed":
         return "" if place.recovered_by or place.is_undone or place.has_failed_undo else place.fingerprint
-    if status == "running" and place.is_open_approval:
-        return "approval"
+    if status == "running" and not place.phase and (tag := _WAITING.get(traits_of(place.spec.action).activity)):
+        return tag
     if status == "pending_failed":
         # Not while an agent is asked: it may decide.
         return "" if place.child else "parked"
@@ -360,7 +366,7 @@ def _reason(error: Exception) -> str:
 
 
 def _fill(state: State, tables: dict[str, _Table]) -> None:
-    for name in ("arcs", "barriers", "tallies", "dropped"):
+    for name in ("arcs", "barriers", "tallies", "dropped", "received"):
         read = _reader(name)
         getattr(state, name).update((key, read(data)) for key, data in tables[name].items())
     for name in ("past", "routed", "informed", "decisions"):
@@ -373,10 +379,12 @@ def _fill(state: State, tables: dict[str, _Table]) -> None:
     calls = ((label, _reader("calls")(data)) for label, data in tables["calls"].items())
     state.restore_calls(dict(sorted(calls, key=lambda one: one[1].index)))
     restore_dropped(state)
+    restore_events(state)
     _restore_run(state.run, tables)
     _restore_places(state, tables["places"], tables["items"])
     if not isinstance(state, BriefState):
         state.restore_deliveries()
+        restore_waits(state)
 
 
 def _latest(rows: Iterable[Row]) -> dict[str, _Table]:

@@ -41,6 +41,7 @@ from mulligan.core.model.place_keys import item_key, undo_key
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import MCP_CALL, Action, Command, Step, triager_of
 from mulligan.core.state.held_steps import is_held_role, release
+from mulligan.core.state.mailbox import awaited_name, awaits_event, take
 from mulligan.core.state.state import NOTHING_TRIED, Items, LastChild, Place, RecoveryProgress, State
 from mulligan.errors import IllegalTransition
 
@@ -125,6 +126,8 @@ def _attempt_started(state: State, place: Place, fact: e.AttemptStarted, entry: 
     place.worker, place.host, place.due = fact.worker, fact.host, fact.due
     if place.last_child is not None:
         _call_child(state, place, fact)
+    if not fact.worker and awaits_event(place.spec):
+        state.put(state.event_waits, place.key, awaited_name(place))
     if place.role == "do":
         # The later commands of the item run on the same host.
         state.touch(place.parent).host = fact.host
@@ -563,6 +566,10 @@ def _warning_recorded(state: State, fact: e.WarningRecorded, entry: e.Entry) -> 
     place.warnings = (*place.warnings, fact.failure)
 
 
+def _event_delivered(state: State, fact: e.EventDelivered, entry: e.Entry) -> None:
+    take(state, fact.event, state.places[fact.place])
+
+
 def _data_set(state: State, fact: e.DataSet, entry: e.Entry) -> None:
     place = state.touch(fact.place)
     place.data = {name: value for name, value in place.data.items() if name != fact.name}
@@ -614,6 +621,7 @@ PLACE_HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.UndoFailed: _undo_ended,
     e.WarningRecorded: _warning_recorded,
     e.DataSet: _data_set,
+    e.EventDelivered: _event_delivered,
     e.SessionKept: session_kept,
     e.StepDefined: step_defined,
     e.StepAdded: step_added,

@@ -256,13 +256,15 @@ def _with_clock(program: Place) -> ProgramProgress:
 def keeps_result(state: State, label: str) -> bool:
     """Whether a dropped call keeps its result, if it is made again in the same way.
 
-    The process of the program has run an inline step before it says so. A person is asked anew.
+    The process of the program has run an inline step before it says so. A person is asked anew, and an event that was
+    taken is there once more.
     """
     call = state.calls[label]
     if call.kind != "step" or not (place := state.places[label]).status == place.settled == "completed":
         return False
     definition = state.definitions[call.definition]
-    return definition.undo is None and not traits_of(definition.action).asks_person
+    action = traits_of(definition.action)
+    return definition.undo is None and not (action.asks_person or action.awaits_event)
 
 
 def _number_anew(state: State, gone: Collection[str]) -> list[int]:

@@ -40,12 +40,13 @@ from mulligan.core.evolve.revision import revise
 from mulligan.core.evolve.spending_ledger import SPENDING_HANDLERS, add_to_budget, raise_budgets
 from mulligan.core.evolve.tallies import TALLY_HANDLERS
 from mulligan.core.model import events as e
-from mulligan.core.model.event_types import Kept
+from mulligan.core.model.event_types import Kept, ReceivedEvent
 from mulligan.core.model.graph import Arc
 from mulligan.core.model.place_keys import item_key, lasting_key
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import END
 from mulligan.core.state.held_steps import begin_stepping, held_places, release
+from mulligan.core.state.mailbox import give_back, give_back_of_items, receive
 from mulligan.core.state.not_begun import steps_not_begun
 from mulligan.core.state.notice_rules import next_lateness
 from mulligan.core.state.state import (
@@ -237,6 +238,7 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
     raise_budgets(run, fact.budgets)
     _begin_child_rounds(state, fact)
     _begin_lateness(state, entry)
+    give_back(state, {*fact.put_back, *fact.dropped})
     if state.graph.program in fact.put_back:
         reopen_program(state, fact.dropped, keeps_results=not fact.from_step)
     steps = set(fact.put_back)
@@ -245,6 +247,7 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
             state.set_at(records, record.index, _replace(record, is_closed=True))
     put_back(state, steps, keeps_results=fact.keep_completed)
     _reset_maps(state, fact)
+    give_back_of_items(state, steps)
     fresh = frozenset(fact.fresh or ())
     for name in steps:
         place = state.touch(name)
@@ -322,6 +325,10 @@ def _begin_lateness(state: State, entry: e.Entry) -> None:
     run.late_due, run.late_after = None, 0.0
     if (first := next_lateness(state, 0.0)) is not None:
         run.late_due, run.late_after = entry.at + timedelta(seconds=first), first
+
+
+def _event_received(state: State, fact: e.EventReceived, entry: e.Entry) -> None:
+    receive(state, entry.seq, ReceivedEvent(fact.name, entry.at, fact.value, fact.by, fact.key))
 
 
 def _run_late(state: State, fact: e.RunLate, entry: e.Entry) -> None:
@@ -668,6 +675,7 @@ _HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.RunFailed: _run_ended,
     e.RunCancelled: _run_ended,
     e.RunLate: _run_late,
+    e.EventReceived: _event_received,
     e.TimerHeld: _timer_held,
     e.StepPutBack: _step_put_back,
     e.LoopTaken: _loop_taken,

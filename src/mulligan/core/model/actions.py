@@ -18,6 +18,8 @@ Shape = Literal["action", "map", "workflow", "wait", "approve", "triage", "group
 Colour = Literal["slate", "blue", "teal", "cyan", "purple", "indigo", "grey"]
 
 SHELL, APPROVE, WAIT, PYTHON, CHILD_RUN = "shell", "approve", "wait", "python", "workflow"
+# Waits for an event that is sent to the run. In files it is `wait` with `event`.
+EVENT = "wait_for_event"
 # The action that gets the context of earlier failures and outputs.
 AGENT = "agent"
 # Replaces an action that is not carried out; `params` say how it ends. Not available in files.
@@ -50,10 +52,11 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     noun: str = ""
     # The engine carries it out itself; a worker starts a process for it; or a warm child calls a function.
     runs_in: Literal["engine", "process", "child"] = "child"
-    # The three that the engine carries out: a child run, a person, a timer.
+    # The four that the engine carries out: a child run, a person, a timer, an event that is sent to the run.
     calls_run: bool = False
     asks_person: bool = False
     is_timer: bool = False
+    awaits_event: bool = False
     is_agent: bool = False
     is_fake: bool = False
     # It runs Python code of the file, which may need packages.
@@ -95,9 +98,14 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     shape: Shape = "action"
     colour: Colour = "grey"
     # The words for an open attempt.
-    activity: Literal["task", "approval", "timer", "child"] = "task"
+    activity: Literal["task", "approval", "timer", "child", "event"] = "task"
     # More forms of a fake: the keys that belong together.
     fakes: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def runs_nothing(self) -> bool:
+        """Whether an attempt of it only waits: for a time, a person or an event."""
+        return self.is_timer or self.asks_person or self.awaits_event
 
 
 _APPROVALS = dict.fromkeys(("APPROVAL_REFUSED", "APPROVAL_EXPIRED"), "it asks nobody for an approval")
@@ -216,6 +224,22 @@ TABLE: dict[str, Traits] = {
         has_exit_code=False,
         shape="wait",
         activity="timer",
+    ),
+    EVENT: Traits(
+        noun="a wait for an event",
+        runs_in="engine",
+        awaits_event=True,
+        visit_effect="takes another event",
+        why_not_cached="each event is delivered once",
+        never={
+            **_engine("a wait for an event", "a wait for an event runs nothing that could fail so", "CHILD_FAILED"),
+            **_APPROVALS,
+        },
+        only_if_asked={**_NO_TIMEOUT, "OUTPUT_INVALID": "it has no 'schema'"},
+        has_exit_code=False,
+        shape="wait",
+        activity="event",
+        fakes=(("returns",),),
     ),
     APPROVE: Traits(
         noun="an approval",

@@ -130,3 +130,20 @@ class ChildRound(msgspec.Struct, frozen=True, omit_defaults=True):
     budgets: dict[str, Budget] = {}
     # The round of one child run of that child run.
     child: ChildRound | None = None
+
+
+class ReceivedEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An event that was sent to the run, and who has taken it: the step, the place in it, and the attempt."""
+
+    name: str
+    at: datetime
+    value: Any = None
+    by: str = ""
+    key: str = ""
+    step: str = ""
+    place: str = ""
+    attempt: int = 0
+
+    @property
+    def is_free(self) -> bool:
+        return not self.place

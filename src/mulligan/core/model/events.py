@@ -11,7 +11,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.model.agents.conversation import SessionPart
+from mulligan.core.model.agents.conversation import ConversationFact, SessionPart
+from mulligan.core.model.agents.conversation import SessionKept as SessionKept
+from mulligan.core.model.agents.conversation import ToolAnswered as ToolAnswered
+from mulligan.core.model.agents.conversation import ToolCalled as ToolCalled
 from mulligan.core.model.clusters.scheduler_job import JobEnd, JobEnding, WorkerJob
 from mulligan.core.model.event_types import (
     Adjusted,
@@ -676,46 +679,24 @@ class DataSet(Fact):
     version: int
 
 
-class ToolCalled(Fact):
-    """The agent at `place` asked for a tool. `position` is that of the tool or its server; -1: it is not called.
+class EventReceived(Fact):
+    """An event was sent to the run. It is kept until a step that waits for it takes it."""
 
-    `arguments` are those that the tool gets, with defaults. `target` is the name of the tool on its server.
-    """
-
-    place: str
-    attempt: int
-    number: int
-    tool: str
-    id: str = ""
-    position: int = -1
-    arguments: dict[str, Any] = {}
-    target: str = ""
+    name: str
+    value: Any = None
+    by: str = ""
+    # Of the sender: a second event with it is the same.
+    key: str = ""
 
 
-class ToolAnswered(Fact):
-    """What the agent gets for a call: the output of the tool, or why there is none."""
+class EventDelivered(Fact):
+    """A step that waits for an event has got the one that was received as `event`. `problem`: why it cannot use it."""
 
     place: str
     attempt: int
-    number: int
-    tool: str
-    id: str = ""
-    output: Any = None
-    error: str = ""
-
-
-class SessionKept(Fact):
-    """The messages of an agent whose result was accepted precede those of the next agent with this session.
-
-    `dropped`: how many of the oldest parts of the session were dropped, so that it is not too long.
-    """
-
-    place: str
-    attempt: int
-    session: str
-    messages: Any
-    chars: int = 0
-    dropped: int = 0
+    event: int
+    name: str
+    problem: str = ""
 
 
 class ReportRefused(Fact):
@@ -789,10 +770,10 @@ AnyFact = (
     | UndoFailed
     | WarningRecorded
     | DataSet
-    | ToolCalled
-    | ToolAnswered
-    | SessionKept
+    | EventReceived
+    | EventDelivered
     | ReportRefused
+    | ConversationFact
     | ProgramFact
 )
 

@@ -269,6 +269,14 @@ class ApprovalGiven(Report):
     reason: str
 
 
+class EventSent(Report):
+    name: str
+    value: Any = None
+    by: str = ""
+    # Of the sender: a second event with it is the same.
+    key: str = ""
+
+
 class Unreadable(Report):
     """Stands for a message that cannot be read: another version has written it, or it is damaged. It is refused."""
 
@@ -291,5 +299,6 @@ AnyReport = (
     | RoundRequested
     | Classified
     | ApprovalGiven
+    | EventSent
     | Unreadable
 )

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-# What each scope allows, itself included. `worker` is for programs that run tasks: it allows nothing that people do.
+# What each scope allows, itself included. `worker` is for programs that run tasks: it allows nothing that people do;
+# `send` is for programs outside, which see nothing.
 ALLOWED: Mapping[str, frozenset[str]] = {
     "read": frozenset({"read"}),
-    "run": frozenset({"run", "read"}),
+    "send": frozenset({"send"}),
+    "run": frozenset({"run", "send", "read"}),
     "decide": frozenset({"decide", "read"}),
     "propose": frozenset({"propose", "read"}),
-    "write": frozenset({"write", "propose", "run", "read"}),
-    "admin": frozenset({"admin", "write", "propose", "run", "decide", "read"}),
+    "write": frozenset({"write", "propose", "run", "send", "read"}),
+    "admin": frozenset({"admin", "write", "propose", "run", "send", "decide", "read"}),
     "worker": frozenset({"worker"}),
 }
 SCOPES = tuple(ALLOWED)
 # Each in a few words, for people who choose.
 MEANINGS: Mapping[str, str] = {
     "read": "look at runs, logs and workflows",
+    "send": "send events to runs, and nothing else",
     "run": "start published workflows, and cancel, pause, resume and retry runs",
     "decide": "answer what waits for a person",
     "propose": "save drafts of workflows, which somebody else publishes",

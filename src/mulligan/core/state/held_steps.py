@@ -70,7 +70,8 @@ def begin_stepping(state: State, asked: int, released: tuple[str, ...]) -> None:
 def choose_steps(state: State, count: int) -> tuple[str, ...]:
     """The steps that can go on now: all that have started, then those that are ready, in the order of the file.
 
-    A step that waits for an answer of a person has started and does not count: others can be chosen meanwhile.
+    A step that waits for an answer of a person, or for an event, has started and does not count: others can be chosen
+    meanwhile.
     """
     program = state.graph.program
     active = [step for step in state.steps() if step.is_active and step.pause is None and step.key != program]
@@ -80,7 +81,10 @@ def choose_steps(state: State, count: int) -> tuple[str, ...]:
 
 
 def _waits_for_answer(step: Place) -> bool:
-    return step.status == "pending_failed" or (step.status == "running" and traits_of(step.spec.action).asks_person)
+    if step.status == "running":
+        action = traits_of(step.spec.action)
+        return action.asks_person or action.awaits_event
+    return step.status == "pending_failed"
 
 
 def has_run_its_steps(state: State) -> bool:

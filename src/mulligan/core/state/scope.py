@@ -106,7 +106,7 @@ class DecisionContext(msgspec.Struct, eq=False):
         if command.action and command.action.bindings:
             # No worker fetches artifacts for these actions, so their values are fetched here.
             action = traits_of(command.action)
-            is_fetched_here = action.is_timer or action.asks_person
+            is_fetched_here = action.runs_nothing
             for name, template in command.action.bindings.items():
                 value = self._bind(template, place)
                 found[name] = self.fetch(value) if is_fetched_here else value

@@ -16,7 +16,16 @@ import msgspec
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.agents.conversation import SessionPart
 from mulligan.core.model.agents.spending import NOTHING_SPENT, Spent
-from mulligan.core.model.event_types import Adjusted, AvoidedHosts, ChildRound, Role, Route, StopCause, WorktreeOrigin
+from mulligan.core.model.event_types import (
+    Adjusted,
+    AvoidedHosts,
+    ChildRound,
+    ReceivedEvent,
+    Role,
+    Route,
+    StopCause,
+    WorktreeOrigin,
+)
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.failure_context import RetrySummary
 from mulligan.core.model.file_records import FileRecord
@@ -472,7 +481,11 @@ _copy = methodcaller("__copy__")
 # The attributes by which two states are compared.
 STATE_TABLES = tuple(
     "run places arcs barriers failures recoveries undoables past routed informed tallies decisions "
-    "calls definitions dropped".split()
+    "calls definitions dropped received".split()
+)
+# Those that are made of them, and in no row.
+_INDEXES = tuple(
+    "labels dropped_labels kept_results results_taken deliveries free_events event_keys event_waits".split()
 )
 
 
@@ -513,6 +526,12 @@ class State:
         self.kept_results: dict[ResultKey, tuple[str, ...]] = {}
         self.results_taken: dict[ResultKey, int] = {}
         self.deliveries: dict[int, str] = {}
+        # The events that were sent to the run, by the number of their entry in the log. In no row: those that nobody
+        # has taken by name, those with a key by that, and the names of the events for which places wait.
+        self.received: dict[str, ReceivedEvent] = {}
+        self.free_events: dict[str, tuple[int, ...]] = {}
+        self.event_keys: dict[str, int] = {}
+        self.event_waits: dict[str, str] = {}
         # The names of the tables by identity: the journal holds the tables themselves.
         self._names = {id(getattr(self, name)): name for name in STATE_TABLES[1:]}
         self._journal: list[tuple[Any, Any, Any]] | None = None
@@ -719,7 +738,7 @@ class State:
         for name in STATE_TABLES[2:]:
             table, new = getattr(self, name), getattr(other, name)
             new.extend(table) if isinstance(table, list) else new.update(table)
-        for index in ("labels", "dropped_labels", "kept_results", "results_taken", "deliveries"):
+        for index in _INDEXES:
             getattr(other, index).update(getattr(self, index))
         if self.calls:
             other.graph.nodes.update(self.graph.nodes)

@@ -59,6 +59,7 @@ PLACE: dict[type[e.Fact], Moves] = {
     e.ProgramEnded: _stay("ready running"),
     e.ToolCalled: _stay("running"),
     e.ToolAnswered: _stay("running"),
+    e.EventDelivered: _stay("running"),
     e.AttemptSucceeded: _all("ready running", "running"),
     # Also for an attempt that could not be scheduled because its expressions failed.
     e.AttemptFailed: _all("ready running backing_off handling pending_failed", "running"),
@@ -106,6 +107,7 @@ RUN: dict[type[e.Fact], Moves] = {
     e.RunFailed: _all("running paused", "failed"),
     e.RunCancelled: {"running": "cancelled"},
     e.RunLate: _stay("running paused"),
+    e.EventReceived: _stay("running paused"),
     # `RunReopened` follows at once.
     e.RunRevised: _stay("failed cancelled"),
     # From completed: to retry failed items of a map that tolerates failures.

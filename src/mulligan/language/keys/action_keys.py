@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.deciding.agents.json_schema import schema_problem
+from mulligan.core.deciding.json_schema import schema_problem
 from mulligan.core.model.program_calls import CALLS_MAX
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import MAX_TURNS_DEFAULT
@@ -146,7 +146,7 @@ class JsonSchema(Json, frozen=True):
             raise self.refuse(node, label, source)
         if problem := schema_problem(schema):
             hint = "docs/agents/providers.md lists the keywords of JSON Schema that are checked"
-            raise source.refuse("answer_schema", f"{label} is not valid: {problem}", node, hint=hint)
+            raise source.refuse("json_schema", f"{label} is not valid: {problem}", node, hint=hint)
         return schema
 
     def to_json_schema(self, definitions: Definitions) -> Schema:
@@ -239,7 +239,19 @@ PYTHON = Record(
 )
 ON = Record("on", {"dask": Key(FLAG, "true: 'client' is a client of the Dask cluster that runs the steps")})
 _TIME = Template("a time such as 2030-01-31T09:00:00Z")
-WAIT = Record("wait", {"until": Key(as_node(_TIME), "when it ends", is_required=True)})
+# The keys that go with `event` alone.
+OF_EVENT = ("timeout", "default", "schema")
+WAIT = Record(
+    "wait",
+    {
+        "until": Key(as_node(_TIME), "when it ends"),
+        "event": Key(as_node(Template("the name of an event")), "the event that it waits for: see 'mulligan send'"),
+        "timeout": Key(LIMIT, "how long to wait for the event"),
+        "default": Key(as_node(TEMPLATED), "its output if no event has come in time (default: it fails)"),
+        "schema": Key(JsonSchema("a JSON Schema"), "what the value of the event must match"),
+    },
+    one_of=(("until",), ("event",)),
+)
 APPROVE = Record(
     "approve",
     {
@@ -266,7 +278,7 @@ ACTION_KEYS = {
     "sql": Key(as_node(ACTION_SCHEMAS["sql"]), "a query; values are bound as parameters"),
     "agent": Key(as_node(ACTION_SCHEMAS["agent"]), "a prompt for an AI agent"),
     "workflow": Key(as_node(ACTION_SCHEMAS["workflow"]), "another workflow, as a child run"),
-    "wait": Key(as_node(ACTION_SCHEMAS["wait"]), "a pause: a duration, or {until: a time}"),
+    "wait": Key(as_node(ACTION_SCHEMAS["wait"]), "a pause: a duration, {until: a time} or {event: its name}"),
     "approve": Key(as_node(ACTION_SCHEMAS["approve"]), "waits for a person's approval"),
     "args": Key(as_node(MapOf(TEMPLATED)), "the arguments of a python action, by name"),
     "on": Key(ON, "what a python action gets of the cluster that runs the steps: {dask: true}"),

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from mulligan.core.model.actions import ENGINE_ACTIONS, PROGRAM, TRAITS, WAITS
+from mulligan.core.model.actions import ENGINE_ACTIONS, EVENT, PROGRAM, TRAITS, WAITS
 from mulligan.core.model.clusters.on_dask import CLIENT
+from mulligan.core.model.run_data import name_problem
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Action, Template
 from mulligan.language.checks.likely_mistakes import warn_unbound_items
-from mulligan.language.keys.action_keys import ACTION_SCHEMAS, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
+from mulligan.language.keys.action_keys import ACTION_SCHEMAS, ACTIONS, AGENT, APPROVE, HTTP, OF_EVENT, SQL, WAIT
 from mulligan.language.keys.plugins import Plugin, find
 from mulligan.language.keys.value_schemas import DURATION, Deferred, Fields, Record
 from mulligan.language.keys.workflow_keys import GROUP
@@ -367,6 +368,12 @@ def _wait(node: Node, fields: Fields, scope: Scope) -> Action:
     form = ACTION_SCHEMAS["wait"].read(node, "'wait'", scope.source)
     bindings: Bindings = {}
     if isinstance(form, Fields):
+        if "event" in form:
+            return _event_wait(form, fields, scope)
+        for key in OF_EVENT:
+            if key in form:
+                message = f"'wait' has '{key}' without 'event'"
+                scope.note(scope.source.refuse("stray_key", message, form.node.key(key), hint="add 'event: …'"))
         if "until" not in form:
             return Action("wait", {})
         until = _read_param(form, "until", WAIT, scope, bindings)
@@ -377,6 +384,25 @@ def _wait(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(value, dict):
         return Action("wait", {"seconds": value}, bindings)
     return Action("wait", {"seconds": DURATION.read(node, "'wait'", scope.source)})
+
+
+def _event_wait(form: Fields, fields: Fields, scope: Scope) -> Action:
+    bindings: Bindings = {}
+    params: dict[str, Any] = {"event": _read_param(form, "event", WAIT, scope, bindings)}
+    if isinstance(params["event"], str) and (problem := name_problem(params["event"])):
+        raise scope.source.refuse(
+            "name", f"'{params['event']}' is not the name of an event: {problem}", form.at("event")
+        )
+    if "default" in form:
+        params["default"] = _read_param(form, "default", WAIT, scope, bindings)
+        if "timeout" not in form and "timeout" not in fields:
+            message = "'wait' has 'default' without 'timeout'"
+            scope.note(scope.source.refuse("stray_key", message, form.node.key("default"), hint="add 'timeout: …'"))
+    params |= form.pick("timeout", "schema")
+    if "timeout" in fields:
+        # The timeout of the step is the time to wait for the event.
+        params.setdefault("timeout", fields["timeout"])
+    return Action(EVENT, params, bindings)
 
 
 def _refuse_bad_time(text: str, node: Node, scope: Scope) -> None:

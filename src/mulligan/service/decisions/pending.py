@@ -124,7 +124,7 @@ def find_waiting(store: Store) -> Waiting:
     paused = store.lists.find(RunFilter(statuses=("paused",)), limit=PAUSED_MAX)
     return {
         **{(one.run_id, ""): one for one in paused},
-        **{(one.run_id, one.place): one for one in store.waiting_places()},
+        **{(one.run_id, one.place): one for one in store.waiting_places() if one.is_for_a_person},
     }
 
 

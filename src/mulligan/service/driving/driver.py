@@ -34,7 +34,7 @@ from mulligan.engine.observers import NullObserver, Observer
 from mulligan.engine.run_driver import RunDriver
 from mulligan.engine.worker_expiry import SilentWorkers, expire_dead_workers, other_workers
 from mulligan.errors import Conflict, HomeMoved, MulliganError, StoreRefused, StoreUnavailable
-from mulligan.history.views import waits_for_people
+from mulligan.history.views import waits_for_outside
 from mulligan.language.expressions import Cel
 from mulligan.ports import Answer, Commit, Executor, Store, WorkerRecord
 from mulligan.service.driving.locks import Locks
@@ -523,7 +523,7 @@ class Driver:
         if not self.engine.is_idle or not self._is_time_to_look():
             return False
         drives = self.engine.drivers.values()
-        if not any(self._waits_for_people(drive) for drive in drives):
+        if not any(self._waits_for_outside(drive) for drive in drives):
             return False
         if all(drive.is_paused for drive in drives):
             # Timers take effect when the pause is lifted: there is nothing to wait for.
@@ -531,8 +531,8 @@ class Driver:
         due = self.engine.next_due()
         return due is None or (due - self.clock.now()).total_seconds() > wait_seconds
 
-    def _waits_for_people(self, drive: RunDriver) -> bool:
-        return drive.is_paused_after_crash or waits_for_people(
+    def _waits_for_outside(self, drive: RunDriver) -> bool:
+        return drive.is_paused_after_crash or waits_for_outside(
             drive.state, find_breaker_waits(self.store, drive.state, self.clock.now())
         )
 

@@ -14,7 +14,7 @@ from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.engine.observers import NullObserver
 from mulligan.errors import StoreUnavailable
-from mulligan.history.views import waits_for_people
+from mulligan.history.views import waits_for_outside
 from mulligan.ports import RunRecord
 from mulligan.service.driving.driver import Ending, pauses
 from mulligan.service.driving.outcome import Outcome, add_earlier_events, build_outcome
@@ -174,7 +174,7 @@ class _FollowedRuns:
         """Whether only a person can continue the run: nothing runs, and no timer is due soon."""
         store, now = self._reader.store, datetime.now(UTC)
         open_states = [state for state in self.states.values() if state.run.status not in RUN_ENDED]
-        if not any(waits_for_people(state, find_breaker_waits(store, state, now)) for state in open_states):
+        if not any(waits_for_outside(state, find_breaker_waits(store, state, now)) for state in open_states):
             return False
         if any(not task.breaker for task in store.lists.open_tasks([self._run_id])):
             return False

@@ -238,4 +238,4 @@ def _complete_summary(service: RunReader, state: State, summary: FailureSummary)
 
 def _waits(root: State, states: Iterable[State]) -> list[tuple[int, Wait]]:
     states = {state.run.run_id: state for state in (root, *states)}.values()
-    return [(state.run.run_id, wait) for state in states for wait in list_waits(state) if wait.is_for_a_person]
+    return [(state.run.run_id, wait) for state in states for wait in list_waits(state) if wait.is_from_outside]

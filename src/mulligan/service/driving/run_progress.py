@@ -19,6 +19,7 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.text.formatting import single_line
 from mulligan.core.model.workflow import END
+from mulligan.core.state.mailbox import awaited_name
 from mulligan.core.state.scope import approval_of
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -39,7 +40,9 @@ ORDINARY_MAX = 2000
 # With more steps than this, queued tasks are not examined.
 STEPS_QUEUED_MAX = 5_000
 
-Kind = Literal["running", "items", "child", "timer", "approval", "parked", "retry", "paused", "breaker", "queued"]
+Kind = Literal[
+    "running", "items", "child", "timer", "approval", "event", "parked", "retry", "paused", "breaker", "queued"
+]
 # What a person can act on now; each is also a kind of `Wait`, or a breaker.
 RequestKind = Literal["triage", "approval", "pause", "step_pause", "breaker"]
 
@@ -490,6 +493,8 @@ def _activity_of(place: Place) -> tuple[Kind, str, datetime | None]:
     if kind == "approval":
         message = approval_of(place).get("message") or ""
         return kind, single_line(f"an approval: {message}" if message else "an approval"), place.due
+    if kind == "event":
+        return kind, f"the event '{awaited_name(place)}'", place.due
     return kind, f"attempt {place.attempt}" if place.attempt > 1 else "", place.due if kind == "timer" else None
 
 

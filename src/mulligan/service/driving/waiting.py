@@ -32,7 +32,8 @@ NOT_DRIVEN = 5
 # How often a run is checked that another process drives, and that is continued here if that process ends.
 DRIVER_SECONDS = 0.2
 
-PERSON = ("pause", "approval", "triage")
+# What only somebody outside ends: a person, or who sends an event.
+OUTSIDE = ("pause", "approval", "triage", "event")
 
 
 class WaitEvent(msgspec.Struct, frozen=True):
@@ -140,7 +141,7 @@ class Waiter:
             return
         self._looked_at = now
         for line in summarize_runs(self._reader, self._open):
-            person = next((wait for wait in line.waiting_for if wait.kind in PERSON), None)
+            person = next((wait for wait in line.waiting_for if wait.kind in OUTSIDE), None)
             asked = person or self._only_paused(line, now)
             if asked is not None and self._until == "person":
                 self._open.remove(line.run_id)

@@ -65,9 +65,10 @@ _ITEMS = "run only the failed items again"
 
 
 def commands_for_wait(run_id: int, kind: str, place: str, steps: Sequence[str] = ()) -> list[str]:
-    """The commands with which a person responds to a wait; none if it is not for a person.
+    """The commands with which a person responds to a wait; none if it is not for a person or an event.
 
-    `place`: its key or its name. `steps`: the steps that the wait names. A pause is always that of a whole step.
+    `place`: its key or its name, or the name of the event. `steps`: the steps that the wait names. A pause is always
+    that of a whole step.
     """
     name = shlex.quote(steps[0] if kind == "step_pause" and steps else place)
     return [f"mulligan {text.format(run=run_id, place=name)}" for text in _COMMANDS.get(kind, ())]
@@ -85,4 +86,5 @@ _COMMANDS = {
     "approval": ("approve {run} {place} --reason 'why'",),
     "pause": ("resume {run}",),
     "step_pause": ("resume {run} {place}",),
+    "event": ("send {run} {place}",),
 }

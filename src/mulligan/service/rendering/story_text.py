@@ -47,13 +47,15 @@ def when_default_applies(wait: Wait) -> str:
 
 
 def describe_question(run_id: int, wait: Wait, home: str) -> str:
-    """The command that answers what a run waits for; "" if no person is asked. `home`: its `--home` option."""
+    """The command that answers what a run waits for; "" if nobody is asked. `home`: its `--home` option."""
     name = wait.shown_place
     typed = f"{run_id} {shlex.quote(name)}"
     if wait.kind == "triage":
         return f"'{name}' is parked: mulligan classify {typed} retry|fail --reason TEXT{home}"
     if wait.kind == "approval":
         return f"'{name}' waits for an approval: mulligan approve {typed} --reason TEXT{home}"
+    if wait.kind == "event":
+        return f"'{name}' waits for an event: mulligan send {run_id} {shlex.quote(wait.event)} VALUE{home}"
     if wait.kind == "step_pause":
         step = wait.steps[0]
         return f"step '{step}' is paused: mulligan resume {run_id} {step}{home}"

@@ -71,6 +71,12 @@ class Runs:
         """The number of the run that a person names: a number, or `latest`."""
         return self._reader.find_run(name)
 
+    def find_receivers(self, *, key: str = "", labels: Mapping[str, str] | None = None) -> list[int]:
+        """Whom an event is for: the run that was started under a key, or all open runs with labels."""
+        from mulligan.service.runs.changes.event_receivers import find_receivers
+
+        return find_receivers(self._reader, key=key, labels=labels)
+
     def find_failed(self, name: str, workflow: str) -> int:
         """The run that a corrected file is for: `latest` is the newest run of that workflow that failed."""
         return self._reader.find_failed(name, workflow)

@@ -505,6 +505,7 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "count_outcome": StoreCalls._count_outcome,
     "refuse_queued": StoreCalls._refuse_queued,
     "put_decision": StoreCalls._put,
+    "put_event": StoreCalls._put,
     "work.register": StoreCalls._register,
     "work.exchange": StoreCalls._exchange,
     "work.leases_of": StoreCalls._leases_of,

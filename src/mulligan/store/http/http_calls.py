@@ -156,6 +156,7 @@ CALLS: Mapping[str, StoreCall] = {
     "load": StoreCall("read", {"run_id": Integer}, LoadedRun),
     "log": StoreCall("read", {"run_id": Integer, "after": Integer, "limit": Integer | None}, list[Entry]),
     "inbox": StoreCall("read", _RUN_IDS, list[Message]),
+    "run_under": StoreCall("read", {"key": str}, int | None),
     "waiting_places": StoreCall("read", {}, list[WaitingPlace]),
     "tallies": StoreCall(
         "read", {"workflow": str | None, "since": datetime | None}, list[tuple[int, str, str, str, bytes]]
@@ -212,6 +213,7 @@ CALLS: Mapping[str, StoreCall] = {
     "put_decision": StoreCall(
         "decide", {"run_id": Integer, "report": DecisionReport, "is_asking": bool}, Sent, is_change=True
     ),
+    "put_event": StoreCall("send", {"run_id": Integer, "report": r.EventSent, "is_asking": bool}, Sent, is_change=True),
     "refuse_queued": StoreCall(
         "run", {"shape": QueuedShape, "message": str, "project": str | None}, int, is_change=True
     ),

@@ -18,7 +18,7 @@ import msgspec
 from mulligan.core.deciding.workers.breaker import Guard
 from mulligan.core.effects.program_history import ProgramHistory
 from mulligan.core.model.events import Entry
-from mulligan.core.model.reports import ApprovalGiven, Classified, Report
+from mulligan.core.model.reports import ApprovalGiven, Classified, EventSent, Report
 from mulligan.errors import InputInvalid, KeyUsed, MulliganError, StoreRefused, StoreUnavailable
 from mulligan.ports import (
     NONE_AHEAD,
@@ -231,6 +231,7 @@ class HttpStore(AskedByName):
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
         """Send a report. If it asks for an answer, the server waits for it and sends it back with its own."""
         name = "put_decision" if isinstance(report, Classified | ApprovalGiven) else "put_control"
+        name = "put_event" if isinstance(report, EventSent) else name
         sent: Sent = self._ask(name, run_id=run_id, report=report, is_asking=is_asking)
         if sent.answer is not None:
             self._answers[sent.message_id] = sent.answer

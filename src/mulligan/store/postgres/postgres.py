@@ -116,6 +116,9 @@ class PostgresStore(SqlStore):
             raise refusals.unknown_holder(holder) from error
         return turns
 
+    def run_under(self, key: str) -> int | None:
+        return next((run_id for _, run_id in self._client.query("started", Texts([key]))), None)
+
     def _refuse_used(self, keys: Sequence[str]) -> None:
         rows = self._client.query("started", Texts(key for key in keys if key))
         raise refusals.key_used(*rows[0]) if rows else refusals.key_forgotten()

@@ -57,14 +57,14 @@ SELECT {run_columns} FROM runs WHERE run_id = ANY (%s::bigint[]) ORDER BY run_id
 
 -- name: waiting_places
 SELECT run_id, key, tag, root_run_id FROM rows INDEXED BY rows_by_tag CROSS JOIN runs USING (run_id)
-WHERE tag <> '' AND tag IN ('parked', 'approval', 'paused') AND status NOT IN ('completed', 'failed', 'cancelled')
+WHERE tag <> '' AND tag IN ('parked', 'approval', 'paused', 'event') AND status NOT IN ('completed', 'failed', 'cancelled')
 ORDER BY run_id, key
 
 -- From the newest run back; stops as soon as there are enough.
 -- name: recent_rows
 SELECT r.run_id, s.data
 FROM runs r CROSS JOIN rows s ON s.run_id = r.run_id AND s.kind = %s AND s.key = %s
-                         AND s.tag NOT IN ('parked', 'approval', 'paused')
+                         AND s.tag NOT IN ('parked', 'approval', 'paused', 'event')
 WHERE r.workflow = %s ORDER BY r.run_id DESC LIMIT %s::bigint
 
 -- name: tagged_rows

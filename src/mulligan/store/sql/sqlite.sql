@@ -164,7 +164,7 @@ WHERE run_id IN (SELECT value FROM json_each(?1)) AND (
         OR EXISTS (SELECT 1 FROM tasks t WHERE t.run_id = r.run_id)
         OR EXISTS (
             SELECT 1 FROM rows s INDEXED BY rows_by_tag
-            WHERE tag <> '' AND tag IN ('parked', 'approval', 'paused') AND s.run_id = r.run_id
+            WHERE tag <> '' AND tag IN ('parked', 'approval', 'paused', 'event') AND s.run_id = r.run_id
         )
         OR EXISTS (
             SELECT 1 FROM runs c INDEXED BY runs_by_parent

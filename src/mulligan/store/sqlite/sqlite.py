@@ -120,6 +120,9 @@ class SqliteStore(SqlStore):
 
         return self._file.write(work)
 
+    def run_under(self, key: str) -> int | None:
+        return next((run_id for (run_id,) in self._db.query("started", key)), None)
+
     def _loaded(self, run_ids: Collection[int]) -> Sequence[list[Any]]:
         """Run by run: it would take longer to read their ids from a list in JSON."""
 

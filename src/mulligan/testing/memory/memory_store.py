@@ -21,7 +21,7 @@ from mulligan.core.deciding.workers.breaker import (
 )
 from mulligan.core.effects.lease_rules import has_time_for, is_run_due, may_run_on
 from mulligan.core.effects.run_lists import QueuedShape, RunFilter
-from mulligan.core.effects.snapshot import PERSON_TAGS
+from mulligan.core.effects.snapshot import WAITING_TAGS
 from mulligan.core.model import codec
 from mulligan.core.model.clusters.scheduler_job import JobEnd
 from mulligan.core.model.events import Entry
@@ -189,13 +189,16 @@ class MemoryStore:
     def search_log(self, run_id: int, any_of: tuple[str, ...], after: int = 0, *, also: str = "{") -> list[Entry]:
         return entries_containing(self.log(run_id, after), any_of, also)
 
+    def run_under(self, key: str) -> int | None:
+        return self.tables.starts.get(key)
+
     def waiting_places(self) -> list[WaitingPlace]:
         return [
             WaitingPlace(run.run_id, key, tag, run.root_run_id)
             for run in self.tables.runs.values()
             if run.status not in RUN_ENDED
             for (_, key), (tag, _) in sorted(run.rows.items(), key=lambda row: row[0][1])
-            if tag in PERSON_TAGS
+            if tag in WAITING_TAGS
         ]
 
     def tallies(
@@ -213,7 +216,7 @@ class MemoryStore:
     def recent_rows(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         runs = (run for run in reversed(self.tables.runs.values()) if run.new.name == workflow)
         rows = ((run.run_id, *run.rows[kind, key]) for run in runs if (kind, key) in run.rows)
-        return list(islice(((run_id, data) for run_id, tag, data in rows if tag not in PERSON_TAGS), limit))
+        return list(islice(((run_id, data) for run_id, tag, data in rows if tag not in WAITING_TAGS), limit))
 
     def tagged_rows(self, tag: str, limit: int, beside: int | None = None) -> list[tuple[int, str, str, bytes]]:
         runs = self.tables.runs
@@ -310,7 +313,7 @@ class MemoryStore:
             return True
         has_timer = any(timer[0] == run_id for timer in tables.timers)
         has_child = any(child.status not in RUN_ENDED for child in tables.children(run_id))
-        return not (tasks or has_timer or has_child or any(tag in PERSON_TAGS for tag, _ in run.rows.values()))
+        return not (tasks or has_timer or has_child or any(tag in WAITING_TAGS for tag, _ in run.rows.values()))
 
     def release(self, turns: Iterable[Turn]) -> None:
         for turn in turns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from mulligan.core.deciding.agents.json_schema import value_problems
+from mulligan.core.deciding.json_schema import value_problems
 from mulligan.core.model.rejected_output import rejected_details
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.language.expressions import as_text

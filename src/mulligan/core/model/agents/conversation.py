@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from mulligan.core.model.fact import Fact
+
 Role = Literal["user", "assistant", "tool"]
 
 
@@ -53,3 +55,51 @@ class SessionPart(msgspec.Struct, frozen=True, omit_defaults=True):
     attempt: int
     messages: Any
     chars: int = 0
+
+
+# -- facts of a run --------------------------------------------------------------------------------------------------
+
+
+class ToolCalled(Fact):
+    """The agent at `place` asked for a tool. `position` is that of the tool or its server; -1: it is not called.
+
+    `arguments` are those that the tool gets, with defaults. `target` is the name of the tool on its server.
+    """
+
+    place: str
+    attempt: int
+    number: int
+    tool: str
+    id: str = ""
+    position: int = -1
+    arguments: dict[str, Any] = {}
+    target: str = ""
+
+
+class ToolAnswered(Fact):
+    """What the agent gets for a call: the output of the tool, or why there is none."""
+
+    place: str
+    attempt: int
+    number: int
+    tool: str
+    id: str = ""
+    output: Any = None
+    error: str = ""
+
+
+class SessionKept(Fact):
+    """The messages of an agent whose result was accepted precede those of the next agent with this session.
+
+    `dropped`: how many of the oldest parts of the session were dropped, so that it is not too long.
+    """
+
+    place: str
+    attempt: int
+    session: str
+    messages: Any
+    chars: int = 0
+    dropped: int = 0
+
+
+ConversationFact = ToolCalled | ToolAnswered | SessionKept

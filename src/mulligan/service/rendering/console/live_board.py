@@ -31,6 +31,7 @@ _LOOKS = {
     "retry": ("↻", "~", "yellow"),
     "parked": ("?", "?", "magenta"),
     "approval": ("?", "?", "magenta"),
+    "event": ("◌", "~", "cyan"),
     "paused": ("‖", "?", "magenta"),
     "breaker": ("◌", "~", "yellow"),
     "queued": ("◌", "~", "yellow"),
@@ -112,7 +113,8 @@ class Board:
         row = Text(f"{sign if self._has_signs else plain} {where:<{wide}}  ", style=style)
         if one.due is not None:
             left = length(max(0.0, (one.due - now).total_seconds()))
-            shown = f"{text}, default in {left}" if one.kind in ("parked", "approval") else f"{text} in {left}"
+            until = ", default in" if one.kind in ("parked", "approval") else ", for" if one.kind == "event" else " in"
+            shown = f"{text}{until} {left}"
             return row.append(shown.strip())
         took = length(max(0.0, (now - one.since).total_seconds()))
         row.append(f"{took:>6}").append(f"  {text}" if text else "", style="dim")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 
 from mulligan.history.route_outcomes import FailureOutcome
+from mulligan.history.views import Wait
 from mulligan.service.driving.outcome import MatrixFailures, Outcome
 from mulligan.service.rendering.console.display import PLACE_CHARS_MAX
 from mulligan.service.rendering.console.printer import Printer
@@ -38,7 +38,8 @@ def show_outcome(printer: Printer, outcome: Outcome, home: str | None, *, is_kep
 def _headline(printer: Printer, outcome: Outcome) -> str:
     took, run = _took(outcome), f"run {outcome.run_id}"
     if outcome.ending == "waiting":
-        return printer.tinted(f"{printer.mark('wait')} {run} waits for a person", "wait")
+        what = "a person" if any(wait.is_for_a_person for _, wait in outcome.waits) or not outcome.waits else "an event"
+        return printer.tinted(f"{printer.mark('wait')} {run} waits for {what}", "wait")
     if outcome.ending == "detached":
         return printer.tinted(f"{printer.mark('wait')} {run} continues without this terminal", "wait")
     if outcome.ending == "interrupted":
@@ -174,14 +175,16 @@ def _waits(printer: Printer, outcome: Outcome, where: str, *, is_kept: bool) -> 
     for run_id, wait in outcome.waits[:LISTED_MAX]:
         run = "" if run_id == outcome.run_id else f"run {run_id}"
         name = ", ".join(filter(None, (run, wait.shown_place))) or "the run"
-        text = f"{name} waits for {single_line(wait.text)}{_default(wait.due)}"
+        text = f"{name} waits for {single_line(wait.text)}{_default(wait)}"
         yield printer.tinted(f"  {printer.mark('wait')} {text}", "wait")
-        typed = commands_for_wait(run_id, wait.kind, wait.shown_place, wait.steps) if is_kept else []
+        typed = commands_for_wait(run_id, wait.kind, wait.event or wait.shown_place, wait.steps) if is_kept else []
         yield from (f"      {one}{where}" for one in typed)
 
 
-def _default(due: datetime | None) -> str:
-    return f"; the default applies on {due.astimezone():%Y-%m-%d at %H:%M}" if due is not None else ""
+def _default(wait: Wait) -> str:
+    if wait.due is None or not wait.is_for_a_person:
+        return ""
+    return f"; the default applies on {wait.due.astimezone():%Y-%m-%d at %H:%M}"
 
 
 def _next(printer: Printer, outcome: Outcome, where: str) -> Iterator[str]:

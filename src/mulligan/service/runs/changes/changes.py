@@ -364,7 +364,7 @@ class Changes:
             why = "every unfinished run is driven by a process" if unfinished else "no run is unfinished"
             hint = "" if unfinished else "to run the failed steps of a run again: mulligan retry RUN"
             raise Refused(f"there is no run to resume{where}: {why}", hint=hint)
-        # Prefer a run that can continue by itself to one that waits for a person.
+        # Prefer a run that can continue by itself to one that waits for a person or an event.
         asking = {waiting.run_id for waiting in self.reader.store.waiting_places()}
         return next((found for found in idle if found not in asking), idle[0])
 
@@ -593,6 +593,12 @@ class Changes:
             refuse_missing_worktree(old)
         refuse_shared_worktree(run_id, ((one.step, one.output) for one in planned.kept))
         return old, prepared, planned
+
+    def send_event(
+        self, run_id: int, name: str, value: Any = None, *, key: str = "", dry_run: bool = False
+    ) -> ChangeResult:
+        """Send an event to a run: a step that waits for it takes it, or it is kept until one does."""
+        return self._change(run_id, r.EventSent(_now(), name, value, self.by, key), dry_run=dry_run)
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 

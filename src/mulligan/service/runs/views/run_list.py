@@ -48,7 +48,18 @@ _STATUS_GROUPS = {"open": ("running", "paused"), "ended": ("completed", "failed"
 STATUSES = (*_SINGLE_STATUSES, *_STATUS_GROUPS)
 
 WaitKind = Literal[
-    "pause", "step_pause", "triage", "approval", "driver", "breaker", "worker", "retry", "timer", "loop", "task"
+    "pause",
+    "step_pause",
+    "triage",
+    "approval",
+    "event",
+    "driver",
+    "breaker",
+    "worker",
+    "retry",
+    "timer",
+    "loop",
+    "task",
 ]
 
 
@@ -329,7 +340,7 @@ class _PageBuilder:
             driver=driver,
             failure=_failed_step(self._failures.get(record.run_id, ())),
             waiting_for=[*self._wait_reasons(record, driver)] if is_open else [],
-            asks=self._asks.get(record.run_id, []),
+            asks=[one for one in self._asks.get(record.run_id, ()) if one.is_for_a_person],
             spent=self._spent.get(record.run_id),
             started_by=record.started_by,
             damage=record.damage,
@@ -340,7 +351,7 @@ class _PageBuilder:
     def _wait_reasons(self, record: RunRecord, driver: WorkerRecord | None) -> Iterator[WaitReason]:
         if record.status == "paused":
             yield _paused(self._store, record)
-        yield from self._persons(record)
+        yield from self._from_outside(record)
         tasks = _below(self._tasks.get(record.root_run_id, ()), record)
         running = [one for one in tasks if one.worker]
         # Without a driver in a store that is not shared, running tasks are lost too.
@@ -355,9 +366,9 @@ class _PageBuilder:
             first, count = running[0], sum(one.count for one in running)
             yield self._reason(first, "task", f"{self._who(record, first, count)} {_verb('run', count)}", count)
 
-    def _persons(self, record: RunRecord) -> Iterator[WaitReason]:
+    def _from_outside(self, record: RunRecord) -> Iterator[WaitReason]:
         asks = self._asks.get(record.run_id, [])
-        for tag in ("approval", "parked", "paused"):
+        for tag in ("approval", "parked", "paused", "event"):
             waiting = [one for one in asks if one.kind == tag]
             if not waiting:
                 continue
@@ -367,6 +378,8 @@ class _PageBuilder:
                 yield self._reason(first, "step_pause", f"{who} {_verb('is paused', count)}", count)
             elif tag == "approval":
                 yield self._reason(first, "approval", f"{who} {_verb('wait', count)} for an approval", count)
+            elif tag == "event":
+                yield self._reason(first, "event", f"{who} {_verb('wait', count)} for an event", count)
             else:
                 failure = self._parked.get((first.run_id, first.place), "")
                 text = f"{who} {_verb('is parked', count)}{f', {failure}' if failure else ''}"
@@ -496,7 +509,7 @@ def _spent(store: Store, run_ids: Sequence[int]) -> dict[int, dict[str, Any] | N
 
 
 def _asks(store: Store) -> dict[int, list[WaitingPlace]]:
-    """What waits for a person, by run and by the top-level run above it."""
+    """What waits for a person or an event, by run and by the top-level run above it."""
     found: dict[int, list[WaitingPlace]] = defaultdict(list)
     for one in store.waiting_places():
         for run_id in {one.run_id, one.root_run_id or one.run_id}:

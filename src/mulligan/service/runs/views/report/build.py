@@ -402,7 +402,7 @@ def _describe_end(output: Any) -> str:
 def _waits(service: RunReader, run_id: int) -> Iterator[ReportWait]:
     for one in run_waits(service, run_id)[:WAITS_MAX]:
         is_asking = one.wait.is_for_a_person
-        commands = commands_for_wait(one.run_id, one.wait.kind, one.wait.shown_place, one.wait.steps)
+        commands = commands_for_wait(one.run_id, one.wait.kind, one.wait.event or one.wait.shown_place, one.wait.steps)
         yield ReportWait(one.run_id, one.where, one.wait.text, is_asking, commands)
 
 

@@ -1,0 +1,69 @@
+"""Which runs an event is for: the run that was started under a key, or all open runs with labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from mulligan.core.effects.run_lists import RunFilter
+from mulligan.errors import InputInvalid, MulliganError, Refused, StoreUnavailable, UnknownRun
+from mulligan.service.runs.stored.run_reader import RunReader
+
+# One event is sent to so many runs at most.
+RECEIVERS_MAX = 1_000
+_OPEN = ("new", "running", "paused")
+
+
+class RefusedEvent(msgspec.Struct, frozen=True):
+    """A run that did not get the event, and why."""
+
+    run_id: int
+    message: str
+    code: str
+
+
+class SentEvents(msgspec.Struct, frozen=True):
+    """The runs that have got an event, and those that have refused it."""
+
+    run_ids: list[int]
+    refused: list[RefusedEvent]
+
+
+def find_receivers(reader: RunReader, *, key: str = "", labels: Mapping[str, str] | None = None) -> list[int]:
+    """The run that was started under the key, or the open runs with these labels, the oldest first."""
+    if bool(key) == bool(labels):
+        raise InputInvalid("an event is for the run with a key, or for all runs with labels", hint="name one of them")
+    if key:
+        run_id = reader.store.run_under(key) if reader.home.is_there else None
+        if run_id is None:
+            raise UnknownRun(f"no run was started under the key '{key}'", hint="list the runs: mulligan list")
+        return [run_id]
+    wanted = RunFilter(
+        statuses=_OPEN,
+        attributes=tuple(("label", name, value) for name, value in sorted((labels or {}).items())),
+        project=reader.project,
+    )
+    found = reader.store.lists.find(wanted, limit=RECEIVERS_MAX + 1) if reader.home.is_there else []
+    named = ", ".join(f"{name}={value}" for name, value in sorted((labels or {}).items()))
+    if not found:
+        raise UnknownRun(f"no open run has the label {named}", hint="list the open runs: mulligan list --status open")
+    if len(found) > RECEIVERS_MAX:
+        message = f"more than {RECEIVERS_MAX:,} open runs have the label {named}"
+        raise Refused(message, hint="name another label as well")
+    return sorted(record.run_id for record in found)
+
+
+def send_to_all(run_ids: Iterable[int], send: Callable[[int], object]) -> SentEvents:
+    """Send an event to each of these runs. One that refuses it, such as one that has ended, stops no other."""
+    sent = SentEvents([], [])
+    for run_id in run_ids:
+        try:
+            send(run_id)
+        except StoreUnavailable:
+            raise
+        except MulliganError as error:
+            sent.refused.append(RefusedEvent(run_id, error.message, error.code))
+        else:
+            sent.run_ids.append(run_id)
+    return sent
