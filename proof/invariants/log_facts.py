@@ -120,6 +120,7 @@ class LogFacts:
         self.due: datetime | None = None
         # The position in the log at which the step completed that was undone last in this round.
         self.last_undone_seq = 0
+        self.last_undone_step = ""
         # For each agent with tools: the last answer of its model; the open call; the calls with an answer, by id.
         self.turns: dict[str, str] = {}
         self.open_calls: dict[str, tuple[str, int]] = {}
@@ -507,7 +508,7 @@ def _item_ended(facts: LogFacts, fact: e.ItemCompleted | e.ItemFailed | e.ItemCa
 def _undo_started(facts: LogFacts, fact: e.UndoStarted, entry: e.Entry) -> None:
     facts.undoing = (fact.step, fact.visit)
     facts.undone.add(facts.undoing)
-    facts.last_undone_seq = facts.completed.get(facts.undoing, 0)
+    facts.last_undone_seq, facts.last_undone_step = facts.completed.get(facts.undoing, 0), fact.step
 
 
 def _undo_completed(facts: LogFacts, fact: e.UndoCompleted, entry: e.Entry) -> None:

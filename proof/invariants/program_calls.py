@@ -108,6 +108,10 @@ class ProgramCalls:
             return ""
         return next((f"{label}@{visit}" for label, visit in self._undoable if label in self._dropped), "")
 
+    def is_dropped(self, step: str) -> bool:
+        """Whether it is a call that this round makes anew."""
+        return step in self._dropped
+
     def has_ended(self, place: str) -> bool:
         """Whether it is a call that has ended and that no round makes again."""
         return place in self.identities and place in self._ended

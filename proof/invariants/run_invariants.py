@@ -102,8 +102,10 @@ def promise_1_end_returns_a_status_that_a_run_can_have(facts: LogFacts, entry: e
 
 
 def promise_1_nothing_follows_the_end(facts: LogFacts, entry: e.Entry) -> None:
-    if facts.is_over and not isinstance(entry.fact, e.RunRevised | e.RunReopened | e.ReportRefused):
-        raise facts.violation("promise 1", f"{type(entry.fact).__name__} came after the round's last event", entry)
+    fact = entry.fact
+    is_refused = isinstance(fact, e.WarningRecorded) and fact.failure.code == "CORRECTION_REFUSED"
+    if facts.is_over and not is_refused and not isinstance(fact, e.RunRevised | e.RunReopened | e.ReportRefused):
+        raise facts.violation("promise 1", f"{type(fact).__name__} came after the round's last event", entry)
 
 
 def promise_1_every_step_has_ended(state: State, pending: PendingWork) -> None:
@@ -396,7 +398,9 @@ def promise_4_undo_goes_back_in_order(facts: LogFacts, entry: e.Entry) -> None:
         raise facts.violation("promise 4", f"{visit} is undone twice, or did not complete", entry)
     if facts.undo_failed.get(fact.step, {}).get(fact.visit) == facts.round:
         raise facts.violation("promise 4", f"the undo of {visit} failed, and is tried again in the same round", entry)
-    if facts.last_undone_seq and facts.completed[visit] > facts.last_undone_seq:
+    # A round of a program that is stopped has begun with the calls that it drops, and goes on with the others.
+    is_next_part = facts.program.is_dropped(facts.last_undone_step) and not facts.program.is_dropped(fact.step)
+    if facts.last_undone_seq and facts.completed[visit] > facts.last_undone_seq and not is_next_part:
         raise facts.violation("promise 4", f"{visit} completed after what was undone before it", entry)
 
 

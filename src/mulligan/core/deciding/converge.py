@@ -110,7 +110,8 @@ def _has_arrival(state: State, step: Place) -> bool:
 def _begin_program(now: DecisionContext, place: Place) -> Facts:
     """Another round of a program begins: undo the calls that it drops, the last one first, then let it begin."""
     progress = place.program or NO_PROGRESS
-    last = next((one for one in reversed(now.state.undoables) if one.step in progress.leaving), None)
+    leaving = (one for one in reversed(now.state.undoables) if one.step in progress.leaving)
+    last = next((one for one in leaving if _may_be_undone(now.state, one)), None)
     if last is not None:
         yield from _undo(now, last)
     elif progress.not_undone:
