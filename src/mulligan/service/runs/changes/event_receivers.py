@@ -35,10 +35,7 @@ def find_receivers(reader: RunReader, *, key: str = "", labels: Mapping[str, str
     if bool(key) == bool(labels):
         raise InputInvalid("an event is for the run with a key, or for all runs with labels", hint="name one of them")
     if key:
-        run_id = reader.store.run_under(key) if reader.home.is_there else None
-        if run_id is None:
-            raise UnknownRun(f"no run was started under the key '{key}'", hint="list the runs: mulligan list")
-        return [run_id]
+        return [_run_of_key(reader, key)]
     wanted = RunFilter(
         statuses=_OPEN,
         attributes=tuple(("label", name, value) for name, value in sorted((labels or {}).items())),
@@ -52,6 +49,22 @@ def find_receivers(reader: RunReader, *, key: str = "", labels: Mapping[str, str
         message = f"more than {RECEIVERS_MAX:,} open runs have the label {named}"
         raise Refused(message, hint="name another label as well")
     return sorted(record.run_id for record in found)
+
+
+def _run_of_key(reader: RunReader, key: str) -> int:
+    """The run that was started under this key, by whichever door."""
+    found = reader.store.runs_under(f": {key}") if reader.home.is_there else []
+    runs = [run_id for stored, run_id in found if stored in (f"request: {key}", f"{_workflow(reader, run_id)}: {key}")]
+    if not runs:
+        raise UnknownRun(f"no run was started under the key '{key}'", hint="list the runs: mulligan list")
+    if len(runs) > 1:
+        named = ", ".join(map(str, runs[:10]))
+        raise Refused(f"{len(runs)} runs of several workflows were started under the key '{key}'", hint=f"runs {named}")
+    return runs[0]
+
+
+def _workflow(reader: RunReader, run_id: int) -> str:
+    return reader.record(run_id).workflow
 
 
 def send_to_all(run_ids: Iterable[int], send: Callable[[int], object]) -> SentEvents:
