@@ -106,8 +106,8 @@ def asks() -> bool:
     return True
 """
 WAITING_DEFAULT = (1_000, 10_000)
-# Longer than the process of a program that waits is kept.
-SETTLED_SECONDS, REST_SECONDS, BROUGHT_BACK = 10.0, 20.0, 20
+# Longer than the process of a program that waits is kept, and than the state of its run is.
+SETTLED_SECONDS, REST_SECONDS, BROUGHT_BACK = 75.0, 20.0, 20
 
 
 @contextmanager

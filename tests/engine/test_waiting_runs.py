@@ -7,8 +7,10 @@ from datetime import timedelta
 import pytest
 
 from mulligan.core.model import reports as r
+from mulligan.engine.driven_runs import UNLOAD_SECONDS
 from mulligan.engine.engine import Engine
 from mulligan.errors import StoreUnavailable
+from mulligan.testing.fake_executor import Ends, all_well
 from mulligan.testing.faults import Crash, faults
 
 from .conftest import World
@@ -49,6 +51,49 @@ def test_a_run_that_waits_is_held_and_not_loaded(world: World) -> None:
     assert {world.store.run(run_id).holder for run_id in (waiting, asking)} == {engine.name}
     assert not engine.drivers
     assert engine.runs_held == 2
+
+
+def rested(world: World, text: str, ends: Ends = all_well) -> tuple[Engine, int]:
+    """A worker that has driven a run until it waits, and that has looked at it twice since."""
+    engine = world.engine(ends=ends)
+    run_id = world.start(text, engine)
+    for _ in range(3):
+        for _ in range(10):
+            engine.tick(0.0)
+        world.clock.advance(UNLOAD_SECONDS)
+        engine.take_up_idle()
+    return engine, run_id
+
+
+def test_a_run_that_waits_for_long_is_not_loaded_any_more_and_its_timer_wakes_it(world: World) -> None:
+    engine, run_id = rested(world, WAIT)
+    is_loaded, held = run_id in engine.drivers, engine.runs_held
+
+    world.pass_time(engine, seconds=3600.0)
+
+    assert (is_loaded, held) == (False, 1)
+    assert world.status(run_id) == "completed"
+
+
+def test_an_answer_and_a_worker_that_takes_over_find_a_run_that_was_unloaded(world: World) -> None:
+    engine, run_id = rested(world, ASK)
+    holder = world.store.run(run_id).holder
+    engine.release_all()
+    world.store.retire(engine.name)
+    other = newcomer(world)
+
+    world.store.put(run_id, r.ApprovalGiven(world.clock.now(), "ask", True, "someone", "fine"))
+    other.request_poll()
+    world.settle(other)
+
+    assert holder == engine.name
+    assert world.status(run_id) == "completed"
+
+
+def test_a_run_with_a_task_in_flight_stays_loaded(world: World) -> None:
+    engine, run_id = rested(world, WORK, ends=lambda _: None)
+
+    assert run_id in engine.drivers
 
 
 def test_its_timer_fires_when_it_is_due(world: World) -> None:

@@ -30,6 +30,8 @@ from mulligan.ports import Clock, EngineExecutor, EngineStore, LoadedRun, Messag
 TAKEN_AT_ONCE_MAX = 50
 # How many unfinished runs are looked at in one round of the loop for those that nobody holds.
 IDLE_AT_ONCE_MAX = 1000
+# How often runs are looked for that have waited since the last look, and are unloaded.
+UNLOAD_SECONDS = 30.0
 # How much of an error is written down.
 REASON_CHARS_MAX = 500
 # How long a run is left alone that cannot be driven: at first, and at most.
@@ -131,6 +133,9 @@ class DrivenRuns:
         self._abandoned: dict[int, _LeftAlone] = {}
         # Runs whose turn we hold and that are not loaded: they wait, and a message will wake them.
         self.unloaded: set[int] = set()
+        # Which runs had nothing to do at the last look, with the number of their last event; and when that was.
+        self._resting: dict[int, int] = {}
+        self._unloaded_at = clock.monotonic()
         # Where the search for runs that nobody holds goes on; None if it is over. And how often the store had been
         # looked into when it began.
         # Behind which root and id the search for idle runs goes on; None if there is none.
@@ -181,6 +186,27 @@ class DrivenRuns:
             # What was written for them so far has to be looked for, and their timers.
             self._changes.request()
         self.idle_after = found.after
+
+    def unload_resting(self) -> None:
+        """Unload the runs of which nothing was written since the last call: they wait, as those of `hold_idle`."""
+        now = self._clock.monotonic()
+        if now - self._unloaded_at < UNLOAD_SECONDS:
+            return
+        self._unloaded_at = now
+        before, self._resting = self._resting, {}
+        resting: list[RunDriver] = []
+        for run_id, driver in self.drivers.items():
+            if run_id not in self.ready and driver.is_resting:
+                self._resting[run_id] = driver.state.run.seq
+                if before.get(run_id) == driver.state.run.seq:
+                    resting.append(driver)
+        if not resting:
+            return
+        busy = self._tasks.run_ids | set(self._store.runs_with_work([driver.run_id for driver in resting]))
+        for driver in resting:
+            if driver.run_id not in busy:
+                self._forget(driver)
+                self.unloaded.add(driver.run_id)
 
     def _adopt(self, turns: Sequence[Turn], root_run_id: int | None) -> None:
         loaded = {one.record.run_id: one for one in self._store.load_all([turn.run_id for turn in turns])}

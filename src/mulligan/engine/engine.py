@@ -132,10 +132,13 @@ class Engine:
     def take_up_idle(self) -> None:
         """Hold the turns of unfinished runs that nobody holds, in the next rounds; load those with something to do.
 
+        Unload those that have waited for a while.
+
         In a shared store there is no need: any worker with free capacity gets tasks of any run.
         """
         if not self._store.is_shared:
             self._runs.begin_idle_search()
+            self._runs.unload_resting()
 
     @property
     def runs_held(self) -> int:

@@ -119,6 +119,13 @@ class RunDriver:
         return self.state.run.status == "paused"
 
     @property
+    def is_resting(self) -> bool:
+        """Whether it only waits for messages, which wake it as well if it is not loaded."""
+        is_open = self.state.run.status in ("running", "paused") and not self.is_stopping
+        has_more = self.reports or self.set_aside or self.queue or self.starts or self.ahead or self.crashes
+        return is_open and not has_more and not self.has_open_turn
+
+    @property
     def is_paused_after_crash(self) -> bool:
         """Whether it holds a report that crashed a turn, until its pause is lifted."""
         return bool(self.set_aside) and self.is_paused
