@@ -66,6 +66,9 @@ def _expect_waker(state: State, place: Place, pending: PendingWork) -> None:
 
 
 def _expect_opening(state: State) -> None:
+    if state.run.status == "paused":
+        # If it could not be opened, the run is stopped as it is resumed.
+        return
     opens = "" if state.workflow.workspace is None else state.workflow.workspace.opens
     if not opens or not state.places[opens].is_active:
         raise AssertionError("promise 10: steps wait for the worktree of the run, and nothing opens it")
