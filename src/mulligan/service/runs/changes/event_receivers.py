@@ -35,10 +35,7 @@ def find_receivers(reader: RunReader, *, key: str = "", labels: Mapping[str, str
     if bool(key) == bool(labels):
         raise InputInvalid("an event is for the run with a key, or for all runs with labels", hint="name one of them")
     if key:
-        run_id = reader.store.run_under(key) if reader.home.is_there else None
-        if run_id is None:
-            raise UnknownRun(f"no run was started under the key '{key}'", hint="list the runs: mulligan list")
-        return [run_id]
+        return [_run_with(reader, key)]
     wanted = RunFilter(
         statuses=_OPEN,
         attributes=tuple(("label", name, value) for name, value in sorted((labels or {}).items())),
@@ -52,6 +49,25 @@ def find_receivers(reader: RunReader, *, key: str = "", labels: Mapping[str, str
         message = f"more than {RECEIVERS_MAX:,} open runs have the label {named}"
         raise Refused(message, hint="name another label as well")
     return sorted(record.run_id for record in found)
+
+
+def _run_with(reader: RunReader, key: str) -> int:
+    """The run that was started with the key: by a request, by a command, or under exactly these words."""
+    if reader.home.is_there:
+        for stored in (f"request: {key}", key):
+            if (run_id := reader.store.run_under(stored)) is not None:
+                return run_id
+        # A key of a command is one of its workflow.
+        is_open = RunFilter(statuses=_OPEN, project=reader.project)
+        workflows = dict.fromkeys(one.workflow for one in reader.store.lists.find(is_open, limit=RECEIVERS_MAX))
+        keys = {f"{workflow}: {key}": reader.store.run_under(f"{workflow}: {key}") for workflow in workflows}
+        found = {stored: run_id for stored, run_id in keys.items() if run_id is not None}
+        if len(found) > 1:
+            shown = ", ".join(f"run {run_id} '{stored}'" for stored, run_id in list(found.items())[:10])
+            raise Refused(f"runs of several workflows have the key '{key}': {shown}", hint="name the workflow as well")
+        if found:
+            return next(iter(found.values()))
+    raise UnknownRun(f"no run was started under the key '{key}'", hint="list the runs: mulligan list")
 
 
 def send_to_all(run_ids: Iterable[int], send: Callable[[int], object]) -> SentEvents:
