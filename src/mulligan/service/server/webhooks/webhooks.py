@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -30,9 +30,11 @@ from mulligan.errors import (
 )
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports.server_records import AuditRecord, Document, ServerRecords, TokenRecord
+from mulligan.service.runs.changes.changes import Changes
 from mulligan.service.runs.changes.event_receivers import SentEvents, send_to_all
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.audit import ACCEPTED, AuditLog, AuditWithRun, audit_row
+from mulligan.service.server.catalogue.catalogue import Catalogue
 from mulligan.service.server.catalogue.texts import check_name, is_name
 from mulligan.service.server.combined_structs import combine
 from mulligan.service.server.notices.targets import signing_key
@@ -40,9 +42,6 @@ from mulligan.service.server.server_config import ServerConfig
 from mulligan.service.server.webhooks.forms import Auth, SendForm, StartForm, WebhookForm, check_form, check_start
 from mulligan.service.server.webhooks.reading import Delivery, Reading, read_delivery
 from mulligan.service.server.webhooks.signatures import SECRET_CHARS_MIN, verify
-
-if TYPE_CHECKING:
-    from mulligan.service.service import Service
 
 WEBHOOK = "webhook"
 PATH = "/hooks/"
@@ -56,6 +55,25 @@ _ID_CHARS_MAX = 80
 _log = logging.getLogger("mulligan.server")
 
 
+class Receivers(Protocol):
+    """What a webhook needs of `Service.runs`."""
+
+    def find_receivers(self, *, key: str = "", labels: Mapping[str, str] | None = None) -> list[int]: ...
+
+
+class ProjectService(Protocol):
+    """What a webhook needs of the service of its project, in its own name."""
+
+    @property
+    def reader(self) -> RunReader: ...
+    @property
+    def catalogue(self) -> Catalogue: ...
+    @property
+    def changes(self) -> Changes: ...
+    @property
+    def runs(self) -> Receivers: ...
+
+
 class UnknownWebhook(NotFound):
     """There is no webhook of this name."""
 
@@ -63,7 +81,7 @@ class UnknownWebhook(NotFound):
 
 
 class DeliveryRefused(MulliganError):
-    """A signed delivery that the server cannot use, now or ever. Its sender is not told why: the audit has it."""
+    """A signed delivery that the server cannot use, now or ever. Its sender does not learn why: the audit has it."""
 
     code = "webhook.refused"
     http_status = 422
@@ -158,7 +176,7 @@ class Webhooks:
         project: str,
         now: Callable[[], datetime],
         config: Callable[[], ServerConfig],
-        services: Callable[..., Service],
+        services: Callable[..., ProjectService],
     ) -> None:
         self._reader = reader
         self._by = by
