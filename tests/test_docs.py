@@ -70,6 +70,7 @@ PLAYED_PAGES = [
         "operate/notices",
         "operate/operations",
         "operate/schedules",
+        "operate/webhooks",
         "how-to/python-steps",
         "how-to/reports",
         "how-to/requirements",

@@ -103,7 +103,7 @@ def _key(one: Any) -> str:
 def _operation(route: Route, schemas: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": operation_id(route),
-        "tags": [_tag(route)],
+        "tags": [route.group],
         "summary": route.summary,
         "x-scope": route.scope,
         "security": [] if route.scope == "public" else [{"token": []}],
@@ -141,10 +141,6 @@ def _operation(route: Route, schemas: dict[str, Any], components: dict[str, Any]
     for status in sorted(statuses):
         found["responses"][str(status)] = {"description": _REASONS.get(status, "A problem."), "content": problem}
     return found
-
-
-def _tag(route: Route) -> str:
-    return "server" if route.path.startswith("/") else str(re.findall(r"\w+", route.path)[0])
 
 
 def _path_parameters(route: Route) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from mulligan.api.http.decoding import ARRAYS, is_sequence, structs_in
+from mulligan.api.http.decoding import ANY_QUERY, ARRAYS, is_sequence, structs_in
 from mulligan.api.http.routing import JSON, PREFIX, Route
 from mulligan.api.routes import ROUTES
 
@@ -68,9 +68,7 @@ def page(routes: Iterable[Route] = ROUTES) -> str:
 
 
 def _group(route: Route) -> str:
-    if route.path.startswith("/"):
-        return "The server"
-    return route.path.partition("/")[0].partition(":")[0].partition("{")[0].capitalize()
+    return "The server" if route.group == "server" else route.group.capitalize()
 
 
 def _section(name: str, routes: list[Route]) -> Iterator[str]:
@@ -154,7 +152,7 @@ def _example(type_: inspect.Type) -> Any:
 
 def _about(route: Route) -> str:
     parts = [route.summary]
-    if route.query is not None:
+    if route.query not in (None, ANY_QUERY):
         parts.append(f"Parameters: {_fields(route.query)}.")
     if route.body is bytes:
         parts.append("Body: bytes.")

@@ -15,12 +15,13 @@ from mulligan.api.areas import (
     store_calls,
     stream,
     tokens,
+    webhooks,
     workflow_analysis,
 )
 from mulligan.api.http.routing import Route
 
 # In the order of the documentation.
 _RUNS = (runs, run_changes, decisions, operations, stream)
-_WORKFLOWS = (catalogue, workflow_analysis, schedules, notices)
+_WORKFLOWS = (catalogue, workflow_analysis, schedules, webhooks, notices)
 _SERVER = (tokens, audit, store_calls, health)
 ROUTES: tuple[Route, ...] = tuple(route for area in (*_RUNS, *_WORKFLOWS, *_SERVER) for route in area.ROUTES)

@@ -106,6 +106,9 @@ class RunRecords(Protocol):
 class RowSearch(Protocol):
     """Finds rows of state tables over many runs."""
 
+    def run_under(self, key: str) -> int | None:
+        """The run that was created under this key."""
+
     def runs_under(self, ending: str) -> list[tuple[str, int]]:
         """The keys that end so, each with the run that was created under it. It looks at all keys."""
 

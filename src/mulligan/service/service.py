@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from mulligan.service.server.telemetry.telemetry import Telemetry
     from mulligan.service.server.tokens.decision_ledger import DecisionLedger
     from mulligan.service.server.tokens.tokens import Tokens
+    from mulligan.service.server.webhooks.webhooks import Webhooks
 
 
 def open_service(home: str | None = None, by: str = "", token: str = "") -> Service:
@@ -231,6 +232,18 @@ class Service:
         from mulligan.service.server.notices.notices import Notices
 
         return Notices(self.reader, self.by, self.project)
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
+        """Where programs outside send events and start published workflows."""
+        from mulligan.service.server.webhooks import webhooks
+
+        kind = webhooks.Webhooks
+        if self.home.is_remote:
+            from mulligan.service.server.server_changes import RemoteWebhooks
+
+            kind = RemoteWebhooks
+        return kind(self.reader, self.by, self.project, self.now, self.notices.config, self.for_token)
 
     @cached_property
     def event_forks(self) -> EventForks:

@@ -64,10 +64,10 @@ def refused(
     is_temporary = error.http_status in (429, 503) and not isinstance(error, TooManyDecisions)
     if route is None or is_temporary:
         return
-    known = token or getattr(error, "token", None) or NOBODY
+    known = getattr(error, "token", None) or token or NOBODY
     is_limited = error.http_status == 404 and bool(known.project)
     if route.changes or error.http_status in (401, 403) or is_limited:
-        yield _record(route, request, known, source, error.http_status, why=error.code)
+        yield _record(route, request, known, source, error.http_status, why=getattr(error, "why", error.code))
 
 
 def _record(route: Route, request: Request, token: TokenRecord, source: str, status: int, *, why: str) -> AuditRecord:

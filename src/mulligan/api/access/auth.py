@@ -87,6 +87,7 @@ class Gate:
         self._proxy = ProxyRule(section.trusted_proxy) if section.trusted_proxy else None
         self._known: dict[str, tuple[float, TokenRecord]] = {}
         self._buckets = TokenBuckets(section.requests_per_second, section.requests_at_once, clock)
+        self._webhooks = TokenBuckets(section.webhook_requests_per_second, section.webhook_requests_at_once, clock)
         self._refusals = TokenBuckets(REFUSALS_PER_SECOND, REFUSALS_AT_ONCE, clock)
 
     def check_host(self, request: Request) -> None:
@@ -132,6 +133,10 @@ class Gate:
     def note_refusal(self, request: Request) -> None:
         """Count a request of somebody who has no token, such as one with a link that does not work."""
         self._refusals.spend(self.source(request))
+
+    def limit_webhook(self, name: str) -> None:
+        """Take one of the signed deliveries that a webhook may get. `TooManyRequests`."""
+        self._webhooks.take(name, "the sender of this webhook")
 
     def _refuse_flood(self, source: str) -> None:
         if self._refusals.is_empty(source):

@@ -17,7 +17,10 @@ INTERVAL_SECONDS = 60.0
 # How many kinds are counted. Beyond that, all callers who are refused with one status count as one.
 KINDS_MAX = 1_000
 # The codes of those who were not let in. Others are counted by what they were about.
-_NOT_LET_IN = ("token.refused", "token.scope", "run.unknown", "not_found")
+_NOT_LET_IN = (
+    *("token.refused", "token.scope", "run.unknown", "not_found"),
+    *("webhook.unknown", "webhook.signature", "webhook.time"),
+)
 
 
 @dataclass
@@ -56,6 +59,6 @@ class RepeatedRefusals:
         status, is_stranger = str(record.status), record.why in _NOT_LET_IN
         # Strangers have no name: they are known by where they come from, and not by what they ask for.
         who = record.token_id or record.who or (record.source if is_stranger else "")
-        about = () if is_stranger else (record.target, record.why)
+        about = () if is_stranger else (record.target, record.why.partition(":")[0])
         key = (status, record.action, who, record.project, *about)
         return key if key in self._kinds or len(self._kinds) < KINDS_MAX else (status,)

@@ -39,18 +39,22 @@ _WORDS = {
 }
 
 
+# The query of a route that somebody else chooses.
+ANY_QUERY = dict[str, str]
+
+
 @cache
-def _parameters(type_: type[msgspec.Struct] | None) -> tuple[frozenset[str], frozenset[str]]:
+def _parameters(type_: Any) -> tuple[frozenset[str], frozenset[str]]:
     """The names of the parameters, and of those that may be repeated. Many routes have the same type."""
-    fields = msgspec.structs.fields(type_) if type_ is not None else ()
+    fields = msgspec.structs.fields(type_) if type_ not in (None, ANY_QUERY) else ()
     names = frozenset(one.encode_name for one in fields)
     return names, frozenset(one.encode_name for one in fields if is_sequence(one.type))
 
 
 class QueryDecoder:
-    """Reads the part behind `?` into a struct."""
+    """Reads the part behind `?` into a struct, or into a dict whatever its parameters are."""
 
-    def __init__(self, type_: type[msgspec.Struct] | None) -> None:
+    def __init__(self, type_: Any) -> None:
         self._type = type_
         self._names, self._repeated = _parameters(type_)
 
@@ -83,7 +87,7 @@ class QueryDecoder:
             raise self._refusal(error, values) from None
 
     def _refuse_unknown(self, name: str) -> None:
-        if name in self._names:
+        if name in self._names or self._type == ANY_QUERY:
             return
         known = ", ".join(sorted(self._names))
         hint = did_you_mean(name, self._names) or (f"it may be one of: {known}" if known else "this address takes none")

@@ -7,6 +7,7 @@ scopes and the audit are all made from it.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
@@ -67,6 +68,8 @@ class Call:
     change: Callable[[Callable[[Service], Any]], Awaitable[Any]] = field(default=None, repr=False)  # type: ignore[assignment]
     # The same in a thread for what takes long, when it is the turn of the token.
     compute: Callable[[Callable[[Service], Any]], Awaitable[Any]] = field(default=None, repr=False)  # type: ignore[assignment]
+    # Takes one delivery to a webhook of what it may get in a second. `TooManyRequests`.
+    limit_webhook: Callable[[str], None] = field(default=None, repr=False)  # type: ignore[assignment]
     # When it came in, by the monotonic clock.
     arrived: float = 0.0
     # What all clients of live streams share.
@@ -119,7 +122,8 @@ class Route:
     scope: RouteScope
     # One sentence for the documentation.
     summary: str
-    query: type[msgspec.Struct] | None = None
+    # A struct; or `dict[str, str]` for whatever somebody else has put there.
+    query: Any = None
     # A type for JSON, or `bytes` for a body that is taken as it is.
     body: Any = None
     # The type of the JSON answer; None where `media` is not JSON.
@@ -160,6 +164,13 @@ class Route:
     @property
     def full_path(self) -> str:
         return self.path if self.path.startswith("/") else PREFIX + self.path
+
+    @property
+    def group(self) -> str:
+        """Under which title the documentation has it: the first word of the path."""
+        if self.path.startswith("/"):
+            return "webhooks" if self.path.startswith("/hooks/") else "server"
+        return re.split(r"\W", self.path, maxsplit=1)[0]
 
     @property
     def name(self) -> str:

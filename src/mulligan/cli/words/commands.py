@@ -61,6 +61,7 @@ COMMANDS = {
     "publish": ("operating.publish:publish", "Publish a workflow, so that servers and schedules can start it."),
     "workflows": ("operating.publish:list_workflows", "List the published workflows, or the versions of one."),
     "schedule": ("operating.schedule:schedule", "Start published workflows on time: list, put, pause, resume."),
+    "webhook": ("operating.webhook:webhook", "Let programs outside send events and start workflows."),
     "schema": ("authoring.schema:schema", "Print the JSON Schema of workflow files, for editors."),
     "login": ("operating.login:login", "Check a token for a server, and store it for you alone."),
     "logout": ("operating.login:logout", "Forget the token of a server on this machine."),

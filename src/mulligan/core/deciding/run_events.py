@@ -21,14 +21,14 @@ EVENTS_MAX, FREE_EVENTS_MAX = 10_000, 1_000
 def receive_event(now: DecisionContext, report: EventSent) -> Facts:
     """Somebody sends an event to the run. It is refused if what waits for it could not use it."""
     state, run = now.state, now.state.run
-    if run.status in RUN_ENDED:
-        ended = "was cancelled" if run.status == "cancelled" else run.status
-        raise RunFinished(f"run {run.run_id} {ended}, so nothing in it waits for an event")
     if report.key and (number := state.event_keys.get(report.key)) is not None:
         known = state.received[str(number)]
         if (known.name, known.value) != (report.name, report.value):
             raise Refused(f"another event was sent to run {run.run_id} with this key", hint="use a key of its own")
         return
+    if run.status in RUN_ENDED:
+        ended = "was cancelled" if run.status == "cancelled" else run.status
+        raise RunFinished(f"run {run.run_id} {ended}, so nothing in it waits for an event")
     if len(state.received) >= EVENTS_MAX:
         raise Refused(f"run {run.run_id} has got {EVENTS_MAX:,} events, and gets no more", hint="start another run")
     waiting = open_wait(state, report.name)

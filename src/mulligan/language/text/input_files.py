@@ -16,15 +16,18 @@ class _TwiceGiven(ValueError):
     """A key of a JSON object that it has already."""
 
 
-def parse_inputs(data: bytes, file: str) -> dict[str, Any]:
-    """The inputs in the text of a file, by name. The workflow checks them later. `LanguageError` names the place."""
+def parse_inputs(data: bytes, file: str, content: str = _CONTENT) -> dict[str, Any]:
+    """The inputs in the text of a file, by name. The workflow checks them later. `LanguageError` names the place.
+
+    `content`: what else the file is to have in it.
+    """
     try:
         source = decode(data, file)
         if source.text.lstrip().startswith("{") and (found := _read_json(source.text, file)) is not None:
             return found
-        root = parse(source, content=_CONTENT)
+        root = parse(source, content=content)
         if not isinstance(root, Mapping):
-            raise source.refuse("type", "a mapping from inputs to values is expected", root, hint=_CONTENT)
+            raise source.refuse("type", "a mapping from names to values is expected", root, hint=content)
         refuse_not_json(root, source)
     except Refusal as refusal:
         raise LanguageError([refusal.problem]) from None

@@ -28,6 +28,8 @@ from mulligan.service.server.schedules.forms import ScheduleForm, instant_text
 from mulligan.service.server.schedules.schedules import Backfill, Schedules, ScheduleView
 from mulligan.service.server.server_client import open_transport
 from mulligan.service.server.tokens.tokens import NewToken, TokenForm, TokenList, Tokens, TokenView
+from mulligan.service.server.webhooks.forms import WebhookForm
+from mulligan.service.server.webhooks.webhooks import Webhooks, WebhookView
 
 Answered = TypeVar("Answered")
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -128,6 +130,24 @@ class RemoteSchedules(_Remote, Schedules):
 
     def fire_due(self, now: datetime) -> NoReturn:
         raise Refused("the server starts what is due by itself", hint="list what comes: mulligan schedule list")
+
+
+class RemoteWebhooks(_Remote, Webhooks):
+    """The webhooks of a server, which knows their secrets."""
+
+    def all(self) -> list[WebhookView]:
+        found = self._ask("GET", "webhooks", dict[str, list[WebhookView] | None])
+        return found["webhooks"] or []
+
+    def show(self, name: str) -> WebhookView:
+        return self._ask("GET", f"webhooks/{quote(name, safe='')}", WebhookView)
+
+    def put(self, name: str, form: WebhookForm, *, expected: int | None = None, dry_run: bool = False) -> WebhookView:
+        path = f"webhooks/{quote(name, safe='')}"
+        return self._ask("PUT", path, WebhookView, form, expected=expected, dry_run=dry_run)
+
+    def delete(self, name: str) -> None:
+        self._ask("DELETE", f"webhooks/{quote(name, safe='')}", dict)
 
 
 class RemoteTokens(_Remote, Tokens):

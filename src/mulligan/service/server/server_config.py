@@ -17,7 +17,7 @@ from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports.server_records import Scope
 from mulligan.service.home_names import CONFIG_VARIABLE
 from mulligan.service.home_names import SERVER_CONFIG as FILE
-from mulligan.service.server.notices.targets import Target
+from mulligan.service.server.notices.targets import SecretSource, Target
 from mulligan.service.server.toml_positions import config_error, position, refuse_syntax
 
 PORT = 8642
@@ -57,6 +57,9 @@ class ServerSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # How many requests a token may send in a second, for a while and at once.
     requests_per_second: Count = 1_000
     requests_at_once: Count = 2_000
+    # How many signed deliveries a webhook takes in a second, for a while and at once.
+    webhook_requests_per_second: Count = 20
+    webhook_requests_at_once: Count = 100
     # How long a browser that logs in stays logged in: a year at most.
     session_hours: Annotated[int, msgspec.Meta(ge=1, le=8_760)] = 12
     trusted_proxy: TrustedProxy | None = None
@@ -84,6 +87,8 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     server: ServerSection = ServerSection()
     # To whom notices go, by name.
     targets: dict[str, Target] = {}
+    # With what deliveries to webhooks are signed, by name. With two, either counts, so that a sender may change it.
+    webhook_secrets: dict[str, SecretSource | tuple[SecretSource, ...]] = {}
     otel: OtelSection = OtelSection()
     retention: RetentionSection = RetentionSection()
 

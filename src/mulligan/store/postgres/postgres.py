@@ -116,6 +116,9 @@ class PostgresStore(SqlStore):
             raise refusals.unknown_holder(holder) from error
         return turns
 
+    def run_under(self, key: str) -> int | None:
+        return next((run_id for _, run_id in self._client.query("started", Texts([key]))), None)
+
     def runs_under(self, ending: str) -> list[tuple[str, int]]:
         return [(key, run_id) for key, run_id in self._client.query("keys_ending_with", ending=ending)]
 

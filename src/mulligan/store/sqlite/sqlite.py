@@ -120,6 +120,9 @@ class SqliteStore(SqlStore):
 
         return self._file.write(work)
 
+    def run_under(self, key: str) -> int | None:
+        return next((run_id for (run_id,) in self._db.query("started", key)), None)
+
     def runs_under(self, ending: str) -> list[tuple[str, int]]:
         return [(key, run_id) for key, run_id in self._db.query("keys_ending_with", ending)]
 

@@ -189,6 +189,9 @@ class MemoryStore:
     def search_log(self, run_id: int, any_of: tuple[str, ...], after: int = 0, *, also: str = "{") -> list[Entry]:
         return entries_containing(self.log(run_id, after), any_of, also)
 
+    def run_under(self, key: str) -> int | None:
+        return self.tables.starts.get(key)
+
     def runs_under(self, ending: str) -> list[tuple[str, int]]:
         return sorted((one for one in self.tables.starts.items() if one[0].endswith(ending)), key=lambda one: one[1])
 

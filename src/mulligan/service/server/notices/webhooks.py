@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import ssl
-from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
 from urllib.parse import urlsplit
@@ -14,18 +10,11 @@ from urllib.parse import urlsplit
 import httpx2
 
 from mulligan.service.server.notices.messages import Delivery, Message
-from mulligan.service.server.notices.targets import Target
+from mulligan.service.server.notices.targets import Target, sign
 
 MEDIA = "application/cloudevents+json; charset=utf-8"
 # A receiver that asks for more patience than this gets no more.
 PATIENCE_SECONDS_MAX = 3600.0
-
-
-def sign(keys: Iterable[bytes], message_id: str, timestamp: int, body: bytes) -> str:
-    """The header `webhook-signature`: one signature for each key."""
-    signed = b".".join((message_id.encode(), str(timestamp).encode(), body))
-    found = (base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode() for key in keys)
-    return " ".join(f"v1,{signature}" for signature in found)
 
 
 def send_to_webhook(target: Target, message: Message, now: datetime) -> Delivery:
