@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mulligan.plugins import ActionPlugin, FormatPlugin
     from mulligan.programs.errors import Rejected, StepFailed
     from mulligan.programs.program import Program, program
-    from mulligan.programs.verbs import gather, now, random, sleep, uuid4, wait_event
+    from mulligan.programs.verbs import gather, now, publish_state, random, sleep, uuid4, wait_event
     from mulligan.step_context import artifact, attempt, idempotency_key, log, progress
 
 __version__ = "0.2.0"
@@ -119,6 +119,7 @@ _LAZY = {
     "program": "mulligan.programs.program",
     "gather": "mulligan.programs.verbs",
     "now": "mulligan.programs.verbs",
+    "publish_state": "mulligan.programs.verbs",
     "random": "mulligan.programs.verbs",
     "sleep": "mulligan.programs.verbs",
     "uuid4": "mulligan.programs.verbs",
@@ -180,6 +181,7 @@ __all__ = [
     "outcome",
     "program",
     "progress",
+    "publish_state",
     "random",
     "route",
     "run",

@@ -163,7 +163,8 @@ def rehearse_program(request: pytest.FixtureRequest) -> ProgramRehearsalFactory:
 
     Fakes are by the name of a step: a value, an exception, a function, an iterator with one end after the other. Steps
     whose names are in `real` run their functions; with `real=True` all that have no fake do. Any other step is refused.
-    Sleeps take no time; `approve` needs a fake: True, False, or None for nobody.
+    Sleeps take no time; `approve` needs a fake: True, False, or None for nobody; so does `wait_event`: the value of the
+    event, or None if nobody sends one.
     """
     rehearsals = request.node.stash.setdefault(_REHEARSALS, [])
 

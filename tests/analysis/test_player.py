@@ -25,6 +25,9 @@ class AllWell:
     def of_child(self, state: State, place: Place, child: Any, at: datetime) -> AssumedChild | None:
         return None
 
+    def of_event(self, state, place, at) -> None:
+        return None
+
     def of_person(self, state: State, place: Place, at: datetime) -> Decision | None:
         return None if place.status == "pending_failed" else Decision("approve")
 
@@ -42,6 +45,9 @@ class Ends(AllWell):
 
     def of_child(self, state, place, child, at) -> AssumedChild | None:
         return self.child
+
+    def of_event(self, state, place, at) -> None:
+        return None
 
     def of_person(self, state, place, at) -> Decision | None:
         return self.decision

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -21,7 +22,10 @@ from mulligan.analysis.whatif.redecide import redecide
 from mulligan.core.model.failure import failure
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.reports import EventSent
 from mulligan.core.model.workflow import Workflow
+from mulligan.testing.history import T0
+from proof.simulator.programs.drawing import EVENTS
 from proof.simulator.workflows import random_workflow
 
 CODES = ("TIMEOUT", "OUT_OF_MEMORY", "CUSTOM", "HTTP_4XX")
@@ -59,6 +63,16 @@ class World:
             return Assumed(Outcome(exit_code=int(how * 20) + 1), seconds)
         return Assumed(Outcome(said=failure(CODES[int(how * 8) % 4], "it failed")), seconds)
 
+    def of_event(self, state: Any, place: Any, at: Any) -> None:
+        """None comes by itself: see `events`."""
+
+    def events(self) -> list[EventSent]:
+        """What is sent to the run, whatever it does."""
+        whole = [(name, number) for name in EVENTS for number in range(3)]
+        times = {one: self.number("event", one) * 60 for one in whole}
+        sent = (EventSent(T0 + timedelta(seconds=round(times[one], 6)), one[0], one[1], "ann") for one in whole)
+        return sorted(sent, key=lambda one: one.at)
+
     def of_child(self, state: Any, place: Any, child: Any, at: Any) -> AssumedChild:
         attempt = self.attempt(place)
         seconds = round(0.01 + self.number(attempt, "seconds") * 9, 6)
@@ -79,6 +93,8 @@ def played(workflow: Workflow, seed: int) -> Recording:
     world = World(seed)
     player = Player(workflow, evaluator=SteadyEvaluator(seed), outcomes=world, entries_max=20_000)
     player.watch = world.watch
+    for event in world.events():
+        player.plan(event)
     player.play()
     return record(Graph(workflow), player.entries)
 

@@ -18,7 +18,7 @@ from tests.support.store_files import write_empty_store
 from mulligan.api.app import Api
 from mulligan.service.home import DATABASE, Home
 from mulligan.service.server.server_config import ServerConfig, ServerSection
-from mulligan.service.server.webhooks.webhooks import BODY_BYTES_MAX
+from mulligan.service.server.webhooks.area import BODY_BYTES_MAX
 
 pytestmark = pytest.mark.postgres
 

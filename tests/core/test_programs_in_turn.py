@@ -146,3 +146,35 @@ def test_a_log_of_turns_that_went_on_is_folded_to_the_same_state() -> None:
     folded = fold(run.state.workflow, run.log)
 
     assert every_row(folded) == every_row(run.state)
+
+
+# -- what a program publishes ------------------------------------------------------------------------------------------
+
+
+def test_what_a_program_publishes_is_recorded_with_its_turn_and_replaces_what_it_has_published_before() -> None:
+    run = Program()
+    run.say(run.load(1), published={"done": 0, "of": 2})
+    assert run.state.run.published == {"done": 0, "of": 2}
+
+    run.ok("load").say(run.load(2)).ok("load#2").say(how="returned", published={"done": 2})
+
+    assert run.state.run.published == {"done": 2}
+    assert fold(run.state.workflow, run.log) == run.state
+
+
+def test_a_program_that_publishes_does_not_go_on_in_its_turn() -> None:
+    run = Program()
+
+    run.go_on(inline(run, 1), published={"done": 1})
+
+    assert run.turn == 2 and run.state.run.published == {"done": 1}
+
+
+def test_a_worker_that_reports_more_than_a_program_may_publish_is_refused() -> None:
+    run = Program()
+
+    run.say(run.load(1), published={"text": "x" * 5000})
+
+    assert run["nightly"].failure is not None
+    assert "published more than 4,096 bytes" in run["nightly"].failure.message
+    assert run.state.run.published == {}

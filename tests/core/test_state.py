@@ -162,7 +162,7 @@ def test_a_run_that_has_not_begun_is_new_in_its_first_round_and_holds_nothing() 
         **{"has_undone": False, "outputs": {}, "degraded": False, "reason": "", "uid": "", "items_of": ""},
         **{"adjustments": {}, "paused_steps": (), "changed_only": False, "forced": (), "revision": None, "data": {}},
         **{"spent": Spent(), "budgets": {}, "callers_budget": None, "stepping": None, "workspace": ""},
-        **{"notify": (), "late_due": None, "late_after": 0.0, "sessions": {}},
+        **{"notify": (), "late_due": None, "late_after": 0.0, "sessions": {}, "published": {}},
         **{"agent_decisions": 0, "forked_at": 0, "worktree_origin": None, "stops": 0, "is_forced": False},
         **{
             "child_round": None,

@@ -11,6 +11,7 @@ import pytest
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model import events as e
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.reports import EventSent
 from mulligan.engine.engine import Engine
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import FAULT_POINTS
@@ -18,7 +19,8 @@ from mulligan.testing.faults import Crash, faults
 
 from .conftest import World
 
-# Retries with a script, a handler, a failure edge that leads back, a map with a bad item, an undo that is not needed.
+# Retries with a script, a handler, a failure edge that leads back, a map with a bad item, an undo that is not needed;
+# and two events that are sent, one of them twice.
 EVERYTHING = """
 steps:
   - step: fetch
@@ -39,6 +41,8 @@ steps:
     next: [{to: announce}, {to: repair, on: failure, then: rerun}]
   - {step: repair, shell: repair}
   - {step: announce, shell: announce, continue_on_error: true}
+  - {step: paid, needs: [fetch], wait: {event: paid}}
+  - {step: paid_twice, needs: [paid], wait: {event: paid}}
 """
 
 
@@ -80,7 +84,15 @@ def outcome(world: World, run_id: int) -> dict[str, Any]:
         "failures": [(record.step, record.visit, record.failure.code) for record in state.failures],
         # What ran again after a crash has another number: that of its attempt.
         "results": {place.key: re.sub(r"@\d+", "@n", repr(place.output)) for place in state.steps()},
+        "events": [(event.value, event.place) for event in state.received.values()],
     }
+
+
+def begin(world: World, engine: Engine) -> int:
+    run_id = world.start(EVERYTHING, engine)
+    for value, key in ((1, ""), (2, "b"), (2, "b")):
+        world.store.put(run_id, EventSent(world.clock.now(), "paid", value, "ann", key))
+    return run_id
 
 
 def finish(world: World, run_id: int, engine: Engine | None, plan: Plan) -> None:
@@ -105,7 +117,7 @@ def undisturbed(world: World) -> tuple[dict[str, Any], dict[str, int]]:
     with faults() as points:
         plan = Plan()
         engine = world.engine(slots=2, ends=plan)
-        run_id = world.start(EVERYTHING, engine)
+        run_id = begin(world, engine)
         finish(world, run_id, engine, plan)
     return outcome(world, run_id), points.passes
 
@@ -120,7 +132,7 @@ def test_a_crash_at_any_pass_of_a_fault_point_changes_no_outcome(world: World, p
             points.arm(point, nth)
             plan = Plan()
             engine = world.engine(slots=2, ends=plan)
-            run_id = world.start(EVERYTHING, engine)
+            run_id = begin(world, engine)
             finish(world, run_id, engine, plan)
 
         assert outcome(world, run_id) == expected, f"died at pass {nth} of '{point}'"
@@ -137,7 +149,10 @@ def test_what_is_undisturbed_has_been_through_the_whole_ladder(world: World) -> 
         "deploy": ("completed", 2, ""),
         "repair": ("completed", 1, ""),
         "announce": ("failed", 1, ""),
+        "paid": ("completed", 1, ""),
+        "paid_twice": ("completed", 1, ""),
     }
+    assert found["events"] == [(1, "paid"), (2, "paid_twice")]
 
 
 # -- a store that does not answer ------------------------------------------------------------------------------------
@@ -173,7 +188,7 @@ def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_done_twice(world: Wor
     for nth in world.crashes(passes["before_commit"]):
         world.store = Flaky(plain, nth, is_written=is_written)  # type: ignore[assignment]
         engine = world.engine(slots=2, ends=Plan())
-        run_id = world.start(EVERYTHING, engine)
+        run_id = begin(world, engine)
         with pytest.raises(StoreUnavailable, match="the connection broke"):
             world.settle(engine)
         engine.recover()

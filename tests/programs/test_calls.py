@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import mulligan
-from mulligan import Rejected, StepError, StepFailed, approve, gather, program, sleep, step
+from mulligan import Rejected, StepError, StepFailed, approve, gather, program, publish_state, sleep, step
 from mulligan.errors import LanguageError
 from mulligan.programs import messages as m
 from mulligan.programs.errors import ProgramError
@@ -767,3 +767,64 @@ def test_a_generator_is_no_program():
         @program
         def wrong():
             yield 1
+
+
+# -- what a program publishes ------------------------------------------------------------------------------------------
+
+
+def published(program: Any, **given: Any) -> list[Any]:
+    """What the messages of a program say that it has published."""
+    found: list[Any] = []
+
+    class Engine(MemoryEngine):
+        def take(self, message: m.Idle | m.Ended) -> None:
+            found.append(message.published)
+            super().take(message)
+
+    engine = Engine()
+    machine = Machine(engine, at=engine.now)
+    engine.take(run_function(machine, program.fn, given))
+    return found
+
+
+def test_what_a_program_publishes_goes_with_its_next_message_if_it_has_changed():
+    @program
+    def loading():
+        publish_state(done=0, of=2)
+        double(1)
+        publish_state(done=1)
+        publish_state(done=1)
+        double(2)
+        double(3)
+        publish_state(phase="ended")
+
+    first, *others = published(loading)
+
+    assert first == {"done": 0, "of": 2}
+    assert others == [{"done": 1, "of": 2}, None, {"done": 1, "of": 2, "phase": "ended"}]
+
+
+def test_between_inline_steps_it_goes_once_a_second():
+    @program
+    def counting():
+        for number in range(3):
+            publish_state(done=number)
+            count(number)
+
+    assert published(counting) == [{"done": 0}, None, None, {"done": 2}]
+
+
+@pytest.mark.parametrize("values", [{"text": "x" * 5000}, {"thing": object()}])
+def test_what_cannot_be_published_is_refused(values: dict[str, Any]):
+    @program
+    def publishing():
+        publish_state(**values)
+
+    failed = rehearse(publishing).failure
+
+    assert failed is not None and "publish_state" in failed.message
+
+
+def test_outside_of_a_program_nothing_is_published():
+    with pytest.raises(LanguageError, match="publish_state"):
+        publish_state(done=1)

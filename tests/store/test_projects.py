@@ -308,6 +308,7 @@ def test_a_run_that_is_created_in_a_view_is_in_its_project_under_a_key_of_its_ow
 
     assert (used.value.run_id, used.value.message) == (one.run_id, f"run {one.run_id} was started under the key 'k'")
     assert [store.run(turn.run_id).project for turn in (one, other, third, fourth)] == ["blue", "red", "", ""]
+    assert [view.runs_under("k") for view in (blue, red)] == [[("k", one.run_id)], [("k", other.run_id)]]
     with pytest.raises(KeyUsed) as plain:
         store.create([new_run(key="k")])
     assert plain.value.run_id == third.run_id

@@ -171,6 +171,25 @@ def test_what_waits_for_a_person_is_found_over_all_runs_that_have_not_ended(stor
     ]
 
 
+def test_what_waits_for_an_event_is_found_with_it_and_is_not_for_a_person(store: Store) -> None:
+    turn = started(store)
+    store.commit([commit(turn, rows=[("place", "pay", "event", b"1"), ("place", "go", "approval", b"1")])])
+
+    found = store.waiting_places()
+
+    assert [(one.place, one.kind, one.is_for_a_person) for one in found] == [
+        ("go", "approval", True),
+        ("pay", "event", False),
+    ]
+
+
+def test_runs_are_found_by_the_end_of_their_keys(store: Store) -> None:
+    one, two, _ = (store.create([new_run(key=key)])[0].run_id for key in ("a: k", "b: k", "a: kk"))
+
+    assert store.runs_under(": k") == [("a: k", one), ("b: k", two)]
+    assert store.runs_under(": %") == []
+
+
 def test_what_no_longer_waits_is_not_found(store: Store) -> None:
     turn = started(store)
     store.commit([commit(turn, rows=[("place", "a", "parked", b"1"), ("place", "b", "parked", b"1")])])

@@ -122,6 +122,11 @@ class Run:
         return self._snapshot[0].outputs
 
     @property
+    def state(self) -> dict[str, Any]:
+        """What its program has published last, with `publish_state`; empty for other runs."""
+        return self._snapshot[0].state.run.published
+
+    @property
     def failures(self) -> list[FailedVisit]:
         """Every failure of a step, in order, also those that were handled or recovered.
 

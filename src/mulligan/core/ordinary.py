@@ -161,7 +161,9 @@ def _end_turn(
             end.rest.append((finish_turn(now, place, report, turn, turn.calls[position:]), 0))
             return end
     cpu, peak = used_in_turn(report)
-    waiting = e.ProgramWaiting(place.key, place.attempt, turn.turn, turn.at, cpu=cpu, peak=peak)
+    waiting = e.ProgramWaiting(
+        place.key, place.attempt, turn.turn, turn.at, published=turn.published, cpu=cpu, peak=peak
+    )
     end.cause = _apply(end, waiting, 0)
     _resume(end, after_turn(now, waiting))
     return end

@@ -109,6 +109,9 @@ class RowSearch(Protocol):
     def run_under(self, key: str) -> int | None:
         """The run that was created under this key."""
 
+    def runs_under(self, ending: str) -> list[tuple[str, int]]:
+        """The keys that end so, each with the run that was created under it. It looks at all keys."""
+
     def waiting_places(self) -> list[WaitingPlace]:
         """The places that wait for a person, in all unfinished runs."""
 

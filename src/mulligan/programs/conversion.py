@@ -120,6 +120,7 @@ def turn_end_of(said: m.FromProgram) -> TurnEnd:
         cancelled=tuple((one.branch, one.ordinal) for one in said.cancelled),
         at=said.at,
         goes_on=isinstance(said, m.Idle) and said.goes_on,
+        published=said.published,
         how=said.how if isinstance(said, m.Ended) else "",
         failure=_failure(said.failure) if isinstance(said, m.Ended) else None,
         call=said.failure.step if isinstance(said, m.Ended) and said.failure is not None else "",

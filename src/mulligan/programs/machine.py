@@ -7,12 +7,13 @@ it does depends on nothing but its code, its arguments and the log, and a replay
 from __future__ import annotations
 
 import itertools
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, Protocol
 
-from mulligan.core.model.program_calls import key_problem
+from mulligan.core.model.program_calls import PUBLISHED_BYTES_MAX, key_problem
 from mulligan.core.model.run_data import name_problem
 from mulligan.flows.context import Site, call_site
 from mulligan.flows.flow import FlowCall
@@ -34,6 +35,8 @@ from mulligan.programs.inline_steps import inline_environment, run_inline
 
 _REJECTED = ("APPROVAL_REFUSED", "APPROVAL_EXPIRED")
 TOO_MANY, UNAWAITED = "LOOP_LIMIT", "UNAWAITED"
+# How often what a program publishes is written while it goes on in its turn.
+PUBLISHED_SECONDS = 1.0
 SLEEP, APPROVE, WAIT_EVENT = "sleep", "approve", "wait_event"
 SHOWN_KEY_MAX = 100
 
@@ -117,6 +120,10 @@ class Machine:
         self._replayed = 0
         self._is_edited = False
         self._labels = CallLabels(step, history)
+        # What the program has published, what of it was sent, and when.
+        self._published: dict[str, Any] = {}
+        self._sent: dict[str, Any] = {}
+        self._sent_at = float("-inf")
         self.is_replaying = history is not None
         if history is not None:
             self._load(history, seen)
@@ -216,6 +223,22 @@ class Machine:
             return ProgramError(f"{what} was never awaited", hint="write await before it", code=UNAWAITED)
         hint = "give it to gather, or call the step without .call"
         return ProgramError(f"{what} was never started", hint=hint, code=UNAWAITED)
+
+    def publish(self, values: dict[str, Any]) -> None:
+        """What people see of the program while it runs: these values take the place of those with their names."""
+        published = {**self._published, **values}
+        size = len(encode_arguments(published, "publish_state"))
+        if size > PUBLISHED_BYTES_MAX:
+            message = f"publish_state keeps at most {PUBLISHED_BYTES_MAX:,} bytes, and these values have {size:,}"
+            raise ProgramError(message, hint="publish numbers and short texts; results are outputs of steps")
+        self._published = published
+
+    def _news(self, *, is_due: bool) -> dict[str, Any] | None:
+        """What is published and was not sent yet; while the program goes on in its turn, once a second."""
+        if self._published == self._sent or not (is_due or time.monotonic() - self._sent_at >= PUBLISHED_SECONDS):
+            return None
+        self._sent, self._sent_at = self._published, time.monotonic()
+        return self._sent
 
     def prepare_sleep(self, duration: Any) -> Call[None]:
         """A wait of a duration as a user writes it."""
@@ -501,8 +524,6 @@ class Machine:
         call.outcome = Outcome(end.output, end.failure)
 
     def _attempt_inline(self, call: Call[Any]) -> tuple[Any, m.CallFailure | None, float]:
-        import time
-
         assert call.run is not None
         began = time.monotonic()
         label = self._labels.next(m.CallId(*call.id), call.name, key=call.key, kind="inline", digest=call.digest)
@@ -578,6 +599,7 @@ class Machine:
             cancelled=tuple(self._cancelled),
             at=shown_site(site) if site is not None else "",
             goes_on=goes_on,
+            published=self._news(is_due=not goes_on),
         )
         self._definitions, self._outgoing, self._cancelled = [], [], []
         try:
@@ -610,6 +632,7 @@ class Machine:
             calls=tuple(self._outgoing),
             cancelled=tuple(self._cancelled),
             at=at,
+            published=self._news(is_due=True),
         )
 
 

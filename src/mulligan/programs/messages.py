@@ -97,6 +97,8 @@ class Idle(msgspec.Struct, frozen=True, omit_defaults=True, tag="idle"):
     # The processor time of its process since its last message, and the most memory that it has used.
     cpu: float = 0.0
     peak: int = 0
+    # What it has published since it said so last, as JSON; None if nothing.
+    published: Any = None
 
     @property
     def wants_ends(self) -> bool:
@@ -122,6 +124,7 @@ class Ended(msgspec.Struct, frozen=True, omit_defaults=True, tag="ended"):
     at: str = ""
     cpu: float = 0.0
     peak: int = 0
+    published: Any = None
 
 
 class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):

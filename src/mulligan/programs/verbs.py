@@ -163,6 +163,14 @@ def now() -> datetime:
     return datetime.fromisoformat(running.value("now", running.wall_time))
 
 
+def publish_state(**values: Any) -> None:
+    """Say how far the program is: `publish_state(done=3, of=12)`. `show`, the dashboard and `run.state` have it.
+
+    Each call replaces the values that it names. Small values that can be written as JSON; they decide nothing.
+    """
+    _running("mulligan.publish_state").publish(values)
+
+
 def random() -> float:
     """A number from 0 up to 1. It is recorded, so a replay gets the same."""
     import random as chance

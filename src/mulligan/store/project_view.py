@@ -170,6 +170,10 @@ class ProjectView:
     def run_under(self, key: str) -> int | None:
         return self._of.run_under(self._scoped(key))
 
+    def runs_under(self, ending: str) -> list[tuple[str, int]]:
+        found = self._visible.rows(self._of.runs_under(ending), lambda one: one[1])
+        return [(key.removeprefix(self._prefix) if key.startswith("@") else key, run_id) for key, run_id in found]
+
     def waiting_places(self) -> list[WaitingPlace]:
         return self._visible.rows(self._of.waiting_places(), lambda one: one.run_id)
 

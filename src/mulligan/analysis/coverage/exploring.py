@@ -321,9 +321,10 @@ class Explorer:
     def _play_on(self, moment: _Moment, kind: Kind, times: int) -> tuple[CaseEnd, bool]:
         """Play a case to its end from this moment, or from the start if it begins earlier."""
         row, player = moment.row, moment.player
-        # A child run and an approval are decided when the step starts, and cannot be decided otherwise after that.
+        # What ends from outside is decided when the step starts, and cannot be decided otherwise after that.
         action = traits_of(row.step.action)
-        is_decided = (action.calls_run or action.asks_person) and kind.of not in ("cancel", "kill")
+        is_from_outside = action.calls_run or action.asks_person or action.awaits_event
+        is_decided = is_from_outside and kind.of not in ("cancel", "kill")
         if is_decided or moment.assumed.injections:
             return self._play_alone(row, kind, times, moment.assumed)
         scenario = scenario_of(row, kind, times, moment.assumed)

@@ -92,6 +92,11 @@ def _own_kinds(step: Step) -> Iterator[Kind]:
         yield _kind("APPROVAL_REFUSED")
         if "timeout" in action.params:
             yield _kind("APPROVAL_EXPIRED")
+    elif traits_of(action).awaits_event:
+        if "timeout" in action.params and "default" not in action.params:
+            yield _kind("TIMEOUT")
+        if "schema" in action.params:
+            yield _kind("OUTPUT_INVALID")
     elif traits_of(action).is_timer:
         return
     else:

@@ -23,6 +23,7 @@ FINDINGS: dict[str, str] = {
     "loop_spends_budget": "a loop ends only when its visits are spent",
     "triage_waits_forever": "a parked step waits for a person without a limit, and nobody is notified",
     "approval_never_expires": "an unattended run waits for an approval, without a limit",
+    "event_never_comes": "an unattended run waits for an event, without a limit",
     "worst_case_exceeds_timeout": "the attempts of one step can take longer than the run may",
     "timeout_never_strikes": "a step may take longer than the run: its timeout has no effect",
     "allowed_failure_read": "a step may fail, and another reads its output",

@@ -96,6 +96,9 @@ class InjectedOutcomes:
             return None
         return _assumed_child(one.injection.kind)
 
+    def of_event(self, state: State, place: Place, at: datetime) -> Assumed:
+        return self._injected(state, place) or assumed_task(state, place)
+
     def of_person(self, state: State, place: Place, at: datetime) -> Decision | None:
         if place.status == "pending_failed":
             return None

@@ -28,12 +28,21 @@ _NEVER_CLIMBS = {
 }
 # What a key of a step asks for: only then it has the code.
 _ASKED: dict[str, Callable[[Command], bool]] = {
-    "TIMEOUT": lambda place: place.timeout is not None or place.deadline is not None,
+    "TIMEOUT": lambda place: place.timeout is not None or place.deadline is not None or _may_lack_event(place),
+    "OUTPUT_INVALID": lambda place: place.action is not None and "schema" in place.action.params,
     "OUTPUT_MISSING": lambda place: bool(place.writes),
     "VALIDATION_FAILED": lambda place: place.validate is not None or place.validator is not None,
     "TOOL_FAILED": lambda place: place.tools is not None,
     "TURN_LIMIT": lambda place: place.tools is not None,
 }
+
+
+def _may_lack_event(place: Command) -> bool:
+    """Whether it fails if no event has come in time."""
+    action = place.action
+    if action is None or not traits_of(action).awaits_event:
+        return False
+    return "timeout" in action.params and "default" not in action.params
 
 
 class PossibleCodes:

@@ -126,7 +126,9 @@ class Shortcuts:
     def is_local(self, step: Step, kind: Kind, state: State) -> bool:
         """Whether the case may be decided by what belongs to the step."""
         is_known = step.name in self.completed and step.name != END
-        if not (self._is_timeless and is_known and kind.of in _LOCAL_PARTS):
+        # The time of a wait for an event is a timer of the run, which is held while a step is played locally.
+        is_waiting = any(traits_of(one.action).awaits_event for one in all_commands([step]))
+        if is_waiting or not (self._is_timeless and is_known and kind.of in _LOCAL_PARTS):
             return False
         is_read = bool({step.name, "*"} & self._reads.in_full)
         return not is_read and self._reads_what_has_ended(step, state) and not self._has_slow_stop

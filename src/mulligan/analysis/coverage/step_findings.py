@@ -103,6 +103,9 @@ def _endless_waits(step: Step, workflow: Workflow) -> Iterator[Found]:
         message = f"a scheduled run waits for the approval '{step.name}' for ever, and nobody is notified"
         hint = "add 'timeout' and 'default' to 'approve', or 'notify: {on: needs_person, to: …}' to the file"
         yield Found("approval_never_expires", message, step, hint, path=("approve",))
+    if action is not None and traits_of(action).awaits_event and workflow.schedules and "timeout" not in action.params:
+        message = f"a scheduled run waits for the event of '{step.name}' for ever"
+        yield Found("event_never_comes", message, step, "add 'timeout' to 'wait'", path=("wait",))
 
 
 # -- time ---------------------------------------------------------------------------------
@@ -144,7 +147,7 @@ def _times(step: Step, workflow: Workflow) -> Iterator[Found]:
 
 def _own_timeout(step: Step) -> float | None:
     action = step.action
-    if action is not None and traits_of(action).asks_person:
+    if action is not None and (traits_of(action).asks_person or traits_of(action).awaits_event):
         found = action.params.get("timeout")
         return found if isinstance(found, int | float) else None
     return step.timeout

@@ -58,5 +58,8 @@ class Outcomes(Protocol):
     def of_child(self, state: State, place: Place, child: Workflow, at: datetime) -> AssumedChild | None:
         """How the child run that this place calls ends; None to play it too."""
 
+    def of_event(self, state: State, place: Place, at: datetime) -> Assumed | None:
+        """How a wait for an event ends; None if no event comes by itself."""
+
     def of_person(self, state: State, place: Place, at: datetime) -> Decision | None:
         """What is decided about a parked step or an approval; None if nobody ever decides."""

@@ -37,6 +37,7 @@ from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import Workflow, with_callers_secrets
 from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import is_on_hold
+from mulligan.core.state.mailbox import is_open_wait
 from mulligan.core.state.scope import Evaluator, fill_params
 from mulligan.core.state.state import Mark, Place, State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -176,6 +177,10 @@ class Player:
             self.settle()
         return has_happened
 
+    def plan(self, report: r.Report) -> None:
+        """Let something be reported to the root at its time."""
+        self._add(report.at, self.root, report)
+
     def settle(self) -> None:
         """Let everything happen that is due now, up to the next report from outside."""
         while not self.is_stopped and self._due and self._due[0][0] <= self.now and self._due[0][1] < _TASK_RANK:
@@ -223,13 +228,13 @@ class Player:
         )
 
     def waiting_for_people(self) -> list[str]:
-        """The parked steps and open approvals of all runs; those of a child run after the path of its callers."""
+        """What waits for a person or an event, in all runs; that of a child run after the path of its callers."""
         found = []
         for run in self.runs:
             if run.has_ended:
                 continue
             for place in run.state.places.values():
-                if place.status == "pending_failed" or place.is_open_approval:
+                if place.status == "pending_failed" or place.is_open_approval or is_open_wait(place):
                     found.append("/".join((*_path(run), place.key)))
         return found
 
@@ -269,11 +274,12 @@ class Player:
             run.tasks = tasks
 
     def running(self, run: PlayedRun, step: str) -> list[str]:
-        """The places of a step whose tasks are running, without child runs."""
+        """The places of a step whose tasks are running, without child runs and waits for events."""
         places = run.state.places
         keys = (key for key in run.tasks if key.startswith(step) and step_name(key) == step)
         actions = ((key, places[key].spec.action) for key in keys if key in places)
-        return [key for key, action in actions if action is not None and not traits_of(action).calls_run]
+        found = ((key, traits_of(action)) for key, action in actions if action is not None)
+        return [key for key, one in found if not (one.calls_run or one.awaits_event)]
 
     def ask_again(self, run: PlayedRun, keys: Iterable[str], *, holds_others: bool = False) -> None:
         """Ask once more how tasks end that have just started: in a branch with other outcomes.
@@ -295,7 +301,8 @@ class Player:
                 action = None if place is None else place.spec.action
                 # What follows from an earlier loss may have ended it.
                 is_running = run.tasks.get(key, (0, 0))[0] == attempt
-                if action is not None and not traits_of(action).calls_run and is_running:
+                found = traits_of(action)
+                if action is not None and not (found.calls_run or found.awaits_event) and is_running:
                     del run.tasks[key]
                     self.report(r.LeaseExpired(self.now, key, attempt, WORKER), run)
 
@@ -313,8 +320,8 @@ class Player:
             for effect in fx.effects(state, fact):
                 self._carry_out(run, effect, reports, fresh)
             kind = type(fact)
-            if kind in _ASKS_PEOPLE:
-                self._ask_person(run, fact)
+            if kind in _ASKS_OUTSIDE:
+                self._ask_outside(run, fact)
             elif kind in _ENDS:
                 self._end(run)
             if watch is not None and watch(run, entry):
@@ -370,17 +377,17 @@ class Player:
     def _start_task(self, run: PlayedRun, task: fx.QueueTask, number: int = 0) -> None:
         """Plan the end of a task. `number`: that of the end which it replaces."""
         place = run.state.places[task.place]
-        assumed = self.outcomes.of_task(run.state, place, task, self.now)
+        self._plan_end(run, place, self.outcomes.of_task(run.state, place, task, self.now), number)
+
+    def _plan_end(self, run: PlayedRun, place: Place, assumed: Assumed, number: int = 0) -> None:
         seconds, outcome = _cut_off(run.state, place, assumed, self.now)
-        due = self.now + timedelta(seconds=seconds)
+        due, key, attempt = self.now + timedelta(seconds=seconds), place.key, place.attempt
         report: r.Report
         if outcome is None:
-            report = r.LeaseExpired(due, task.place, task.attempt, WORKER)
+            report = r.LeaseExpired(due, key, attempt, WORKER)
         else:
-            report = r.TaskEnded(
-                due, task.place, task.attempt, outcome, assumed.output, usage=assumed.usage, data=assumed.data
-            )
-        run.tasks[task.place] = (task.attempt, self._add(due, run, report, number))
+            report = r.TaskEnded(due, key, attempt, outcome, assumed.output, usage=assumed.usage, data=assumed.data)
+        run.tasks[key] = (attempt, self._add(due, run, report, number))
 
     def _stop_task(self, run: PlayedRun, effect: fx.StopTask, fresh: dict[str, fx.QueueTask]) -> None:
         """Drop a task that has not started or whose end does not count any more; end one that is asked to end."""
@@ -510,11 +517,17 @@ class Player:
                 if child.state.run.status == "paused" or child.state.run.run_id in effect.continued:
                     self._add(self.now, child, r.ResumeRequested(self.now, by))
 
-    # -- people ------------------------------------------------------------------------------------------------------
+    # -- people and events ---------------------------------------------------------------------------------------------
 
-    def _ask_person(self, run: PlayedRun, fact: Any) -> None:
+    def _ask_outside(self, run: PlayedRun, fact: Any) -> None:
+        """Ask how what waits for a person or an event ends. An event comes at once, as a task succeeds at once."""
         key = fact.place if isinstance(fact, e.AttemptStarted) else fact.step
         place = run.state.places.get(key)
+        if place is not None and is_open_wait(place):
+            assumed = self.outcomes.of_event(run.state, place, self.now)
+            if assumed is not None:
+                self._plan_end(run, place, assumed)
+            return
         # About a parked step a person is asked only while no agent is.
         is_asked = isinstance(fact, e.TriageSuggested) or (isinstance(fact, e.StepParked) and not fact.agent)
         if place is None or not (place.is_open_approval or (is_asked and place.status == "pending_failed")):
@@ -525,7 +538,7 @@ class Player:
             self._add(due, run, _decision_report(place, decision, due))
 
 
-_ASKS_PEOPLE = frozenset({e.StepParked, e.TriageSuggested, e.AttemptStarted})
+_ASKS_OUTSIDE = frozenset({e.StepParked, e.TriageSuggested, e.AttemptStarted})
 
 
 def _decision_report(place: Place, decision: Decision, at: datetime) -> r.Report:

@@ -324,7 +324,7 @@ class Continuation:
         self._push(at + wait, report)
 
     def _ask(self, fact: Any) -> Due:
-        """What somebody asked of the run as a whole, or of a step."""
+        """What somebody asked of the run as a whole, or of a step, or sent to it."""
         if isinstance(fact, e.RunStopping):
             return self._report(lambda at: r.CancelRequested(at, fact.by, fact.reason, fact.now))
         if isinstance(fact, e.RunPaused):
@@ -333,6 +333,8 @@ class Continuation:
             return self._report(lambda at: r.ResumeRequested(at, fact.by, fact.reason, steps=fact.steps))
         if isinstance(fact, e.StepPaused):
             return self._report(lambda at: r.PauseRequested(at, fact.by, fact.reason, fact.step))
+        if isinstance(fact, e.EventReceived):
+            return self._report(lambda at: r.EventSent(at, fact.name, fact.value, fact.by, fact.key))
         return self._report(lambda at: r.ResumeRequested(at, fact.by, fact.reason, fact.step))
 
 

@@ -182,11 +182,11 @@ class Follower:
         return self._attempt_ended(at, fact)
 
     def _attempt_ended(self, at: Any, fact: e.AttemptFailed | e.AttemptSucceeded) -> r.Report | None:
-        """A wait that was over, or an approval whose time was up; any other end is taken as it was recorded."""
+        """A wait that was over, for whatever its time was up; any other end is taken as it was recorded."""
         place = self.history.state.places.get(fact.place)
         action = traits_of(place.spec.action if place is not None else None)
         is_timed_out = action.asks_person and not is_answer_of_a_person(fact)
-        if place is None or not (action.is_timer or is_timed_out):
+        if place is None or not (action.is_timer or action.awaits_event or is_timed_out):
             return None
         if isinstance(fact, e.AttemptFailed) and fact.failure.code == "TIMEOUT":
             return r.TimerFired(at, "deadline", fact.place, place.visit)
@@ -272,6 +272,7 @@ _WORDING = frozenset({"reason", "message"})
 
 # Facts that have all that came in.
 _AS_RECORDED = (
+    e.EventReceived,
     e.RunPaused,
     e.AttemptSucceeded,
     e.AttemptCancelled,

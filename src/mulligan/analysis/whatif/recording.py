@@ -16,13 +16,14 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.workflow import Command
 from mulligan.core.state.deadlines import deadline_of
+from mulligan.core.state.mailbox import is_open_wait
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 
 ENDS = (e.AttemptSucceeded, e.AttemptFailed, e.AttemptLost, e.AttemptInterrupted, e.AttemptCancelled)
 AttemptEnd = e.AttemptSucceeded | e.AttemptFailed | e.AttemptLost | e.AttemptInterrupted | e.AttemptCancelled
-# What somebody asks of a run as a whole, or of a step, at a time of their own.
-_ASKED = (e.RunPaused, e.RunResumed, e.StepPaused, e.StepResumed)
+# What somebody asks of a run as a whole, or of a step, at a time of their own; and events that were sent.
+_ASKED = (e.RunPaused, e.RunResumed, e.StepPaused, e.StepResumed, e.EventReceived)
 
 
 class RecordedAttempt(msgspec.Struct):
@@ -253,7 +254,7 @@ def fired_timer(state: State, entry: e.Entry) -> tuple[str, str, int] | None:
     if isinstance(fact, e.AttemptSucceeded | e.AttemptFailed | e.AttemptStopping) and fact.place in state.places:
         place = state.places[fact.place]
         action = traits_of(place.spec.action)
-        if action.is_timer or (action.asks_person and not is_answer_of_a_person(fact)):
+        if action.is_timer or action.awaits_event or (action.asks_person and not is_answer_of_a_person(fact)):
             return "until" if waits_until(place.spec) else "attempt", fact.place, fact.attempt
     return None
 
@@ -295,11 +296,11 @@ def _is_cancel(fact: e.Fact) -> bool:
 
 
 def end_of(state: State) -> str:
-    """How a history ends: the status of the run; `waiting` if all it does is wait for a person."""
+    """How a history ends: the status of the run; `waiting` if all it does is wait for a person or an event."""
     if state.run.status in RUN_ENDED or state.run.status == "paused":
         return str(state.run.status)
     active = [place for place in state.places.values() if place.is_active and not place.child]
-    waits = [place for place in active if place.status == "pending_failed" or place.is_open_approval]
+    waits = [one for one in active if one.status == "pending_failed" or one.is_open_approval or is_open_wait(one)]
     return "waiting" if waits and len(waits) == len(active) else "running"
 
 

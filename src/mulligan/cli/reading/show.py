@@ -114,6 +114,8 @@ def show_run(
         show(agents)
     if found.workspace:
         show(_workspace_line(found))
+    if found.state:
+        show("state: " + ", ".join(f"{name}={cut(describe_value(value), 60)}" for name, value in found.state.items()))
     if attempts:
         show_attempts(tried, names)
         return

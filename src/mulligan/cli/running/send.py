@@ -49,7 +49,7 @@ def send(
     given = None if value is None else read_value(value, is_text=is_text)
     with service_at(home, by) as service:
         if labels:
-            runs = service.runs.find_receivers(labels=labels)
+            runs = service.runs.find_receivers(key=key, labels=labels)
             sent = send_to_all(runs, lambda one: service.changes.send_event(one, name, given, key=once))
             for one in sent.refused:
                 complain(f"run {one.run_id}: '{name}' was refused: {one.message}")

@@ -21,6 +21,7 @@ from mulligan.core.model.failure import Failure, failure, number_or_zero
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.program_calls import (
     CALLS_MAX,
+    PUBLISHED_BYTES_MAX,
     ProgramCall,
     TurnEnd,
     by_number,
@@ -93,6 +94,7 @@ def finish_turn(
             call=turn.call,
             cpu=cpu,
             peak=peak,
+            published=turn.published,
         )
         return
     for branch, ordinal in turn.cancelled:
@@ -103,7 +105,7 @@ def finish_turn(
         yield e.AttemptCancelled(key, attempt, report.usage)
     else:
         cpu, peak = used_in_turn(report)
-        yield e.ProgramWaiting(key, attempt, turn.turn, turn.at, turn.goes_on, cpu, peak)
+        yield e.ProgramWaiting(key, attempt, turn.turn, turn.at, turn.goes_on, turn.published, cpu, peak)
 
 
 def used_in_turn(report: TaskEnded) -> tuple[float, int]:
@@ -135,7 +137,7 @@ def goes_on(state: State, report: CallsMade) -> bool:
     if run.status != "running" or run.stop is not None or run.stepping is not None or is_on_hold(state, place):
         return False
     progress = place.program or NO_PROGRESS
-    if turn.turn != progress.turn or turn.how or turn.cancelled or not turn.goes_on:
+    if turn.turn != progress.turn or turn.how or turn.cancelled or not turn.goes_on or turn.published is not None:
         return False
     inline = [call for call in turn.calls if call.kind == "inline"]
     if not inline:
@@ -216,6 +218,8 @@ def turn_problem(state: State, turn: TurnEnd) -> str:
             return f"'{call.name[:100]}' is no name of a step"
         if call.key and (problem := key_problem(call.key)):
             return f"the key '{call.key[:100]}' of '{call.name}' {problem}"
+    if turn.published is not None and len(msgspec.json.encode(turn.published)) > PUBLISHED_BYTES_MAX:
+        return f"the program has published more than {PUBLISHED_BYTES_MAX:,} bytes"
     if len(state.calls) + len(new) > CALLS_MAX:
         return f"the program has made more than {CALLS_MAX:,} calls: let it call programs that make some of them"
     return ""

@@ -59,7 +59,7 @@ _Table = dict[str, bytes]
 # Fields of the run that may be large and seldom change: each has its own row, written only if it has changed.
 _LARGE = (
     *("inputs", "outputs", "loops", "loops_taken", "held", "unstarted", "adjustments"),
-    *("spent", "budgets", "data", "notify", "sessions"),
+    *("spent", "budgets", "data", "notify", "sessions", "published"),
 )
 _RUN_NAMES = tuple(name for name in Run.__struct_fields__ if name not in _LARGE)
 # Without the key, which is that of the row, and the spec, which is in the workflow. The list of a map has its own row.

@@ -115,6 +115,8 @@ def _count(state: State, program: str, name: str, label: str) -> None:
 def program_waiting(state: State, place: Place, fact: e.ProgramWaiting, entry: e.Entry) -> None:
     progress = place.program or NO_PROGRESS
     place.phase = WAITING
+    if fact.published is not None:
+        state.run.published = fact.published
     cpu, peak = progress.cpu + fact.cpu, max(progress.peak, fact.peak)
     place.program = _replace(progress, delivered=progress.known, announced=0, unseen=0, at=fact.at, cpu=cpu, peak=peak)
 
@@ -135,6 +137,8 @@ def turn_started(state: State, place: Place, fact: e.TurnStarted, entry: e.Entry
 def program_ended(state: State, place: Place, fact: e.ProgramEnded, entry: e.Entry) -> None:
     progress = place.program or NO_PROGRESS
     place.phase = ENDING
+    if fact.published is not None:
+        state.run.published = fact.published
     end = ProgramEnd(fact.output, fact.failure, fact.call)
     cpu, peak = progress.cpu + fact.cpu, max(progress.peak, fact.peak)
     place.program = _replace(

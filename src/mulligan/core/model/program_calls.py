@@ -20,6 +20,8 @@ from mulligan.core.model.workflow import Step
 CallKind = Literal["step", "inline", "value"]
 
 CALLS_MAX = 25_000
+# How much a program may publish, as JSON: it is written with each turn that has changed it.
+PUBLISHED_BYTES_MAX = 4096
 _NAME = lazy_regex(r"[A-Za-z0-9_-]{1,200}")
 _KEY = lazy_regex(r"[A-Za-z0-9_-]{1,80}")
 
@@ -64,6 +66,8 @@ class TurnEnd(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: Failure | None = None
     # The label of the call whose failure it has let through.
     call: str = ""
+    # What it has published since its last turn; None if nothing.
+    published: dict[str, Any] | None = None
 
 
 class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -79,6 +79,8 @@ class ProgramWaiting(Fact):
     at: str = ""
     # It only waited until this was recorded.
     goes_on: bool = False
+    # What it has published in this turn; None if nothing.
+    published: dict[str, Any] | None = None
     # The processor time of its process in this turn, and the most memory that this has used; 0 if unknown.
     cpu: float = 0.0
     peak: int = 0
@@ -117,6 +119,7 @@ class ProgramEnded(Fact):
     call: str = ""
     cpu: float = 0.0
     peak: int = 0
+    published: dict[str, Any] | None = None
 
 
 class CallCancelled(Fact):

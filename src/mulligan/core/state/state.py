@@ -465,6 +465,8 @@ class Run(msgspec.Struct):
     stops: int = 0
     # Whether steps run again in this round although their undo has failed.
     is_forced: bool = False
+    # What its program has published last.
+    published: dict[str, Any] = {}
 
     @property
     def present_version(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from mulligan.api.http.routing import Answer, Call
 from mulligan.dashboard.components.parts import tabs
@@ -16,6 +17,7 @@ from mulligan.dashboard.runs.run_overview import render_overview
 from mulligan.dashboard.runs.run_replay import render_replay
 from mulligan.dashboard.runs.run_tab import RunOnPage, RunPageQuery, Tab, TabName
 from mulligan.errors import NotFound
+from mulligan.service.rendering.descriptions import describe_value
 from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone, time_element
@@ -69,15 +71,21 @@ def _title(run: RunOnPage) -> Html:
 
 
 def _facts(run: RunOnPage) -> Html:
-    """When it began, how long it took, and what tells it from other runs: its labels and its short inputs."""
+    """When it began, how long it took, and what its program has published; its labels and short inputs."""
     line = run.line
     took = f"{'took' if run.has_ended else 'for'} {format_elapsed(line.seconds)}"
     shown = [(name, value) for name, value in line.inputs.items()]
     shown += [(name, value) for name, value in line.labels.items() if name != "version" and (name, value) not in shown]
+    shown = [(name, describe_value(value)) for name, value in _published(run).items()] + shown
     given = [element("span", f"{name}={value}", class_="chip", title=value) for name, value in shown[:_FACTS_MAX]]
     more = element("small", f"+{len(shown) - _FACTS_MAX}") if len(shown) > _FACTS_MAX else ""
     words = ui.muted("started ", time_element(line.created_at), f", {took}")
     return element("p", words, *given, more, class_="run-facts", id="run-facts")
+
+
+def _published(run: RunOnPage) -> dict[str, Any]:
+    """What its program has published; a large run is shown by its row, which does not say."""
+    return {} if run.view is None else run.view.state
 
 
 def _places(run: RunOnPage) -> Iterator[object]:

@@ -30,6 +30,8 @@ def render_data(run: RunOnPage) -> Tab:
         panel("Outputs", _values("outputs", outputs, when), name="outputs", beside=raw if outputs else ""),
         panel("Inputs", _values("inputs", head.inputs, "This run has no inputs."), name="inputs"),
     ]
+    if head.state:
+        parts.append(panel("State", _values("state", head.state, ""), name="state"))
     if head.labels:
         parts.append(panel("Labels", _values("labels", head.labels, ""), name="labels"))
     head_ = ("Name", "Value", "Set by", ui.Column("Changed", "muted nowrap"))

@@ -157,6 +157,7 @@ CALLS: Mapping[str, StoreCall] = {
     "log": StoreCall("read", {"run_id": Integer, "after": Integer, "limit": Integer | None}, list[Entry]),
     "inbox": StoreCall("read", _RUN_IDS, list[Message]),
     "run_under": StoreCall("read", {"key": str}, int | None),
+    "runs_under": StoreCall("read", {"ending": str}, list[tuple[str, int]]),
     "waiting_places": StoreCall("read", {}, list[WaitingPlace]),
     "tallies": StoreCall(
         "read", {"workflow": str | None, "since": datetime | None}, list[tuple[int, str, str, str, bytes]]

@@ -119,6 +119,9 @@ class PostgresStore(SqlStore):
     def run_under(self, key: str) -> int | None:
         return next((run_id for _, run_id in self._client.query("started", Texts([key]))), None)
 
+    def runs_under(self, ending: str) -> list[tuple[str, int]]:
+        return [(key, run_id) for key, run_id in self._client.query("keys_ending_with", ending=ending)]
+
     def _refuse_used(self, keys: Sequence[str]) -> None:
         rows = self._client.query("started", Texts(key for key in keys if key))
         raise refusals.key_used(*rows[0]) if rows else refusals.key_forgotten()

@@ -73,6 +73,9 @@ SELECT expect('key', (SELECT count(*) FROM added), %s::bigint)
 -- name: started
 SELECT key, run_id FROM starts WHERE key = ANY (%s::text[]) ORDER BY key
 
+-- name: keys_ending_with
+SELECT key, run_id FROM starts WHERE right(key, length(%(ending)s)) = %(ending)s ORDER BY run_id
+
 -- name: check_schema
 SELECT CASE WHEN NOT knows_schema() THEN refuse_older() END
 

@@ -26,6 +26,9 @@ INSERT INTO starts VALUES (?, ?)
 -- name: started
 SELECT run_id FROM starts WHERE key = ?
 
+-- name: keys_ending_with
+SELECT key, run_id FROM starts WHERE substr(key, -length(?1)) = ?1 ORDER BY run_id
+
 -- name: check_schema
 SELECT checked FROM schema_needed
 

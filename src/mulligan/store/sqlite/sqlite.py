@@ -123,6 +123,9 @@ class SqliteStore(SqlStore):
     def run_under(self, key: str) -> int | None:
         return next((run_id for (run_id,) in self._db.query("started", key)), None)
 
+    def runs_under(self, ending: str) -> list[tuple[str, int]]:
+        return [(key, run_id) for key, run_id in self._db.query("keys_ending_with", ending)]
+
     def _loaded(self, run_ids: Collection[int]) -> Sequence[list[Any]]:
         """Run by run: it would take longer to read their ids from a list in JSON."""
 

@@ -192,6 +192,9 @@ class MemoryStore:
     def run_under(self, key: str) -> int | None:
         return self.tables.starts.get(key)
 
+    def runs_under(self, ending: str) -> list[tuple[str, int]]:
+        return sorted((one for one in self.tables.starts.items() if one[0].endswith(ending)), key=lambda one: one[1])
+
     def waiting_places(self) -> list[WaitingPlace]:
         return [
             WaitingPlace(run.run_id, key, tag, run.root_run_id)

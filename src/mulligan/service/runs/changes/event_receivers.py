@@ -35,7 +35,7 @@ def find_receivers(reader: RunReader, *, key: str = "", labels: Mapping[str, str
     if bool(key) == bool(labels):
         raise InputInvalid("an event is for the run with a key, or for all runs with labels", hint="name one of them")
     if key:
-        return [_run_with(reader, key)]
+        return [_run_of_key(reader, key)]
     wanted = _with_labels(reader, labels or {}, _OPEN)
     found = reader.store.lists.find(wanted, limit=RECEIVERS_MAX + 1) if reader.home.is_there else []
     named = ", ".join(f"{name}={value}" for name, value in sorted((labels or {}).items()))
@@ -53,27 +53,27 @@ def had_receivers(reader: RunReader, labels: Mapping[str, str]) -> bool:
 
 
 def _with_labels(reader: RunReader, labels: Mapping[str, str], statuses: tuple[str, ...] = ()) -> RunFilter:
-    attributes = tuple(("label", name, value) for name, value in sorted(labels.items()))
-    return RunFilter(statuses=statuses, attributes=attributes, project=reader.project)
+    return RunFilter(
+        statuses=statuses,
+        attributes=tuple(("label", name, value) for name, value in sorted(labels.items())),
+        project=reader.project,
+    )
 
 
-def _run_with(reader: RunReader, key: str) -> int:
-    """The run that was started with the key: by a request, by a command, or under exactly these words."""
-    if reader.home.is_there:
-        for stored in (f"request: {key}", key):
-            if (run_id := reader.store.run_under(stored)) is not None:
-                return run_id
-        # A key of a command is one of its workflow.
-        is_open = RunFilter(statuses=_OPEN, project=reader.project)
-        workflows = dict.fromkeys(one.workflow for one in reader.store.lists.find(is_open, limit=RECEIVERS_MAX))
-        keys = {f"{workflow}: {key}": reader.store.run_under(f"{workflow}: {key}") for workflow in workflows}
-        found = {stored: run_id for stored, run_id in keys.items() if run_id is not None}
-        if len(found) > 1:
-            shown = ", ".join(f"run {run_id} '{stored}'" for stored, run_id in list(found.items())[:10])
-            raise Refused(f"runs of several workflows have the key '{key}': {shown}", hint="name the workflow as well")
-        if found:
-            return next(iter(found.values()))
-    raise UnknownRun(f"no run was started under the key '{key}'", hint="list the runs: mulligan list")
+def _run_of_key(reader: RunReader, key: str) -> int:
+    """The run that was started under this key, by whichever door."""
+    found = reader.store.runs_under(f": {key}") if reader.home.is_there else []
+    runs = [run_id for stored, run_id in found if stored in (f"request: {key}", f"{_workflow(reader, run_id)}: {key}")]
+    if not runs:
+        raise UnknownRun(f"no run was started under the key '{key}'", hint="list the runs: mulligan list")
+    if len(runs) > 1:
+        named = ", ".join(map(str, runs[:10]))
+        raise Refused(f"{len(runs)} runs of several workflows were started under the key '{key}'", hint=f"runs {named}")
+    return runs[0]
+
+
+def _workflow(reader: RunReader, run_id: int) -> str:
+    return reader.record(run_id).workflow
 
 
 def send_to_all(run_ids: Iterable[int], send: Callable[[int], object]) -> SentEvents:

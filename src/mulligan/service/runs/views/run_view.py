@@ -251,6 +251,8 @@ class RunView(RunRow, kw_only=True):
     step_counts: dict[str, int]
     labels: dict[str, str] = {}
     inputs: dict[str, Any] = {}
+    # What its program has published last.
+    state: dict[str, Any] = {}
     root_run_id: int = 0
     started_by: str = ""
     child_count: int = 0
@@ -293,7 +295,7 @@ def part(whole: msgspec.Struct, kind: type[msgspec.Struct]) -> Any:
     return kind(*(getattr(whole, name) for name in kind.__struct_fields__))
 
 
-_STATE = "outputs data spent budget end"
+_STATE = "outputs state data spent budget end"
 _ROW = " ".join(RunRow.__struct_fields__)
 # As `run --json` prints a run; as `show --json` does; without its steps; and as it was at an event.
 RUN = part_type(
@@ -368,6 +370,7 @@ def view_state(
         failures=_view_failures(state, failed[:entries_max], show),
         failure_count=len(failed),
         outputs=show(run.outputs),
+        state=show(run.published),
         data={name: DataValue(value=show(one.value), version=one.version) for name, one in run.data.items()},
         spent=_spent(run.spent),
         budget=_budget(budget_of(state, RUN_BUDGET)),

@@ -39,9 +39,16 @@ from mulligan.service.server.catalogue.texts import check_name, is_name
 from mulligan.service.server.combined_structs import combine
 from mulligan.service.server.notices.targets import signing_key
 from mulligan.service.server.server_config import ServerConfig
-from mulligan.service.server.webhooks.forms import Auth, SendForm, StartForm, WebhookForm, check_form, check_start
 from mulligan.service.server.webhooks.reading import Delivery, Reading, read_delivery
 from mulligan.service.server.webhooks.signatures import SECRET_CHARS_MIN, verify
+from mulligan.service.server.webhooks.webhook_forms import (
+    Auth,
+    SendForm,
+    StartForm,
+    WebhookForm,
+    check_form,
+    check_start,
+)
 
 WEBHOOK = "webhook"
 PATH = "/hooks/"
