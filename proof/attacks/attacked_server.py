@@ -39,6 +39,8 @@ _UNLIMITED = "[server]\nrequests_per_second = 1000000\nrequests_at_once = 100000
 JSON_HEADERS = {"Content-Type": "application/json"}
 STORE_HEADERS = {**JSON_HEADERS, PROTOCOL_HEADER: str(PROTOCOL)}
 
+# What deliveries to a webhook are signed with, and to another one, which an attacker knows.
+ORDERS_SECRET, OTHER_SECRET = "a secret of the orders", "a secret of somebody else"
 PULSE = {"beat": BLUE}
 # One workflow for each way in which a run can be: both projects have them under the same names.
 TEXTS = {
@@ -162,7 +164,7 @@ class AttackedServer:
 
     def __init__(self, stage: Stage, processes: ForkedProcesses) -> None:
         self.stage = stage
-        (stage.folder / "server.toml").write_text(_UNLIMITED)
+        (stage.folder / "server.toml").write_text(_UNLIMITED + _webhook_secrets(stage.folder))
         with stage.service() as service:
             for record in records():
                 service.reader.store.server_records.add_token(record)
@@ -320,6 +322,15 @@ def attacked(stage: Stage, processes: ForkedProcesses) -> Iterator[AttackedServe
         yield server
     finally:
         server.kill()
+
+
+def _webhook_secrets(folder: Path) -> str:
+    """Where the server finds them."""
+    lines = ["[webhook_secrets]"]
+    for name, secret in (("orders", ORDERS_SECRET), ("other", OTHER_SECRET)):
+        (folder / f"{name}.key").write_text(secret)
+        lines.append(f'{name} = {{file = "{folder}/{name}.key"}}')
+    return "\n".join([*lines, ""])
 
 
 def _bugs(lines: list[str]) -> Iterator[str]:

@@ -16,11 +16,12 @@ AT = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
 # What a scope allows besides itself, said again here: a checker does not ask what it checks.
 IMPLIED: dict[str, frozenset[str]] = {
     "read": frozenset(),
-    "run": frozenset({"read"}),
+    "send": frozenset(),
+    "run": frozenset({"read", "send"}),
     "decide": frozenset({"read"}),
     "propose": frozenset({"read"}),
-    "write": frozenset({"read", "run", "propose"}),
-    "admin": frozenset({"read", "run", "propose", "write", "decide"}),
+    "write": frozenset({"read", "send", "run", "propose"}),
+    "admin": frozenset({"read", "send", "run", "propose", "write", "decide"}),
     "worker": frozenset(),
 }
 
@@ -77,7 +78,7 @@ class Caller(NamedTuple):
         )
 
 
-_SCOPES: tuple[Scope, ...] = ("read", "run", "decide", "propose", "write", "admin", "worker")
+_SCOPES: tuple[Scope, ...] = ("read", "send", "run", "decide", "propose", "write", "admin", "worker")
 _NARROW = TokenLimits(workflows=("letters",), decisions_per_hour=3, verdicts=("retry",), min_confidence=0.8)
 _USUAL = TokenLimits(decisions_per_hour=20, verdicts=("retry", "fail"))
 ATTACKERS: tuple[Caller, ...] = (

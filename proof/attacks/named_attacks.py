@@ -33,6 +33,7 @@ from proof.attacks.callers import BLUE, CALLERS, RED, VICTIM
 from proof.attacks.campaign import Battlefield, Finding
 from proof.attacks.laws import broken
 from proof.attacks.requests import Request
+from proof.attacks.webhook_attacks import hostile_deliveries
 
 AT = "2026-01-02T03:04:05Z"
 TAKEN_SECONDS, BODY_SECONDS, LONG_SECONDS = 15.0, 120.0, 60.0
@@ -763,5 +764,6 @@ ATTACKS: dict[str, Attack] = {
     "revoked_reader": Attack(revoked_reader),
     "refused_callers": Attack(refused_callers),
     "open_files": Attack(open_files),
+    "hostile_deliveries": Attack(hostile_deliveries),
     "overtaken_by_a_migration": Attack(overtaken_by_a_migration, is_alone=True),
 }

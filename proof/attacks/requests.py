@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from mulligan.api.http.decoding import ANY_QUERY
 from mulligan.api.http.routing import Route
 from mulligan.api.openapi import ROUTE as OPENAPI
 from mulligan.api.routes import ROUTES
@@ -146,7 +147,8 @@ def operations() -> tuple[Operation, ...]:
 
 def _of_route(route: Route) -> Operation:
     def make(maker: RequestMaker, values: TypedValues) -> tuple[str, str, bytes | None, dict[str, str]]:
-        query = {name: value for name, value in values.fields(route.query).items() if value is not None}
+        known = {} if route.query in (None, ANY_QUERY) else values.fields(route.query)
+        query = {name: value for name, value in known.items() if value is not None}
         if "store/changes" in route.path:
             # It may wait for as long as it is asked to.
             query["seconds"] = values.of(float, "wait")

@@ -6,7 +6,7 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -128,13 +128,18 @@ class ServedStage:
         found: Address = self.wait_until(lambda: last_address(self._running["server"].out), "no server answers")
         return found
 
-    def change(self, method: str, path: str, body: Any, key: str = "") -> tuple[int, Any]:
-        """Ask until it is answered; status and answer. Asked again it may be refused: it was done before."""
+    def change(
+        self, method: str, path: str, body: Any, key: str = "", headers: Mapping[str, str] = {}
+    ) -> tuple[int, Any]:
+        """Ask until it is answered; status and answer. Asked again it may be refused: it was done before.
+
+        `headers`: with which somebody asks who has no token.
+        """
         is_again = False
         until = time.monotonic() + DEADLINE_SECONDS
         while time.monotonic() < until:
             try:
-                status, answer = self._ask(self.address(), method, path, body, key)
+                status, answer = self._ask(self.address(), method, path, body, key, headers)
             except (OSError, http.client.HTTPException):
                 is_again = True
                 self.look()
@@ -147,12 +152,15 @@ class ServedStage:
             time.sleep(LOOK_SECONDS)
         raise AssertionError(f"{method} {path} is never answered")
 
-    def _ask(self, address: Address, method: str, path: str, body: Any, key: str) -> tuple[int, Any]:
+    def _ask(
+        self, address: Address, method: str, path: str, body: Any, key: str, others: Mapping[str, str]
+    ) -> tuple[int, Any]:
         connection = http.client.HTTPConnection(address.host, address.port, timeout=ANSWER_SECONDS)
-        headers = {"Authorization": f"Bearer {address.token}", "Content-Type": "application/json"}
+        sent = {"Content-Type": "application/json"}
+        sent |= others or {"Authorization": f"Bearer {address.token}"}
         try:
-            sent = headers | ({"Idempotency-Key": key} if key else {})
-            connection.request(method, f"/api/v1/{path}", json.dumps(body), sent)
+            sent |= {"Idempotency-Key": key} if key else {}
+            connection.request(method, path if path.startswith("/") else f"/api/v1/{path}", json.dumps(body), sent)
             reply = connection.getresponse()
             text = reply.read()
             return reply.status, json.loads(text) if text else None

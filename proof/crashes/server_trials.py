@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 
 from mulligan.core.model import events as e
 from mulligan.ports import RunRecord
+from mulligan.service.server.notices.targets import sign
 from mulligan.service.service import Service
 from proof.crashes.faults import Fault
 from proof.crashes.forked_processes import ForkedProcesses
@@ -36,7 +39,16 @@ FLOWS = {
     "waiting": "steps: [{step: rest, wait: 1h}, {step: never, needs: [rest], shell: 'sh $ACT never'}]",
     "broken": "steps: [{step: load, shell: 'sh $ACT load; test -e repaired'}]",
 }
+# Started by a webhook, to which another one sends the event that it waits for.
+HOOKED = "hooked"
+HOOKED_FLOW = "steps: [{step: paid, wait: {event: paid}}, {step: send, needs: [paid], shell: 'sh $ACT hooked'}]"
+SECRET = "a secret of the trials"
+WEBHOOKS = {
+    "order": {"secret": "shop", "start": {"workflow": HOOKED, "labels": {"order": "${body.order}"}}},
+    "paid": {"secret": "shop", "send": {"event": "paid", "labels": {"order": "${body.order}"}}},
+}
 ENDS = {
+    HOOKED: "completed",
     "plain": "completed",
     "asked": "completed",
     "parked": "completed",
@@ -45,6 +57,7 @@ ENDS = {
 }
 # What the log of a run has of each thing that was asked of it: once.
 CHANGES: dict[str, tuple[type[e.Fact], str]] = {
+    HOOKED: (e.EventReceived, "/hooks/paid"),
     "asked": (e.AttemptSucceeded, "runs/{run_id}/steps/gate:approve"),
     "parked": (e.StepClassified, "decisions"),
     "waiting": (e.RunStopping, "runs/{run_id}:cancel"),
@@ -70,7 +83,7 @@ class ServerTrial:
         self._served = ServedStage(stage, processes)
         self._stage = stage
         # The ids that were answered to each start.
-        self._answered: dict[str, set[int]] = {flow: set() for flow in FLOWS}
+        self._answered: dict[str, set[int]] = {flow: set() for flow in (*FLOWS, HOOKED)}
         # What was changed without a row in the audit when the server died.
         self._unaudited: list[str] = []
         self._served.died = self._note_death
@@ -82,7 +95,8 @@ class ServerTrial:
                 # The tables exist before any process connects.
                 assert service.reader.runs(limit=1) == []
                 served.start("worker", "worker", "--parallel", "2")
-                served.start("server", "--port", "0", "--no-worker", "--json", program="server", fault=fault)
+                words = ("--port", "0", "--no-worker", "--json", "--config", self._configure())
+                served.start("server", *words, program="server", fault=fault)
                 self._ask_for_everything(service)
                 wrong = served.end()
                 wrong += complaints(TrialOutcome(self._stage, service, {}, {}, has_askers=True), LAWS)
@@ -112,6 +126,32 @@ class ServerTrial:
             self._wait_for_end(service, run_id)
         for flow in FLOWS:
             self._start(flow)
+        self._deliver_everything(service)
+
+    def _configure(self) -> str:
+        """Where the secret of the webhooks is."""
+        folder = self._stage.folder
+        (folder / "shop.key").write_text(SECRET)
+        (folder / "server.toml").write_text(f'[webhook_secrets]\nshop = {{file = "{folder}/shop.key"}}\n')
+        return str(folder / "server.toml")
+
+    def _deliver_everything(self, service: Service) -> None:
+        """What a program outside sends to webhooks, each delivery once more when all is over."""
+        self._served.change("PUT", f"workflows/{HOOKED}", {"text": f"name: {HOOKED}\n{HOOKED_FLOW}\n"})
+        for name, webhook in WEBHOOKS.items():
+            self._served.change("PUT", f"webhooks/{name}", webhook)
+        (run_id,) = self._deliver("order")
+        self._deliver("paid")
+        self._wait_for_end(service, run_id)
+        self._deliver("order")
+
+    def _deliver(self, name: str) -> list[int]:
+        body, now = {"order": "7"}, int(time.time())
+        signed = sign([SECRET.encode()], f"msg_{name}", now, json.dumps(body).encode())
+        headers = {"webhook-id": f"msg_{name}", "webhook-timestamp": str(now), "webhook-signature": signed}
+        _, answer = self._served.change("POST", f"/hooks/{name}", body, headers=headers)
+        self._answered[HOOKED].update(answer["run_ids"])
+        return list(answer["run_ids"])
 
     def _start(self, flow: str) -> int:
         _, answer = self._served.change("POST", "runs", {"workflow": flow}, key=f"start {flow}")
@@ -137,7 +177,7 @@ class ServerTrial:
         for flow, count in Counter(run.workflow for run in runs).items():
             if count > 1 or len(self._answered[flow]) > 1:
                 yield f"one_key_is_one_run: '{flow}' has {count} runs, and its client was told {self._answered[flow]}"
-        for flow in FLOWS.keys() - {run.workflow for run in runs}:
+        for flow in self._answered.keys() - {run.workflow for run in runs}:
             yield f"one_key_is_one_run: '{flow}' was accepted and has no run"
         for run in runs:
             if run.status != ENDS[run.workflow]:
@@ -166,8 +206,11 @@ def wrong_audit(service: Service) -> Iterator[str]:
     runs = runs_of(service)
     for run in runs:
         if run.workflow in CHANGES and changes_made(service, run):
-            path = "/api/v1/" + CHANGES[run.workflow][1].format(run_id=run.run_id)
+            path = CHANGES[run.workflow][1].format(run_id=run.run_id)
+            path = path if path.startswith("/") else f"/api/v1/{path}"
             if not accepted[path]:
                 yield f"a_change_is_in_the_audit: {path} has no row"
-    if accepted["/api/v1/runs"] < len(runs):
-        yield f"a_change_is_in_the_audit: {len(runs)} runs have {accepted['/api/v1/runs']} rows"
+    for path, is_hooked in (("/api/v1/runs", False), ("/hooks/order", True)):
+        count = sum((run.workflow == HOOKED) == is_hooked for run in runs)
+        if accepted[path] < count:
+            yield f"a_change_is_in_the_audit: {count} runs have {accepted[path]} rows"

@@ -59,6 +59,14 @@ PARTS = {
             "tests/notices/test_webhooks.py",
         ),
     ),
+    "webhooks": Part(
+        ("mulligan.service.server.webhooks", "mulligan.service.runs.changes.event_receivers"),
+        (
+            "tests/api/test_webhooks.py",
+            "tests/service/test_event_receivers.py",
+            "tests/service/test_webhook_signatures.py",
+        ),
+    ),
     "triage": Part(
         (
             "mulligan.core.deciding.agents.budgets",

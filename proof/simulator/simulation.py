@@ -17,9 +17,11 @@ from random import Random
 
 from msgspec.structs import replace
 
+from mulligan.core.model.actions import EVENT
 from mulligan.core.model.codec import encode_log
 from mulligan.core.model.events import Entry
-from mulligan.core.model.workflow import Workflow
+from mulligan.core.model.graph import Graph
+from mulligan.core.model.workflow import Workflow, encode
 from mulligan.core.state.state import State
 from mulligan.ports import fault_listeners
 from mulligan.testing.faults import Faults
@@ -155,6 +157,8 @@ class Simulation:
         if self.theme.is_dense and "meanwhile" not in without:
             self.cluster.faults, self.cluster.fault_share = ["meanwhile"], DENSE
         chosen = {**ALWAYS, **allowed}
+        if not _may_wait_for_events(self.workflow):
+            del chosen["send"]
         return list(chosen), list(chosen.values())
 
     def _steps_now(self) -> int:
@@ -309,3 +313,8 @@ def _serves_all(worker: SimulatedWorker) -> bool:
 
 def _is_leaving(worker: SimulatedWorker) -> bool:
     return worker.is_leaving or worker.root_run_id is not None
+
+
+def _may_wait_for_events(workflow: Workflow) -> bool:
+    """Whether a step of the workflow, or of one that it calls, waits for an event. What a program does is not known."""
+    return EVENT.encode() in encode(workflow) or Graph(workflow).program != ""

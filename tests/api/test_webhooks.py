@@ -18,7 +18,7 @@ from tests.support.store_files import write_empty_store
 from mulligan.api.app import Api
 from mulligan.service.home import DATABASE, Home
 from mulligan.service.server.server_config import ServerConfig, ServerSection
-from mulligan.service.server.webhooks.webhooks import BODY_BYTES_MAX
+from mulligan.service.server.webhooks.area import BODY_BYTES_MAX
 
 pytestmark = pytest.mark.postgres
 
@@ -155,6 +155,9 @@ def test_an_event_reaches_all_open_runs_with_the_labels(client: Client) -> None:
 
     assert deliver(client, "pay", {"team": "a"}).json == accepted(1, 3)
     assert deliver(client, "pay", {"team": "c"}).status == 409
+    client.post("runs/2:cancel", {})
+    assert deliver(client, "pay", {"team": "b"}).json == IGNORED
+    assert audit(client)[-1] == ("hook:pay", 202, "'paid' was ignored: all runs with the labels have ended")
 
 
 def test_an_event_for_a_run_that_is_not_there_is_refused_or_ignored_as_the_webhook_says(client: Client) -> None:

@@ -50,7 +50,7 @@ def test_json_with_tabs_and_standard_input_are_taken_too(folder: Path, monkeypat
         ("size: 2\n", "error[input.invalid]: in.yaml: input 'name' is missing\n  give it with -i name=VALUE\n"),
         ('{"name": "x", "name": "y"}', "error[input.invalid]: in.yaml: the key 'name' is there twice\n"),
         ("name: x\nname: y\n", "error[language.duplicate_key]: in.yaml:2:1: "),
-        ("- name: x\n", "error[language.type]: in.yaml:1:1: a mapping from inputs to values is expected\n"),
+        ("- name: x\n", "error[language.type]: in.yaml:1:1: a mapping from names to values is expected\n"),
         ("name: 'x\n", "error[language.yaml]: in.yaml:"),
         ("", "error[language.empty]: in.yaml:1:1: the file is empty\n"),
     ],

@@ -331,13 +331,14 @@ def test_a_process_that_runs_on_and_a_lock_that_is_held_are_found(tmp_path: Path
 
 
 def test_the_program_counts_and_says_how_it_went(capsys: pytest.CaptureFixture[str]) -> None:
-    # Within the requests of a client: the server dies when it has started a run and not answered.
-    code = main(["sqlite/http_server:after_request@8"])
+    # Within the requests of a client, and of a program outside: the server dies when it has started a run, or has sent
+    # an event, and not answered.
+    code = main(["sqlite/http_server:after_request@8", "sqlite/http_server:after_request@24"])
 
     said = capsys.readouterr().out.splitlines()
     assert code == 0
-    assert said[0].startswith("1 trials in ") and said[0].endswith(" minutes: 0 went wrong")
-    assert said[1] == "       1 sqlite http_server"
+    assert said[0].startswith("2 trials in ") and said[0].endswith(" minutes: 0 went wrong")
+    assert said[1] == "       2 sqlite http_server"
 
 
 @pytest.mark.skipif(not short_writes.is_there(), reason="there is no C compiler here")

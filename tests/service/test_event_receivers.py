@@ -29,7 +29,6 @@ def test_a_run_is_found_by_the_key_with_which_a_command_started_it(home: Home, t
 
     with Service(home) as service:
         assert service.runs.find_receivers(key="7") == [1]
-        assert service.runs.find_receivers(key="order: 7") == [1]
         with pytest.raises(UnknownRun):
             service.runs.find_receivers(key="8")
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from mulligan.service.server.telemetry.telemetry import Telemetry
     from mulligan.service.server.tokens.decision_ledger import DecisionLedger
     from mulligan.service.server.tokens.tokens import Tokens
-    from mulligan.service.server.webhooks.webhooks import Webhooks
+    from mulligan.service.server.webhooks.area import Webhooks
 
 
 def open_service(home: str | None = None, by: str = "", token: str = "") -> Service:
@@ -236,9 +236,9 @@ class Service:
     @cached_property
     def webhooks(self) -> Webhooks:
         """Where programs outside send events and start published workflows."""
-        from mulligan.service.server.webhooks import webhooks
+        from mulligan.service.server.webhooks import area
 
-        kind = webhooks.Webhooks
+        kind = area.Webhooks
         if self.home.is_remote:
             from mulligan.service.server.server_changes import RemoteWebhooks
 

@@ -7,9 +7,9 @@ import msgspec
 from mulligan.api.areas.catalogue import Deleted, DryRunQuery
 from mulligan.api.http.entity_tags import expected_revision, with_revision
 from mulligan.api.http.routing import Answer, Call, Routes
-from mulligan.service.server.webhooks.forms import WebhookForm
+from mulligan.service.server.webhooks.area import BODY_BYTES_MAX, Received, WebhookView
 from mulligan.service.server.webhooks.reading import Delivery
-from mulligan.service.server.webhooks.webhooks import BODY_BYTES_MAX, Received, WebhookView
+from mulligan.service.server.webhooks.webhook_forms import WebhookForm
 
 ROUTES = Routes()
 

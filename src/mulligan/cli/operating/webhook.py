@@ -12,8 +12,8 @@ from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json
 from mulligan.cli.words.options import AsJson, By, HomeFolder, service_at
 from mulligan.cli.words.parameters import Argument, Flag
 from mulligan.service.rendering.json_output import to_json
-from mulligan.service.server.webhooks.forms import read_form
-from mulligan.service.server.webhooks.webhooks import WebhookView
+from mulligan.service.server.webhooks.area import WebhookView
+from mulligan.service.server.webhooks.webhook_forms import read_form
 from mulligan.service.service import Service
 
 _WORDS = ("list", "show", "put", "delete")

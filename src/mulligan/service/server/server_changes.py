@@ -28,8 +28,8 @@ from mulligan.service.server.schedules.forms import ScheduleForm, instant_text
 from mulligan.service.server.schedules.schedules import Backfill, Schedules, ScheduleView
 from mulligan.service.server.server_client import open_transport
 from mulligan.service.server.tokens.tokens import NewToken, TokenForm, TokenList, Tokens, TokenView
-from mulligan.service.server.webhooks.forms import WebhookForm
-from mulligan.service.server.webhooks.webhooks import Webhooks, WebhookView
+from mulligan.service.server.webhooks.area import Webhooks, WebhookView
+from mulligan.service.server.webhooks.webhook_forms import WebhookForm
 
 Answered = TypeVar("Answered")
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})

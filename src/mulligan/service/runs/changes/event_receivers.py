@@ -36,11 +36,7 @@ def find_receivers(reader: RunReader, *, key: str = "", labels: Mapping[str, str
         raise InputInvalid("an event is for the run with a key, or for all runs with labels", hint="name one of them")
     if key:
         return [_run_of_key(reader, key)]
-    wanted = RunFilter(
-        statuses=_OPEN,
-        attributes=tuple(("label", name, value) for name, value in sorted((labels or {}).items())),
-        project=reader.project,
-    )
+    wanted = _with_labels(reader, labels or {}, _OPEN)
     found = reader.store.lists.find(wanted, limit=RECEIVERS_MAX + 1) if reader.home.is_there else []
     named = ", ".join(f"{name}={value}" for name, value in sorted((labels or {}).items()))
     if not found:
@@ -49,6 +45,19 @@ def find_receivers(reader: RunReader, *, key: str = "", labels: Mapping[str, str
         message = f"more than {RECEIVERS_MAX:,} open runs have the label {named}"
         raise Refused(message, hint="name another label as well")
     return sorted(record.run_id for record in found)
+
+
+def had_receivers(reader: RunReader, labels: Mapping[str, str]) -> bool:
+    """Whether there is a run with these labels, open or not."""
+    return bool(labels) and bool(reader.store.lists.find(_with_labels(reader, labels), limit=1))
+
+
+def _with_labels(reader: RunReader, labels: Mapping[str, str], statuses: tuple[str, ...] = ()) -> RunFilter:
+    return RunFilter(
+        statuses=statuses,
+        attributes=tuple(("label", name, value) for name, value in sorted(labels.items())),
+        project=reader.project,
+    )
 
 
 def _run_of_key(reader: RunReader, key: str) -> int:

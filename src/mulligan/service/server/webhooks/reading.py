@@ -11,7 +11,7 @@ import msgspec
 from mulligan.errors import InputInvalid, MediaUnsupported, RequestRefused
 from mulligan.language import expressions
 from mulligan.service.server.catalogue.text_reading import read_apart
-from mulligan.service.server.webhooks.forms import WebhookForm
+from mulligan.service.server.webhooks.webhook_forms import WebhookForm
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 FIELDS_MAX = 1_000

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from mulligan.errors import MulliganError
 from mulligan.service.server.notices.targets import sign, signing_key
-from mulligan.service.server.webhooks.forms import Auth
+from mulligan.service.server.webhooks.webhook_forms import Auth
 
 # How far the time of a delivery may be from that of the server, in both directions: as the Standard Webhooks say.
 TOLERANCE_SECONDS = 300

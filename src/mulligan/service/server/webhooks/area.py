@@ -31,7 +31,7 @@ from mulligan.errors import (
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports.server_records import AuditRecord, Document, ServerRecords, TokenRecord
 from mulligan.service.runs.changes.changes import Changes
-from mulligan.service.runs.changes.event_receivers import SentEvents, send_to_all
+from mulligan.service.runs.changes.event_receivers import SentEvents, had_receivers, send_to_all
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.audit import ACCEPTED, AuditLog, AuditWithRun, audit_row
 from mulligan.service.server.catalogue.catalogue import Catalogue
@@ -39,9 +39,16 @@ from mulligan.service.server.catalogue.texts import check_name, is_name
 from mulligan.service.server.combined_structs import combine
 from mulligan.service.server.notices.targets import signing_key
 from mulligan.service.server.server_config import ServerConfig
-from mulligan.service.server.webhooks.forms import Auth, SendForm, StartForm, WebhookForm, check_form, check_start
 from mulligan.service.server.webhooks.reading import Delivery, Reading, read_delivery
 from mulligan.service.server.webhooks.signatures import SECRET_CHARS_MIN, verify
+from mulligan.service.server.webhooks.webhook_forms import (
+    Auth,
+    SendForm,
+    StartForm,
+    WebhookForm,
+    check_form,
+    check_start,
+)
 
 WEBHOOK = "webhook"
 PATH = "/hooks/"
@@ -285,6 +292,9 @@ class Webhooks:
             found = service.runs.find_receivers(key=reading.run_key, labels=reading.labels)
         except UnknownRun as error:
             if send.if_no_run == "ignore":
+                return Received("ignored", [])
+            if had_receivers(service.reader, reading.labels):
+                audit.add([_row(checked, f"'{reading.event}' was ignored: all runs with the labels have ended")])
                 return Received("ignored", [])
             raise NoRunYet(_REFUSED, token=checked.token, why=_why(error), hint=_HINT) from None
         # Before the change, so that a crash does not lose it.
