@@ -39,7 +39,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(
     [
         *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
-        *(ROOT / "examples" / name for name in ("README.md", "plugin/README.md")),
+        *(ROOT / "examples" / name for name in ("README.md", "plugin/README.md", "programs/README.md")),
         *DOCS.glob("**/*.md"),
     ]
 )
@@ -91,6 +91,7 @@ PLAYED_PAGES = [
         "start/tutorials/agent-loop",
         "start/tutorials/pipeline",
         "start/tutorials/sweep",
+        "../examples/programs/README",
     )
 ]
 # Long ones, and those whose commands others show too.
@@ -118,6 +119,7 @@ PAGES_OF_THE_NIGHT = {
         "other-systems/a-day-with-noetl",
         "other-systems/torc",
         "other-systems/prodigy",
+        "../examples/programs/README",
     )
 }
 PYTHON_PAGES = [DOCS / "reference/python.md", DOCS / "how-to/python-api.md", DOCS / "how-to/testing.md"]

@@ -4,7 +4,8 @@
     ```console                commands, in a folder of the page's own
     ```text                   what the commands just before it print
 
-A page begins in an empty folder. A block sees what earlier ones exported, and goes on in the folder where they stopped.
+A page begins in an empty folder, or with the modules that stand beside it. A block sees what earlier ones exported, and
+goes on in the folder where they stopped.
 
 To write what is printed today into a page: `PYTHONPATH=src python tests/support/played.py docs/concepts/ladder.md`.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -56,6 +58,8 @@ def play(page: Path, folder: Path, program: str = PROGRAM) -> Iterator[Shown]:
 
     `program` is the text of the `mulligan` that is typed.
     """
+    for beside in page.parent.glob("*.py"):
+        shutil.copy(beside, folder)
     environ = _environ(folder, program)
     printed, left_in = "", Path(environ["BASH_ENV"]).with_name("folder")
     for found in _FENCE.finditer(page.read_text(encoding="utf-8")):
