@@ -28,6 +28,7 @@ steps:
   - {step: a, approve: {message: 'ship it?'}}
   - {step: b, needs: [a], shell: 'true'}
 """
+WAITING = "name: waiting\nsteps:\n  - {step: a, wait: {event: go}}\n  - {step: b, needs: [a], shell: 'true'}\n"
 FAILED = "name: failed\nsteps:\n  - {step: a, shell: 'test -e go'}\n"
 TWO = "name: two\nsteps:\n  - {step: a, shell: 'true'}\n  - {step: b, needs: [a], shell: 'test -e go'}\n"
 STOPPING = ASKING + "end: {shell: 'true'}\n"
@@ -51,6 +52,7 @@ ROWS = {
     "items": Row(ITEMS, ("items", 1, "a", "--retry")),
     "fork": Row(FAILED, ("fork", 1, "--from", "a"), run_id=2),
     "replay": Row(TWO, ("replay", 1, "--at", 9, "--fork-here"), run_id=2),
+    "send": Row(WAITING, ("send", 1, "go")),
     "cancel": Row(STOPPING, ("cancel", 1), status="cancelled"),
 }
 # `run` and `resume` are what the others follow: they drive, unless they are detached. The rest drives no run of a home.
@@ -58,7 +60,7 @@ DRIVING = {"run", "resume"}
 OTHERS = set(
     "wait worker server mcp dashboard list workers show explain logs events data report pause pending notices stats "
     "whatif usage suggest breakers traces step rehearse validate coverage graph convert publish workflows schedule "
-    "schema login logout token postgres slurm gc remove doctor demo".split()
+    "webhook schema login logout token postgres slurm gc remove doctor demo".split()
 )
 EVERY_ROW = pytest.mark.parametrize("verb", ROWS)
 # For what needs a process beside this one: a run that goes on, one that is made, and one that is stopped.

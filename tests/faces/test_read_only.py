@@ -47,6 +47,7 @@ READING: dict[str, tuple[object, ...]] = {
     "notices": (),
     "workflows": (),
     "schedule": ("list",),
+    "webhook": ("list",),
     "token": ("list",),
     "graph": ("--run", 1),
 }
@@ -59,6 +60,7 @@ WRITING: dict[str, tuple[object, ...]] = {
     "pause": (2,),
     "classify": (3, "a", "retry", "--reason", "x"),
     "approve": (2, "gate", "--reason", "x"),
+    "send": (2, "paid"),
     "worker": (),
     "server": (),
     "dashboard": ("--no-browser",),

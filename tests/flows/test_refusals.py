@@ -302,7 +302,7 @@ recursive_flow = flow(recursive)
             "let each branch return what one of its steps returned, or a plain value",
         ),
         (nested_groups, "group", "a group stands inside another one", "put the steps into one of them"),
-        (waits_for_nothing, "arguments", "'pause' needs a duration, or until= a time", ""),
+        (waits_for_nothing, "arguments", "'pause' needs a duration, until= a time, or event= its name", ""),
         (declared_twice, "duplicate_key", "'token' is declared twice, in different ways", ""),
         (edge_without_target, "missing_key", "an edge has no target", "add 'to'"),
         (unknown_secret, "unknown_secret", "there is no secret 'token'", "declare it under 'secrets:'"),

@@ -19,7 +19,7 @@ from mulligan.store.http.http_calls import CALL_HEADER, PROCESS_HEADER, PROTOCOL
 
 TOKEN = "mul_" + "t" * 43
 READER = "mul_" + "r" * 43
-_SCOPES = {TOKEN: ("read", "run", "decide", "write"), READER: ("read",)}
+_SCOPES = {TOKEN: ("read", "run", "send", "decide", "write"), READER: ("read",)}
 
 
 class _Handler(BaseHTTPRequestHandler):
