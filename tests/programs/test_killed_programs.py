@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import json
 import shutil
 import sqlite3
 import sys
@@ -14,9 +15,15 @@ from typing import Any, NamedTuple
 import pytest
 from tests.programs.in_process import Run
 
+from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import fault_listeners
 from mulligan.testing.faults import Crash, faults
+from proof.crashes.command_runner import CommandRunner, command_runner
+from proof.crashes.faults import Fault
+from proof.stage import Stage
 
+# How often a run that was killed once is taken up at most.
+RESUMES_MAX = 6
 FOLDER = Path(__file__).parents[2] / "examples" / "programs"
 
 
@@ -191,3 +198,70 @@ def test_a_program_whose_worker_is_killed_after_each_step_comes_to_the_same(case
         assert come_to(case, folder) == expected(case)
     finally:
         fault_listeners.remove(listener)
+
+
+# -- with real processes and kill -9 -----------------------------------------------------------------------------------
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", [case for case in CASES if case.answers or case.name != "checkout"], ids=named)
+def test_a_program_whose_processes_are_killed_at_any_commit_comes_to_the_same(case: Case, tmp_path: Path) -> None:
+    with command_runner(Stage(tmp_path), tmp_path) as processes:
+        commands = 2 if case.answers else 1
+        for command in range(commands):
+            for nth in itertools.count(1):
+                folder = tmp_path / f"{command}-{nth}"
+                folder.mkdir()
+                played = Played(processes, case, folder, command, Fault("kill", "after_commit", nth))
+
+                assert played.come_to() == expected(case), f"killed at commit {nth} of command {command}"
+                if not played.has_happened:
+                    break
+
+
+class Played:
+    """A run by real processes, one of whose commands is killed."""
+
+    def __init__(self, processes: CommandRunner, case: Case, folder: Path, command: int, fault: Fault) -> None:
+        self._processes = processes
+        self._case = case
+        self._folder = folder
+        self._stage = Stage(folder)
+        self._faults = {command: fault}
+        self.has_happened = False
+        for path in FOLDER.glob("*.py"):
+            shutil.copy(path, folder)
+
+    def come_to(self) -> tuple[str, Any, list[str]]:
+        shown = self._run(0, *self._start)
+        for _ in range(RESUMES_MAX):
+            if shown.get("status") in RUN_ENDED:
+                break
+            shown = self._run(1, *self._answer) if shown.get("waiting_for") else self._go_on()
+        return shown["status"], shown["outputs"]["result"], sorted(effects(self._folder).split(", "))
+
+    def _go_on(self) -> dict[str, Any]:
+        with self._stage.service() as service:
+            runs = service.reader.runs(limit=1)
+        if not runs:
+            return self._run(0, *self._start)
+        return self._run(0, "show" if runs[0].status in RUN_ENDED else "resume", "1", "--json")
+
+    @property
+    def _start(self) -> list[str]:
+        inputs = [f"{name}={value}" for name, value in self._case.inputs.items()]
+        return ["run", f"{self._case.name}.py", *(word for one in inputs for word in ("-i", one)), "--json"]
+
+    @property
+    def _answer(self) -> list[str]:
+        ((name, value),) = self._case.answers.items()
+        if name == "approve":
+            words = ["approve", "1", "approve", *([] if value else ["--no"]), "--reason", "because"]
+        else:
+            words = ["send", "1", name, json.dumps(value), "--once", "this"]
+        return [*words, "--json"]
+
+    def _run(self, command: int, *words: str) -> dict[str, Any]:
+        ended = self._processes.run(self._stage, *words, fault=self._faults.pop(command, None))
+        self.has_happened |= ended.has_happened
+        return ended.shown
