@@ -193,6 +193,12 @@ class LogFacts:
         self.causes[place] = Counter()
         self.time_ends.pop(place, None)
 
+    def forget_lost_workers(self, program: str) -> None:
+        """A program has got on: the workers that it lost before do not count."""
+        self.time_ends.pop(program, None)
+        for cause in ("lost", "time"):
+            self.causes.get(program, Counter())[cause] = 0
+
 
 def format_entries(entries: list[e.Entry]) -> str:
     """Format entries as lines: seq, cause, fact."""
@@ -269,6 +275,11 @@ def _step_added(facts: LogFacts, fact: e.StepAdded | e.StepRan, entry: e.Entry) 
     elif fact.is_kept:
         facts.outcomes[fact.step] = "completed"
         facts.decided_in_round.add(fact.step)
+    facts.forget_lost_workers(fact.program)
+
+
+def _program_got_on(facts: LogFacts, fact: e.ProgramWaiting | e.ValueRecorded, entry: e.Entry) -> None:
+    facts.forget_lost_workers(fact.place)
 
 
 def _stopping(facts: LogFacts, fact: e.RunStopping, entry: e.Entry) -> None:
@@ -552,6 +563,7 @@ _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {
     e.StepDefined: _step_defined,
     e.StepAdded: _step_added,
     e.StepRan: _step_added,
+    **dict.fromkeys((e.ProgramWaiting, e.ValueRecorded), _program_got_on),
     e.RunStarted: _started,
     e.RunRevised: _revised,
     e.RunForked: _forked,

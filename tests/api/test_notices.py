@@ -59,3 +59,9 @@ def test_a_run_that_starts_after_the_hooks_were_set_has_their_notices(client: Cl
     assert page["next"] is None
     assert client.get("notices", status="sent").json["notices"] == []
     assert client.get("notices", limit=0).status in (400, 422)
+
+
+def test_numbers_that_no_database_counts_to_are_refused(client: Client) -> None:
+    for number in (2**63 - 1, 2**63, 10**30):
+        assert client.get("notices", run_id=number).status == 422
+        assert client.get("audit", before=number).status == 422

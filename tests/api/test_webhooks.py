@@ -479,6 +479,25 @@ def test_a_webhook_of_a_workflow_that_is_not_published_is_refused(client: Client
     assert client.put("webhooks/x", {"secret": "shop", "start": {"workflow": "nothing"}}).code == "workflow.unknown"
 
 
+def test_a_token_for_some_workflows_makes_webhooks_for_these_alone(client: Client) -> None:
+    text = "name: other\nsteps: [{step: a, shell: 'true'}]\n"
+    client.put("workflows/other", {"text": text})
+    client.put("webhooks/sends", {"secret": "shop", "send": {"event": "paid", "run_key": "7"}})
+    form = {"user": "narrow", "scopes": ["admin"], "workflows": ["other"]}
+    headers = {"authorization": f"Bearer {client.post('tokens', form).json['secret']}"}
+
+    def put(name: str, webhook: dict[str, Any]) -> int:
+        return client.request("PUT", f"webhooks/{name}", body=webhook, scope=None, headers=headers).status
+
+    starts_other = {"secret": "shop", "start": {"workflow": "other"}}
+    assert put("other", starts_other) == 200
+    # The name of a webhook says nothing; one that is there belongs to others.
+    assert put("other2", START) == put("shop", starts_other) == put("sends", starts_other) == 403
+    assert put("other", {"secret": "shop", "send": {"event": "paid", "run_key": "7"}}) == 403
+    assert client.request("DELETE", "webhooks/shop", scope=None, headers=headers).status == 403
+    assert client.request("DELETE", "webhooks/other", scope=None, headers=headers).status == 200
+
+
 def test_a_webhook_is_changed_at_a_revision_shown_and_removed(client: Client) -> None:
     changed = client.put("webhooks/shop", {**START, "filter": "true"}, headers={"if-match": '"1"'})
 

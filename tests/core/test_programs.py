@@ -21,7 +21,7 @@ from mulligan.core.model.failure import Failure
 from mulligan.core.model.file_records import FileRecord
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.program_calls import ProgramCall, TurnEnd
-from mulligan.core.model.workflow import Action, Budget, Command
+from mulligan.core.model.workflow import RERUNS_AFTER_LOSS_MAX, Action, Budget, Command
 from mulligan.core.state.dropped_calls import label_of_result
 from mulligan.core.state.verdict import unhandled
 from mulligan.core.turn import fold, turn
@@ -258,6 +258,34 @@ def test_a_lost_turn_is_told_everything_again() -> None:
     turn = make_task(run.state, "nightly").turn
     assert turn is not None and turn.deliveries == ()
     assert [one.label for one in program_history(run.state, turn.delivered).deliveries] == ["load", "load#2"]
+
+
+def lose_turn(run: Program) -> None:
+    run.report(r.TaskStarted(run.clock, "nightly", run["nightly"].attempt, "w1", "h1", run.turn))
+    run.lose("nightly")
+
+
+def test_a_program_may_lose_any_number_of_workers_if_it_gets_on_in_between() -> None:
+    run = Program()
+
+    for number in range(3 * RERUNS_AFTER_LOSS_MAX):
+        lose_turn(run)
+        run.say(run.load(number))
+        run.ok("load" if number == 0 else f"load#{number + 1}")
+
+    assert (run["nightly"].status, run.status) == ("ready", "running")
+
+
+def test_a_program_that_loses_its_worker_again_and_again_at_the_same_call_fails() -> None:
+    run = Program()
+    run.say(run.load())
+    run.ok("load")
+
+    for _ in range(RERUNS_AFTER_LOSS_MAX + 1):
+        lose_turn(run)
+
+    failure = run["nightly"].failure
+    assert failure is not None and (failure.code, run.status) == ("WORKER_LOST", "failed")
 
 
 def test_what_an_earlier_turn_has_said_is_refused() -> None:

@@ -67,6 +67,11 @@ def test_a_process_reads_one_text_after_another() -> None:
     assert reader.call(os.getpid) == reader.call(os.getpid)
 
 
+def test_what_has_limits_of_its_own_is_read_within_them() -> None:
+    with pytest.raises(TextTooCostly, match=r"more than 0\.2 s"):
+        TextReader().call_within(Limits(cpu_seconds=0.2), max, itertools.count())
+
+
 def test_texts_are_read_also_when_the_folder_is_gone_in_which_the_process_was_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ class AuditQuery(Query, frozen=True):
     who: str = ""
     action: str = ""
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
-    before: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    before: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
 
 
 @ROUTES.add("GET", "audit", "admin")

@@ -23,11 +23,27 @@ def _workflows(call: Call, route: Route) -> set[str]:
     run_ids += [one.run_id for one in getattr(call.body, "decisions", ())]
     found = {call.service.runs.record(run_id).workflow for run_id in run_ids}
     name = call.path.get("name")
+    if name is not None and route.path.startswith("webhooks/"):
+        return _workflows_of_webhooks(call, name)
     if name is not None and route.path.startswith("schedules/"):
         # Its name says nothing: a schedule may have the name of another workflow.
         name = _workflow_of_schedule(call, name)
     named = (getattr(call.body, "workflow", None), name)
     return found | {one for one in named if isinstance(one, str)}
+
+
+def _workflows_of_webhooks(call: Call, name: str) -> set[str]:
+    """What a webhook starts, and what it shall start: whoever sends to it is not limited as this token is."""
+    forms = [call.body] if call.body is not None else []
+    with suppress(NotFound):
+        forms.append(call.service.webhooks.show(name))
+    for one in forms:
+        if one.start is None:
+            raise ScopeMissing(
+                "this token is for some workflows only, and the events of a webhook may reach runs of any",
+                hint="use another token",
+            )
+    return {one.start.workflow for one in forms}
 
 
 def _workflow_of_schedule(call: Call, name: str) -> str | None:

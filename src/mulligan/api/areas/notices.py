@@ -19,7 +19,7 @@ class NoticesQuery(Query, frozen=True):
     """Which notices to list."""
 
     status: NoticeStatus | None = None
-    run_id: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    run_id: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
     limit: Limit = 100
     # The `next` of the page before.
     cursor: str = ""

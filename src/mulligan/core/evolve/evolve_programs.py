@@ -110,6 +110,13 @@ def _count(state: State, program: str, name: str, label: str) -> None:
     if label not in state.dropped:
         numbers = {**numbers, name: numbers.get(name, 0) + 1}
     place.program = _replace(progress, made=progress.made + 1, numbers=numbers)
+    _note_progress(place)
+
+
+def _note_progress(place: Place) -> None:
+    """What workers were lost before does not count any more: a program may outlive many of them."""
+    if place.climb.losses or place.climb.time_ends:
+        place.climb = _replace(place.climb, losses=0, time_ends=0, seconds_min=0.0)
 
 
 def program_waiting(state: State, place: Place, fact: e.ProgramWaiting, entry: e.Entry) -> None:
@@ -119,6 +126,7 @@ def program_waiting(state: State, place: Place, fact: e.ProgramWaiting, entry: e
         state.run.published = fact.published
     cpu, peak = progress.cpu + fact.cpu, max(progress.peak, fact.peak)
     place.program = _replace(progress, delivered=progress.known, announced=0, unseen=0, at=fact.at, cpu=cpu, peak=peak)
+    _note_progress(place)
 
 
 def program_resumed(state: State, place: Place, fact: e.ProgramResumed, entry: e.Entry) -> None:

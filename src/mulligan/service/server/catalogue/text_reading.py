@@ -190,8 +190,12 @@ class TextReader:
         _READER.set(self)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return self.call_within(self._limits, function, *args, **kwargs)
+
+    def call_within(self, limits: Limits, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """The same within other limits."""
         request = pickle.dumps((function, args, kwargs), pickle.HIGHEST_PROTOCOL)
-        child = self._take()
+        child = self._take(limits)
         stays = False
         try:
             answer = child.call(request)
@@ -234,9 +238,9 @@ class TextReader:
             message = f"the text has more than {self._limits.words:,} words"
             raise RequestTooLarge(message, hint=_HINT, words_max=self._limits.words)
 
-    def _take(self) -> _Child:
+    def _take(self, limits: Limits) -> _Child:
         try:
-            child = _IDLE.take(self._limits)
+            child = _IDLE.take(limits)
         except OSError as error:
             hint = "ask again in a few seconds"
             raise ServerBusy(f"no process can be started to read the text: {error.strerror}", hint=hint) from None
@@ -254,7 +258,17 @@ def _ending() -> ServerBusy:
 
 def read_apart(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Run the function in another process if it is called in a thread of a server."""
+    return _apart(function, None)
 
+
+def read_apart_within(
+    limits: Limits,
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """The same for what has limits of its own."""
+    return lambda function: _apart(function, limits)
+
+
+def _apart(function: Callable[Parameters, Result], limits: Limits | None) -> Callable[Parameters, Result]:
     @wraps(function)
     def called(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         reader = _READER.get()
@@ -263,6 +277,8 @@ def read_apart(function: Callable[Parameters, Result]) -> Callable[Parameters, R
         for one in args:
             if (text := getattr(one, "text", None)) is not None:
                 reader.refuse_long(text)
+        if limits is not None:
+            return cast(Result, reader.call_within(limits, called, *args, **kwargs))
         return cast(Result, reader.call(called, *args, **kwargs))
 
     return called

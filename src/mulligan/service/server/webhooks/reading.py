@@ -10,11 +10,13 @@ import msgspec
 
 from mulligan.errors import InputInvalid, MediaUnsupported, RequestRefused
 from mulligan.language import expressions
-from mulligan.service.server.catalogue.text_reading import read_apart
+from mulligan.service.server.catalogue.text_reading import Limits, read_apart_within
 from mulligan.service.server.webhooks.webhook_forms import WebhookForm
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 FIELDS_MAX = 1_000
+# A delivery is small, and there are many.
+LIMITS = Limits(cpu_seconds=3.0, wall_seconds=10.0, memory_bytes=512 << 20, answer_bytes=16 << 20)
 # Those that prove who sends it: no expression reads them, so that they get into no run.
 _PROOFS = ("authorization", "cookie", "proxy-authorization", "webhook-signature", "x-hub-signature")
 _PROOFS_BEGIN = ("x-hub-signature", "x-mulligan")
@@ -45,7 +47,7 @@ class Reading(msgspec.Struct, frozen=True):
     key: str = ""
 
 
-@read_apart
+@read_apart_within(LIMITS)
 def read_delivery(form: WebhookForm, delivery: Delivery) -> Reading:
     """`RequestRefused` for a body that cannot be read, `InputInvalid` for an expression that cannot be evaluated."""
     names = {
