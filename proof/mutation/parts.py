@@ -60,12 +60,12 @@ PARTS = {
         ),
     ),
     "webhooks": Part(
-        ("mulligan.service.server.webhooks", "mulligan.service.runs.changes.event_receivers"),
         (
-            "tests/api/test_webhooks.py",
-            "tests/service/test_event_receivers.py",
-            "tests/service/test_webhook_signatures.py",
+            "mulligan.service.server.webhooks.reading",
+            "mulligan.service.server.webhooks.signatures",
+            "mulligan.service.server.webhooks.webhook_forms",
         ),
+        ("tests/service/test_webhook_readings.py", "tests/service/test_webhook_signatures.py"),
     ),
     "triage": Part(
         (

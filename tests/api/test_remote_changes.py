@@ -28,6 +28,7 @@ from mulligan.service.server.notices.notices import parse_notify
 from mulligan.service.server.schedules.forms import ScheduleForm
 from mulligan.service.server.server_client import start_published
 from mulligan.service.server.tokens.tokens import TokenForm
+from mulligan.service.server.webhooks.webhook_forms import StartForm, WebhookForm
 from mulligan.service.service import Service
 
 from .test_damaged_runs import DAMAGES, Store
@@ -94,6 +95,23 @@ def test_what_is_changed_over_http_is_what_a_local_store_would_have(remote: Serv
     assert remote.schedules.resume("often").pause is None
     remote.schedules.delete("often")
     assert service.schedules.all() == []
+
+
+def test_webhooks_are_put_shown_and_removed_over_http(remote: Service, service: Service) -> None:
+    remote.catalogue.publish("hello", HELLO)
+    form = WebhookForm("shop", filter="body.ok", start=StartForm("hello"))
+
+    put = remote.webhooks.put("shop", form)
+
+    assert (put.path, put.filter, put.updated_by, put.revision) == ("/hooks/shop", "body.ok", "admin", 1)
+    assert to_json(remote.webhooks.all()) == to_json(service.webhooks.all()) == [to_json(put)]
+    assert remote.webhooks.put("shop", form, dry_run=True).dry_run
+    with pytest.raises(InputInvalid, match="neither 'send' nor 'start'"):
+        remote.webhooks.put("shop", WebhookForm("shop"))
+    remote.webhooks.delete("shop")
+    assert remote.webhooks.all() == []
+    with pytest.raises(MulliganError, match="there is no webhook 'shop'"):
+        remote.webhooks.show("shop")
 
 
 def test_refusals_of_the_server_are_those_of_a_local_store(remote: Service) -> None:

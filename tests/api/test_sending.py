@@ -113,3 +113,14 @@ def test_a_token_for_other_workflows_sends_nothing(client: Client) -> None:
     assert client.post("events", {"name": "paid", "value": 1, "labels": {"team": "ops"}}, scope="limited").status == 403
 
     assert taken(client) == []
+
+
+def test_who_may_only_send_learns_nothing_of_a_run_that_refuses(client: Client) -> None:
+    alone = client.post("runs/1/events", {"name": "paid", "value": "much"}, scope="send")
+    all_of_them = client.post("events", {"name": "paid", "value": "much", "labels": {"team": "ops"}}, scope="send")
+    other = client.post("runs/1/events", {"name": "paid", "value": 1}, scope="limited")
+
+    assert (alone.status, alone.json["detail"]) == (422, "what waits for this event cannot use its value")
+    assert all_of_them.status == 409 and "pay" not in all_of_them.json["detail"].replace("paid", "")
+    assert (other.status, "order" in other.body.decode()) == (403, False)
+    assert "'pay' waits for 'paid'" in client.post("runs/1/events", {"name": "paid", "value": "x"}).json["detail"]

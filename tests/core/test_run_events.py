@@ -157,6 +157,24 @@ def test_an_early_event_that_the_step_cannot_use_fails_its_attempt_and_the_next_
     assert [fact.failure.code for fact in run.facts(e.AttemptFailed)] == ["OUTPUT_INVALID"]
 
 
+def test_an_event_goes_to_the_first_step_that_can_use_it() -> None:
+    number, text = (waiting(schema={"type": kind}) for kind in ("integer", "string"))
+    run = History(workflow(step("a", action=number), step("b", action=text))).start()
+
+    run.send("paid", "a text")
+
+    assert (run["a"].status, run["b"].output) == ("running", "a text")
+
+
+def test_a_name_that_nobody_can_send_fails_the_step() -> None:
+    name = Template(("paid-", expression("inputs.order", "inputs.order")))
+    action = Action(EVENT, {"event": {"${}": "name"}}, {"name": name})
+
+    run = History(workflow(step("pay", action=action)), {"inputs.order": "a b"}).start()
+
+    assert (run.status, run["pay"].failure.code) == ("failed", "INPUT_INVALID")
+
+
 # -- once --------------------------------------------------------------------------------------------------------------
 
 
@@ -195,6 +213,23 @@ def test_a_loop_takes_another_event_in_each_visit() -> None:
         run.send("paid", number)
 
     assert [fact.output for fact in run.facts(e.StepCompleted) if fact.step == "poll"] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, True), ([0], [False]), ({"a": 1}, {"a": 1.0})])
+def test_values_that_are_equal_in_python_and_not_as_json_are_different(one: Any, other: Any) -> None:
+    run = at_pay(History(PAYING)).send("paid", one, key="a")
+
+    with pytest.raises(Refused, match="another event was sent"):
+        run.send("paid", other, key="a")
+
+
+def test_who_got_no_answer_sends_again_also_when_the_run_has_ended() -> None:
+    run = History(workflow(step("pay", action=PAID))).start().send("paid", 1, key="a")
+    assert run.status == "completed"
+
+    run.send("paid", 1, key="a")
+
+    assert len(run.state.received) == 1
 
 
 # -- other rounds ------------------------------------------------------------------------------------------------------
@@ -253,6 +288,12 @@ def test_a_large_value_and_a_long_key_are_refused() -> None:
         check_report(r.EventSent(T0, "a", "x" * 66_000))
     with pytest.raises(InputInvalid, match="the key of an event has at most 200 characters"):
         check_report(r.EventSent(T0, "a", key="k" * 201))
+
+
+@pytest.mark.parametrize("value", ["\ud800", object(), {1, 2, object()}])
+def test_what_cannot_be_written_as_json_is_refused(value: Any) -> None:
+    with pytest.raises(InputInvalid):
+        check_report(r.EventSent(T0, "a", value))
 
 
 def test_a_run_that_has_ended_gets_no_event() -> None:

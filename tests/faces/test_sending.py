@@ -104,6 +104,8 @@ def test_an_event_with_an_id_counts_once():
         (("--label", "a=b", "paid"), "no open run has the label a=b"),
         (("--key", "k", "1", "paid", "3"), "--key and --label say which run it is"),
         (("--key", "k", "--label", "a=b", "paid"), "an event is for the run with a key, or for all runs with labels"),
+        (("1", "paid", "1", "--once", ""), "'' is not a key"),
+        (("1", "later", '"\\ud800"'), "the value of the event cannot be kept: it cannot be written as JSON"),
         (("1", "paid", '"' + "x" * 66_000 + '"'), "the value of the event cannot be kept"),
     ],
 )
@@ -113,6 +115,19 @@ def test_what_makes_no_sense_is_refused(words: tuple[str, ...], message: str):
     said = mulligan("send", *words)
 
     assert said.code == 2 and message in said.err
+
+
+def test_a_value_that_looks_like_json_and_is_not_is_named():
+    ran_before(ORDER)
+
+    assert "note: the value is not JSON, so it is sent as a text" in mulligan("send", 1, "x", "{amount: 40}").err
+    assert "note" not in mulligan("send", 1, "x", "{amount: 40}", "--text").err
+
+
+def test_a_wait_for_an_event_until_a_time_is_refused():
+    file = workflow('name: w\nsteps:\n  - {step: a, wait: {event: e, until: "2030-01-01T00:00:00Z"}}\n')
+
+    assert "'wait' has 'until' and 'event'" in mulligan("validate", file).err
 
 
 def test_a_run_that_has_ended_gets_no_event():

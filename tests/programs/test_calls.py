@@ -814,7 +814,7 @@ def test_between_inline_steps_it_goes_once_a_second():
     assert published(counting) == [{"done": 0}, None, None, {"done": 2}]
 
 
-@pytest.mark.parametrize("values", [{"text": "x" * 5000}, {"thing": object()}])
+@pytest.mark.parametrize("values", [{"text": "x" * 5000}, {"thing": object()}, {"v": {"$artifact": "x"}}])
 def test_what_cannot_be_published_is_refused(values: dict[str, Any]):
     @program
     def publishing():

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from mulligan.service.server.notices.targets import sign, signing_key
 from mulligan.service.server.webhooks.signatures import SignatureRefused, TimeRefused, verify
 
 # The example of the specification and of its libraries.
@@ -68,3 +69,57 @@ def test_an_empty_header_is_no_secret() -> None:
     for headers in ({}, {"x-token": ""}, {"x-token": " a secret"}):
         with pytest.raises(SignatureRefused):
             verify("secret", "X-Token", ["a secret"], headers, BODY, AT)
+
+
+def test_either_of_two_secrets_counts_and_each_has_a_signature() -> None:
+    for secrets in ([SECRET, "whsec_bmV3"], ["whsec_bmV3", SECRET]):
+        assert verify("standard", "", secrets, HEADERS, BODY, AT)
+    with pytest.raises(SignatureRefused):
+        verify("standard", "", ["whsec_bmV3"], HEADERS, BODY, AT)
+
+
+def test_the_time_may_differ_by_five_minutes_to_the_second() -> None:
+    for seconds in (-300, 300):
+        assert standard(at=datetime.fromtimestamp(1614265330 + seconds, UTC))
+
+
+def secret(sent: dict[str, str], header: str = "X-Token", body: bytes = BODY) -> str:
+    return verify("secret", header, ["another", "a secret"], sent, body, AT)
+
+
+def test_a_secret_in_a_header_says_which_delivery_it_is_by_its_id_or_its_content() -> None:
+    good = {"x-token": "a secret"}
+    now, late = str(int(AT.timestamp())), str(int(AT.timestamp()) + 60)
+
+    assert secret({**good, "idempotency-key": "7", "webhook-id": "8"}) == "id 7"
+    assert secret({**good, "webhook-id": "8", "x-github-delivery": "9"}) == "id 8"
+    assert secret({**good, "x-github-delivery": "9"}) == "id 9"
+    plain = secret(good)
+    assert plain.startswith("sha256 ") and plain == secret(good)
+    others = [secret(good, body=b"another"), *(secret({**good, "webhook-timestamp": one}) for one in (now, late))]
+    assert len({plain, *others}) == 4
+
+
+def test_a_secret_in_a_header_with_a_wrong_time_is_refused() -> None:
+    for timestamp in ("1", "soon", "-1614265330", "1614265330.0", "1" * 13):
+        with pytest.raises(TimeRefused):
+            secret({"x-token": "a secret", "webhook-timestamp": timestamp})
+
+
+def test_a_bearer_is_the_secret_in_the_header_for_that_alone() -> None:
+    assert secret({"authorization": "Bearer a secret"}, "Authorization")
+    assert secret({"authorization": "a secret"}, "Authorization")
+    for sent, header in (
+        ({"authorization": "Basic a secret"}, "Authorization"),
+        ({"x-token": "Bearer a secret"}, "X-Token"),
+    ):
+        with pytest.raises(SignatureRefused):
+            secret(sent, header)
+
+
+def test_a_delivery_without_an_id_is_refused_although_it_is_signed() -> None:
+    now = int(AT.timestamp())
+    headers = {"webhook-timestamp": str(now), "webhook-signature": sign([signing_key(SECRET)], "", now, BODY)}
+
+    with pytest.raises(SignatureRefused):
+        verify("standard", "", [SECRET], headers, BODY, AT)

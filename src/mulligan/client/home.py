@@ -316,10 +316,11 @@ class Home:
         """
         from mulligan.service.runs.changes.event_receivers import SentEvents, send_to_all
 
+        plain = plain_inputs({"value": value})["value"]
         with self._session.service() as service:
 
             def send_to(run_id: int) -> None:
-                service.changes.send_event(run_id, name, value, key=key)
+                service.changes.send_event(run_id, name, plain, key=key)
 
             if labels and run is None:
                 return send_to_all(service.runs.find_receivers(key=run_key, labels=labels), send_to)

@@ -506,7 +506,7 @@ class Run:
         A second event with the same `key` is the same. Returns the run, driven on as `classify` does.
         """
         with self._session.service() as service:
-            service.changes.send_event(self._id, name, value, key=key)
+            service.changes.send_event(self._id, name, plain_inputs({"value": value})["value"], key=key)
         return self._continue_if(drive)
 
     # -- how ---------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, Protocol
 
+from mulligan.core.model.artifacts import KEY, KEY_AS_JSON
 from mulligan.core.model.program_calls import PUBLISHED_BYTES_MAX, key_problem
 from mulligan.core.model.run_data import name_problem
 from mulligan.flows.context import Site, call_site
@@ -227,7 +228,10 @@ class Machine:
     def publish(self, values: dict[str, Any]) -> None:
         """What people see of the program while it runs: these values take the place of those with their names."""
         published = {**self._published, **values}
-        size = len(encode_arguments(published, "publish_state"))
+        encoded = encode_arguments(published, "publish_state")
+        if KEY_AS_JSON in encoded:
+            raise ProgramError(f"publish_state keeps no value with the key '{KEY}', which is reserved for artifacts")
+        size = len(encoded)
         if size > PUBLISHED_BYTES_MAX:
             message = f"publish_state keeps at most {PUBLISHED_BYTES_MAX:,} bytes, and these values have {size:,}"
             raise ProgramError(message, hint="publish numbers and short texts; results are outputs of steps")
@@ -275,8 +279,8 @@ class Machine:
     ) -> Call[Any]:
         """A wait for an event. `others`: its default, if it has one."""
         if not isinstance(name, str) or (problem := name_problem(name)):
-            said = problem if isinstance(name, str) else "it is a text"
-            raise ProgramError(f"wait_event waits for an event by its name, not {name!r}", hint=said)
+            said = problem if isinstance(name, str) else 'the name of an event is a text: wait_event("paid")'
+            raise ProgramError(f"{name!r} is not the name of an event", hint=said)
         if timeout is None and others:
             raise ProgramError("wait_event has 'default' without 'timeout'", hint='add timeout="3d"')
         if schema is not None:

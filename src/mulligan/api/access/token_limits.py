@@ -56,6 +56,8 @@ def _workflow_of_schedule(call: Call, name: str) -> str | None:
 def refuse_other_workflow(call: Call, workflow: str) -> None:
     """`ScopeMissing` if the token is for other workflows only."""
     limits = call.token.limits.workflows
+    if limits and workflow not in limits and not allows(call.token, "read"):
+        raise ScopeMissing("this token may not send events to this run", hint="use a token that is for its workflow")
     if limits and workflow not in limits:
         raise ScopeMissing(
             f"this token may not start or change runs of '{workflow}'",

@@ -6,6 +6,8 @@ whose folder could be meant, and its own is not on the host of every worker.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import msgspec
@@ -16,11 +18,11 @@ from mulligan.api.access.token_limits import changed_run, refuse_other_workflow,
 from mulligan.api.http.routing import Answer, Body, Call, Query, Routes
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.errors import InputInvalid
+from mulligan.errors import InputInvalid, Refused
 from mulligan.service.authoring.values import read_budgets
 from mulligan.service.runs.changes.answers import ChangeResult, Given, StartedRun
 from mulligan.service.runs.changes.corrections import CorrectedWorkflow
-from mulligan.service.runs.changes.event_receivers import SentEvents, send_to_all
+from mulligan.service.runs.changes.event_receivers import RefusedEvent, SentEvents, send_to_all
 from mulligan.service.runs.changes.fork_at import EventFork
 from mulligan.service.runs.changes.preflight import refuse_reserved_labels
 from mulligan.service.runs.changes.prepared_runs import Prepared
@@ -157,10 +159,22 @@ def send_event(call: Call, body: EventBody) -> ChangeResult:
     """Send an event to a run: a step that waits for it takes it, or it is kept until one does."""
     if body.dry_run:
         refuse_without(call, "read", "what would follow is for those who may look at runs")
-    sent = call.service.changes.send_event(changed_run(call), key=_key(call), **asdict(body))
+    with _nothing_said(call):
+        sent = call.service.changes.send_event(changed_run(call), key=_key(call), **asdict(body))
     if allows(call.token, "read"):
         return sent
     return msgspec.structs.replace(sent, follows=[], starts=[], stops=[], still_running=[])
+
+
+@contextmanager
+def _nothing_said(call: Call) -> Iterator[None]:
+    """What a run says of itself when it refuses an event is for those who may look at runs."""
+    try:
+        yield
+    except InputInvalid as error:
+        if allows(call.token, "read") or "cannot use this event" not in error.message:
+            raise
+        raise InputInvalid("what waits for this event cannot use its value") from None
 
 
 class EventsBody(Body, frozen=True):
@@ -177,12 +191,24 @@ def send_events(call: Call, body: EventsBody) -> SentEvents:
     """Send an event to the run with a key, or to each open run with these labels. A refusal stops no other."""
     key, changes = _key(call), call.service.changes
     found = call.service.runs.find_receivers(key=body.run_key, labels=body.labels)
-    for run_id in found if call.token.limits.workflows else ():
-        refuse_other_workflow(call, call.service.runs.record(run_id).workflow)
-    if body.run_key:
-        changes.send_event(found[0], body.name, body.value, key=key)
-        return SentEvents(found, [])
-    return send_to_all(found, lambda run_id: changes.send_event(run_id, body.name, body.value, key=key))
+    with _nothing_said(call):
+        for run_id in found if call.token.limits.workflows else ():
+            refuse_other_workflow(call, call.service.runs.record(run_id).workflow)
+        if body.run_key:
+            changes.send_event(found[0], body.name, body.value, key=key)
+            return SentEvents(found, [])
+    sent = send_to_all(found, lambda run_id: changes.send_event(run_id, body.name, body.value, key=key))
+    shown = sent if allows(call.token, "read") else SentEvents(sent.run_ids, [_unsaid(one) for one in sent.refused])
+    if not sent.run_ids:
+        first = shown.refused[0]
+        raise Refused(
+            f"no run has taken the event ({len(shown.refused)} refused it); run {first.run_id}: {first.message}"
+        )
+    return shown
+
+
+def _unsaid(one: RefusedEvent) -> RefusedEvent:
+    return msgspec.structs.replace(one, message="the run has refused it")
 
 
 class PauseBody(Body, frozen=True):

@@ -32,7 +32,9 @@ def token(
     scopes: Annotated[
         list[str] | None,
         Option(
-            "SCOPE", "What it allows: read, run, decide, propose, write, admin or worker; may be repeated.", "--scope"
+            "SCOPE",
+            "What it allows: read, send, run, decide, propose, write, admin or worker; may be repeated.",
+            "--scope",
         ),
     ] = None,
     expires: Annotated[str | None, Option("DURATION", "How long it is valid, like 30d (default: for ever).")] = None,

@@ -26,11 +26,13 @@ from mulligan.core.model.event_types import Role
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.failure_context import CONTEXT_CHARS_MAX, head_tail, retry_summary_text
 from mulligan.core.model.rejected_output import rejected_details
+from mulligan.core.model.run_data import name_problem
 from mulligan.core.model.text.credential_patterns import hide_at_ends
 from mulligan.core.model.text.durations import parse_time, parse_wait
 from mulligan.core.model.workflow import END
 from mulligan.core.state.deadlines import deadline_of
 from mulligan.core.state.held_steps import is_on_hold
+from mulligan.core.state.mailbox import awaited_name, awaits_event
 from mulligan.core.state.scope import DecisionContext, fill_params, next_attempt
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.visit_limits import is_beyond_limit, last_failure_of_loop
@@ -172,6 +174,10 @@ def start_engine_action(now: DecisionContext, place: Place) -> Facts:
         due = _due(now, place)
     except (ValueError, TypeError, OverflowError) as error:
         message = f"{place.spec.action.kind if place.spec.action else 'map'}: {error}"
+        yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "INPUT_INVALID", message))
+        return
+    if awaits_event(place.spec) and (problem := name_problem(name := awaited_name(place))):
+        message = f"'{name[:100]}' is not the name of an event: {problem}"
         yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, "INPUT_INVALID", message))
         return
     is_faked = traits_of(place.spec.action).is_fake

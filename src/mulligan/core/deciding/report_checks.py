@@ -189,9 +189,8 @@ def _event_sent(report: r.EventSent) -> None:
     if problem := name_problem(report.name):
         raise InputInvalid(f"'{report.name[:40]}' is not the name of an event: {problem}")
     if problem := value_problem(report.value):
-        raise InputInvalid(
-            f"the value of the event cannot be kept: {problem}", hint="keep it elsewhere, and send where"
-        )
+        hint = "keep it elsewhere, and send where" if "at most" in problem else ""
+        raise InputInvalid(f"the value of the event cannot be kept: {problem}", hint=hint)
     if len(report.key) > KEY_CHARS_MAX:
         raise InputInvalid(f"the key of an event has at most {KEY_CHARS_MAX} characters")
 

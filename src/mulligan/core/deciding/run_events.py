@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from mulligan.core.deciding.json_schema import value_problems
 from mulligan.core.deciding.lifecycle import Facts, make_failure
 from mulligan.core.model import events as e
 from mulligan.core.model.reports import EventSent
-from mulligan.core.state.mailbox import awaited_name, first_free, free_events, open_wait
+from mulligan.core.state.mailbox import awaited_name, first_free, free_events, open_waits
 from mulligan.core.state.scope import DecisionContext, fill_params
 from mulligan.core.state.state import Place
 from mulligan.core.state.transitions import RUN_ENDED
@@ -17,13 +19,15 @@ from mulligan.errors import InputInvalid, Refused, RunFinished
 # How many events a run gets in all, and how many wait for a step to take them.
 EVENTS_MAX, FREE_EVENTS_MAX = 10_000, 1_000
 
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
 
 def receive_event(now: DecisionContext, report: EventSent) -> Facts:
     """Somebody sends an event to the run. It is refused if what waits for it could not use it."""
     state, run = now.state, now.state.run
     if report.key and (number := state.event_keys.get(report.key)) is not None:
         known = state.received[str(number)]
-        if (known.name, known.value) != (report.name, report.value):
+        if (known.name, _encode(known.value)) != (report.name, _encode(report.value)):
             raise Refused(f"another event was sent to run {run.run_id} with this key", hint="use a key of its own")
         return
     if run.status in RUN_ENDED:
@@ -31,21 +35,23 @@ def receive_event(now: DecisionContext, report: EventSent) -> Facts:
         raise RunFinished(f"run {run.run_id} {ended}, so nothing in it waits for an event")
     if len(state.received) >= EVENTS_MAX:
         raise Refused(f"run {run.run_id} has got {EVENTS_MAX:,} events, and gets no more", hint="start another run")
-    waiting = open_wait(state, report.name)
-    if waiting is None and len(free_events(state)) >= FREE_EVENTS_MAX:
+    waiting = open_waits(state, report.name)
+    if not waiting and len(free_events(state)) >= FREE_EVENTS_MAX:
         message = f"{FREE_EVENTS_MAX:,} events of run {run.run_id} wait for a step to take them, and no more can"
         raise Refused(message, hint=f"see what it waits for: mulligan show {run.run_id}")
-    if waiting is not None and (problem := _problem(waiting, report.value)):
-        raise InputInvalid(f"'{waiting.key}' waits for '{report.name}', and cannot use this event: {problem}")
+    problems = [_problem(place, report.value) for place in waiting]
+    if problems and all(problems):
+        raise InputInvalid(f"'{waiting[0].key}' waits for '{report.name}', and cannot use this event: {problems[0]}")
     yield e.EventReceived(report.name, report.value, report.by, report.key)
 
 
 def deliver(now: DecisionContext, name: str) -> Facts:
-    """Give the first event of this name to the first place that waits for one, if there are both."""
-    number, place = first_free(now.state, name), open_wait(now.state, name)
-    if number and place is not None:
-        problem = _problem(place, now.state.received[str(number)].value)
-        yield e.EventDelivered(place.key, place.attempt, number, name, problem)
+    """Give the first event of this name to the first place that waits for one and can use it, if there are both."""
+    number, waiting = first_free(now.state, name), open_waits(now.state, name)
+    if number and waiting:
+        value = now.state.received[str(number)].value
+        place = next((one for one in waiting if not _problem(one, value)), waiting[0])
+        yield e.EventDelivered(place.key, place.attempt, number, name, _problem(place, value))
 
 
 def deliver_to(now: DecisionContext, place: Place) -> Facts:

@@ -41,7 +41,10 @@ def name_problem(name: str) -> str:
 
 def value_problem(value: Any) -> str:
     """Why this cannot be a value; "" if it can."""
-    size = len(msgspec.json.encode(value))
+    try:
+        size = len(msgspec.json.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        return f"it cannot be written as JSON: {error}"
     if size > VALUE_BYTES_MAX:
         return f"it has {format_size(size)}, and a value has at most {format_size(VALUE_BYTES_MAX)}"
     return f"it has the key '{KEY}' in it, which is reserved for artifacts" if holds_reference(value) else ""

@@ -1,7 +1,7 @@
 """The events that were sent to a run: those that nobody has taken yet, and what waits for one.
 
-Events of one name are taken in the order in which they arrived; of the steps that wait for one, the step that was
-entered first takes it. `EventDelivered` is the only fact by which one is taken, so none is taken twice.
+Events of one name are taken in the order in which they arrived; of the steps that wait for one and can use it, the one
+that was entered first takes it. `EventDelivered` is the only fact by which one is taken, so none is taken twice.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def is_open_wait(place: Place | None) -> bool:
     return place is not None and place.status == "running" and not place.phase and awaits_event(place.spec)
 
 
-def open_wait(state: State, name: str) -> Place | None:
-    """The place that the next event of this name goes to; None if nothing waits for one."""
+def open_waits(state: State, name: str) -> list[Place]:
+    """The places that wait for an event of this name, those that were entered first before the others."""
     places = state.places
     waiting = (places[key] for key, awaited in state.event_waits.items() if awaited == name and key in places)
-    return min(filter(is_open_wait, waiting), key=lambda one: (one.entered_seq, one.key), default=None)
+    return sorted(filter(is_open_wait, waiting), key=lambda one: (one.entered_seq, one.key))
 
 
 def first_free(state: State, name: str) -> int:

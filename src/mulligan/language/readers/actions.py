@@ -369,6 +369,10 @@ def _wait(node: Node, fields: Fields, scope: Scope) -> Action:
     bindings: Bindings = {}
     if isinstance(form, Fields):
         if "event" in form:
+            if "until" in form:
+                message = "'wait' has 'until' and 'event'"
+                hint = "keep one of them; 'timeout' limits the wait for an event"
+                scope.note(scope.source.refuse("stray_key", message, form.node.key("until"), hint=hint))
             return _event_wait(form, fields, scope)
         for key in OF_EVENT:
             if key in form:
