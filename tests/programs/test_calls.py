@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -548,6 +550,87 @@ def test_an_inline_step_runs_in_the_process_of_the_program_and_is_recorded():
     found = rehearse(notes)
 
     assert (found.result, seen, found.names()) == (["bc", 2], ["a", "bc"], ["note", "note#2"])
+
+
+def test_what_an_inline_step_changes_of_its_arguments_the_program_does_not_see():
+    """In a replay it does not run, so nothing would be changed."""
+
+    @step(inline=True)
+    def push(rows: list[int]) -> int:
+        rows.append(1)
+        return len(rows)
+
+    @program
+    def pushing():
+        rows: list[int] = []
+        return [push(rows), push(rows), rows]
+
+    assert rehearse(pushing).result == [1, 1, []]
+
+
+@dataclass
+class Price:
+    cents: int
+
+
+def test_an_inline_step_gets_what_a_worker_would_give_it():
+    @step(inline=True)
+    def kinds(one: Any, other: Any, price: Price) -> list[str]:
+        return [type(value).__name__ for value in (one, other, price)]
+
+    @program
+    def typed():
+        return kinds((1, 2), {1: 2}, {"cents": 3})
+
+    @program
+    def misfit():
+        return kinds(1, 2, {"cents": "three"})
+
+    failure = rehearse(misfit).failure
+
+    assert rehearse(typed).result == ["list", "dict", "Price"]
+    assert failure is not None and (failure.code, failure.retryable) == ("INPUT_INVALID", False)
+
+
+def ended(error: BaseException | None) -> Callable[[], None]:
+    def end() -> None:
+        if error is not None:
+            raise error
+
+    return end
+
+
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [
+        (SystemExit(), None),
+        (SystemExit(3), ("EXIT_NONZERO", 3)),
+        (asyncio.CancelledError("no"), ("EXCEPTION", None)),
+        (GeneratorExit(), ("EXCEPTION", None)),
+    ],
+    ids=lambda found: type(found).__name__,
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_inline_step_that_exits_or_is_cancelled_has_ended_and_its_program_has_not(
+    error: BaseException, end: Any, is_async: bool
+):
+    ends = step(inline=True)(ended(error))
+
+    @program
+    def plain():
+        try:
+            return ends()
+        except StepFailed as failed:
+            return [failed.code, failed.exit_code]
+
+    @program
+    async def asynchronous():
+        try:
+            return await ends()
+        except StepFailed as failed:
+            return [failed.code, failed.exit_code]
+
+    assert rehearse(asynchronous if is_async else plain).result == (None if end is None else list(end))
 
 
 def test_a_failure_of_an_inline_step_is_that_of_a_call():

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_origin, get_type_hints
 
+from mulligan.core.model.artifacts import KEY_AS_JSON
 from mulligan.programs.errors import NotStorable
 from mulligan.values.annotations import ArgumentRefused, ArtifactUnreadable, TableUnreadable, has_typed_parameters
 from mulligan.values.artifact_contents import VALUE_FORMATS, check_file, checked_bytes
 from mulligan.values.encoding import DEPTH_MAX, ValueRefused, encode
-from mulligan.values.files import KEY, StoredFile
+from mulligan.values.files import KEY, StoredFile, load_arguments
 
 # What such a function yields is its progress, so its annotation says nothing about its result.
 _GENERATORS = ("Generator", "Iterator", "Iterable", "AsyncGenerator", "AsyncIterator", "AsyncIterable")
@@ -153,6 +154,18 @@ class _Annotated:
 
     def __init__(self, annotations: dict[str, Any]) -> None:
         self.__annotations__ = annotations
+
+
+def given_arguments(function: Callable[..., Any], encoded: bytes, files: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments of a call as a worker gives them to its function: new values, as the annotations say."""
+    arguments: dict[str, Any] = json.loads(encoded)
+    if KEY_AS_JSON in encoded:
+        arguments = {name: _with_files(one, files, f"argument '{name}'") for name, one in arguments.items()}
+    if has_typed_parameters(function):
+        from mulligan.values.decoding import convert_arguments
+
+        return convert_arguments(function, arguments)
+    return load_arguments(arguments) if KEY_AS_JSON in encoded else arguments
 
 
 def read_result(output: Any, read: Callable[[Any], Any] | None, files: Mapping[str, str], what: str) -> Any:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from mulligan.programs.errors import NotStorable
+from mulligan.programs.failures import failure_of
+from mulligan.programs.messages import CallFailure
+from mulligan.values.annotations import ArgumentRefused
 
 _KEY = "MULLIGAN_IDEMPOTENCY_KEY"
 
@@ -71,3 +75,27 @@ def run_inline(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
 
 def _refusal(message: str) -> NotStorable:
     return NotStorable(message, code="OUTPUT_INVALID")
+
+
+def is_end_of_step(error: BaseException) -> bool:
+    """Whether an inline step has failed with this, as it would on a worker. The operator's Ctrl-C is none."""
+    is_cancelled = type(error).__module__ == "asyncio.exceptions"
+    return is_cancelled or isinstance(error, Exception | SystemExit | GeneratorExit)
+
+
+def failure_of_step(error: BaseException) -> CallFailure | None:
+    """The failure of an inline step that has ended with this; None if it has only ended: `sys.exit()`."""
+    if isinstance(error, ArgumentRefused):
+        return CallFailure("INPUT_INVALID", str(error), retryable=False)
+    if not isinstance(error, SystemExit):
+        return failure_of(error)
+    status = _exit_status(error.code)
+    return CallFailure("EXIT_NONZERO", f"exit code {status}", exit_code=status) if status else None
+
+
+def _exit_status(code: object) -> int:
+    """The exit status of a process for `sys.exit(code)`, which prints a message."""
+    if code is None or isinstance(code, int):
+        return (code or 0) & 0xFF
+    print(code, file=sys.stderr)
+    return 1

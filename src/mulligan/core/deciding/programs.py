@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.deciding.classify import failure_of_program
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, enter_and_fail
 from mulligan.core.deciding.stopping import stop_place
 from mulligan.core.evolve.evolve_programs import ENDING, WAITING
@@ -46,6 +47,9 @@ _DESCRIBING = ("branch", "ordinal", "name", "definition", "digest", "file", "lin
 def end_turn(now: DecisionContext, place: Place, report: TaskEnded, turn: TurnEnd) -> Facts:
     """A worker has reported what the program has called in a turn, and whether it waits or has ended."""
     state, key = now.state, place.key
+    if not traits_of(place.spec.action).is_program:
+        yield from refuse_turn(now, place, report, "the report says what a program has called, and this is none")
+        return
     progress = place.program or NO_PROGRESS
     if turn.turn != progress.turn or place.phase in (WAITING, ENDING):
         yield e.ReportRefused(key, report.attempt, "stale_turn")
@@ -76,12 +80,12 @@ def finish_turn(
         yield added
         if isinstance(added, e.StepAdded) and call.failure is not None:
             # It climbs the ladder, and a worker runs the retries as it runs those of other steps.
-            yield from enter_and_fail(now, state.places[added.step], call.failure)
+            yield from enter_and_fail(now, state.places[added.step], failure_of_program(call.failure))
     if _is_stopped(now, place):
         yield e.AttemptCancelled(key, attempt, report.usage)
         return
     if turn.how:
-        raised = None if turn.failure is None else add_location(now, place, turn.failure)
+        raised = None if turn.failure is None else add_location(now, place, _raised(state, turn, turn.failure))
         cpu, peak = used_in_turn(report)
         yield e.ProgramEnded(
             key,
@@ -106,6 +110,13 @@ def finish_turn(
     else:
         cpu, peak = used_in_turn(report)
         yield e.ProgramWaiting(key, attempt, turn.turn, turn.at, turn.goes_on, turn.published, cpu, peak)
+
+
+def _raised(state: State, turn: TurnEnd, found: Failure) -> Failure:
+    """What a program has raised: the code is one of the engine only if the call has it that it has let through."""
+    call = state.places.get(turn.call)
+    of_call = "" if call is None else "CANCELLED" if call.failure is None else call.failure.code
+    return failure_of_program(found, "LOOP_LIMIT", of_call)
 
 
 def used_in_turn(report: TaskEnded) -> tuple[float, int]:
