@@ -77,6 +77,17 @@ def test_a_report_that_says_what_a_step_has_called_that_is_no_program_is_refused
         assert failure is not None and failure.code == "OUTPUT_INVALID"
 
 
+@pytest.mark.parametrize("kind", ["step", "value"])
+def test_a_report_that_a_call_has_failed_in_the_process_of_its_program_is_refused(kind: Any) -> None:
+    run = Program()
+
+    run.say(run.load(1), run.load(2, kind=kind, failure=Failure("X")))
+
+    failure = run["nightly"].failure
+    assert failure is not None and failure.code == "OUTPUT_INVALID"
+    assert run.state.calls == {}
+
+
 def test_a_lost_turn_is_replayed_with_what_it_has_recorded() -> None:
     run = Program()
     run.go_on(inline(run, 1))
