@@ -633,6 +633,26 @@ def test_an_inline_step_that_exits_or_is_cancelled_has_ended_and_its_program_has
     assert rehearse(asynchronous if is_async else plain).result == (None if end is None else list(end))
 
 
+@pytest.mark.parametrize("value", [1, {"name": "x"}, {"name": "x", "format": "csv"}])
+def test_an_inline_step_makes_no_file(value: Any):
+    """A reference in the log would be followed by whoever looks at the run."""
+    same = step(inline=True)(lambda x: x)
+    make = step(inline=True)(lambda: [{"$artifact": value}])
+
+    @program
+    def given():
+        return same([{"$artifact": value}])
+
+    @program
+    def made():
+        return make()
+
+    refused = rehearse(made).failure
+    assert rehearse(given).failure is not None
+    assert refused is not None and refused.code == "OUTPUT_INVALID"
+    assert "reserved for files" in refused.message
+
+
 def test_a_failure_of_an_inline_step_is_that_of_a_call():
     @step(inline=True)
     def wrong() -> None:
@@ -911,3 +931,14 @@ def test_what_cannot_be_published_is_refused(values: dict[str, Any]):
 def test_outside_of_a_program_nothing_is_published():
     with pytest.raises(LanguageError, match="publish_state"):
         publish_state(done=1)
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"), [({True: 1}, {"true": 1}), (range(2), [0, 1]), ({1: b"a"}, {"1": "YQ=="})]
+)
+def test_what_is_published_is_stored_as_json(value: Any, stored: Any):
+    machine = Machine(MemoryEngine())
+
+    machine.publish({"value": value})
+
+    assert machine.ended("returned").published == {"value": stored}

@@ -7,6 +7,7 @@ it does depends on nothing but its code, its arguments and the log, and a replay
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -238,7 +239,8 @@ class Machine:
         if size > PUBLISHED_BYTES_MAX:
             message = f"publish_state keeps at most {PUBLISHED_BYTES_MAX:,} bytes, and these values have {size:,}"
             raise ProgramError(message, hint="publish numbers and short texts; results are outputs of steps")
-        self._published = published
+        # As JSON has it, and as it is now: the program may change what it has given.
+        self._published = json.loads(encoded)
 
     def _news(self, *, is_due: bool) -> dict[str, Any] | None:
         """What is published and was not sent yet; while the program goes on in its turn, once a second."""
@@ -542,7 +544,7 @@ class Machine:
         self._link.disarm()
         try:
             with inline_environment(label, *self._labels.counts(label)):
-                output, _ = as_stored(call.run(), call.read, f"'{call.name}'")
+                output, _ = as_stored(call.run(), call.read, f"'{call.name}'", self._files)
             return output, None, time.monotonic() - began
         except BaseException as error:
             if not is_end_of_step(error):

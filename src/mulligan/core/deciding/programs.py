@@ -226,7 +226,7 @@ def turn_problem(state: State, turn: TurnEnd) -> str:
         ):
             return f"the definition of '{call.name}' is not known"
         if call.failure is not None and call.kind != "inline":
-            return f"the report says that '{call.name[:100]}' has failed in the process of the program, and it is not inline"
+            return f"'{call.name[:100]}' is not inline, and the report says that the process of the program has run it"
         if not is_name(call.name):
             return f"'{call.name[:100]}' is no name of a step"
         if call.key and (problem := key_problem(call.key)):
