@@ -604,6 +604,7 @@ def ended(error: BaseException | None) -> Callable[[], None]:
     ("error", "end"),
     [
         (SystemExit(), None),
+        (StepError("LATE", "a little", severity="warning"), None),
         (SystemExit(3), ("EXIT_NONZERO", 3)),
         (asyncio.CancelledError("no"), ("EXCEPTION", None)),
         (GeneratorExit(), ("EXCEPTION", None)),

@@ -259,6 +259,17 @@ def test_a_coroutine_that_is_not_awaited_is_an_error():
     assert "part' (test_event_loop.py:" in message
 
 
+def test_what_has_no_end_of_time_waits_for_its_call():
+    @program
+    async def patient():
+        async with asyncio.timeout(float("inf")):
+            return await add(1)
+
+    tested = rehearsed(patient)
+
+    assert (tested.result, tested.names()) == (1, ["add"])
+
+
 def test_a_task_with_a_context_of_its_own_calls_steps():
     @program
     async def own():

@@ -7,6 +7,7 @@ which they were scheduled; when there is none, the program is idle and gets the 
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import types
 import warnings
@@ -302,7 +303,7 @@ class ProgramLoop(asyncio.AbstractEventLoop):
         timer = _Timer(when, callback, args, self, self._of_program(context))
         if when <= self.machine.now:
             self._ready.append(timer)
-        else:
+        elif when != math.inf:  # otherwise it never fires, as with asyncio
             self._timers.append(timer)
         return timer
 

@@ -84,11 +84,15 @@ def is_end_of_step(error: BaseException) -> bool:
 
 
 def failure_of_step(error: BaseException) -> CallFailure | None:
-    """The failure of an inline step that has ended with this; None if it has only ended: `sys.exit()`."""
+    """The failure of an inline step that has ended with this; None if it has only ended: `sys.exit()`, a warning."""
     if isinstance(error, ArgumentRefused):
         return CallFailure("INPUT_INVALID", str(error), retryable=False)
     if not isinstance(error, SystemExit):
-        return failure_of(error)
+        found = failure_of(error)
+        if found.severity != "warning":
+            return found
+        print(f"warning: {found.code}: {found.message}", file=sys.stderr)
+        return None
     status = _exit_status(error.code)
     return CallFailure("EXIT_NONZERO", f"exit code {status}", exit_code=status) if status else None
 
