@@ -88,6 +88,14 @@ def test_a_report_that_a_call_has_failed_in_the_process_of_its_program_is_refuse
     assert run.state.calls == {}
 
 
+@pytest.mark.parametrize("said", [{"branch": "1" * 5000}, {"file": "x" * 5000}])
+def test_a_call_whose_place_would_fill_the_log_is_refused(said: Any) -> None:
+    run = Program().say(ProgramCall(**{"branch": "", "ordinal": 0, "name": "load", "definition": "d"} | said))
+
+    assert run["nightly"].failure is not None and run["nightly"].failure.code == "OUTPUT_INVALID"
+    assert Program().say(at="x" * 5000)["nightly"].failure is not None
+
+
 def test_a_lost_turn_is_replayed_with_what_it_has_recorded() -> None:
     run = Program()
     run.go_on(inline(run, 1))

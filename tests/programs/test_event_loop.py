@@ -329,6 +329,22 @@ def test_a_program_ends_when_its_generators_are_closed(is_raising: bool):
     assert done == ["closed"]
 
 
+def test_tasks_that_begin_one_another_are_refused_before_their_names_fill_the_log():
+    @program
+    async def chain():
+        async def link(number: int) -> int:
+            await add(number)
+            return await asyncio.create_task(link(number + 1))
+
+        return await link(0)
+
+    tested = rehearse(chain)
+
+    assert tested.failure is not None
+    assert (tested.failure.code, len(tested.names())) == ("LOOP_LIMIT", 1899)
+    assert "tasks are nested too deep" in tested.failure.message
+
+
 def test_a_task_that_nobody_asks_for_is_an_error():
     @program
     async def forgotten():

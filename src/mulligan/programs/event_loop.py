@@ -48,7 +48,11 @@ class BranchTask(asyncio.Task):  # type: ignore[type-arg]
         if branch is None:
             above = loop.current_branch()
             # A call with a key has a branch of its own, whatever else is called.
-            branch = above if isinstance(coro, Call) and coro.key else above.next_branch()
+            try:
+                branch = above if isinstance(coro, Call) and coro.key else above.next_branch()
+            except ProgramError:
+                coro.close()
+                raise
         self.branch = branch
         self.site = call_site_of_task()
         self.is_asked = False

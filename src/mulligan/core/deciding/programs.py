@@ -21,7 +21,9 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.failure import Failure, failure, number_or_zero
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.program_calls import (
+    BRANCH_CHARS_MAX,
     CALLS_MAX,
+    PLACE_CHARS_MAX,
     PUBLISHED_BYTES_MAX,
     ProgramCall,
     TurnEnd,
@@ -227,10 +229,14 @@ def turn_problem(state: State, turn: TurnEnd) -> str:
             return f"the definition of '{call.name}' is not known"
         if call.failure is not None and call.kind != "inline":
             return f"'{call.name[:100]}' is not inline, and the report says that the process of the program has run it"
+        if len(call.branch) > BRANCH_CHARS_MAX or len(call.file) > PLACE_CHARS_MAX:
+            return f"the branch or the file of a call of '{call.name[:100]}' is too long"
         if not is_name(call.name):
             return f"'{call.name[:100]}' is no name of a step"
         if call.key and (problem := key_problem(call.key)):
             return f"the key '{call.key[:100]}' of '{call.name}' {problem}"
+    if len(turn.at) > PLACE_CHARS_MAX:
+        return "the place where the program waits is too long"
     if turn.published is not None and len(msgspec.json.encode(turn.published)) > PUBLISHED_BYTES_MAX:
         return f"the program has published more than {PUBLISHED_BYTES_MAX:,} bytes"
     if len(state.calls) + len(new) > CALLS_MAX:
