@@ -81,7 +81,7 @@ def _report_of(error: BaseException) -> dict[str, Any] | None:
         return None
     try:
         found = error.report()
-        fields = {
+        fields: dict[str, Any] = {
             "code": _plain(found.get("code", "EXCEPTION")),
             "message": _short(_plain(found.get("message", ""))),
             "details": _details(found.get("details", {})),
@@ -91,7 +91,7 @@ def _report_of(error: BaseException) -> dict[str, Any] | None:
     if found.get("severity") in _SEVERITIES:
         fields["severity"] = found["severity"]
     # As `classify` has it.
-    by_code = RETRYABLE.get(str(fields["code"]), bool(fields.get("severity") != "critical"))
+    by_code = RETRYABLE.get(fields["code"], fields.get("severity") != "critical")
     fields["retryable"] = found["retryable"] if isinstance(found.get("retryable"), bool) else by_code
     return fields
 
