@@ -608,6 +608,7 @@ def ended(error: BaseException | None) -> Callable[[], None]:
         (SystemExit(3), ("EXIT_NONZERO", 3)),
         (asyncio.CancelledError("no"), ("EXCEPTION", None)),
         (GeneratorExit(), ("EXCEPTION", None)),
+        (BaseException("of the user"), ("EXCEPTION", None)),
     ],
     ids=lambda found: type(found).__name__,
 )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mulligan.programs.errors import NotStorable
+from mulligan.programs.errors import Nondeterministic, NotStorable, Stopped
 from mulligan.programs.failures import failure_of
 from mulligan.programs.messages import CallFailure
 from mulligan.values.annotations import ArgumentRefused
@@ -79,8 +79,7 @@ def _refusal(message: str) -> NotStorable:
 
 def is_end_of_step(error: BaseException) -> bool:
     """Whether an inline step has failed with this, as it would on a worker. The operator's Ctrl-C is none."""
-    is_cancelled = type(error).__module__ == "asyncio.exceptions"
-    return is_cancelled or isinstance(error, Exception | SystemExit | GeneratorExit)
+    return not isinstance(error, KeyboardInterrupt | Stopped | Nondeterministic)
 
 
 def failure_of_step(error: BaseException) -> CallFailure | None:
