@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -571,6 +574,29 @@ def test_what_an_inline_step_changes_of_its_arguments_the_program_does_not_see()
 @dataclass
 class Price:
     cents: int
+
+
+def test_what_an_inline_step_changes_around_it_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("MULLIGAN_IDEMPOTENCY_KEY", "7:p:1"), ("A", "1"), ("B", "1"), ("MULLIGAN_RETRY", "1")):
+        monkeypatch.setenv(name, value)
+    around: ContextVar[str] = ContextVar("around")
+
+    @step(inline=True)
+    def change() -> list[str | None]:
+        os.environ["A"], os.environ["C"] = "2", "2"
+        del os.environ["B"]
+        os.chdir("/")
+        around.set("2")
+        return [os.environ.get("MULLIGAN_STEP"), os.environ.get("MULLIGAN_RETRY")]
+
+    @program
+    def changing():
+        names = change()
+        here = os.getcwd() == str(tmp_path), around.get("1") == "1"
+        return [names, [os.environ.get(name) for name in ("A", "B", "C", "MULLIGAN_RETRY")], *here]
+
+    assert rehearse(changing).result == [["change", None], ["1", "1", None, "1"], True, True]
 
 
 def test_an_inline_step_gets_what_a_worker_would_give_it():

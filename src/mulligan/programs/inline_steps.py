@@ -21,29 +21,41 @@ _KEY = "MULLIGAN_IDEMPOTENCY_KEY"
 def inline_environment(label: str, visit: int, attempt: int) -> Iterator[None]:
     """Let the code in it read what a worker sets for this step, also for its retries, and not what is of the program.
 
-    Outside of a run there is nothing to read.
+    What it changes of its environment and its folder ends with it: in a replay it does not run. Outside of a run there
+    is nothing to read.
     """
     if _KEY not in os.environ:
         yield
         return
+    # As bytes: to decode all of it would cost as much as a small step.
+    environment: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
+    before, folder = dict(environment), _folder()
     run, _, _ = os.environ[_KEY].partition(":")
-    own = {
+    os.environ |= {
         "MULLIGAN_STEP": label,
         "MULLIGAN_VISIT": str(visit),
         "MULLIGAN_ATTEMPT": str(attempt),
         _KEY: f"{run}:{label}:{visit}",
     }
-    before = {name: os.environ.get(name) for name in (*own, "MULLIGAN_RETRY")}
-    os.environ.update(own)
     os.environ.pop("MULLIGAN_RETRY", None)
     try:
         yield
     finally:
+        for name in environment.keys() - before.keys():
+            del os.environ[os.fsdecode(name)]
         for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+            if environment.get(name) != value:
+                os.environ[os.fsdecode(name)] = os.fsdecode(value)
+        if folder and _folder() != folder:
+            os.chdir(folder)
+
+
+def _folder() -> str:
+    """The working folder; "" if it is gone."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def run_inline(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:

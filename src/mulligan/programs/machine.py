@@ -11,6 +11,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NoReturn, Protocol
@@ -534,7 +535,8 @@ class Machine:
 
     def _run_as_step(self, function: Callable[..., Any], encoded: bytes) -> Any:
         """Run an inline step with what a worker would give it: what it changes of that is not seen by the program."""
-        return run_inline(function, given_arguments(function, encoded, self._files))
+        arguments = given_arguments(function, encoded, self._files)
+        return copy_context().run(run_inline, function, arguments)
 
     def _attempt_inline(self, call: Call[Any]) -> tuple[Any, m.CallFailure | None, float]:
         assert call.run is not None
