@@ -63,8 +63,9 @@ def test_each_step_of_a_child_has_its_own_level(work: Work) -> None:
         "logging.basicConfig(format='own %(message)s', level='INFO')",
         "import sys; log.addHandler(logging.StreamHandler(sys.stderr)); log.handlers[0].setFormatter("
         "logging.Formatter('own %(message)s'))",
-        "import logging.config; logging.config.dictConfig({'version': 1, 'disable_existing_loggers': False, 'formatters': {'f': {'format': "
-        "'own %(message)s'}}, 'handlers': {'h': {'class': 'logging.StreamHandler', 'formatter': 'f'}}, "
+        "import logging.config; logging.config.dictConfig({'version': 1, 'disable_existing_loggers': False, "
+        "'formatters': {'f': {'format': 'own %(message)s'}}, "
+        "'handlers': {'h': {'class': 'logging.StreamHandler', 'formatter': 'f'}}, "
         "'root': {'handlers': ['h'], 'level': 'INFO'}})",
     ],
 )
