@@ -68,6 +68,7 @@ PLAYED_PAGES = [
         "concepts/handlers",
         "concepts/ladder",
         "how-to/coverage",
+        "how-to/events",
         "how-to/map",
         "how-to/python-types",
         "operate/notices",
