@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.deciding.classify import LIMIT
 from mulligan.core.deciding.json_schema import value_problems
 from mulligan.core.deciding.lifecycle import Facts, make_failure
 from mulligan.core.model import events as e
@@ -76,7 +77,8 @@ def end_without_event(now: DecisionContext, place: Place) -> Facts:
     if "default" in params:
         yield e.AttemptSucceeded(place.key, place.attempt, params["default"])
     else:
-        found = make_failure(now, place, "TIMEOUT", f"no event '{params['event']}' came in time")
+        message = f"no event '{params['event']}' came in time"
+        found = make_failure(now, place, "TIMEOUT", message, details={LIMIT: "event"})
         yield e.AttemptFailed(place.key, place.attempt, found)
 
 

@@ -15,6 +15,8 @@ from mulligan.language.text.nodes import Node, Scalar, Source
 from mulligan.language.text.suggestions import most_similar
 
 _CODE = lazy_regex(r"[A-Z][A-Z0-9_]*")
+# The name of a class of exceptions, with its module or without.
+_EXCEPTION = lazy_regex(r"(?:\w+\.)*[A-Z]\w*[a-z]\w*")
 EXIT_CODE_MAX = 255
 _RANGE = lazy_regex(r"([0-9]{1,3}) ?- ?([0-9]{1,3})|(>=?|<=?) ?([0-9]{1,3})")
 _STATUS = lazy_regex(r"HTTP_([45])\d\d")
@@ -35,6 +37,8 @@ class CodeSchema(Value, frozen=True):
         return code
 
     def hint(self, node: Scalar) -> str:
+        if node.is_text and _EXCEPTION.fullmatch(node.text):
+            return "an exception has the code EXCEPTION: write 'pattern', or let the step raise StepError with a code"
         return self.number_hint if type(node.value) is int else super().hint(node)
 
 
