@@ -233,7 +233,7 @@ class _RehearsingMachine(Machine):
         self._link.arm()
         if answer.failure is not None:
             return None, answer.failure, 0.0
-        output, _ = as_stored(answer.output, call.read, f"'{call.name}'")
+        output, _ = as_stored(answer.output, call.read, f"'{call.name}'", self._files)
         return output, None, 0.0
 
 
