@@ -567,7 +567,7 @@ def _warning_recorded(state: State, fact: e.WarningRecorded, entry: e.Entry) -> 
 
 
 def _event_delivered(state: State, fact: e.EventDelivered, entry: e.Entry) -> None:
-    take(state, fact.event, state.places[fact.place])
+    take(state, fact.event, state.places[fact.place], is_usable=not fact.problem)
 
 
 def _data_set(state: State, fact: e.DataSet, entry: e.Entry) -> None:

@@ -57,9 +57,9 @@ def receive(state: State, number: int, event: ReceivedEvent) -> None:
         state.put(state.event_keys, event.key, number)
 
 
-def take(state: State, number: int, place: Place) -> None:
-    """A place takes an event, and does not wait any more."""
-    event, step = state.received.get(str(number)), state.step_of(place).key
+def take(state: State, number: int, place: Place, *, is_usable: bool = True) -> None:
+    """A place takes an event, and does not wait any more. One that it cannot use is not given back, to no step."""
+    event, step = state.received.get(str(number)), state.step_of(place).key if is_usable else ""
     if event is None or not event.is_free:
         raise IllegalTransition(f"event {number} is not there to be taken by '{place.key}'")
     taken = msgspec.structs.replace(event, step=step, place=place.key, attempt=place.attempt)
@@ -71,19 +71,21 @@ def take(state: State, number: int, place: Place) -> None:
 def give_back(state: State, steps: Collection[str]) -> None:
     """These steps run again: the events with which they have completed are there for them once more.
 
-    Not the event that a step has failed with: it would fail with it again.
+    Not the event that a step has failed with: it would fail with it again. Nor that of a step that was undone: what it
+    stood for is undone, so that another one has to come.
     """
     for number, event in list(state.received.items()):
         if event.step in steps and event.place == event.step:
             place = state.places.get(event.place)
-            if place is not None and place.status == "completed" and place.attempt == event.attempt:
+            is_done = place is not None and place.status == "completed" and not place.is_undone
+            if is_done and place.attempt == event.attempt:
                 _free(state, number, event)
 
 
 def give_back_of_items(state: State, steps: Collection[str]) -> None:
     """The same for what was taken below these steps, but for items that keep their results."""
     for number, event in list(state.received.items()):
-        if event.step in steps and event.place != event.step:
+        if event.step in steps and event.place != event.step and not state.places[event.step].is_undone:
             item = state.places.get(f"{event.place.partition(']')[0]}]")
             if item is None or item.status != "completed":
                 _free(state, number, event)
