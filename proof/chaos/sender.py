@@ -30,7 +30,9 @@ TOKEN_FILE = "send.token"
 AHEAD = 3
 LOOK_SECONDS, AGAIN_SECONDS = 0.1, 2.0
 # In one of so many looks something is sent to all runs with a label.
-NEWS_ONE_IN = 20
+NEWS_ONE_IN = 8
+# One of so many events is sent again although it was accepted.
+REPEATS_ONE_IN = 3
 
 
 class Sent(NamedTuple):
@@ -82,6 +84,9 @@ class Sender:
         if got:
             say(sent, got)
             self.left[n].pop(0)
+            if self._chance.randrange(REPEATS_ONE_IN) == 0:
+                # As if the answer had been lost: by now the run may have taken it, or may have ended.
+                self._send(sent, run_id)
         else:
             # It is not there yet, or has ended, and may be tried again; or nobody has answered.
             self._due[n] = time.monotonic() + self._chance.uniform(0.0, AGAIN_SECONDS)
