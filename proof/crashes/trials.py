@@ -201,7 +201,15 @@ class Play:
                 pass
         done_once = self._subject.done_once
         return complaints(
-            TrialOutcome(self._stage, service, ended.shown, expected, is_left_to_gc=is_refused, done_once=done_once)
+            TrialOutcome(
+                self._stage,
+                service,
+                ended.shown,
+                expected,
+                is_left_to_gc=is_refused,
+                done_once=done_once,
+                has_askers=bool(self._subject.events),
+            )
         )
 
     def _brought_to_its_end(self, service: Service) -> CommandExit:
