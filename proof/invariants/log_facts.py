@@ -527,6 +527,11 @@ def _undo_completed(facts: LogFacts, fact: e.UndoCompleted, entry: e.Entry) -> N
     failed = facts.undo_failed.get(fact.step, {})
     failed.pop(fact.visit, None)
     failed.pop(0, None)
+    if not failed:
+        # What its events stood for is undone: they are never there again.
+        own = [number for number, one in facts.taken_events.items() if facts.lineage(one.place)[-1] == fact.step]
+        for number in own:
+            del facts.taken_events[number]
 
 
 def _undo_failed(facts: LogFacts, fact: e.UndoFailed, entry: e.Entry) -> None:

@@ -71,24 +71,29 @@ def take(state: State, number: int, place: Place, *, is_usable: bool = True) -> 
 def give_back(state: State, steps: Collection[str]) -> None:
     """These steps run again: the events with which they have completed are there for them once more.
 
-    Not the event that a step has failed with: it would fail with it again. Nor that of a step that was undone: what it
-    stood for is undone, so that another one has to come.
+    Not the event that a step has failed with: it would fail with it again.
     """
     for number, event in list(state.received.items()):
         if event.step in steps and event.place == event.step:
             place = state.places.get(event.place)
-            is_done = place is not None and place.status == "completed" and not place.is_undone
-            if is_done and place.attempt == event.attempt:
+            if place is not None and place.status == "completed" and place.attempt == event.attempt:
                 _free(state, number, event)
 
 
 def give_back_of_items(state: State, steps: Collection[str]) -> None:
     """The same for what was taken below these steps, but for items that keep their results."""
     for number, event in list(state.received.items()):
-        if event.step in steps and event.place != event.step and not state.places[event.step].is_undone:
+        if event.step in steps and event.place != event.step:
             item = state.places.get(f"{event.place.partition(']')[0]}]")
             if item is None or item.status != "completed":
                 _free(state, number, event)
+
+
+def spend(state: State, step: str) -> None:
+    """A step was undone, and what its events stood for: if it runs again, others have to come."""
+    for number, event in list(state.received.items()):
+        if event.step == step:
+            state.put(state.received, number, msgspec.structs.replace(event, step=""))
 
 
 def _free(state: State, number: str, event: ReceivedEvent) -> None:
