@@ -605,8 +605,7 @@ class Changes:
         foresees: bool = True,
     ) -> ChangeResult:
         """Send an event to a run. `foresees`: whether the answer says what follows, for which the run is read."""
-        report = r.EventSent(_now(), name, value, self.by, key)
-        return self._change(run_id, report, dry_run=dry_run, foresees=foresees)
+        return self._change(run_id, r.EventSent(_now(), name, value, self.by, key), dry_run=dry_run, foresees=foresees)
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 
@@ -717,10 +716,8 @@ class Changes:
         self, run_id: int, report: r.Report, *, dry_run: bool, is_continued: bool = True, foresees: bool = True
     ) -> ChangeResult:
         """Send a report and say what follows; with `dry_run` only that. `is_continued`: the run goes on."""
-        if (self._drives or not foresees) and not dry_run:
-            found = ChangeResult(run_id, False, "", [], [], [], [])
-        else:
-            found = self._foresee(run_id, report)
+        foresees = dry_run or (foresees and not self._drives)
+        found = self._foresee(run_id, report) if foresees else ChangeResult(run_id, False, "", [], [], [], [])
         if dry_run:
             return found
         self.send(run_id, report)
