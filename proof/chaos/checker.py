@@ -211,12 +211,18 @@ def check_events(
                 yield f"run {run_id}: {event.sent} came after event {last[sender, n]} of its sender"
             received.add(event)
             last[sender, n] = number
-            if n not in (-1, log[0].fact.inputs["n"]):  # type: ignore[union-attr]
+            if n not in (-1, _number(log)):
                 yield f"run {run_id}: {event.sent} is for another run"
         yield from _check_taken(run_id, log, is_all=run_id in must_take)
     totals.sent += len(received)
     for event in (one for one in sent if one not in received):
         yield f"run {event.run_id}: {event.sent} was accepted, and is not there"
+
+
+def _number(log: Sequence[e.Entry]) -> int:
+    fact = log[0].fact
+    assert isinstance(fact, e.RunStarted)
+    return int(fact.inputs["n"])
 
 
 def _check_taken(run_id: int, log: Sequence[e.Entry], *, is_all: bool) -> Findings:

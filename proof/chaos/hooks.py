@@ -11,10 +11,10 @@ from mulligan.service.service import Service
 from proof.chaos.flows import AWAITING, FLOWS
 
 SECRET, SECRET_NAME = "a secret of the chaos", "chaos"
-_EVENT = {"event": "${body.event}", "value": "${body.value}"}
+_EVENT, _VALUE = "${body.event}", "${body.value}"
 _FORMS = {
-    "by-key": WebhookForm(SECRET_NAME, send=SendForm(**_EVENT, run_key="run ${body.n}")),
-    "by-label": WebhookForm(SECRET_NAME, send=SendForm(**_EVENT, labels={"order": "${body.n}"})),
+    "by-key": WebhookForm(SECRET_NAME, send=SendForm(_EVENT, _VALUE, run_key="run ${body.n}")),
+    "by-label": WebhookForm(SECRET_NAME, send=SendForm(_EVENT, _VALUE, labels={"order": "${body.n}"})),
     **{
         f"start-{flow}": WebhookForm(
             SECRET_NAME,

@@ -595,14 +595,7 @@ class Changes:
         return old, prepared, planned
 
     def send_event(
-        self,
-        run_id: int,
-        name: str,
-        value: Any = None,
-        *,
-        key: str = "",
-        dry_run: bool = False,
-        foresees: bool = True,
+        self, run_id: int, name: str, value: Any = None, *, key: str = "", dry_run: bool = False, foresees: bool = True
     ) -> ChangeResult:
         """Send an event to a run. `foresees`: whether the answer says what follows, for which the run is read."""
         return self._change(run_id, r.EventSent(_now(), name, value, self.by, key), dry_run=dry_run, foresees=foresees)
@@ -716,8 +709,8 @@ class Changes:
         self, run_id: int, report: r.Report, *, dry_run: bool, is_continued: bool = True, foresees: bool = True
     ) -> ChangeResult:
         """Send a report and say what follows; with `dry_run` only that. `is_continued`: the run goes on."""
-        foresees = dry_run or (foresees and not self._drives)
-        found = self._foresee(run_id, report) if foresees else ChangeResult(run_id, False, "", [], [], [], [])
+        is_seen = dry_run or (foresees and not self._drives)
+        found = self._foresee(run_id, report) if is_seen else ChangeResult(run_id, False, "", [], [], [], [])
         if dry_run:
             return found
         self.send(run_id, report)

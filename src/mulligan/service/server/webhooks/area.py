@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Literal, Protocol
 
 import msgspec
@@ -300,8 +301,8 @@ class Webhooks:
             raise NoRunYet(_REFUSED, token=checked.token, why=_why(error), hint=_HINT) from None
         # Before the change, so that a crash does not lose it.
         audit.add([_row(checked, f"sent '{reading.event}' to {_named(found)}")])
-        send = service.changes.send_event
-        sent = send_to_all(found, lambda one: send(one, reading.event, reading.value, key=key, foresees=False))
+        event = partial(service.changes.send_event, name=reading.event, value=reading.value, key=key, foresees=False)
+        sent = send_to_all(found, event)
         others = [one for one in sent.refused if one.code != RunFinished.code]
         if sent.refused:
             audit.add([_row(checked, _refusals(sent))])
