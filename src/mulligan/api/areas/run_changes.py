@@ -22,7 +22,7 @@ from mulligan.errors import InputInvalid, MulliganError, Refused
 from mulligan.service.authoring.values import read_budgets
 from mulligan.service.runs.changes.answers import ChangeResult, Given, StartedRun
 from mulligan.service.runs.changes.corrections import CorrectedWorkflow
-from mulligan.service.runs.changes.event_receivers import RefusedEvent, SentEvents, send_to_all, told_to_sender
+from mulligan.service.runs.changes.event_receivers import RefusedEvent, SentEvents, refusal_for_sender, send_to_all
 from mulligan.service.runs.changes.fork_at import EventFork
 from mulligan.service.runs.changes.preflight import refuse_reserved_labels
 from mulligan.service.runs.changes.prepared_runs import Prepared
@@ -171,7 +171,7 @@ def _nothing_said(call: Call) -> Iterator[None]:
     try:
         yield
     except MulliganError as error:
-        raise error if allows(call.token, "read") else told_to_sender(error) from None
+        raise error if allows(call.token, "read") else refusal_for_sender(error) from None
 
 
 class EventsBody(Body, frozen=True):

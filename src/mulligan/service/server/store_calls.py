@@ -60,7 +60,7 @@ from mulligan.service.home import Home
 from mulligan.service.host.slurm.job_ends import JobEnds
 from mulligan.service.logs.log_ranges import watched_runs
 from mulligan.service.runs.changes.changes import Changes
-from mulligan.service.runs.changes.event_receivers import not_for_this_run, told_to_sender
+from mulligan.service.runs.changes.event_receivers import not_for_this_run, refusal_for_sender
 from mulligan.service.runs.changes.foresight import try_report
 from mulligan.service.runs.changes.received_runs import check_received
 from mulligan.service.runs.changes.run_inbox import ask
@@ -312,11 +312,11 @@ class StoreCalls:
         try:
             sent = self._put(run_id, report, is_asking)
         except MulliganError as error:
-            raise told_to_sender(error) from None
+            raise refusal_for_sender(error) from None
         if sent.answer is None or not sent.answer.error:
             return sent
-        told = told_to_sender(error_by_code(sent.answer.error)(sent.answer.message, hint=sent.answer.hint))
-        return Sent(sent.message_id, Answer(told.code, told.message, told.hint))
+        shown = refusal_for_sender(error_by_code(sent.answer.error)(sent.answer.message, hint=sent.answer.hint))
+        return Sent(sent.message_id, Answer(shown.code, shown.message, shown.hint))
 
     def _count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
         """Only breakers of jobs: those that workflows declare count what their tasks report."""

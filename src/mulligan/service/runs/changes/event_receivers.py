@@ -86,7 +86,7 @@ def _workflow(reader: RunReader, run_id: int) -> str:
     return reader.record(run_id).workflow
 
 
-def told_to_sender(error: MulliganError) -> MulliganError:
+def refusal_for_sender(error: MulliganError) -> MulliganError:
     """A refusal without what it says of the run, for those who may send it events and not look at it."""
     if isinstance(error, EventUnusable):
         return InputInvalid("what waits for this event cannot use its value")
