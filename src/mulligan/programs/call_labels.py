@@ -59,12 +59,17 @@ class CallLabels:
     def add(self, identity: m.CallId, name: str, *, key: str = "", kind: m.CallKind = "step", digest: str = "") -> str:
         """The label of a call that is made."""
         label = self.next(identity, name, key=key, kind=kind, digest=digest)
+        self.take(label)
+        return label
+
+    def take(self, label: str) -> None:
+        """A call is made that gets the next label."""
         self._made.add(label)
         if label not in self._dropped:
             self._count(label)
         elif self._has_result(label):
-            self._results[identity.branch, name, self._dropped[label].digest].remove(label)
-        return label
+            one = self._dropped[label]
+            self._results[one.id.branch, name_of(label), one.digest].remove(label)
 
     def counts(self, label: str) -> tuple[int, int]:
         """The visit and the attempt of a call with this label that begins now."""

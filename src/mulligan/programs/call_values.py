@@ -37,6 +37,8 @@ _LONG_NUMBER = re.compile(rb"\d{19}")
 
 def encode_arguments(bound: Mapping[str, Any], what: str) -> bytes:
     """The arguments of a call by parameter as canonical JSON; raise NotStorable with the name of the argument."""
+    if not bound:
+        return b"{}"
     try:
         text = _canonical(bound).encode()
         if _LONG_NUMBER.search(text) is None and not _is_deep(bound, text):
@@ -63,6 +65,8 @@ def _is_deep(bound: Mapping[str, Any], text: bytes) -> bool:
 
 def storable(value: Any, label: str, *, code: str = "EXCEPTION") -> Any:
     """The value as JSON has it; raise NotStorable. `label` names it in the message; `code` is that of the failure."""
+    if value is None or type(value) is bool:
+        return value
     try:
         return json.loads(encode(value, _open_no_sink, label=label))
     except ValueRefused as refusal:
@@ -191,8 +195,10 @@ def _with_files(value: Any, files: Mapping[str, str], what: str) -> Any:
     return text if artifact["format"] == "text" else json.loads(text)
 
 
-def as_stored(value: Any, read: Callable[[Any], Any] | None, what: str) -> tuple[Any, Any]:
-    """What an inline step has returned, as JSON; and as the program gets it, which is the same after a replay."""
+def as_stored(value: Any, read: Callable[[Any], Any] | None, what: str) -> Any:
+    """What an inline step has returned, as JSON that can be read as the program gets it; otherwise NotStorable."""
     plain = storable(value, f"the result of {what}", code="OUTPUT_INVALID")
-    # A copy: the program may change what it gets, and what is recorded stays.
-    return plain, read_result(json.loads(json.dumps(plain)), read, {}, what)
+    if read is not None or isinstance(plain, dict | list):
+        # A copy: what is recorded stays, whatever a reader does with it.
+        read_result(json.loads(json.dumps(plain)), read, {}, what)
+    return plain

@@ -4,42 +4,49 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from mulligan.programs.errors import NotStorable
 
 _KEY = "MULLIGAN_IDEMPOTENCY_KEY"
+_NAMES = ("MULLIGAN_STEP", "MULLIGAN_VISIT", "MULLIGAN_ATTEMPT", "MULLIGAN_RETRY", _KEY)
 
 
-@contextmanager
-def inline_environment(label: str, visit: int, attempt: int) -> Iterator[None]:
-    """Let the code in it read what a worker sets for this step, also for its retries, and not what is of the program.
+class InlineEnvironment:
+    """Lets an inline step read what a worker sets for it, also for its retries, and not what is of the program.
 
-    Outside of a run there is nothing to read.
+    Outside of a run there is nothing to read. The variables of the program are read once, since each access costs.
     """
-    if _KEY not in os.environ:
-        yield
-        return
-    run, _, _ = os.environ[_KEY].partition(":")
-    own = {
-        "MULLIGAN_STEP": label,
-        "MULLIGAN_VISIT": str(visit),
-        "MULLIGAN_ATTEMPT": str(attempt),
-        _KEY: f"{run}:{label}:{visit}",
-    }
-    before = {name: os.environ.get(name) for name in (*own, "MULLIGAN_RETRY")}
-    os.environ.update(own)
-    os.environ.pop("MULLIGAN_RETRY", None)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+
+    def __init__(self) -> None:
+        self._program = {name: os.environ.get(name) for name in _NAMES}
+        self._run = (self._program[_KEY] or "").partition(":")[0]
+        # What is set now, and is not as it is for the program.
+        self._changed: list[str] = []
+
+    def enter(self, label: str, visit: int, attempt: int) -> None:
+        """From here on an inline step runs."""
+        if self._program[_KEY] is None:
+            return
+        values = (label, str(visit), str(attempt), None, f"{self._run}:{label}:{visit}")
+        for name, value in zip(_NAMES, values, strict=True):
+            if value != self._program[name]:
+                self._changed.append(name)
+                _set(name, value)
+
+    def leave(self) -> None:
+        """From here on the program runs."""
+        for name in self._changed:
+            _set(name, self._program[name])
+        self._changed.clear()
+
+
+def _set(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
 
 
 def run_inline(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:

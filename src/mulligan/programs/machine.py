@@ -32,7 +32,7 @@ from mulligan.programs.calls import Branch, Call, Outcome, Prepared, has_key
 from mulligan.programs.differences import AskedCall, difference_of_call, difference_of_missing
 from mulligan.programs.errors import Nondeterministic, ProgramError, Rejected, StepFailed, Stopped
 from mulligan.programs.failures import failure_of
-from mulligan.programs.inline_steps import inline_environment, run_inline
+from mulligan.programs.inline_steps import InlineEnvironment, run_inline
 
 _REJECTED = ("APPROVAL_REFUSED", "APPROVAL_EXPIRED")
 TOO_MANY, UNAWAITED = "LOOP_LIMIT", "UNAWAITED"
@@ -96,6 +96,8 @@ class Machine:
         self.loop: Any = None
         # The running inline step; nothing is called from inside of it.
         self.is_inline = False
+        # From the first inline step on.
+        self._environment: InlineEnvironment | None = None
         self.broken: BaseException | None = None
         self._files = files or {}
         self._serials = itertools.count()
@@ -375,8 +377,18 @@ class Machine:
         self._link.differs(difference)
         raise difference
 
-    def _send(
-        self, call: Call[Any], output: Any = None, failure: m.CallFailure | None = None, seconds: float = 0.0
+    def _send(self, call: Call[Any]) -> None:
+        identity = m.CallId(*call.id)
+        self._labels.add(identity, call.name, key=call.key, kind=call.kind, digest=call.digest)
+        self._say(call, identity)
+
+    def _say(
+        self,
+        call: Call[Any],
+        identity: m.CallId,
+        output: Any = None,
+        failure: m.CallFailure | None = None,
+        seconds: float = 0.0,
     ) -> None:
         definition = ""
         if call.definition is not None:
@@ -385,8 +397,6 @@ class Machine:
             if definition not in self._known_definitions:
                 self._known_definitions.add(definition)
                 self._definitions.append(made)
-        identity = m.CallId(*call.id)
-        self._labels.add(identity, call.name, key=call.key, kind=call.kind, digest=call.digest)
         self._outgoing.append(
             m.Call(
                 id=identity,
@@ -518,30 +528,35 @@ class Machine:
         if is_new:
             if self._outgoing:
                 self.exchange(goes_on=True)  # what was called before is recorded before this step touches the world
-            output, failure, seconds = self._attempt_inline(call)
-            self._send(call, output, failure, seconds)
-            self.exchange(goes_on=failure is None)
+            self._attempt_inline(call)
         while (end := self._inline_ends.pop(call.id, None)) is None:
             self.exchange()
         self._count_replayed()
         self._open.pop(call.id, None)
         call.outcome = Outcome(end.output, end.failure)
 
-    def _attempt_inline(self, call: Call[Any]) -> tuple[Any, m.CallFailure | None, float]:
+    def _attempt_inline(self, call: Call[Any]) -> None:
+        """Run it, and say what came of it."""
         assert call.run is not None
         began = time.monotonic()
-        label = self._labels.next(m.CallId(*call.id), call.name, key=call.key, kind="inline", digest=call.digest)
+        identity, output, failure = m.CallId(*call.id), None, None
+        label = self._labels.next(identity, call.name, key=call.key, kind="inline", digest=call.digest)
+        environment = self._environment = self._environment or InlineEnvironment()
         self.is_inline = True
         self._link.disarm()
         try:
-            with inline_environment(label, *self._labels.counts(label)):
-                output, _ = as_stored(call.run(), call.read, f"'{call.name}'")
-            return output, None, time.monotonic() - began
+            environment.enter(label, *self._labels.counts(label))
+            output = as_stored(call.run(), call.read, f"'{call.name}'")
         except Exception as error:
-            return None, failure_of(error), time.monotonic() - began
+            failure = failure_of(error)
         finally:
+            environment.leave()
             self.is_inline = False
             self._link.arm()
+        seconds = time.monotonic() - began
+        self._labels.take(label)
+        self._say(call, identity, output, failure, seconds)
+        self.exchange(goes_on=failure is None)
 
     # -- deliveries
 
