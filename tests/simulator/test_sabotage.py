@@ -261,6 +261,8 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("an ordinary end forgets what its attempt has given", None, "memory", 3, "promise 10"),
     ("a replay does not know the last call, and makes it again", None, "memory", 0, "promise 16"),
     ("a call of a program is added twice", None, "memory", 0, "promise 16"),
+    ("an inline step that is recorded at once is told to its program again", None, "memory", 49, "promise 10"),
+    ("the next task of a program is the last one, with what that was told", None, "memory", 25, "promise 10"),
     ("a program is told of the last end of a call first", None, "memory", 1, "promise 16"),
     ("a process that lives is told in another order than a replay", None, "memory", 433, "promise 16"),
     ("a replay is told that what has failed was cancelled", None, "memory", 2, "promise 16"),

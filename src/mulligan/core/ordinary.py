@@ -182,7 +182,9 @@ def _run_inline(
 ) -> OrdinaryEnd | None:
     """A program has run an inline step that it has run before, and goes on in its turn."""
     run, turn, progress = state.run, report.turn, place.program
-    if len(turn.calls) != 1 or turn.definitions or state.dropped or progress is None or not goes_on(state, report):
+    if len(turn.calls) != 1 or state.dropped or progress is None or not goes_on(state, report):
+        return None
+    if turn.definitions and not turn.definitions.keys() <= state.definitions.keys():
         return None
     (call,) = turn.calls
     # The name and the definition of one that it has called before were checked then.
