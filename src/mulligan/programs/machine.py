@@ -162,15 +162,15 @@ class Machine:
         name = thing.name
         if self.is_inline:
             raise ProgramError(f"'{name}' is called inside an inline step", hint="only the program itself calls steps")
-        what = f"'{name}'"
-        bound = {**self._known(thing).defaults, **thing.bind(args, kwargs)}
+        what, known = f"'{name}'", self._known(thing)
+        bound = {**known.defaults, **thing.bind(args, kwargs)}
         run = (lambda: run_inline(thing.fn, bound)) if thing.is_inline else None
         return self.prepare_named(
             name,
             bound,
             what=what,
             definition=lambda: self._definition(thing),
-            read=self._reader(thing),
+            read=self._reader(thing, known),
             run=run,
             key=thing.call_key,
         )
@@ -302,11 +302,11 @@ class Machine:
             key=key,
         )
 
-    def _reader(self, thing: Any) -> Callable[[Any], Any] | None:
+    def _reader(self, thing: Any, known: _Known) -> Callable[[Any], Any] | None:
         """What makes the result of a call of its output."""
         if isinstance(thing, FlowCall):
             return thing.read
-        read = self._known(thing).read
+        read = known.read
         return _of_child(read) if hasattr(thing, "__mulligan_workflow__") else read
 
     def _known(self, thing: Any) -> _Known:
@@ -554,7 +554,7 @@ class Machine:
             self.is_inline = False
             self._link.arm()
         seconds = time.monotonic() - began
-        self._labels.take(label)
+        self._labels.take(label, call.name)
         self._say(call, identity, output, failure, seconds)
         self.exchange(goes_on=failure is None)
 
@@ -586,7 +586,7 @@ class Machine:
     def _count_replayed(self) -> None:
         """The program gets an end of a call. With the last one that is recorded it has come as far as it was."""
         self._replayed -= 1
-        if self._replayed <= 0:
+        if self._replayed <= 0 and self.is_replaying:
             self._say_replayed()
 
     def _say_replayed(self) -> None:
