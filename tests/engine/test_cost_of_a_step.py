@@ -46,7 +46,7 @@ FORMS = {
     "nothing": ('python: "def main(): return None"', CALLS_MAX),
     "an output": ("python: \"def main(): return {'rows': 3}\"", CALLS_MAX + 10),
     "a timeout and retries": ('python: "def main(): return None", timeout: 60s, retry: 2', CALLS_MAX + 10),
-    "arguments": ("python: \"def main(number): return None\", args: {number: '${1 + 1}'}", CALLS_MAX + 30),
+    "arguments": ("python: \"def main(number): return None\", args: {number: '${1 + 1}'}", CALLS_MAX + 35),
 }
 
 
@@ -127,7 +127,7 @@ def calls_of_run(folder: Path, workflow: Workflow, inputs: dict[str, Any]) -> li
     return display.rounds[3:-2]
 
 
-@pytest.mark.parametrize(("step", "turns", "calls_max"), [("@step(inline=True)", 1, 160), ("@step", 2, 420)])
+@pytest.mark.parametrize(("step", "turns", "calls_max"), [("@step(inline=True)", 1, 170), ("@step", 2, 440)])
 def test_a_call_of_a_program_costs_so_many_calls(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
