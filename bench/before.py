@@ -1,4 +1,4 @@
-"""A checkout beside another one, in the same rounds: a chain of steps, calls of a program, many short runs, a large file, a short run.
+"""A checkout beside another one, in the same rounds: chains, calls of programs, many runs, a large file, a short run.
 
     python bench/before.py CHECKOUT                          all workloads; CHECKOUT has the source of an earlier commit
     python bench/before.py CHECKOUT chain --rounds 7         one workload
