@@ -1,4 +1,4 @@
-"""A checkout beside another one, in the same rounds: a chain of steps, many short runs, a large file, a short run.
+"""A checkout beside another one, in the same rounds: chains, calls of programs, many runs, a large file, a short run.
 
     python bench/before.py CHECKOUT                          all workloads; CHECKOUT has the source of an earlier commit
     python bench/before.py CHECKOUT chain --rounds 7         one workload
@@ -64,6 +64,8 @@ WORKLOADS = {
     "chain-again": Workload(
         "a chain of no-op Python steps that has run before, SQLite", ours.chain, 1_000, bars=(0.72, 0.62), is_again=True
     ),
+    "calls": Workload("calls of a no-op step by a program, SQLite", ours.program(is_inline=False), 1_000),
+    "inline": Workload("calls of a no-op inline step by a program, SQLite", ours.program(is_inline=True), 1_000),
     "runs": Workload("runs of three no-op Python steps, SQLite", ours.mulligan_runs, 1_000, parallel=8),
     "load": Workload("steps of one line each, read and checked", _load, 20_000, bars=(0.4, 0.3)),
     "load-again": Workload("steps of one line each, read before", _load, 20_000, bars=(0.08, 0.05), is_again=True),

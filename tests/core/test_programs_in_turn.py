@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from tests.support.program_runs import LOAD, Program, every_row
 
+from mulligan.core import ordinary
 from mulligan.core.effects.program_history import ends_of, program_history
+from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.failure import Failure
@@ -16,6 +18,7 @@ from mulligan.core.model.program_calls import ProgramCall, TurnEnd
 from mulligan.core.model.workflow import RERUNS_AFTER_LOSS_MAX
 from mulligan.core.turn import fold
 from mulligan.testing.history import History, step, workflow
+from proof.simulator.both_ways import both_ways, one_way
 
 
 def inline(run: Program, x: int = 0, **fields: Any) -> ProgramCall:
@@ -36,6 +39,36 @@ def test_an_inline_step_is_one_fact_and_the_program_goes_on_in_its_turn() -> Non
     assert kinds(run) == ["StepRan"]
     assert (run["nightly"].status, run.turn, run["load#2"].output) == ("running", 1, 3)
     assert [one.output for one in ends_of(run.state, TurnEnd(1, calls=(call,)))] == [3]
+
+
+def test_an_inline_step_that_was_called_before_is_recorded_at_once_and_as_at_length() -> None:
+    run = Program()
+    with one_way(), both_ways() as compared:
+        run.go_on(inline(run, 1)).go_on(run.load(2))
+        assert compared.ends == 0
+
+        run.go_on(inline(run, 3)).go_on(inline(run, 4)).go_on(inline(run, 5, key="eu"))
+
+    assert compared.ends == 2
+    assert [run[label].output for label in ("load#3", "load#4", "load#eu")] == [4, 5, 6]
+    assert fold(run.state.workflow, run.log) == run.state
+
+
+@pytest.mark.parametrize("folder", ["", "/elsewhere"], ids=["the same", "another folder"])
+def test_the_next_task_of_a_program_is_the_last_one_unless_something_has_changed(folder: str) -> None:
+    run = Program()
+    with one_way():
+        run.say(run.load(1)).ok("load")
+        ordinary.task_of(run.state, run["nightly"])
+        last = run.state.turn_task
+        run.state.run.cwd = folder
+        run.say(run.load(2)).ok("load#2")
+
+        found = ordinary.task_of(run.state, run["nightly"])
+
+    assert (run.state.turn_task is last) == (folder == "")
+    assert found == make_task(run.state, "nightly")
+    assert found.turn is not None and [one.label for one in found.turn.deliveries] == ["load#2"]
 
 
 def test_what_a_program_knows_already_is_not_said_to_its_next_turn() -> None:

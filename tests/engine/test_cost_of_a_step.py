@@ -32,12 +32,21 @@ OURS = str(Path(mulligan.__file__).parent)
 CALLS_MAX = 200
 # A run with more steps than this announces none of them.
 STEPS = STEPS_ANNOUNCED_MAX + 30
+# What is done after so much time, and so in most rounds of a slow machine: it is no part of a step.
+NOW_AND_THEN = frozenset(
+    (
+        *("/engine/change_watch.py _has_changes", "/store/sqlite/sqlite.py has_changes"),
+        *("/store/sqlite/sqlite_file.py version", "/store/sqlite/sqlite_file.py data_version"),
+        *("/store/sqlite/sqlite_file.py fetch_all", "/store/clock.py stepped", "/store/clock.py _wall"),
+        *("/engine/tasks_in_flight.py _gather", "/worker/task_reports.py _iso_second"),
+    )
+)
 # What a Python step of a chain looks like in other files: they may cost a little more, but not what they once did.
 FORMS = {
     "nothing": ('python: "def main(): return None"', CALLS_MAX),
     "an output": ("python: \"def main(): return {'rows': 3}\"", CALLS_MAX + 10),
     "a timeout and retries": ('python: "def main(): return None", timeout: 60s, retry: 2', CALLS_MAX + 10),
-    "arguments": ("python: \"def main(number): return None\", args: {number: '${1 + 1}'}", CALLS_MAX + 30),
+    "arguments": ("python: \"def main(number): return None\", args: {number: '${1 + 1}'}", CALLS_MAX + 35),
 }
 
 
@@ -88,7 +97,8 @@ class CountingDisplay(Display):
 
     def _count(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(OURS):
-            self.found[f"{frame.f_code.co_filename.removeprefix(OURS)} {frame.f_code.co_name}"] += 1
+            name = f"{frame.f_code.co_filename.removeprefix(OURS)} {frame.f_code.co_name}"
+            self.found[name] += name not in NOW_AND_THEN
 
 
 def calls_of_steps(folder: Path, form: str, count: int) -> list[Counter[str]]:
@@ -117,7 +127,7 @@ def calls_of_run(folder: Path, workflow: Workflow, inputs: dict[str, Any]) -> li
     return display.rounds[3:-2]
 
 
-@pytest.mark.parametrize(("step", "turns", "calls_max"), [("@step(inline=True)", 1, 215), ("@step", 2, 550)])
+@pytest.mark.parametrize(("step", "turns", "calls_max"), [("@step(inline=True)", 1, 170), ("@step", 2, 440)])
 def test_a_call_of_a_program_costs_so_many_calls(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

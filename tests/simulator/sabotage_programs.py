@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mulligan.core import ordinary
 from mulligan.core.deciding import admit, flow, programs
 from mulligan.core.deciding.rounds import program_rounds, rounds
 from mulligan.core.effects import program_history, tasks
@@ -38,6 +39,18 @@ def _(real: Any) -> Any:
                 yield replace(fact, step=f"{fact.step}-again")
 
     return end_turn
+
+
+@defect(ordinary, "added_call")
+def _(real: Any) -> Any:
+    """an inline step that is recorded at once is told to its program again"""
+    return lambda now, place, call, **more: real(now, place, call)
+
+
+@defect(ordinary, "program_turn")
+def _(real: Any) -> Any:
+    """the next task of a program is the last one, with what that was told"""
+    return lambda state, place: replace(real(state, place), deliveries=())
 
 
 @defect(programs, "resume_program")

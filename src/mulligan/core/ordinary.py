@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import chain
 from operator import itemgetter
+from typing import Any
 
 import msgspec
 
@@ -24,20 +25,22 @@ from mulligan.core.deciding.programs import (
     after_turn,
     define,
     finish_turn,
+    goes_on,
     resume_program,
     turn_problem,
     used_in_turn,
 )
+from mulligan.core.effects.program_history import program_turn
 from mulligan.core.effects.tasks import Task, make_task, plain_task
 from mulligan.core.evolve.arrivals import count_member, reopen_arrivals
-from mulligan.core.evolve.evolve_programs import count_delivery
+from mulligan.core.evolve.evolve_programs import count_delivery, step_ran
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import failure
 from mulligan.core.model.graph import Node
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.program_calls import TurnEnd
-from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.program_calls import CALLS_MAX, TurnEnd
+from mulligan.core.model.reports import CallsMade, TaskEnded
 from mulligan.core.model.workflow import END
 from mulligan.core.state.program_progress import NO_PROGRESS
 from mulligan.core.state.scope import DecisionContext, Evaluator
@@ -74,11 +77,11 @@ class OrdinaryEnd(msgspec.Struct):
 
 
 def end_step(
-    state: State, report: TaskEnded, evaluator: Evaluator, entries: list[e.Entry] | None = None
+    state: State, report: TaskEnded | CallsMade, evaluator: Evaluator, entries: list[e.Entry] | None = None
 ) -> OrdinaryEnd | None:
     """Complete an ordinary step whose task has succeeded; None, and nothing has changed, if it is not one.
 
-    So is the end of a turn in which a program has called ordinary steps.
+    So is the end of a turn in which a program has called ordinary steps, and an inline step that it has run meanwhile.
 
     Each entry is added to `entries` when it is in the state: also if a later one cannot be decided, and this raises.
     """
@@ -90,6 +93,8 @@ def end_step(
     if state.failures or workflow.max_parallel is not None or workflow.workspace is not None:
         return None
     place = state.places[key]
+    if isinstance(report, CallsMade):
+        return _run_inline(state, place, report, evaluator, entries)
     if report.turn is not None:
         return None if key != state.graph.program else _end_turn(state, place, report, report.turn, evaluator, entries)
     call = state.calls.get(key)
@@ -146,7 +151,10 @@ def _end_turn(
         return None
     if turn.how or turn.cancelled or turn.goes_on or report.outcome != _SUCCESS or state.dropped:
         return None
-    if any(call.kind != "step" or call.failure is not None for call in turn.calls) or turn_problem(state, turn):
+    for call in turn.calls:
+        if call.kind != "step" or call.failure is not None:
+            return None
+    if turn_problem(state, turn):
         return None
     at = max(report.at, run.at)
     end = OrdinaryEnd(DecisionContext(state, at, evaluator), [] if entries is None else entries)
@@ -166,6 +174,37 @@ def _end_turn(
     )
     end.cause = _apply(end, waiting, 0)
     _resume(end, after_turn(now, waiting))
+    return end
+
+
+def _run_inline(
+    state: State, place: Place, report: CallsMade, evaluator: Evaluator, entries: list[e.Entry] | None
+) -> OrdinaryEnd | None:
+    """A program has run an inline step that it has run before, and goes on in its turn."""
+    run, turn, progress = state.run, report.turn, place.program
+    if len(turn.calls) != 1 or state.dropped or progress is None or not goes_on(state, report):
+        return None
+    if turn.definitions and not turn.definitions.keys() <= state.definitions.keys():
+        return None
+    (call,) = turn.calls
+    # The name and the definition of one that it has called before were checked then.
+    if (
+        call.kind != "inline"
+        or call.key
+        or call.name not in progress.numbers
+        or call.definition not in state.definitions
+    ):
+        return None
+    if (call.branch, call.ordinal) in state.labels or len(state.calls) >= CALLS_MAX:
+        return None
+    if place.is_unwanted or place.parent or place.climb.is_handler_late or not run.active:
+        return None
+    end = OrdinaryEnd(DecisionContext(state, max(report.at, run.at), evaluator), [] if entries is None else entries)
+    ran: Any = added_call(end.now, place, call, is_known=True)
+    entry = e.Entry(run.seq + 1, end.now.at, 0, ran)
+    step_ran(state, ran, entry)
+    run.seq, run.at = entry.seq, entry.at
+    end.entries.append(entry)
     return end
 
 
@@ -283,13 +322,35 @@ def _wake_all(now: DecisionContext, names: Sequence[str]) -> Facts:
 
 
 def task_of(state: State, place: Place) -> Task:
-    """The task of a step that `end_step` has entered in this turn."""
+    """The task of a step that `end_step` has entered in this turn, or of the next turn of a program."""
+    if place.program is not None:
+        return _task_of_turn(state, place)
     run, workflow, node = state.run, state.workflow, state.graph.nodes[place.key]
     plan = node.made_plan or node.plan
     is_plain = plan.has_plain_task and run.due is None and not (run.data or run.changed_only)
     if not is_plain or workflow.secrets or workflow.callers_secrets:
         return make_task(state, place.key)
     return plain_task(state, place, plan)
+
+
+def _task_of_turn(state: State, place: Place) -> Task:
+    """The task of a program: that of its last turn, but for the turn, if what it was made of is the same."""
+    run, spec, climb = state.run, place.spec, place.climb
+    if run.due is not None or run.data or run.changed_only or run.worktree_origin is not None or state.informed:
+        return make_task(state, place.key)
+    if spec.cache or spec.reads or spec.writes or climb.reruns or climb.avoids is not None or place.parent:
+        return make_task(state, place.key)
+    made_of = (
+        *(place.key, place.visit, place.attempt, place.bindings, place.paths, climb, place.entered_at),
+        *(spec, state.workflow, run.revision, run.cwd),
+    )
+    known = state.turn_task
+    if known is not None and known[0] == made_of:
+        task: Task = msgspec.structs.replace(known[1], turn=program_turn(state, place))
+        return task
+    task = make_task(state, place.key)
+    state.turn_task = made_of, task
+    return task
 
 
 def start_step(state: State, place: Place, worker: str, host: str, at: datetime) -> e.Entry:

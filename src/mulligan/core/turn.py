@@ -19,7 +19,7 @@ from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.kept_history import kept_history
-from mulligan.core.model.reports import Report, RunRequested, TaskEnded, TaskStarted, TimerFired
+from mulligan.core.model.reports import CallsMade, Report, RunRequested, TaskEnded, TaskStarted, TimerFired
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.deadlines import is_time_up
 from mulligan.core.state.scope import DecisionContext, Evaluator
@@ -39,7 +39,7 @@ def turn(state: State, report: Report, evaluator: Evaluator) -> list[e.Entry]:
 
 def follow(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Entry]:
     """Yield entries depth first: all that follows from a fact is applied before its cause yields the next one."""
-    if type(report) is TaskEnded and (end := ordinary.end_step(state, report, evaluator)) is not None:
+    if isinstance(report, TaskEnded | CallsMade) and (end := ordinary.end_step(state, report, evaluator)) is not None:
         return chain(end.entries, follow_rest(end))
     return follow_at_length(state, report, evaluator)
 

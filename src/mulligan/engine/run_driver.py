@@ -441,11 +441,12 @@ class RunDriver:
                 self._give_back(pending, (report.place, report.attempt))
                 continue
             end = None
-            if type(report) is r.TaskEnded:
+            if type(report) is r.TaskEnded or type(report) is r.CallsMade:
                 end = ordinary.end_step(state, report, self.evaluator, entries)
             if end is not None:
                 if not end.rest:
-                    self._take_entered(pending, end.queued, now)
+                    if end.queued:
+                        self._take_entered(pending, end.queued, now)
                     continue
                 pending.is_ordinary = False
                 for place in end.queued:

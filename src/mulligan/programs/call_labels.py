@@ -5,7 +5,7 @@ So an inline step has its label, and what follows from that, before anybody has 
 
 from __future__ import annotations
 
-from mulligan.core.model.program_calls import by_number, free_label, name_of
+from mulligan.core.model.program_calls import by_number, free_label, label_of, name_of
 from mulligan.programs import messages as m
 
 
@@ -34,14 +34,15 @@ class CallLabels:
         for label in sorted(self._dropped, key=by_number):
             self._again[self._dropped[label].id, name_of(label)] = label
         for label in self._made | self._dropped.keys():
-            self._count(label)
-
-    def _count(self, label: str) -> None:
-        name = name_of(label)
-        self._numbers[name] = self._numbers.get(name, 0) + 1
+            name = name_of(label)
+            self._numbers[name] = self._numbers.get(name, 0) + 1
 
     def next(self, identity: m.CallId, name: str, *, key: str = "", kind: m.CallKind = "step", digest: str = "") -> str:
         """The label that this call gets if it is made now."""
+        if not (self._dropped or key):
+            label = label_of(name, self._numbers.get(name, 0) + 1, "")
+            if label not in self._made and label != self._program:
+                return label
         if kind == "step" and (results := self._results.get((identity.branch, name, digest))):
             return results[0]
         again = self._again.get((identity, name), "")
@@ -59,12 +60,17 @@ class CallLabels:
     def add(self, identity: m.CallId, name: str, *, key: str = "", kind: m.CallKind = "step", digest: str = "") -> str:
         """The label of a call that is made."""
         label = self.next(identity, name, key=key, kind=kind, digest=digest)
+        self.take(label, name)
+        return label
+
+    def take(self, label: str, name: str) -> None:
+        """A call of this name is made that gets the next label."""
         self._made.add(label)
         if label not in self._dropped:
-            self._count(label)
+            self._numbers[name] = self._numbers.get(name, 0) + 1
         elif self._has_result(label):
-            self._results[identity.branch, name, self._dropped[label].digest].remove(label)
-        return label
+            one = self._dropped[label]
+            self._results[one.id.branch, name, one.digest].remove(label)
 
     def counts(self, label: str) -> tuple[int, int]:
         """The visit and the attempt of a call with this label that begins now."""

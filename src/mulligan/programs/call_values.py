@@ -40,6 +40,8 @@ _LONG_NUMBER = re.compile(rb"\d{19}")
 
 def encode_arguments(bound: Mapping[str, Any], what: str) -> bytes:
     """The arguments of a call by parameter as canonical JSON; raise NotStorable with the name of the argument."""
+    if not bound:
+        return b"{}"
     try:
         text = _canonical(bound).encode()
         if _LONG_NUMBER.search(text) is None and not _is_deep(bound, text):
@@ -66,6 +68,8 @@ def _is_deep(bound: Mapping[str, Any], text: bytes) -> bool:
 
 def storable(value: Any, label: str, *, code: str = "EXCEPTION") -> Any:
     """The value as JSON has it; raise NotStorable. `label` names it in the message; `code` is that of the failure."""
+    if value is None or type(value) is bool:
+        return value
     try:
         return json.loads(encode(value, _open_no_sink, label=label))
     except ValueRefused as refusal:
@@ -214,14 +218,18 @@ def _name_of(described: Any) -> str:
     return described["name"] if is_described and isinstance(described.get("name"), str) else ""
 
 
-def as_stored(value: Any, read: Callable[[Any], Any] | None, what: str, files: Mapping[str, str]) -> tuple[Any, Any]:
-    """What an inline step has returned, as JSON; and as the program gets it, which is the same after a replay.
+def as_stored(value: Any, read: Callable[[Any], Any] | None, what: str, files: Mapping[str, str]) -> Any:
+    """What an inline step has returned, as JSON that can be read as the program gets it; otherwise NotStorable.
 
     It may return files of other steps, and make no new ones. `files`: those that the program has got.
     """
     plain = storable(value, f"the result of {what}", code="OUTPUT_INVALID")
-    text = json.dumps(plain)
-    if KEY in text and not all(_name_of(one[KEY]) in files for one in references(plain)):
-        raise NotStorable(f"the result of {what} {_RESERVED}", code="OUTPUT_INVALID")
-    # A copy: the program may change what it gets, and what is recorded stays.
-    return plain, read_result(json.loads(text), read, files, what)
+    if isinstance(plain, dict | list):
+        text = json.dumps(plain)
+        if KEY in text and not all(_name_of(one[KEY]) in files for one in references(plain)):
+            raise NotStorable(f"the result of {what} {_RESERVED}", code="OUTPUT_INVALID")
+        # A copy: what is recorded stays, whatever a reader does with it.
+        read_result(json.loads(text), read, files, what)
+    elif read is not None:
+        read_result(plain, read, files, what)
+    return plain

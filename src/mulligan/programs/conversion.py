@@ -114,10 +114,14 @@ def _dropped_calls(history: ProgramHistory) -> Iterator[m.DroppedCall]:
 
 def turn_end_of(said: m.FromProgram) -> TurnEnd:
     """What the core gets: the definitions and arguments are read, so that it gets no bytes."""
+    calls = tuple(map(_call, said.calls))
+    if not isinstance(said, m.Ended) and not (said.definitions or said.cancelled):
+        # Nearly all turns.
+        return TurnEnd(said.turn, calls=calls, at=said.at, goes_on=said.goes_on, published=said.published)
     return TurnEnd(
         said.turn,
         definitions={one.digest: msgspec.json.decode(one.step, type=Step) for one in said.definitions},
-        calls=tuple(map(_call, said.calls)),
+        calls=calls,
         cancelled=tuple((one.branch, one.ordinal) for one in said.cancelled),
         at=said.at,
         goes_on=isinstance(said, m.Idle) and said.goes_on,
@@ -143,7 +147,7 @@ def _call(call: m.Call) -> ProgramCall:
         key=call.key,
         position=call.position,
         output=call.output,
-        failure=_failure(call.failure),
+        failure=None if call.failure is None else _failure(call.failure),
         seconds=call.seconds,
     )
 

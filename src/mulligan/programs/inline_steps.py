@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from mulligan.programs.errors import Nondeterministic, NotStorable, Stopped
@@ -15,39 +14,60 @@ from mulligan.programs.messages import CallFailure
 from mulligan.values.annotations import ArgumentRefused
 
 _KEY = "MULLIGAN_IDEMPOTENCY_KEY"
+_NAMES = ("MULLIGAN_STEP", "MULLIGAN_VISIT", "MULLIGAN_ATTEMPT", "MULLIGAN_RETRY", _KEY)
 
 
-@contextmanager
-def inline_environment(label: str, visit: int, attempt: int) -> Iterator[None]:
-    """Let the code in it read what a worker sets for this step, also for its retries, and not what is of the program.
+class InlineEnvironment:
+    """Lets an inline step read what a worker sets for it, also for its retries, and not what is of the program.
 
     What it changes of its environment and its folder ends with it: in a replay it does not run. Outside of a run there
-    is nothing to read.
+    is nothing to read. The variables of the program are read once, since each access costs.
     """
-    if _KEY not in os.environ:
-        yield
-        return
-    # As bytes: to decode all of it would cost as much as a small step.
-    environment: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
-    before, folder = dict(environment), _folder()
-    run, _, _ = os.environ[_KEY].partition(":")
-    os.environ |= {
-        "MULLIGAN_STEP": label,
-        "MULLIGAN_VISIT": str(visit),
-        "MULLIGAN_ATTEMPT": str(attempt),
-        _KEY: f"{run}:{label}:{visit}",
-    }
-    os.environ.pop("MULLIGAN_RETRY", None)
-    try:
-        yield
-    finally:
-        for name in environment.keys() - before.keys():
+
+    def __init__(self) -> None:
+        self._program = {name: os.environ.get(name) for name in _NAMES}
+        self._run = (self._program[_KEY] or "").partition(":")[0]
+        # What is set now, and is not as it is for the program.
+        self._changed: list[str] = []
+        # As it was when the step began: as bytes, since to decode all of it would cost as much as a small step.
+        self._before: dict[bytes, bytes] = {}
+        self._folder = ""
+
+    def enter(self, label: str, visit: int, attempt: int) -> None:
+        """From here on an inline step runs."""
+        if self._program[_KEY] is None:
+            return
+        values = (label, str(visit), str(attempt), None, f"{self._run}:{label}:{visit}")
+        for name, value in zip(_NAMES, values, strict=True):
+            if value != self._program[name]:
+                self._changed.append(name)
+                _set(name, value)
+        self._before, self._folder = dict(_variables()), _folder()
+
+    def leave(self) -> None:
+        """From here on the program runs."""
+        if self._program[_KEY] is None:
+            return
+        if _variables() != self._before:
+            self._restore()
+        for name in self._changed:
+            _set(name, self._program[name])
+        self._changed.clear()
+        if self._folder and _folder() != self._folder:
+            os.chdir(self._folder)
+
+    def _restore(self) -> None:
+        variables = _variables()
+        for name in variables.keys() - self._before.keys():
             del os.environ[os.fsdecode(name)]
-        for name, value in before.items():
-            if environment.get(name) != value:
+        for name, value in self._before.items():
+            if variables.get(name) != value:
                 os.environ[os.fsdecode(name)] = os.fsdecode(value)
-        if folder and _folder() != folder:
-            os.chdir(folder)
+
+
+def _variables() -> dict[bytes, bytes]:
+    found: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
+    return found
 
 
 def _folder() -> str:
@@ -56,6 +76,13 @@ def _folder() -> str:
         return os.getcwd()
     except OSError:
         return ""
+
+
+def _set(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
 
 
 def run_inline(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:

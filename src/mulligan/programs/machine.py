@@ -35,7 +35,7 @@ from mulligan.programs.call_values import (
 from mulligan.programs.calls import Branch, Call, Outcome, Prepared, has_key
 from mulligan.programs.differences import AskedCall, difference_of_call, difference_of_missing
 from mulligan.programs.errors import Nondeterministic, ProgramError, Rejected, StepFailed, Stopped
-from mulligan.programs.inline_steps import failure_of_step, inline_environment, is_end_of_step, run_inline
+from mulligan.programs.inline_steps import InlineEnvironment, failure_of_step, is_end_of_step, run_inline
 
 _REJECTED = ("APPROVAL_REFUSED", "APPROVAL_EXPIRED")
 TOO_MANY, UNAWAITED = "LOOP_LIMIT", "UNAWAITED"
@@ -99,6 +99,8 @@ class Machine:
         self.loop: Any = None
         # The running inline step; nothing is called from inside of it.
         self.is_inline = False
+        # From the first inline step on.
+        self._environment: InlineEnvironment | None = None
         self.broken: BaseException | None = None
         self._files = files or {}
         self._serials = itertools.count()
@@ -165,15 +167,15 @@ class Machine:
         name = thing.name
         if self.is_inline:
             raise ProgramError(f"'{name}' is called inside an inline step", hint="only the program itself calls steps")
-        what = f"'{name}'"
-        bound = {**self._known(thing).defaults, **thing.bind(args, kwargs)}
+        what, known = f"'{name}'", self._known(thing)
+        bound = {**known.defaults, **thing.bind(args, kwargs)}
         run = partial(self._run_as_step, thing.fn) if thing.is_inline else None
         return self.prepare_named(
             name,
             bound,
             what=what,
             definition=lambda: self._definition(thing),
-            read=self._reader(thing),
+            read=self._reader(thing, known),
             run=run,
             key=thing.call_key,
         )
@@ -306,11 +308,11 @@ class Machine:
             key=key,
         )
 
-    def _reader(self, thing: Any) -> Callable[[Any], Any] | None:
+    def _reader(self, thing: Any, known: _Known) -> Callable[[Any], Any] | None:
         """What makes the result of a call of its output."""
         if isinstance(thing, FlowCall):
             return thing.read
-        read = self._known(thing).read
+        read = known.read
         return _of_child(read) if hasattr(thing, "__mulligan_workflow__") else read
 
     def _known(self, thing: Any) -> _Known:
@@ -381,8 +383,18 @@ class Machine:
         self._link.differs(difference)
         raise difference
 
-    def _send(
-        self, call: Call[Any], output: Any = None, failure: m.CallFailure | None = None, seconds: float = 0.0
+    def _send(self, call: Call[Any]) -> None:
+        identity = m.CallId(*call.id)
+        self._labels.add(identity, call.name, key=call.key, kind=call.kind, digest=call.digest)
+        self._say(call, identity)
+
+    def _say(
+        self,
+        call: Call[Any],
+        identity: m.CallId,
+        output: Any = None,
+        failure: m.CallFailure | None = None,
+        seconds: float = 0.0,
     ) -> None:
         definition = ""
         if call.definition is not None:
@@ -391,8 +403,6 @@ class Machine:
             if definition not in self._known_definitions:
                 self._known_definitions.add(definition)
                 self._definitions.append(made)
-        identity = m.CallId(*call.id)
-        self._labels.add(identity, call.name, key=call.key, kind=call.kind, digest=call.digest)
         self._outgoing.append(
             m.Call(
                 id=identity,
@@ -524,9 +534,7 @@ class Machine:
         if is_new:
             if self._outgoing:
                 self.exchange(goes_on=True)  # what was called before is recorded before this step touches the world
-            output, failure, seconds = self._attempt_inline(call)
-            self._send(call, output, failure, seconds)
-            self.exchange(goes_on=failure is None)
+            self._attempt_inline(call)
         while (end := self._inline_ends.pop(call.id, None)) is None:
             self.exchange()
         self._count_replayed()
@@ -538,21 +546,31 @@ class Machine:
         arguments = given_arguments(function, encoded, self._files)
         return copy_context().run(run_inline, function, arguments)
 
-    def _attempt_inline(self, call: Call[Any]) -> tuple[Any, m.CallFailure | None, float]:
+    def _attempt_inline(self, call: Call[Any]) -> None:
+        """Run it, and say what came of it."""
+        began, identity = time.monotonic(), m.CallId(*call.id)
+        label = self._labels.next(identity, call.name, key=call.key, kind="inline", digest=call.digest)
+        output, failure = self._end_inline(call, label)
+        seconds = time.monotonic() - began
+        self._labels.take(label, call.name)
+        self._say(call, identity, output, failure, seconds)
+        self.exchange(goes_on=failure is None)
+
+    def _end_inline(self, call: Call[Any], label: str) -> tuple[Any, m.CallFailure | None]:
+        """Run it here; return its output, or its failure."""
         assert call.run is not None
-        began = time.monotonic()
-        label = self._labels.next(m.CallId(*call.id), call.name, key=call.key, kind="inline", digest=call.digest)
+        environment = self._environment = self._environment or InlineEnvironment()
         self.is_inline = True
         self._link.disarm()
         try:
-            with inline_environment(label, *self._labels.counts(label)):
-                output, _ = as_stored(call.run(), call.read, f"'{call.name}'", self._files)
-            return output, None, time.monotonic() - began
+            environment.enter(label, *self._labels.counts(label))
+            return as_stored(call.run(), call.read, f"'{call.name}'", self._files), None
         except BaseException as error:
             if not is_end_of_step(error):
                 raise
-            return None, failure_of_step(error), time.monotonic() - began
+            return None, failure_of_step(error)
         finally:
+            environment.leave()
             self.is_inline = False
             self._link.arm()
 
@@ -584,7 +602,7 @@ class Machine:
     def _count_replayed(self) -> None:
         """The program gets an end of a call. With the last one that is recorded it has come as far as it was."""
         self._replayed -= 1
-        if self._replayed <= 0:
+        if self._replayed <= 0 and self.is_replaying:
             self._say_replayed()
 
     def _say_replayed(self) -> None:

@@ -40,6 +40,7 @@ class SocketLink:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._received = bytearray()
         self._pid = os.getpid()
         self._keys: dict[str, Any] = {}
         self._timeout: float | None = None
@@ -125,30 +126,32 @@ class SocketLink:
         if os.getpid() != self._pid:
             os.write(STDERR, b"a copy of the program's process (os.fork) cannot call steps: it ends here\n")
             os._exit(1)
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        cpu = used.ru_utime + used.ru_stime
-        message = msgspec.structs.replace(message, cpu=max(0.0, cpu - self._cpu), peak=used.ru_maxrss * 1024)
-        self._cpu = cpu
+        if not (isinstance(message, m.Idle) and message.goes_on):
+            # What it has used is recorded when its turn ends.
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            cpu = used.ru_utime + used.ru_stime
+            message = msgspec.structs.replace(message, cpu=max(0.0, cpu - self._cpu), peak=used.ru_maxrss * 1024)
+            self._cpu = cpu
         try:
             self._sock.sendall(m.frame(message))
         except OSError:
             os._exit(0)  # the worker is gone
 
     def receive(self) -> m.ToProgram:
-        message: m.ToProgram = m.decode_to_program(self._exactly(int.from_bytes(self._exactly(m.LENGTH_BYTES), "big")))
-        return message
-
-    def _exactly(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
+        data = self._received
+        while len(data) < m.LENGTH_BYTES or len(data) < (
+            end := m.LENGTH_BYTES + int.from_bytes(data[: m.LENGTH_BYTES], "big")
+        ):
             try:
-                more = self._sock.recv(min(size - len(data), RECEIVE_BYTES))
+                more = self._sock.recv(RECEIVE_BYTES)
             except OSError:
                 more = b""
             if not more:
                 os._exit(0)  # the program is parked, cancelled, or its worker is gone
             data += more
-        return bytes(data)
+        message: m.ToProgram = m.decode_to_program(bytes(data[m.LENGTH_BYTES : end]))
+        del data[:end]
+        return message
 
     def end(self, message: m.Ended) -> NoReturn:
         """Say the last word and end, without unwinding anything."""

@@ -216,8 +216,7 @@ class _RehearsingMachine(Machine):
             make = lambda: _CHANCE[name](chance)  # noqa: E731
         return super().value(name, make)
 
-    def _attempt_inline(self, call: Any) -> tuple[Any, m.CallFailure | None, float]:
-        label = self._labels.next(m.CallId(*call.id), call.name, key=call.key, kind="inline", digest=call.digest)
+    def _end_inline(self, call: Any, label: str) -> tuple[Any, m.CallFailure | None]:
         definition = call.definition()
         answer = self._rehearsal.ask(
             AskInline(
@@ -232,9 +231,8 @@ class _RehearsingMachine(Machine):
         )
         self._link.arm()
         if answer.failure is not None:
-            return None, answer.failure, 0.0
-        output, _ = as_stored(answer.output, call.read, f"'{call.name}'", self._files)
-        return output, None, 0.0
+            return None, answer.failure
+        return as_stored(answer.output, call.read, f"'{call.name}'", self._files), None
 
 
 def rehearse(link: RehearsalLink, start: Start) -> NoReturn:

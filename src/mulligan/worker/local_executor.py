@@ -564,7 +564,7 @@ class LocalExecutor:
     def _end_waiting(self, token: int, report: Report) -> None:
         """`_end` for a program that waits: it has no result yet, and no files."""
         running = self._part_with(token)
-        self._task_files.clear(running)
+        self._task_files.clear_turn(running)
         self._ended.add(running.lease, with_local_time(report, self._clock))
 
     def _part_with(self, token: int) -> RunningTask:

@@ -42,7 +42,7 @@ from mulligan.worker.supervisor import wall_clock
 from mulligan.worker.supervisor.fd_events import watch_reads, watch_writes
 from mulligan.worker.supervisor.send_buffer import SendBuffer
 from mulligan.worker.supervisor.supervisor_client import SupervisorClient
-from mulligan.worker.task_reports import ProcessExit, make_report, report_refusal
+from mulligan.worker.task_reports import ProcessExit, report_refusal
 
 # How long the process of a waiting program is kept, and how many of them at most.
 KEPT_SECONDS, KEPT_MAX = 5.0, 64
@@ -68,6 +68,7 @@ class _Frames:
         self._selector = selector
         self._buffer = bytearray()
         self._pending = SendBuffer(sock)
+        self._is_sending = False
         watch_reads(selector, self, on_ready)
 
     def fileno(self) -> int:
@@ -75,16 +76,23 @@ class _Frames:
 
     def send(self, data: bytes, fd: int = -1) -> None:
         """Send a frame; if the other side is gone it is dropped, and `receive` says so."""
-        with suppress(OSError):
+        try:
             self._pending.send(data, fd)
-        watch_writes(self._selector, self, is_sending=self._pending.has_pending)
+        except OSError:
+            pass
+        self._watch_writes()
+
+    def _watch_writes(self) -> None:
+        if self._is_sending != (has_pending := self._pending.has_pending):
+            self._is_sending = has_pending
+            watch_writes(self._selector, self, is_sending=has_pending)
 
     def receive(self, *, to_end: bool = False) -> Iterator[bytes]:
         """Some frames that have arrived, or all of them. EOFError when there will be no more."""
-        if self._pending.has_pending:
+        if self._is_sending:
             with suppress(OSError):
                 self._pending.flush()
-            watch_writes(self._selector, self, is_sending=self._pending.has_pending)
+            self._watch_writes()
         while True:
             try:
                 data = self.sock.recv(_RECEIVE_BYTES)
@@ -183,6 +191,8 @@ class ProgramTurns:
         self._clock = clock
         self._host: _Frames | None = None
         self._processes: dict[_Key, _Process] = {}
+        # Those that wait in their turns, by token.
+        self._mid_turns: dict[int, _Process] = {}
         # All that the host has not said to have ended, by number.
         self._forked: dict[int, _Process] = {}
         self._last_number = 0
@@ -319,9 +329,6 @@ class ProgramTurns:
         process.token = 0
         process.cpu_said += said.cpu
         process.cpu_of_turn += said.cpu
-        end = ProcessExit(
-            0, process.started, ended=wall_clock.now(), cpu_seconds=process.cpu_of_turn, peak_memory=said.peak
-        )
         try:
             turn, output = turn_end_of(said), said.output if isinstance(said, m.Ended) else None
         except msgspec.MsgspecError as error:
@@ -330,6 +337,7 @@ class ProgramTurns:
             return
         if turn.goes_on and not process.stop_reason:
             process.token, process.is_mid_turn = token, True
+            self._mid_turns[token] = process
             task = running.lease.task
             used = {"cpu_seconds": process.cpu_of_turn, "peak_memory": said.peak}
             made = CallsMade(datetime.now(UTC), task.place, task.attempt, turn, used)
@@ -339,35 +347,32 @@ class ProgramTurns:
             self._forget(process)
         else:
             self._keep(process)
-        report = make_report(running.lease.task, outcome=_SUCCESS, output=output, process_exit=end)
-        report = msgspec.structs.replace(report, turn=turn)
+        end = ProcessExit(
+            0, process.started, ended=wall_clock.now(), cpu_seconds=process.cpu_of_turn, peak_memory=said.peak
+        )
+        task = running.lease.task
+        report = TaskEnded(datetime.now(UTC), task.place, task.attempt, _SUCCESS, output, end.usage, turn=turn)
         (self._end if turn.how else self._end_waiting)(token, report)
 
     def go_on(self, token: int, ends: Sequence[Delivery]) -> None:
         """Let a program go on in its turn: what it has called is recorded."""
-        process = self._mid_turn(token)
-        if process is None:
+        process = self._mid_turns.pop(token, None)
+        if process is None or process.frames is None:
+            # If it has ended, its host says how.
             return
-        spooled: list[str] = []
-        try:
-            files = self._files(ends, spooled)
-        finally:
-            process.spooled += spooled
+        files = self._files(ends, process.spooled) if any(one.output is not None for one in ends) else {}
         process.is_mid_turn = False
         process.known += len(ends)
         self._send(process, m.Deliver(process.turn, deliveries_of(ends), files))
 
     def end_turn(self, token: int) -> bool:
         """The turn of a program ends with what it has called: it waits for the next one. False if it is over."""
-        process = self._mid_turn(token)
+        process = self._mid_turns.pop(token, None)
         if process is None:
             return False
         process.token, process.is_mid_turn = 0, False
         self._keep(process)
         return True
-
-    def _mid_turn(self, token: int) -> _Process | None:
-        return next((one for one in self._processes.values() if one.token == token and one.is_mid_turn), None)
 
     def _keep(self, process: _Process) -> None:
         """Keep the process for the next turn, for a while."""
@@ -454,8 +459,8 @@ class ProgramTurns:
 
     def _kill(self, process: _Process) -> None:
         self._order_kill(process)
-        process.token = 0
         self._forget(process)
+        process.token = 0
 
     def _order_kill(self, process: _Process) -> None:
         if self._host is not None:
@@ -468,6 +473,8 @@ class ProgramTurns:
 
     def _forget(self, process: _Process) -> None:
         self._close(process)
+        if process.is_mid_turn:
+            self._mid_turns.pop(process.token, None)
         if self._processes.get(process.key) is process:
             del self._processes[process.key]
         _remove(process.spooled)

@@ -167,6 +167,14 @@ class TaskFiles:
             self._free.append(scratch)
         self.link_logs(running)
 
+    def clear_turn(self, running: RunningTask) -> None:
+        """Take back the scratch files of a program that waits: its turn had none but those of its process."""
+        if running.pipes is not None or running.has_progress or running.lease.task.context:
+            self.clear(running)
+        else:
+            self._free.append(running.scratch)
+            self.link_logs(running)
+
     def _rename_logs(self, running: RunningTask) -> bool:
         """Rename logs that are not empty; empty ones stay for the next task. Return False if that cannot use them."""
         scratch = running.scratch

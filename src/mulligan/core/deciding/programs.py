@@ -31,6 +31,7 @@ from mulligan.core.model.program_calls import (
     free_label,
     is_name,
     key_problem,
+    label_of,
 )
 from mulligan.core.model.reports import CallsMade, TaskEnded
 from mulligan.core.state.dropped_calls import label_of_result
@@ -42,8 +43,6 @@ from mulligan.core.state.state import Place, State
 NONDETERMINISTIC = "NONDETERMINISTIC"
 
 _COMPLETED = Outcome()
-# What a call and the fact of it have in common, besides the arguments.
-_DESCRIBING = ("branch", "ordinal", "name", "definition", "digest", "file", "line", "key", "position")
 
 
 def end_turn(now: DecisionContext, place: Place, report: TaskEnded, turn: TurnEnd) -> Facts:
@@ -152,10 +151,10 @@ def goes_on(state: State, report: CallsMade) -> bool:
     progress = place.program or NO_PROGRESS
     if turn.turn != progress.turn or turn.how or turn.cancelled or not turn.goes_on or turn.published is not None:
         return False
-    inline = [call for call in turn.calls if call.kind == "inline"]
-    if not inline:
-        return True
-    return not progress.ended and len(turn.calls) == 1 and inline[0].failure is None
+    for call in turn.calls:
+        if call.kind == "inline" and (progress.ended or len(turn.calls) > 1 or call.failure is not None):
+            return False
+    return True
 
 
 def record_calls(now: DecisionContext, place: Place, report: CallsMade) -> Facts:
@@ -173,8 +172,9 @@ def record_calls(now: DecisionContext, place: Place, report: CallsMade) -> Facts
 
 def _without_recorded(state: State, turn: TurnEnd) -> TurnEnd:
     """Without the calls that a commit has recorded, to which the store gave no answer: they are reported again."""
-    calls = tuple(call for call in turn.calls if not _is_recorded(state, call))
-    return turn if len(calls) == len(turn.calls) else msgspec.structs.replace(turn, calls=calls)
+    if all((call.branch, call.ordinal) not in state.labels for call in turn.calls):
+        return turn
+    return msgspec.structs.replace(turn, calls=tuple(call for call in turn.calls if not _is_recorded(state, call)))
 
 
 def _is_recorded(state: State, call: ProgramCall) -> bool:
@@ -184,7 +184,7 @@ def _is_recorded(state: State, call: ProgramCall) -> bool:
 
 def define(state: State, place: Place, turn: TurnEnd) -> Facts:
     """The definitions of steps that the program has not called before."""
-    for digest, definition in turn.definitions.items():
+    for digest, definition in turn.definitions.items() if turn.definitions else ():
         if digest not in state.definitions:
             yield e.StepDefined(place.key, digest, definition)
 
@@ -261,35 +261,40 @@ def added_call(
             file=call.file,
             line=call.line,
         )
-    about: dict[str, Any] = {name: getattr(call, name) for name in _DESCRIBING}
-    about["arguments"] = {
-        name: now.keep(place, f"argument-{label}-{name}", value) for name, value in call.arguments.items()
-    }
+    about = _about(now, place, label, call)
     if call.kind == "inline" and call.failure is None:
         before = now.state.dropped.get(label, NEVER_MADE)
-        output = now.keep(place, f"output-{label}", call.output)
-        visit, attempt = before.visit + 1, before.attempt + 1
-        return e.StepRan(
-            label,
-            place.key,
-            **about,
-            visit=visit,
-            attempt=attempt,
-            output=output,
-            seconds=call.seconds,
-            is_known=is_known,
-        )
-    return e.StepAdded(label, place.key, **about, kind=call.kind, is_kept=kept_label != "")
+        output = None if call.output is None else now.keep(place, f"output-{label}", call.output)
+        return e.StepRan(*(*about, before.visit + 1, before.attempt + 1, output, call.seconds, is_known))
+    return e.StepAdded(*(*about, call.kind, kept_label != ""))
+
+
+def _about(now: DecisionContext, place: Place, label: str, call: ProgramCall) -> tuple[Any, ...]:
+    """What the facts of all calls say, in the order of the fields of `CallFact`."""
+    arguments = call.arguments and {
+        name: now.keep(place, f"argument-{label}-{name}", value) for name, value in call.arguments.items()
+    }
+    return (
+        *(label, place.key, call.branch, call.ordinal, call.name, call.definition, arguments, call.digest),
+        *(call.file, call.line, call.key, call.position),
+    )
 
 
 def _label_of_result(state: State, call: ProgramCall) -> str:
     """The dropped call that has the result for this one; "" if there is none."""
-    return label_of_result(state, (call.branch, call.name, call.digest)) if call.kind == "step" else ""
+    if call.kind != "step" or not state.kept_results:
+        return ""
+    return label_of_result(state, (call.branch, call.name, call.digest))
 
 
 def _free_label(state: State, place: Place, call: ProgramCall) -> str:
     """The label of a call. The process of a program computes it too, see `mulligan.programs.call_labels`."""
     progress = place.program or NO_PROGRESS
+    if not (state.dropped or call.key):
+        # The usual case, for which it is asked with every call.
+        label = label_of(call.name, progress.numbers.get(call.name, 0) + 1, "")
+        if label not in state.places and label not in state.calls:
+            return label
     again = max(state.dropped_labels.get((call.branch, call.ordinal, call.name), ()), key=by_number, default="")
     if again and again not in state.calls and not state.dropped[again].has_result:
         return again
@@ -316,8 +321,8 @@ def resume_program(now: DecisionContext, place: Place, *, goes_on: bool = False)
     if progress is None or place.status != "running" or not now.may_start(place):
         return
     if place.phase == WAITING and (progress.ended or goes_on):
-        numbers = range(progress.known + 1, progress.last + 1)
-        ended = tuple(now.state.deliveries[number] for number in numbers)
+        first = progress.delivered + progress.announced + 1
+        ended = tuple([now.state.deliveries[number] for number in range(first, first + progress.ended)])
         yield e.ProgramResumed(place.key, place.attempt, progress.turn + 1, ended)
     elif place.phase == ENDING and not now.state.has_open_calls:
         yield _attempt_ended(place)

@@ -26,7 +26,8 @@ class ProgramHistory(msgspec.Struct, frozen=True):
 def program_turn(state: State, place: Place) -> ProgramTurn:
     """What a worker needs for the next turn of a program."""
     progress = place.program or NO_PROGRESS
-    announced = tuple(_delivery(state, state.deliveries[n]) for n in range(progress.delivered + 1, progress.known + 1))
+    numbers = range(progress.delivered + 1, progress.delivered + progress.announced + 1)
+    announced = tuple([_delivery(state, state.deliveries[number]) for number in numbers])
     return ProgramTurn(progress.turn, clock_begin(place), progress.delivered, announced, progress.unseen)
 
 
@@ -38,8 +39,9 @@ def clock_begin(place: Place) -> float:
 
 def ends_of(state: State, turn: TurnEnd) -> tuple[Delivery, ...]:
     """What a program gets that goes on in its turn: the end of the inline step that it has run."""
-    labels = (state.labels[call.branch, call.ordinal] for call in turn.calls if call.kind == "inline")
-    return tuple(_delivery(state, label) for label in labels)
+    return tuple(
+        [_delivery(state, state.labels[call.branch, call.ordinal]) for call in turn.calls if call.kind == "inline"]
+    )
 
 
 def program_history(state: State, delivered: int) -> ProgramHistory:
@@ -60,16 +62,12 @@ def history_without(state: State, labels: Collection[str]) -> ProgramHistory:
 def _delivery(state: State, label: str) -> Delivery:
     call, place = state.calls[label], state.places[label]
     at = 0.0 if place.delivery is None else place.delivery[1].timestamp()
-    return Delivery(call.branch, call.ordinal, label, output=_output(place), failure=_failure(place), at=at)
-
-
-def _output(place: Place) -> object:
-    return place.output if place.status == "completed" else None
-
-
-def _failure(place: Place) -> Failure | None:
     if place.status == "completed":
-        return None
+        return Delivery(call.branch, call.ordinal, label, place.output, None, at)
+    return Delivery(call.branch, call.ordinal, label, None, _failure(place), at)
+
+
+def _failure(place: Place) -> Failure:
     if place.status == "failed" and place.failure is not None:
         return place.failure
     return failure("CANCELLED", f"the step was {place.status}")

@@ -33,7 +33,9 @@ def step_defined(state: State, fact: e.StepDefined, entry: e.Entry) -> None:
 
 
 def step_added(state: State, fact: e.StepAdded, entry: e.Entry) -> None:
-    before = _add_call(state, fact, fact.kind)
+    program, _ = _add_call(state, fact, fact.kind)
+    _count(state, program, fact.name, fact.step)
+    before = take_result(state, fact.step) if state.dropped else None
     place = Place("step", "waiting", key=fact.step, spec=state.definitions[fact.definition])
     if before is not None:
         place.visit = place.visits_before = before.visit
@@ -50,7 +52,10 @@ def step_added(state: State, fact: e.StepAdded, entry: e.Entry) -> None:
 
 
 def step_ran(state: State, fact: e.StepRan, entry: e.Entry) -> None:
-    _add_call(state, fact, "inline")
+    """The whole of an inline step: it is added, it has run, and its program gets the end in this turn or later."""
+    program, progress = _add_call(state, fact, "inline")
+    if state.dropped:
+        take_result(state, fact.step)
     place = Place("step", "completed", key=fact.step, spec=state.definitions[fact.definition])
     place.visit, place.attempt, place.visits_before = fact.visit, fact.attempt, fact.visit - 1
     place.entered_at, place.entered_seq = entry.at - timedelta(seconds=fact.seconds), entry.seq
@@ -58,14 +63,19 @@ def step_ran(state: State, fact: e.StepRan, entry: e.Entry) -> None:
     state.add(place)
     if state.definitions[fact.definition].undo is not None:
         state.append(state.undoables, UndoableVisit(fact.step, place.visit, fact.output))
-    count_delivery(state, place, entry.at, is_known=fact.is_known)
+    number = progress.last + 1
+    place.delivery = (number, entry.at - progress.behind)
+    state.put(state.deliveries, number, fact.step)
+    ends = {"announced": progress.announced + 1} if fact.is_known else {"ended": progress.ended + 1}
+    _count(state, program, fact.name, fact.step, **ends)
 
 
-def _add_call(state: State, fact: e.StepAdded | e.StepRan, kind: CallKind) -> DroppedCall | None:
-    """Add the call; return what is known of it from an earlier round that has dropped it."""
-    program = state.places[fact.program].program or NO_PROGRESS
+def _add_call(state: State, fact: e.StepAdded | e.StepRan, kind: CallKind) -> tuple[Place, ProgramProgress]:
+    """Add the call; return the place of its program, and how far that was before."""
+    place = state.touch(fact.program)
+    progress = place.program or NO_PROGRESS
     call = RecordedCall(
-        program.made,
+        progress.made,
         fact.program,
         fact.branch,
         fact.ordinal,
@@ -78,11 +88,10 @@ def _add_call(state: State, fact: e.StepAdded | e.StepRan, kind: CallKind) -> Dr
         line=fact.line,
         key=fact.key,
         position=fact.position,
-        known=program.known,
+        known=progress.delivered + progress.announced,
     )
     state.add_call(fact.step, call)
-    _count(state, fact.program, fact.name, fact.step)
-    return take_result(state, fact.step)
+    return place, progress
 
 
 def value_recorded(state: State, fact: e.ValueRecorded, entry: e.Entry) -> None:
@@ -100,16 +109,16 @@ def value_recorded(state: State, fact: e.ValueRecorded, entry: e.Entry) -> None:
         known=program.known,
     )
     state.add_call(fact.value, call)
-    _count(state, fact.place, fact.name, fact.value)
+    _count(state, state.touch(fact.place), fact.name, fact.value)
 
 
-def _count(state: State, program: str, name: str, label: str) -> None:
-    place = state.touch(program)
+def _count(state: State, place: Place, name: str, label: str, **ends: int) -> None:
+    """A program has made a call; `ends` are counts of ends of calls that have changed."""
     progress = place.program or NO_PROGRESS
     numbers = progress.numbers
     if label not in state.dropped:
         numbers = {**numbers, name: numbers.get(name, 0) + 1}
-    place.program = _replace(progress, made=progress.made + 1, numbers=numbers)
+    place.program = _replace(progress, made=progress.made + 1, numbers=numbers, **ends)
     _note_progress(place)
 
 
@@ -187,21 +196,18 @@ def call_cancelled(state: State, fact: e.CallCancelled, entry: e.Entry) -> None:
     state.touch(fact.step).is_unwanted = True
 
 
-def count_delivery(state: State, place: Place, at: datetime | None = None, *, is_known: bool = False) -> None:
-    """The step of a call has ended: note that for its program, which gets it in this turn or in a later one."""
+def count_delivery(state: State, place: Place, at: datetime | None = None) -> None:
+    """The step of a call has ended: note that for its program, which gets it in a later turn."""
     call = state.calls.get(place.key)
     if call is None or place.delivery is not None:
         return
     program = state.touch(call.program)
     progress = program.program or NO_PROGRESS
     # What has brought the end is of the same time.
-    place.delivery = (progress.last + 1, (at or state.run.at) - progress.behind)
-    state.put(state.deliveries, progress.last + 1, place.key)
-    program.program = (
-        _replace(progress, announced=progress.announced + 1)
-        if is_known
-        else _replace(progress, ended=progress.ended + 1)
-    )
+    number = progress.last + 1
+    place.delivery = (number, (at or state.run.at) - progress.behind)
+    state.put(state.deliveries, number, place.key)
+    program.program = _replace(progress, ended=progress.ended + 1)
 
 
 def reopen_program(state: State, labels: Collection[str], *, keeps_results: bool = True) -> None:

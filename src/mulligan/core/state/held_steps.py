@@ -29,7 +29,7 @@ _HELD_ROLES = ("step", "do")
 def is_on_hold(state: State, place: Place) -> bool:
     """Whether an attempt at this place must wait until its step, or the run, is resumed, or its worktree is open."""
     run = state.run
-    if awaits_worktree(state):
+    if state.workflow.workspace is not None and awaits_worktree(state):
         step = state.step_of(place)
         return step.pause is not None or not opens_worktree(state, step.key)
     if (not run.paused_steps and run.stepping is None) or not is_held_role(place):

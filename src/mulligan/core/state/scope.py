@@ -55,9 +55,12 @@ class DecisionContext(msgspec.Struct, eq=False):
 
         Nothing starts below a handler that has timed out, and no undo in a run that has no worktree.
         """
+        stop = self.state.run.stop
+        if not place.parent and stop is None and not place.is_unwanted:
+            # Nearly all steps.
+            return not place.climb.is_handler_late
         if any(above.climb.is_handler_late for above in self.state.ancestors(place)):
             return False
-        stop = self.state.run.stop
         if stop is None and not self.state.step_of(place).is_unwanted:
             return True
         return any(

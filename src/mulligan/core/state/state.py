@@ -534,6 +534,8 @@ class State:
         self.free_events: dict[str, tuple[int, ...]] = {}
         self.event_keys: dict[str, int] = {}
         self.event_waits: dict[str, str] = {}
+        # The last task of a program, with what it was made of: see `core.ordinary`.
+        self.turn_task: tuple[Any, Any] | None = None
         # The names of the tables by identity: the journal holds the tables themselves.
         self._names = {id(getattr(self, name)): name for name in STATE_TABLES[1:]}
         self._journal: list[tuple[Any, Any, Any]] | None = None

@@ -15,7 +15,7 @@ from mulligan.errors import LanguageError, Problem
 SUFFIX = ".py"
 # The folder of this package comes last, so that modules next to the file take precedence.
 _PROGRAM = (
-    "import sys; parent, *args = sys.argv[1:]; sys.path.append(parent); "
+    "import sys; parent, *args = sys.argv[1:]; sys.path.append(parent); import mulligan.msgspec_import; "
     "from mulligan.language.python.python_file_process import main; main(*args)"
 )
 _PACKAGE_PARENT = str(Path(__file__).parents[3])
