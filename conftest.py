@@ -18,6 +18,7 @@ import pytest
 from _pytest.assertion import rewrite
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
+from tests.support import rows
 from tests.support.memory import use_memory
 from tests.support.nightly import IS_NIGHTLY, leave_to_the_night
 from tests.support.times import Times
@@ -36,9 +37,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("mulligan", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("mulligan")
 # Hypothesis also draws constants that it reads from the source of each of our modules which is loaded by then: in every
-# process others, and to read them all takes seconds.
+# process others, and to read them all takes seconds. Its plugin reads them once all tests are collected.
 if not IS_NIGHTLY:
     providers.HypothesisProvider._local_constants = providers.Constants()
+    providers._get_local_constants = providers.Constants
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,6 +56,26 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Times(adds_up=is_printing))
     if is_printing:
         use_memory(config)
+    elif not (config.getoption("--times") or config.option.durations):
+        send_less(config)
+
+
+def send_less(config: pytest.Config) -> None:
+    """A process of the tests reports what passed once: not its start, its setup and its teardown.
+
+    The process that prints makes nothing of these, and to send and read them costs more than most tests.
+    """
+    for sender in [one for one in config.pluginmanager.get_plugins() if type(one).__name__ == "WorkerInteractor"]:
+        send = sender.pytest_runtest_logreport
+
+        def pytest_runtest_logreport(report: pytest.TestReport, send: Callable[..., None] = send) -> None:
+            if report.when == "call" or not report.passed:
+                send(report=report)
+
+        config.pluginmanager.unregister(sender)
+        sender.pytest_runtest_logreport = pytest_runtest_logreport
+        sender.pytest_runtest_logstart = None
+        config.pluginmanager.register(sender)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -93,6 +115,12 @@ def pytest_collection() -> Iterator[None]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> pytest.Item | None:
+    is_module = isinstance(collector, pytest.Module) and rows.is_folding(collector.config)
+    return rows.folded(collector, name, obj) if is_module else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -123,7 +123,7 @@ def test_what_is_hidden_already_stays_as_it_is(credential: Any) -> None:
             *("x_", "A"),
             *("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----\n", "authorization: bearer ", "a.", "--token-"),
         ],
-        5,
+        3,
     ),
 )
 def test_the_time_grows_with_the_text_and_no_faster(piece: str) -> None:

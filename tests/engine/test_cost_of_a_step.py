@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from tests.support.nightly import sample
 
 import mulligan
 from mulligan.core.model.actions import traits_of
@@ -140,7 +141,7 @@ def test_a_call_of_a_program_costs_so_many_calls(
     assert sum(map(Counter.total, shares)) <= calls_max, shares
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", sample(list(FORMS), 2))
 def test_an_ordinary_step_costs_so_many_calls(
     tmp_path: Path, taken_once: None, forked_children: None, form: str
 ) -> None:
