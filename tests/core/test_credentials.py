@@ -18,6 +18,8 @@ from mulligan.core.model.text.credential_patterns import CREDENTIALS, HIDDEN, hi
 from mulligan.core.model.workflow import Action, Template
 from mulligan.testing.history import History, edge, expression, retry, step, workflow
 
+pytestmark = pytest.mark.one_by_one
+
 T = datetime(2026, 1, 1, tzinfo=UTC)
 # Written in two parts where a scanner of repositories would take them for real ones.
 GITHUB, GITLAB, SLACK = "ghp_" + "a1B2" * 9, "glpat-" + "a1B2" * 5, "xoxb-" + "12345678901-abcdefghijkl"

@@ -37,6 +37,8 @@ from mulligan.service.server.schedules.cron import check_cron
 from mulligan.worker.databases.statements import Dialect, statements
 from mulligan.worker.secrets.redactor import Redactor
 
+pytestmark = pytest.mark.one_by_one
+
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 VALUE = '"${inputs.x}"'
 

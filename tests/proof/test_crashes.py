@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.support.nightly import IS_NIGHTLY
+from tests.support.nightly import IS_NIGHTLY, sample
 
 from mulligan.ports import FAULT_POINTS
 from mulligan.service.home import DATABASE
@@ -154,6 +154,7 @@ def test_every_scenario_has_a_deliberate_defect_that_it_must_find() -> None:
     assert {parsed(defect.trial).troubles[0].kind for defect in DEFECTS} == set(SCENARIOS)
 
 
+@pytest.mark.nightly
 def test_a_server_that_forgets_the_keys_of_starts_is_found(tmp_path: Path) -> None:
     (defect,) = (one for one in DEFECTS if one.name == "forget_keys")
 
@@ -283,7 +284,7 @@ SPOILED: tuple[tuple[Callable[[Stage], object], set[str]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("spoil", "laws"), SPOILED)
+@pytest.mark.parametrize(("spoil", "laws"), sample(SPOILED, 5))
 def test_whatever_is_spoiled_is_found(
     tmp_path: Path, played: tuple[Stage, dict], spoil: Callable[[Stage], object], laws: set[str]
 ) -> None:

@@ -34,6 +34,8 @@ from . import sabotage_servers as sabotage_servers
 from . import sabotage_worktrees as sabotage_worktrees
 from .sabotage import DEFECTS
 
+pytestmark = pytest.mark.one_by_one
+
 # From the seed that is known to show it; others do too, should that one tell another story some day.
 # So many that a change of what the simulator draws makes this slow before it makes it fail: `seeds` finds new ones.
 HISTORIES_MAX = 4000

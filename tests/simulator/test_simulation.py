@@ -23,6 +23,8 @@ from proof.simulator.shrinking import complaint
 from proof.simulator.simulation import Simulation
 from proof.simulator.workflows import RandomEvaluator, is_allowed, random_workflow
 
+pytestmark = pytest.mark.one_by_one
+
 SRC = Path(__file__).parents[2] / "src"
 # The first ones are those whose kinds of things are counted.
 COUNTED, CHUNK, HISTORIES = 150, 50, 300

@@ -453,6 +453,7 @@ def test_a_merge_that_is_killed_at_any_moment_is_continued_and_nothing_is_lost(r
     assert at > 6
 
 
+@pytest.mark.nightly
 def test_items_that_are_killed_at_any_moment_while_they_are_merged_are_merged_once(
     repository: Repository, tmp_path: Path
 ):
