@@ -9,6 +9,7 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from compileall import compile_file
 from pathlib import Path
@@ -19,7 +20,7 @@ from _pytest.assertion import rewrite
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 from tests.support import rows
-from tests.support.memory import use_memory
+from tests.support.memory import processes_in, use_memory
 from tests.support.nightly import IS_NIGHTLY, leave_to_the_night
 from tests.support.times import Times
 from tests.support.unsteady import RepeatFailed
@@ -41,6 +42,10 @@ settings.load_profile("mulligan")
 if not IS_NIGHTLY:
     providers.HypothesisProvider._local_constants = providers.Constants()
     providers._get_local_constants = providers.Constants
+
+
+# How long what was killed by the last tests may take to be gone.
+SECONDS_TO_END = 30
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -138,6 +143,22 @@ def _test_files(arguments: list[str]) -> Iterator[Path]:
     for argument in arguments:
         path = Path(argument.partition("::")[0]).absolute()
         yield from path.rglob("test_*.py") if path.is_dir() else [path]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """A process that a test has left behind fails the run: nobody else would ever end it."""
+    yield
+    if "PYTEST_XDIST_WORKER" in os.environ or session.exitstatus != pytest.ExitCode.OK:
+        return
+    folder, until = session.config._tmp_path_factory.getbasetemp(), time.monotonic() + SECONDS_TO_END
+    while (left := processes_in(folder)) and time.monotonic() < until:
+        time.sleep(0.1)
+    if left:
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        print("\ntests have left processes behind:", *left.values(), sep="\n  ", file=sys.__stderr__, flush=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -224,6 +227,20 @@ def test_a_disk_or_little_memory_has_none(proc: Path, table: str, there: str, th
 
 def test_a_system_without_such_tables_has_none(tmp_path: Path) -> None:
     assert not memory.has_room(tmp_path, tmp_path / "proc", 1 << 20)
+
+
+def test_a_process_that_outlives_its_test_is_found(tmp_path: Path) -> None:
+    """By its folder, or by a word of its command line; one of another folder is not."""
+    here, there = tmp_path / "here", tmp_path / "here too"
+    here.mkdir(), there.mkdir()
+    waiting = [sys.executable, "-S", "-c", "input()"]
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(subprocess.Popen(words, cwd=folder, stdin=subprocess.PIPE))
+            for words, folder in ((waiting, here), ([*waiting, f"{here}/x"], tmp_path), (waiting, there))
+        ]
+
+        assert memory.processes_in(here).keys() == {process.pid for process in started[:2]}
 
 
 @pytest.mark.skipif(IS_NIGHTLY, reason="at night Hypothesis draws from all that is loaded")
