@@ -13,6 +13,8 @@ PROGRAM = Path(__file__).with_name("typed_program.py")
 WRONG = """
 from mulligan import Retry, flow, shell, step
 
+import pytest
+
 @step
 def fetch(url: str) -> list[dict[str, int]]:
     return []
@@ -53,6 +55,7 @@ fetch.fn(url=3)  # error: arg-type
 """
 
 
+@pytest.mark.nightly
 def test_types_flow_through_a_program_and_wrong_ones_are_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong_program.py"
     wrong.write_text(WRONG, encoding="utf-8")

@@ -134,6 +134,7 @@ def test_a_retry_runs_nothing_again_that_has_completed_behind_the_failure(edited
     assert edited.lines == ["good"]
 
 
+@pytest.mark.nightly
 def test_a_correction_reads_large_results_and_files(edited: Edited) -> None:
     edited.start("text = large('a')", "found = file('b')", "plain(found.read_text())", "plain('bad')")
 

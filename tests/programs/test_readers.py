@@ -117,7 +117,7 @@ OF_A_STEP: dict[str, Callable[[Service, int, str], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", sample(list(CALLS), 3))
 @pytest.mark.parametrize("reader", NAMING)
 def test_a_reader_of_a_run_names_all_calls_of_its_program(
     service: Service, runs: Mapping[str, int], name: str, reader: str

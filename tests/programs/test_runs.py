@@ -27,6 +27,7 @@ def test_a_program_decides_while_it_runs_and_every_call_is_a_step(tmp_path: Path
     assert lines(tmp_path) == ["a", "b", "c"]
 
 
+@pytest.mark.nightly
 def test_an_asynchronous_program_runs_its_tasks_beside_each_other(tmp_path: Path) -> None:
     run = mulligan.run(programs.beside, home=tmp_path / "home", folder=str(tmp_path), show=False)
 

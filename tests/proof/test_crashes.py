@@ -82,6 +82,7 @@ def test_a_flow_that_is_killed_and_resumed_comes_to_the_same_end(flow_theatre: T
     expect_all_is_well(flow_theatre, f"{store}/kill:after_commit@9", at_night=(f"{store}/kill:before_report@14",))
 
 
+@pytest.mark.nightly
 def test_a_home_that_is_moved_while_a_run_is_driven_costs_nothing(theatre: Theatre) -> None:
     expect_all_is_well(theatre, "sqlite/move:before_report@9")
 
@@ -146,6 +147,7 @@ def test_a_remote_worker_whose_disk_is_full_for_a_while_fails_nothing(theatre: T
     expect_all_is_well(theatre, "sqlite/full_disk:full@9")
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_killed_while_forks_copy_their_worktrees_loses_and_mixes_nothing(theatre: Theatre) -> None:
     expect_all_is_well(theatre, "sqlite/worktrees:before_report@2")
 
