@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("typed_program.py")
 # Each line with a comment has exactly the errors that it names.
 WRONG = """
 from mulligan import Retry, flow, shell, step
-
-import pytest
 
 @step
 def fetch(url: str) -> list[dict[str, int]]:
