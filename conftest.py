@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Times(adds_up=is_printing))
     if is_printing:
         use_memory(config)
-    elif not (config.getoption("--times") or config.option.durations):
+    elif not any(config.getoption(name, None) for name in ("--times", "--durations", "--junit-xml")):
         send_less(config)
 
 

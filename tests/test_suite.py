@@ -147,6 +147,12 @@ def test_of_rows(n): assert n % 2 == 0, f"{n} is odd"
 @pytest.mark.parametrize(("b", "c"), [("x", "y"), ("z", "y")])
 def test_of_two_tables(a, b, c): assert (a, b) != (2, "z"), f"{a}{b}{c}"
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_of_a_row_that_is_skipped(n): n == 1 and pytest.skip("one"); assert n == 3, "a row behind it"
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_of_rows_that_are_skipped(n): pytest.skip("all")
+
 @pytest.mark.parametrize("n", [2])
 def test_with_a_fixture(n, number): assert n == number
 
@@ -172,10 +178,10 @@ def test_the_rows_of_a_table_are_one_item_and_all_that_fail_are_named(
 
     printed = capsys.readouterr().out
     notes = [line.removeprefix("E").strip() for line in printed.splitlines() if line.startswith("E")]
-    assert result.countoutcomes() == [2, 1, 2]
+    assert result.countoutcomes() == [2, 2, 3]
     assert notes[notes.index("2 of 4 rows failed:") :][1:3] == ["[1]", "[three]"]
     assert notes[notes.index("1 of 4 rows failed:") :][1:2] == ["['z', 'y'-2]"]
-    assert "1 is odd" in printed and "2zy" in printed
+    assert all(text in printed for text in ("1 is odd", "2zy", "a row behind it"))
     assert {"test_it.py::test_with_a_fixture[2]", "test_it.py::test_with_a_mark[1]"} <= set(printed.split())
 
 

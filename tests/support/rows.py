@@ -56,14 +56,19 @@ def in_a_loop(function: Callable[..., object], tables: Sequence[Table]) -> Calla
 
     def run() -> None:
         failed: list[tuple[str, BaseException]] = []
+        skips: list[BaseException] = []
         count = 0
         for rows in itertools.product(*(zip(table.ids, table.rows, strict=True) for table in tables)):
             count += 1
             values = [value for _, row in rows for value in row]
             try:
                 function(**dict(zip(names, values, strict=True)))
+            except pytest.skip.Exception as skip:
+                skips.append(skip)
             except (Exception, pytest.fail.Exception) as error:
                 failed.append(("-".join(name for name, _ in rows), error))
+        if len(skips) == count:
+            raise skips[0]
         if failed:
             error = failed[0][1]
             error.add_note("\n".join([f"{len(failed)} of {count} rows failed:", *(f"  [{one}]" for one, _ in failed)]))
