@@ -171,7 +171,7 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a report counts whose lease is void", PLAIN, "shared", 756, "promise 2"),
     ("a turn that could not be written has forgotten what it was told", PLAIN, "memory", 175, "promise 4"),
     ("what our own tasks came to goes with a turn that is another's", PLAIN, "shared", 676, "promise 10"),
-    ("a task is started though its turn has ended it before", None, "memory", 189, "promise 6"),
+    ("a task is started though its turn has ended it before", None, "memory", 816, "promise 6"),
     ("a task is started though its turn has asked it to stop", PLAIN, "memory", 5, "promise 6"),
     ("what a run was told when the store went away is forgotten", PLAIN, "memory", 116, "promise 4"),
     ("what ends while the store is away is forgotten", PLAIN, "memory", 67, "promise 4"),
