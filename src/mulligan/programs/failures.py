@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from mulligan.core.model.failure import MESSAGE_CHARS_MAX
+from mulligan.core.model.failure import MESSAGE_CHARS_MAX, RETRYABLE
 from mulligan.errors import LanguageError
 from mulligan.programs.errors import Nondeterministic, ProgramError, StepFailed
 from mulligan.programs.messages import CallFailure
@@ -81,7 +81,7 @@ def _report_of(error: BaseException) -> dict[str, Any] | None:
         return None
     try:
         found = error.report()
-        fields = {
+        fields: dict[str, Any] = {
             "code": _plain(found.get("code", "EXCEPTION")),
             "message": _short(_plain(found.get("message", ""))),
             "details": _details(found.get("details", {})),
@@ -90,8 +90,9 @@ def _report_of(error: BaseException) -> dict[str, Any] | None:
         return None
     if found.get("severity") in _SEVERITIES:
         fields["severity"] = found["severity"]
-    if isinstance(found.get("retryable"), bool):
-        fields["retryable"] = found["retryable"]
+    # As `classify` has it.
+    by_code = RETRYABLE.get(fields["code"], fields.get("severity") != "critical")
+    fields["retryable"] = found["retryable"] if isinstance(found.get("retryable"), bool) else by_code
     return fields
 
 
