@@ -9,6 +9,7 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from compileall import compile_file
 from pathlib import Path
@@ -18,7 +19,8 @@ import pytest
 from _pytest.assertion import rewrite
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
-from tests.support.memory import use_memory
+from tests.support import rows
+from tests.support.memory import processes_in, use_memory
 from tests.support.nightly import IS_NIGHTLY, leave_to_the_night
 from tests.support.times import Times
 from tests.support.unsteady import RepeatFailed
@@ -36,9 +38,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("mulligan", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("mulligan")
 # Hypothesis also draws constants that it reads from the source of each of our modules which is loaded by then: in every
-# process others, and to read them all takes seconds.
+# process others, and to read them all takes seconds. Its plugin reads them once all tests are collected.
 if not IS_NIGHTLY:
     providers.HypothesisProvider._local_constants = providers.Constants()
+    providers._get_local_constants = providers.Constants
+
+
+# How long what was killed by the last tests may take to be gone.
+SECONDS_TO_END = 30
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,6 +61,26 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Times(adds_up=is_printing))
     if is_printing:
         use_memory(config)
+    elif not any(config.getoption(name, None) for name in ("--times", "--durations", "--junit-xml")):
+        send_less(config)
+
+
+def send_less(config: pytest.Config) -> None:
+    """A process of the tests reports what passed once: not its start, its setup and its teardown.
+
+    The process that prints makes nothing of these, and to send and read them costs more than most tests.
+    """
+    for sender in [one for one in config.pluginmanager.get_plugins() if type(one).__name__ == "WorkerInteractor"]:
+        send = sender.pytest_runtest_logreport
+
+        def pytest_runtest_logreport(report: pytest.TestReport, send: Callable[..., None] = send) -> None:
+            if report.when == "call" or not report.passed:
+                send(report=report)
+
+        config.pluginmanager.unregister(sender)
+        sender.pytest_runtest_logreport = pytest_runtest_logreport
+        sender.pytest_runtest_logstart = None
+        config.pluginmanager.register(sender)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -96,6 +123,12 @@ def pytest_collection() -> Iterator[None]:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> pytest.Item | None:
+    is_module = isinstance(collector, pytest.Module) and rows.is_folding(collector.config)
+    return rows.folded(collector, name, obj) if is_module else None
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     leave_to_the_night(config, items)
 
@@ -110,6 +143,22 @@ def _test_files(arguments: list[str]) -> Iterator[Path]:
     for argument in arguments:
         path = Path(argument.partition("::")[0]).absolute()
         yield from path.rglob("test_*.py") if path.is_dir() else [path]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """A process that a test has left behind fails the run: nobody else would ever end it."""
+    yield
+    if "PYTEST_XDIST_WORKER" in os.environ or session.exitstatus != pytest.ExitCode.OK:
+        return
+    folder, until = session.config._tmp_path_factory.getbasetemp(), time.monotonic() + SECONDS_TO_END
+    while (left := processes_in(folder)) and time.monotonic() < until:
+        time.sleep(0.1)
+    if left:
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        print("\ntests have left processes behind:", *left.values(), sep="\n  ", file=sys.__stderr__, flush=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -127,6 +127,22 @@ PAGES_OF_THE_NIGHT = {
         "other-systems/torc",
         "other-systems/prodigy",
         "../examples/programs/README",
+        # What they show is shown by day on the pages of the concepts.
+        "agents/guard-rails",
+        "agents/providers",
+        "agents/tools",
+        "how-to/coverage",
+        "how-to/map",
+        "how-to/reports",
+        "how-to/secrets",
+        "how-to/suggest",
+        "how-to/sweeps",
+        "how-to/triage",
+        "operate/notices",
+        "operate/operations",
+        "operate/schedules",
+        "operate/security",
+        "other-systems/alphred",
     )
 }
 PYTHON_PAGES = [DOCS / "reference/python.md", DOCS / "how-to/python-api.md", DOCS / "how-to/testing.md"]

@@ -137,6 +137,7 @@ def type_in(programs: Path, folder: Path, commands: Iterable[Command]) -> None:
                 run_command(command, programs, folder, {"collector": address})
 
 
+@pytest.mark.nightly
 def test_the_package_alone_runs_and_names_the_extra_for_all_that_it_cannot_do(
     unpacked: PathDistribution, tmp_path: Path
 ) -> None:

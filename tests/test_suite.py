@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis.internal.conjecture.providers import HypothesisProvider
-from tests.support import memory, unsteady
+from tests.support import memory, rows, unsteady
 from tests.support.nightly import IS_NIGHTLY, leave_to_the_night
 from tests.support.times import GENERATED, HERE, PROCESSES, Cost, Times, tables
 from tests.support.unsteady import Repeat, RepeatFailed, Repeats, Round, describe, main, repeat_failed
@@ -129,6 +132,78 @@ def test_a_test_of_the_night_that_is_named_runs_by_day(pytester: pytest.Pytester
     assert chosen(pytester, "test_it.py::test_long") == ["test_long"]
 
 
+# -- tables of rows --------------------------------------------------------------------------------------------------
+
+TABLES = """
+import pytest
+
+@pytest.fixture
+def number(): return 2
+
+@pytest.mark.parametrize("n", [1, 2, pytest.param(3, id="three"), 4])
+def test_of_rows(n): assert n % 2 == 0, f"{n} is odd"
+
+@pytest.mark.parametrize("a", [1, 2])
+@pytest.mark.parametrize(("b", "c"), [("x", "y"), ("z", "y")])
+def test_of_two_tables(a, b, c): assert (a, b) != (2, "z"), f"{a}{b}{c}"
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_of_a_row_that_is_skipped(n): n == 1 and pytest.skip("one"); assert n == 3, "a row behind it"
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_of_rows_that_are_skipped(n): pytest.skip("all")
+
+@pytest.mark.parametrize("n", [2])
+def test_with_a_fixture(n, number): assert n == number
+
+@pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.skip)])
+def test_with_a_mark(n): pass
+"""
+
+
+class Folding:
+    """Has the rows of each table in one item."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makeitem(self, collector: pytest.Module, name: str, obj: object) -> pytest.Item | None:
+        return rows.folded(collector, name, obj)
+
+
+def test_the_rows_of_a_table_are_one_item_and_all_that_fail_are_named(
+    pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytester.makepyfile(test_it=TABLES)
+
+    result = pytester.inline_run(*BARE, "-v", plugins=[Folding()])
+
+    printed = capsys.readouterr().out
+    notes = [line.removeprefix("E").strip() for line in printed.splitlines() if line.startswith("E")]
+    assert result.countoutcomes() == [2, 2, 3]
+    assert notes[notes.index("2 of 4 rows failed:") :][1:3] == ["[1]", "[three]"]
+    assert notes[notes.index("1 of 4 rows failed:") :][1:2] == ["['z', 'y'-2]"]
+    assert all(text in printed for text in ("1 is odd", "2zy", "a row behind it"))
+    assert {"test_it.py::test_with_a_fixture[2]", "test_it.py::test_with_a_mark[1]"} <= set(printed.split())
+
+
+@pytest.mark.parametrize("more", ["-k rows", "test_it.py::test_of_rows"])
+def test_rows_are_items_for_whoever_asks_for_some(pytester: pytest.Pytester, more: str) -> None:
+    """And in the only process of the tests."""
+    pytester.makepyfile(test_it=TABLES)
+
+    assert not rows.is_folding(pytester.parseconfig(*BARE, *more.split()))
+
+
+@pytest.mark.parametrize("is_one_of_several", [True, False])
+def test_rows_are_folded_in_one_of_several_processes(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, is_one_of_several: bool
+) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    if is_one_of_several:
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+
+    assert rows.is_folding(pytester.parseconfig(*BARE)) == (is_one_of_several and not IS_NIGHTLY)
+
+
 # -- temporary folders and examples ----------------------------------------------------------------------------------
 
 
@@ -158,6 +233,20 @@ def test_a_disk_or_little_memory_has_none(proc: Path, table: str, there: str, th
 
 def test_a_system_without_such_tables_has_none(tmp_path: Path) -> None:
     assert not memory.has_room(tmp_path, tmp_path / "proc", 1 << 20)
+
+
+def test_a_process_that_outlives_its_test_is_found(tmp_path: Path) -> None:
+    """By its folder, or by a word of its command line; one of another folder is not."""
+    here, there = tmp_path / "here", tmp_path / "here too"
+    here.mkdir(), there.mkdir()
+    waiting = [sys.executable, "-S", "-c", "input()"]
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(subprocess.Popen(words, cwd=folder, stdin=subprocess.PIPE))
+            for words, folder in ((waiting, here), ([*waiting, f"{here}/x"], tmp_path), (waiting, there))
+        ]
+
+        assert memory.processes_in(here).keys() == {process.pid for process in started[:2]}
 
 
 @pytest.mark.skipif(IS_NIGHTLY, reason="at night Hypothesis draws from all that is loaded")
@@ -212,9 +301,9 @@ def test_one_that_passes_each_time_alone_is_shown_as_it_failed_among_the_others(
 
 
 def test_one_that_fails_each_time_is_not_unsteady() -> None:
-    (found,) = repeat_failed({"a.py::b": "first"}, answers(*[False] * 5), load=1)
+    (found,) = repeat_failed({"a.py::b": "first"}, answers(False, False), load=1)
 
-    assert list(describe(found)) == ["fails always: a.py::b"]
+    assert list(describe(found)) == ["fails always: a.py::b, alone 2 of 2 times"]
 
 
 def test_many_failures_are_not_repeated(pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> None:

@@ -183,6 +183,7 @@ def test_the_story_of_a_case_is_in_the_words_of_explain():
     assert not any(place == "before" for place, _ in texts)
 
 
+@pytest.mark.nightly
 def test_the_same_seed_finds_the_same() -> None:
     steps = [step(f"s{i}", needs=[f"s{i - 1}"] if i % 3 else []) for i in range(16)]
 

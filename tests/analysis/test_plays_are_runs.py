@@ -43,6 +43,8 @@ from proof.simulator.workflows import random_workflow
 
 from .plain_workflows import plain_workflow, reading_workflow
 
+pytestmark = pytest.mark.one_by_one
+
 TICKS_MAX = 400
 LEASE_SECONDS = 1e9
 

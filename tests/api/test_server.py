@@ -140,7 +140,7 @@ def test_the_log_says_what_an_end_waits_for_and_a_second_signal_does_not_wait(tm
     until(lambda: not is_alive(child))
 
 
-@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize("signals", [pytest.param(1, marks=pytest.mark.nightly), 2])
 def test_a_server_ends_while_a_text_is_read_and_never_waits_for_it(tmp_path: Path, signals: int) -> None:
     with serving(tmp_path, "--no-worker") as server, ThreadPoolExecutor(TOKEN_WAITING_MAX + 2) as clients:
 

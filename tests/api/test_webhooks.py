@@ -20,8 +20,6 @@ from mulligan.service.home import DATABASE, Home
 from mulligan.service.server.server_config import ServerConfig, ServerSection
 from mulligan.service.server.webhooks.area import BODY_BYTES_MAX
 
-pytestmark = pytest.mark.postgres
-
 ORDER = """\
 name: order
 inputs: {number: {type: any, default: 0}}
@@ -112,6 +110,7 @@ def test_a_signed_delivery_starts_a_run_in_the_name_of_the_webhook(client: Clien
     assert "set-cookie" not in reply.headers
 
 
+@pytest.mark.postgres
 def test_the_same_delivery_again_is_the_same_run_whatever_it_says_now(client: Client) -> None:
     deliver(client, "shop", {"number": 7})
     client.put("webhooks/shop", {**START, "start": {"workflow": "order"}})
@@ -124,6 +123,7 @@ def test_the_same_delivery_again_is_the_same_run_whatever_it_says_now(client: Cl
     assert audit(client) == [("hook:shop", 202, "started a run")] * 2
 
 
+@pytest.mark.postgres
 def test_an_event_reaches_the_run_with_the_key_once(client: Client) -> None:
     start = {"workflow": "order", "key": "order ${body.number}"}
     client.put("webhooks/shop", {"secret": "shop", "start": start})
@@ -148,6 +148,7 @@ def received(client: Client, run_id: int) -> list[tuple[str, Any, str]]:
     return [(one["name"], one["value"], one["by"]) for one in facts if one["type"] == "event.received"]
 
 
+@pytest.mark.postgres
 def test_an_event_reaches_all_open_runs_with_the_labels(client: Client) -> None:
     client.put("webhooks/pay", {"secret": "shop", "send": {"event": "paid", "labels": {"team": "${body.team}"}}})
     for team in ("a", "b", "a"):
@@ -313,6 +314,7 @@ def test_a_secret_in_a_header_counts_and_gets_into_no_run(client: Client, header
     assert PLAIN not in str(inputs_of(client, 1))
 
 
+@pytest.mark.postgres
 def test_secrets_are_in_no_answer_and_nowhere_in_the_store(client: Client) -> None:
     deliver(client, "shop", {"number": 7})
     list(forged(client))
@@ -498,6 +500,7 @@ def test_a_token_for_some_workflows_makes_webhooks_for_these_alone(client: Clien
     assert client.request("DELETE", "webhooks/other", scope=None, headers=headers).status == 200
 
 
+@pytest.mark.postgres
 def test_a_webhook_is_changed_at_a_revision_shown_and_removed(client: Client) -> None:
     changed = client.put("webhooks/shop", {**START, "filter": "true"}, headers={"if-match": '"1"'})
 

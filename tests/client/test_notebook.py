@@ -117,6 +117,7 @@ def test_the_page_on_notebooks_is_executed_and_shows_what_it_says(tmp_path: Path
     assert outputs["after"][-1].data["text/plain"] == "'cancelled'"
 
 
+@pytest.mark.nightly
 def test_a_program_outside_of_a_notebook_loads_nothing_for_notebooks(tmp_path: Path) -> None:
     program = """
 import sys, mulligan

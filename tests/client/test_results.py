@@ -168,6 +168,7 @@ def main():
         assert [(kept.file, Path(kept.path).read_text()) for kept in attempt.artifacts] == [("report.txt", "fine")]
 
 
+@pytest.mark.nightly
 def test_a_script_gets_the_results_of_its_own_functions(folder: Path):
     Path("script.py").write_text(
         """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mulligan.core.deciding.lifecycle import expected_files
 from mulligan.core.effects.effects import SetTimer
 from mulligan.core.model.events import RunStopping
@@ -11,6 +13,7 @@ from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
 
+@pytest.mark.nightly
 def test_a_chain_of_remediations_that_all_fail_may_be_deeper_than_pythons_stack():
     depth = 1050
     steps = [step(f"s{i}", next=[edge(f"s{i + 1}", "failure")]) for i in range(depth)]

@@ -18,6 +18,8 @@ from mulligan.core.model.text.credential_patterns import CREDENTIALS, HIDDEN, hi
 from mulligan.core.model.workflow import Action, Template
 from mulligan.testing.history import History, edge, expression, retry, step, workflow
 
+pytestmark = pytest.mark.one_by_one
+
 T = datetime(2026, 1, 1, tzinfo=UTC)
 # Written in two parts where a scanner of repositories would take them for real ones.
 GITHUB, GITLAB, SLACK = "ghp_" + "a1B2" * 9, "glpat-" + "a1B2" * 5, "xoxb-" + "12345678901-abcdefghijkl"
@@ -123,7 +125,7 @@ def test_what_is_hidden_already_stays_as_it_is(credential: Any) -> None:
             *("x_", "A"),
             *("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----\n", "authorization: bearer ", "a.", "--token-"),
         ],
-        5,
+        3,
     ),
 )
 def test_the_time_grows_with_the_text_and_no_faster(piece: str) -> None:

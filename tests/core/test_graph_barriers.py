@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mulligan.core.model import events as e
 from mulligan.core.model.event_types import Kept
 from mulligan.core.model.workflow import Need
@@ -218,6 +220,7 @@ def counted(definition) -> tuple[Counting, History]:
     return run.state, run
 
 
+@pytest.mark.nightly
 def test_a_thousand_steps_that_need_a_thousand_touch_a_few_thousand_places_not_a_million():
     inside, after = names("m", 1000), names("t", 1000)
     steps = [*map(step, inside), *(step(t, needs=[group()]) for t in after)]

@@ -139,7 +139,7 @@ def test_why_no_rule_granted_a_retry_is_forgotten_when_one_does() -> None:
     assert run["a"].climb.verdict == ""
 
 
-@pytest.mark.parametrize("seed", range(examples(8, 40)))
+@pytest.mark.parametrize("seed", range(examples(4, 40)))
 def test_in_any_history_a_place_holds_what_belongs_to_its_status(seed: int) -> None:
     simulation = Simulation(f"places {seed}", forks=False).run()
 

@@ -270,7 +270,7 @@ def test_a_run_that_has_not_had_its_first_turn_is_running_and_has_no_steps():
     }
 
 
-@pytest.mark.parametrize("seed", range(examples(6, 20)))
+@pytest.mark.parametrize("seed", range(examples(4, 20)))
 def test_any_run_can_be_shown_as_json_and_its_counts_are_those_of_its_steps(seed: int):
     history = Simulation(seed).run()
     state = fold(history.workflow, history.log)
@@ -585,7 +585,7 @@ def expect_waits(state: State) -> None:
     assert [name for name in silent if not state.places[name].has_ended] == []
 
 
-@pytest.mark.parametrize("seed", range(examples(8, 30)))
+@pytest.mark.parametrize("seed", range(examples(4, 30)))
 def test_whatever_happens_a_run_and_its_steps_say_what_they_wait_for(seed: int):
     history = Watched(seed).run()
 
@@ -617,7 +617,7 @@ def test_a_run_that_has_not_started_counts_nothing():
     assert set(count_steps(State(workflow(step("a")))).values()) == {0}
 
 
-@pytest.mark.parametrize("seed", range(examples(6, 20)))
+@pytest.mark.parametrize("seed", range(examples(4, 20)))
 def test_counts_that_are_kept_up_to_date_are_those_of_a_recount(seed: int):
     history = Simulation(seed).run()
     log = history.log

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 from mulligan.core.deciding.agents.triage_agent import judge_suggestion
 from mulligan.core.effects import effects as fx
@@ -336,7 +337,7 @@ _SAID = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25, 60))
 @given(
     answer=_SAID | _JSON,
     may=st.sampled_from([("retry",), ("fail",), ("retry", "fail")]),

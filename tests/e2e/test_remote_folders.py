@@ -205,6 +205,7 @@ def test_every_action_of_a_run_of_the_server_works_in_the_folder_of_its_worker(o
     assert (other.work / "write.log").exists()
 
 
+@pytest.mark.nightly
 def test_the_doctor_counts_the_workers_of_a_server(other: Other) -> None:
     other.start_worker()
 
@@ -319,6 +320,7 @@ def far(text: str):
 """
 
 
+@pytest.mark.nightly
 def test_a_program_goes_on_on_another_remote_worker_when_its_own_was_killed(other: Other, tmp_path: Path) -> None:
     other.work.mkdir(parents=True)
     (tmp_path / "far.py").write_text(PROGRAM)

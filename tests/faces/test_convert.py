@@ -123,6 +123,7 @@ def test_a_flow_is_published_as_the_file_that_it_is_converted_to() -> None:
     assert (published.code, said.code, said.json) == (0, 0, {"count": 1, "table": "facts"})
 
 
+@pytest.mark.nightly
 def test_a_flow_and_what_it_is_converted_to_are_the_same_workflow() -> None:
     written = workflow(
         "from datetime import timedelta\nfrom mulligan import branch, flow, group, http, secret, shell, step\n\n"

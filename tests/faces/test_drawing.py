@@ -448,7 +448,7 @@ def test_a_remedy_with_rerun_has_an_arrow_at_both_ends():
             marks=pytest.mark.nightly,
         ),
         # as many leaves as steps
-        workflow(*(step(f"s{n}") for n in range(1200))),
+        pytest.param(workflow(*(step(f"s{n}") for n in range(1200))), marks=pytest.mark.nightly),
         pytest.param(barrier(600), marks=pytest.mark.nightly),
     ],
     ids=["layers", "long links", "leaves", "barrier"],

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.nightly import examples
+from tests.support.nightly import examples, sample
 
 SRC = Path(__file__).parents[2] / "src"
 # Sends the signal to itself when a module is about to be loaded, and then runs the command line.
@@ -103,7 +103,7 @@ def test_a_signal_while_the_program_is_loaded_ends_it_with_130(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("call", LOST_IN)
+@pytest.mark.parametrize("call", sample(LOST_IN, 2))
 def test_a_signal_is_not_lost_where_python_drops_exceptions(call: str, number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "flow.yaml").write_text("steps:\n  - {step: a, shell: echo}\n")
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("typed_program.py")
 # Each line with a comment has exactly the errors that it names.
@@ -53,6 +55,7 @@ fetch.fn(url=3)  # error: arg-type
 """
 
 
+@pytest.mark.nightly
 def test_types_flow_through_a_program_and_wrong_ones_are_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong_program.py"
     wrong.write_text(WRONG, encoding="utf-8")

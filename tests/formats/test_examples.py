@@ -162,7 +162,7 @@ def test_an_example_can_be_drawn() -> None:
 
 @pytest.mark.parametrize(
     "example",
-    sample([one for one in EXAMPLES if "ends" in one.says], 21),
+    sample([one for one in EXAMPLES if "ends" in one.says], 11),
     ids=str,
 )
 def test_an_example_ends_as_it_says(example: Example, live_file: Live) -> None:

@@ -151,6 +151,7 @@ def test_what_is_written_is_read_as_the_same_by_us_and_remarks_change_nothing(
 
 
 # A key `on` stands as it is, since that is how our files have it.
+@pytest.mark.nightly
 @given(st.dictionaries(texts.filter(lambda key: key != "on"), st.one_of(single, st.lists(single)), min_size=1))
 def test_readers_of_yaml_1_1_find_the_same(value: dict[str, Any]) -> None:
     assert yaml.safe_load(write_yaml(node(value), {})) == value

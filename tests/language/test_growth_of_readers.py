@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.support.growth import COPIES_MAX, GROWTH_MAX, growth_of_lines, share_of_copies
+from tests.support.nightly import sample
 
 from mulligan.analysis.coverage.explore import explore
 from mulligan.core.deciding.bounded_regex import is_found
@@ -35,6 +36,8 @@ from mulligan.service.server.catalogue.texts import WorkflowText
 from mulligan.service.server.schedules.cron import check_cron
 from mulligan.worker.databases.statements import Dialect, statements
 from mulligan.worker.secrets.redactor import Redactor
+
+pytestmark = pytest.mark.one_by_one
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 VALUE = '"${inputs.x}"'
@@ -278,7 +281,7 @@ CASES = [Case(f"shell: {name}", rewrite, make, *SIZES.get(name, (12, 70))) for n
 CASES += [one._replace(name=f"file: {one.name}") for one in FILES] + OTHERS
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sample(CASES, 46), ids=lambda case: case.name)
 def test_twice_the_input_runs_about_twice_the_lines(case: Case) -> None:
     assert growth_of_lines(refusing(case.read), case.make, case.size) < GROWTH_MAX
 

@@ -13,6 +13,7 @@ from mulligan.language import load_text
 from .reading import refusal, workflow
 
 
+@pytest.mark.nightly
 def test_steps_by_the_thousand_with_reads_across_are_checked() -> None:
     steps = ["  - {step: s0, shell: make}"]
     steps += [

@@ -266,6 +266,7 @@ steps:
 """
 
 
+@pytest.mark.nightly
 def test_a_map_takes_very_many_items(live_file: Live):
     """Without the runner, which asks about every promise after every event: that takes longer than the run."""
     count = examples(600, 3_000)

@@ -282,6 +282,7 @@ steps:
 """
 
 
+@pytest.mark.nightly
 def test_many_that_may_print_it_run_at_once_where_few_descriptors_are_given(live_file: Live) -> None:
     live_file.write("crowd.yaml", CROWD)
     command = ["bash", "-c", 'ulimit -Sn 64 && exec "$@"', "bash", sys.executable, "-m", "mulligan", "run", "--json"]

@@ -97,6 +97,7 @@ def branches(live: Live) -> list[str]:
     return git(live, "for-each-ref", "--format=%(refname:short)", "refs/heads/", "refs/mulligan/").splitlines()
 
 
+@pytest.mark.nightly
 def test_forks_and_a_retry_of_their_origin_work_beside_each_other_and_merge_only_what_is_theirs(live_file: Live):
     live = live_file
     repository(live)
@@ -135,6 +136,7 @@ def test_a_fork_at_an_event_has_a_worktree_of_its_own(live_file: Live):
     assert branches(live) == ["main", "mulligan/1"] and live.service.runs.show(1)["workspace"]["worktree_exists"]
 
 
+@pytest.mark.nightly
 def test_a_fork_has_what_was_there_when_it_was_made_though_its_origin_goes_on_first(live_file: Live):
     live = live_file
     repository(live)
@@ -217,6 +219,7 @@ def test_a_child_run_in_the_worktree_of_its_caller_cannot_be_forked_alone(live_f
     assert refused.value.hint == "fork that one: mulligan fork 1 --from STEP"
 
 
+@pytest.mark.nightly
 def test_items_of_two_maps_at_the_same_time_have_worktrees_of_their_own(live_file: Live):
     live = live_file
     repository(live)

@@ -488,6 +488,7 @@ def test_allocators_at_the_same_time_submit_as_much_as_one(
     assert len(slurm.calls("sbatch")) == 1
 
 
+@pytest.mark.nightly
 def test_a_pilot_is_known_by_its_name_whoever_submitted_it(slurm: FakeSlurm, store: Store, turn: Turn) -> None:
     queued(store, turn, 4)
 

@@ -100,6 +100,7 @@ def test_what_was_undone_is_made_again_and_what_was_not_is_kept(edited: Edited) 
     assert edited.lines == ["b", "good"]
 
 
+@pytest.mark.nightly
 def test_a_second_and_a_third_correction_keep_what_the_one_before_has_done(edited: Edited) -> None:
     edited.start("plain('a')", "plain('bad 1')")
     edited.retry("plain('a')", "plain('b')", "plain('bad 2')")
@@ -114,6 +115,7 @@ def test_a_second_and_a_third_correction_keep_what_the_one_before_has_done(edite
     assert [name for name in run.steps if name != "edited"] == ["plain", "plain#2", "plain#3", "plain#4"]
 
 
+@pytest.mark.nightly
 def test_a_branch_keeps_its_calls_up_to_its_own_difference(edited: Edited) -> None:
     edited.start("found = gather(plain.call(text) for text in 'abc')", "plain('bad')", "return found")
 
@@ -132,6 +134,7 @@ def test_a_retry_runs_nothing_again_that_has_completed_behind_the_failure(edited
     assert edited.lines == ["good"]
 
 
+@pytest.mark.nightly
 def test_a_correction_reads_large_results_and_files(edited: Edited) -> None:
     edited.start("text = large('a')", "found = file('b')", "plain(found.read_text())", "plain('bad')")
 
@@ -146,6 +149,7 @@ def test_a_correction_reads_large_results_and_files(edited: Edited) -> None:
     assert edited.lines == ["100000"]
 
 
+@pytest.mark.nightly
 def test_a_corrected_program_may_have_a_new_input_with_a_default(edited: Edited) -> None:
     edited.start("plain('a')", "plain('bad')")
 
@@ -155,6 +159,7 @@ def test_a_corrected_program_may_have_a_new_input_with_a_default(edited: Edited)
     assert edited.lines == ["good"]
 
 
+@pytest.mark.nightly
 def test_a_call_that_is_written_between_others_runs_alone(edited: Edited) -> None:
     edited.start("plain('a')", "plain('b')", "plain('bad')")
 
@@ -164,6 +169,7 @@ def test_a_call_that_is_written_between_others_runs_alone(edited: Edited) -> Non
     assert edited.lines == ["x"]
 
 
+@pytest.mark.nightly
 def test_a_call_that_the_corrected_program_does_not_make_is_no_step_any_more(edited: Edited) -> None:
     edited.start("note('a')", "plain('bad')")
 

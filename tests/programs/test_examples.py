@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 import mulligan
 
 FOLDER = Path(__file__).parent.parent.parent / "examples" / "programs"
@@ -40,6 +42,7 @@ def test_a_day_without_rows_is_nothing(rehearse_program: Any) -> None:
     assert (found.result, found.names()) == ({"loaded": 0}, ["fetch"])
 
 
+@pytest.mark.nightly
 def test_the_agents_go_on_until_the_reviewer_is_content(tmp_path: Path) -> None:
     run = mulligan.run(str(FOLDER / "agents.py"), home=tmp_path / "home", product="a lamp", show=False)
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.nightly import examples
 
 import mulligan
 from mulligan import StepError, StepFailed, gather, program, sleep, step
@@ -295,7 +296,7 @@ async def asynchronous_program(tree: Any) -> Any:
 # -- what holds --------------------------------------------------------------------------------------------------------
 
 _losses = st.dictionaries(st.integers(1, 25), st.sampled_from(_LOSSES), max_size=8)
-_quick = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_quick = settings(max_examples=examples(100, 600), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def shown(ended: m.Ended) -> Any:

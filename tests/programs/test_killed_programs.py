@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.programs.in_process import Run
+from tests.support.nightly import sample
 
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.ports import fault_listeners
@@ -190,7 +191,7 @@ def die_at_every_second(point: str) -> Callable[[str], None]:
     return listener
 
 
-@each_case
+@pytest.mark.parametrize("case", sample(CASES, 5), ids=named)
 def test_a_program_whose_worker_is_killed_after_each_step_comes_to_the_same(case: Case, folder: Path) -> None:
     listener = die_at_every_second("before_report")
     fault_listeners.append(listener)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.programs import read_programs
+from tests.support.nightly import sample
 
 import mulligan
 from mulligan.service.logs.log_following import LogSelection
@@ -116,7 +117,7 @@ OF_A_STEP: dict[str, Callable[[Service, int, str], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", sample(list(CALLS), 3))
 @pytest.mark.parametrize("reader", NAMING)
 def test_a_reader_of_a_run_names_all_calls_of_its_program(
     service: Service, runs: Mapping[str, int], name: str, reader: str
@@ -162,7 +163,7 @@ def test_a_program_that_fails_names_the_failure_that_it_has_not_caught(
 
 def test_each_moment_of_a_program_can_be_looked_at(service: Service, runs: Mapping[str, int]) -> None:
     for run in runs.values():
-        for seq in range(1, service.runs.record(run).seq + 1):
+        for seq in sample(range(1, service.runs.record(run).seq + 1), 6):
             service.past.moment(run, seq)
             service.past.picture(run, seq, _href)
 

@@ -260,6 +260,7 @@ def test_the_fixture_runs_a_program(rehearse_program: Any):
     assert rehearse_program(sums, number=3, real=True).result == 7
 
 
+@pytest.mark.nightly
 def test_a_changed_program_is_replayed_over_a_run_of_a_store(tmp_path: Path, replay_program: Any):
     run = mulligan.run(running_programs.asking, home=tmp_path / "home", folder=str(tmp_path), show=False)
 

@@ -303,6 +303,7 @@ def test_what_follows_the_first_new_end_is_new(seen: int, expected: list[Any]):
     assert found == expected
 
 
+@pytest.mark.nightly
 def test_ten_thousand_calls_are_replayed_with_few_exchanges():
     @program
     def long(number: int):

@@ -27,13 +27,14 @@ def test_a_program_decides_while_it_runs_and_every_call_is_a_step(tmp_path: Path
     assert lines(tmp_path) == ["a", "b", "c"]
 
 
+@pytest.mark.nightly
 def test_an_asynchronous_program_runs_its_tasks_beside_each_other(tmp_path: Path) -> None:
     run = mulligan.run(programs.beside, home=tmp_path / "home", folder=str(tmp_path), show=False)
 
     assert run.outputs["result"] == ["a", "b"], run.explain()
 
 
-@pytest.mark.parametrize("is_approved", [True, False])
+@pytest.mark.parametrize("is_approved", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_a_program_goes_on_in_another_process_when_a_person_has_answered(tmp_path: Path, is_approved: bool) -> None:
     run = mulligan.run(programs.asking, home=tmp_path / "home", folder=str(tmp_path), show=False)
     waiting = [wait.kind for wait in run.waiting_for]

@@ -75,6 +75,7 @@ def test_there_is_a_deliberate_defect_for_each_law_that_holds_of_any_server() ->
     assert len({defect.law for defect in DEFECTS}) == len(DEFECTS)
 
 
+@pytest.mark.nightly
 def test_a_server_that_is_broken_on_purpose_is_found(tmp_path: Path) -> None:
     assert unfound(tmp_path, defects=[one for one in DEFECTS if one.name == "show_all_projects"]) == []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.support.nightly import IS_NIGHTLY
+from tests.support.nightly import IS_NIGHTLY, sample
 
 from mulligan.ports import FAULT_POINTS
 from mulligan.service.home import DATABASE
@@ -82,6 +82,7 @@ def test_a_flow_that_is_killed_and_resumed_comes_to_the_same_end(flow_theatre: T
     expect_all_is_well(flow_theatre, f"{store}/kill:after_commit@9", at_night=(f"{store}/kill:before_report@14",))
 
 
+@pytest.mark.nightly
 def test_a_home_that_is_moved_while_a_run_is_driven_costs_nothing(theatre: Theatre) -> None:
     expect_all_is_well(theatre, "sqlite/move:before_report@9")
 
@@ -146,6 +147,7 @@ def test_a_remote_worker_whose_disk_is_full_for_a_while_fails_nothing(theatre: T
     expect_all_is_well(theatre, "sqlite/full_disk:full@9")
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_killed_while_forks_copy_their_worktrees_loses_and_mixes_nothing(theatre: Theatre) -> None:
     expect_all_is_well(theatre, "sqlite/worktrees:before_report@2")
 
@@ -154,6 +156,7 @@ def test_every_scenario_has_a_deliberate_defect_that_it_must_find() -> None:
     assert {parsed(defect.trial).troubles[0].kind for defect in DEFECTS} == set(SCENARIOS)
 
 
+@pytest.mark.nightly
 def test_a_server_that_forgets_the_keys_of_starts_is_found(tmp_path: Path) -> None:
     (defect,) = (one for one in DEFECTS if one.name == "forget_keys")
 
@@ -283,7 +286,7 @@ SPOILED: tuple[tuple[Callable[[Stage], object], set[str]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("spoil", "laws"), SPOILED)
+@pytest.mark.parametrize(("spoil", "laws"), sample(SPOILED, 5))
 def test_whatever_is_spoiled_is_found(
     tmp_path: Path, played: tuple[Stage, dict], spoil: Callable[[Stage], object], laws: set[str]
 ) -> None:

@@ -1,7 +1,7 @@
 """Write into test_sabotage.py from which seed each defect shows now: `python -m tests.simulator.seeds`.
 
-What the simulator draws decides which histories show a defect. A change of it leaves the tests green and makes them
-slow, for they search on from the seed that they know.
+What the simulator draws decides which histories show a defect. After a change of it the tests search on from the seed
+that they know: for some time, and then they fail.
 """
 
 from __future__ import annotations

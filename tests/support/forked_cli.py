@@ -1,19 +1,21 @@
 """`mulligan` for tests that call it many times: a server process has it loaded, and forks one process for each call.
 
 The command that calls it is a small program that passes its words, its folder, its environment and its three streams,
-and ends as the process ended. What a start of the interpreter does is left to the tests of the command line.
+and ends as the process ended; if it is killed itself, the process gets SIGTERM. What a start of the interpreter does is
+left to the tests of the command line.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
@@ -96,7 +98,15 @@ def answer(caller: socket.socket) -> NoReturn:
         become(call, streams)
     for stream in streams:
         os.close(stream)
-    caller.sendall(b"%d" % os.waitpid(pid, 0)[1])
+    # Who kills the command that was typed means the process that answers it: nobody else would ever end a server.
+    ends, calls = os.pidfd_open(pid), select.poll()
+    calls.register(ends, select.POLLIN)
+    calls.register(caller, 0)
+    if ends not in dict(calls.poll()):
+        os.kill(pid, signal.SIGTERM)
+    status = os.waitpid(pid, 0)[1]
+    with suppress(BrokenPipeError):
+        caller.sendall(b"%d" % status)
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
 """The temporary folders of the tests are in memory by day, where a commit does not wait for a disk.
 
 At night they are on the disk, and wherever memory is short, programs may not be executed in it, or another place is
-named by `TMPDIR`, `PYTEST_DEBUG_TEMPROOT` or `--basetemp`.
+named by `TMPDIR`, `PYTEST_DEBUG_TEMPROOT` or `--basetemp`. No process of a test outlives its folder.
 """
 
 from __future__ import annotations
@@ -23,6 +23,20 @@ def use_memory(config: pytest.Config) -> None:
     is_named = config.option.basetemp or any(os.environ.get(name) for name in _NAMED)
     if not IS_NIGHTLY and not is_named and has_room(FOLDER):
         os.environ["TMPDIR"] = tempfile.tempdir = str(FOLDER)
+
+
+def processes_in(folder: Path, proc: Path = Path("/proc")) -> dict[int, str]:
+    """The processes that work in a folder, be it removed by now, or were told of it, with their command lines."""
+    found = {}
+    for process in proc.glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            works_in = os.readlink(process / "cwd")
+        except OSError:
+            continue
+        if f"{folder}/" in f"{words} {works_in}/":
+            found[int(process.name)] = words
+    return found
 
 
 def has_room(folder: Path, proc: Path = Path("/proc"), bytes_min: int = FREE_BYTES_MIN) -> bool:

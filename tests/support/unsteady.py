@@ -1,7 +1,8 @@
 """Tests that fail only sometimes: found again, and never taken for passed.
 
-With `--repeat-failed`, as in `make test`, each test that failed runs five times more, alone on a busy machine. One that
-passes then is unsteady: what it printed both times is shown. The run has failed in any case.
+With `--repeat-failed`, as in `make test`, each test that failed runs up to five times more, alone on a busy machine.
+One that passes then is unsteady: what it printed both times is shown. One that fails twice alone, too, fails always, or
+so often that whoever repeats it finds out at once: nobody waits for more. The run has failed in any case.
 
 `python -m tests.support.unsteady`, which is `make steady`, runs the whole suite in twelve processes, three times.
 """
@@ -20,6 +21,8 @@ from typing import NamedTuple
 import pytest
 
 TIMES = 5
+# Who fails so often alone, and never passed, fails always.
+FAILURES_MAX = 2
 # More than these have one cause, which is not chance.
 TESTS_MAX = 10
 # What `uptime` shows: how many processes want a processor at the same time.
@@ -68,17 +71,31 @@ def run_alone(nodeid: str) -> Repeat:
 def repeat_failed(
     failed: dict[str, str], run: Callable[[str], Repeat] = run_alone, load: int = LOAD
 ) -> Iterator[Repeats]:
-    """Run each of these tests, by its id and with what it printed, five times on a busy machine."""
+    """Run each of these tests, by its id and with what it printed, up to five times on a busy machine."""
     with busy(load - 1):
         for nodeid, output in failed.items():
-            yield Repeats(nodeid, output, [run(nodeid) for _ in range(TIMES)])
+            yield Repeats(nodeid, output, list(repeats_of(nodeid, run)))
+
+
+def repeats_of(nodeid: str, run: Callable[[str], Repeat]) -> Iterator[Repeat]:
+    """Run one test until it is known whether it is unsteady: until it has passed, or failed as often as is enough.
+
+    One that has passed runs on: how often it passes says how long to look for the cause.
+    """
+    has_passed = False
+    for number in range(1, TIMES + 1):
+        found = run(nodeid)
+        yield found
+        has_passed = has_passed or found.is_passed
+        if number == FAILURES_MAX and not has_passed:
+            return
 
 
 def describe(found: Repeats) -> Iterator[str]:
     """What to print about a test that was repeated."""
     passed = sum(one.is_passed for one in found.repeats)
     if not found.is_unsteady:
-        yield f"fails always: {found.nodeid}"
+        yield f"fails always: {found.nodeid}, alone {len(found.repeats)} of {len(found.repeats)} times"
         return
     yield f"unsteady: {found.nodeid}"
     yield f"  failed in this run; alone on a busy machine it passed {passed} of {len(found.repeats)} times"

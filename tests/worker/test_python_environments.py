@@ -112,6 +112,7 @@ def test_the_builder_gets_neither_the_variables_nor_the_secrets_of_the_step(site
 # -- once
 
 
+@pytest.mark.nightly
 def test_tasks_that_ask_at_the_same_time_have_one_build(site: Site) -> None:
     here, there = site.worker("here"), site.worker("there")
     leases = [step(here), step(here)]

@@ -146,6 +146,7 @@ def test_what_is_made_of_a_secret_is_hidden_within_lists_and_mappings_too(work: 
     assert report.output == "***!"
 
 
+@pytest.mark.nightly
 def test_a_step_that_began_ten_thousand_runs_ago_tells_no_secret(work: Work, announcements: Announcements) -> None:
     long = f'echo $$ > {announcements.path}; read -r _ < {work.folder}/go; echo "\\"$TOKEN\\"" > "$MULLIGAN_OUTPUT"'
     os.mkfifo(work.folder / "go")

@@ -166,6 +166,7 @@ def test_a_shell_step_gets_the_path_of_the_file(keeping: Work, files: ArtifactFi
     assert report.output == "PAR1" + files.path(parse_reference(made.output))
 
 
+@pytest.mark.nightly
 def test_a_store_without_files_gives_a_step_a_copy_for_its_time(tmp_path: Path) -> None:
     kept: dict[str, Any] = {}
     work = Work(tmp_path, artifacts=ArtifactMemory(kept, JumpingClock()))

@@ -453,6 +453,7 @@ def test_a_merge_that_is_killed_at_any_moment_is_continued_and_nothing_is_lost(r
     assert at > 6
 
 
+@pytest.mark.nightly
 def test_items_that_are_killed_at_any_moment_while_they_are_merged_are_merged_once(
     repository: Repository, tmp_path: Path
 ):
@@ -581,6 +582,7 @@ def test_the_worktrees_of_items_are_copied_with_that_of_their_run(repository: Re
     assert copies["items"][items[1]["worktree"]]["session"] == "run-2-item-1"
 
 
+@pytest.mark.nightly
 def test_a_copy_that_is_killed_at_any_moment_is_made_again(repository: Repository, tmp_path: Path):
     work = used(repository)
     git = killing_git(tmp_path / "bin")

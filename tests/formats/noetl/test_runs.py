@@ -599,6 +599,7 @@ workflow:
     assert "cold" not in statuses(run)
 
 
+@pytest.mark.nightly
 def test_the_cases_of_a_loop_are_asked_for_each_item_and_lead_on_when_all_are_done():
     run = ran(
         older("""
@@ -623,6 +624,7 @@ def test_the_cases_of_a_loop_are_asked_for_each_item_and_lead_on_when_all_are_do
     assert run["outputs"]["result"]["rows"] == [{"n": 3}]
 
 
+@pytest.mark.nightly
 def test_an_item_whose_playbook_has_ended_saves_what_it_gave():
     written(CHILD, "half.yaml")
 

@@ -57,6 +57,7 @@ def test_a_failing_command_without_a_handler_fails_its_item_and_the_others_go_on
     ]
 
 
+@pytest.mark.nightly
 def test_what_failed_runs_again_alone(live_file: Live) -> None:
     ran = run(live_file, SOME_FAIL)
     live_file.write("fixed")
@@ -138,6 +139,7 @@ def test_items_work_side_by_side_and_come_together_in_the_branch(
     assert repository.git("status", "--porcelain") == "?? flow.yaml"
 
 
+@pytest.mark.nightly
 def test_a_folder_that_a_value_names_is_in_the_worktree_and_not_in_the_checkout(
     live_file: Live, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +172,7 @@ def test_a_conflict_fails_the_later_item_alone_and_its_work_stays(
     ]
 
 
+@pytest.mark.nightly
 def test_a_failed_item_is_repaired_and_merged_in_a_later_round(live_file: Live, repository: Repository) -> None:
     text = (
         "map: {input: 'seq 2', agent_template: [{shell: 'echo ${item} > ${item}.txt; test ${item} = 1 || test -e ok'}]}"
@@ -187,6 +190,7 @@ def test_a_failed_item_is_repaired_and_merged_in_a_later_round(live_file: Live, 
     assert (repository.branches, repository.worktrees) == (["main"], [])
 
 
+@pytest.mark.nightly
 def test_a_run_that_failed_goes_on_in_its_worktree_and_says_where_that_is(
     live_file: Live, repository: Repository, tmp_path: Path
 ) -> None:

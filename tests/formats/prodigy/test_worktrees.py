@@ -159,6 +159,7 @@ def test_merging_it_again_changes_nothing(repository: Repository) -> None:
     assert repository.git("rev-parse", "HEAD") == head
 
 
+@pytest.mark.nightly
 def test_one_whose_worktree_was_being_removed_when_its_worker_died_is_done_with(repository: Repository) -> None:
     run = open_run(1)
     Path(run["worktree"], ".git").unlink()
@@ -244,6 +245,7 @@ def test_a_branch_that_is_no_longer_checked_out_goes_forward_all_the_same(reposi
     assert repository.branches == ["elsewhere", "main"]
 
 
+@pytest.mark.nightly
 def test_where_no_branch_is_checked_out_the_checkout_goes_forward(repository: Repository) -> None:
     repository.git("checkout", "-q", "--detach")
     run = open_run(1)
@@ -264,6 +266,7 @@ def test_who_has_no_name_in_git_is_not_asked_for_one(repository: Repository) -> 
     assert repository.git("log", "-1", "--format=%an") == "Mulligan"
 
 
+@pytest.mark.nightly
 def test_a_lock_that_a_dead_worker_left_holds_nobody_up(repository: Repository) -> None:
     run = open_run(1)
     repository.write("ours.txt", "ours", run["folder"])
@@ -291,6 +294,7 @@ def with_submodule(repository: Repository, tmp_path: Path, monkeypatch: pytest.M
     return repository
 
 
+@pytest.mark.nightly
 def test_a_worktree_has_the_submodules_that_the_checkout_has(with_submodule: Repository) -> None:
     run = open_run(1)
 
@@ -299,6 +303,7 @@ def test_a_worktree_has_the_submodules_that_the_checkout_has(with_submodule: Rep
     assert with_submodule.worktrees == []
 
 
+@pytest.mark.nightly
 def test_what_was_committed_in_a_submodule_does_not_go_with_its_worktree(with_submodule: Repository) -> None:
     run = open_run(1)
     inside = Path(run["folder"], "a lib")
@@ -368,6 +373,7 @@ def test_an_item_in_conflict_with_one_before_it_fails_and_its_work_stays(
     assert open_item(run, 1) == second
 
 
+@pytest.mark.nightly
 def test_merging_an_item_again_changes_nothing(repository: Repository) -> None:
     run = open_run(1)
     item = open_item(run, 0)
@@ -378,6 +384,7 @@ def test_merging_an_item_again_changes_nothing(repository: Repository) -> None:
     assert repository.branches == ["main", "mulligan/run-1"]
 
 
+@pytest.mark.nightly
 def test_an_item_of_a_later_round_finds_a_run_that_was_merged_already(repository: Repository) -> None:
     run = open_run(1)
     merge_run(run)
@@ -450,6 +457,7 @@ def test_any_other_run_says_nothing(repository: Repository, tmp_path: Path) -> N
 # -- killed in the middle --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_worktree_that_was_half_removed_is_not_taken_for_the_users_checkout(repository: Repository) -> None:
     run = open_run(1)
     item = open_item(run, 0)

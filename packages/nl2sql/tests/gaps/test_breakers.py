@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.nightly import sample
 
 from mulligan import StepError
 from mulligan_nl2sql.failures import Code, QueryFailed, Stage
@@ -19,7 +20,7 @@ DATABASE_DOWN = QueryFailed(Code.UNREACHABLE, "the server does not answer", stag
 GUARDED = [("index", DATABASE_DOWN), ("plan", MODEL_DOWN), ("explain", DATABASE_DOWN), ("execute", DATABASE_DOWN)]
 
 
-@pytest.mark.parametrize(("step", "error"), GUARDED)
+@pytest.mark.parametrize(("step", "error"), sample(GUARDED, 2))
 def test_after_five_failures_nothing_is_sent_and_after_a_minute_one_request_probes(
     step: str, error: StepError, tmp_path: Path
 ) -> None:
