@@ -66,7 +66,7 @@ SOURCE_CHARS_MAX = 8192
 PROGRAMS_MAX = 16384
 _NOT_NAMES = RESERVED | TYPE_NAMES
 # Names with dots between them. Most expressions are such a path.
-_DOTTED = lazy_regex(r"[A-Za-z_][A-Za-z0-9_]*+(?:\.[A-Za-z_][A-Za-z0-9_]*+)*+")
+_DOTTED = lazy_regex(r"[A-Za-z_][A-Za-z0-9_]*+(?>(?:\.[A-Za-z_][A-Za-z0-9_]*+)*)")
 _PLACEHOLDER = lazy_regex(r"\$?\$\{")
 _OFFENDER = lazy_regex(r"(?:extraneous|mismatched) input '(.*?)' expecting|no viable alternative at input '(.*?)'")
 # Words, signs and functions of other languages, with their CEL equivalents.
