@@ -64,8 +64,9 @@ if TYPE_CHECKING:
 ANY_PATH = "any_path"
 SOURCE_CHARS_MAX = 8192
 PROGRAMS_MAX = 16384
+_NOT_NAMES = RESERVED | TYPE_NAMES
 # Names with dots between them. Most expressions are such a path.
-_DOTTED = lazy_regex(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+_DOTTED = lazy_regex(r"[A-Za-z_][A-Za-z0-9_]*+(?>(?:\.[A-Za-z_][A-Za-z0-9_]*+)*)")
 _PLACEHOLDER = lazy_regex(r"\$?\$\{")
 _OFFENDER = lazy_regex(r"(?:extraneous|mismatched) input '(.*?)' expecting|no viable alternative at input '(.*?)'")
 # Words, signs and functions of other languages, with their CEL equivalents.
@@ -173,6 +174,33 @@ def check(source: str, *, offset: int = 0) -> Expression:
     if "secrets" in body:
         _refuse_mixed_secrets(expression, start)
     return expression
+
+
+class Checked(NamedTuple):
+    """A checked expression, and its `paths`."""
+
+    expression: Expression
+    paths: tuple[Path, ...]
+
+
+def check_simple(source: str) -> Checked | None:
+    """What `check` and `paths` say of a path, or of a few paths and literals between operators; None of anything else.
+
+    A file may have thousands of them, and nothing but their paths is asked for while it is read.
+    """
+    if "-" in source or "secrets" in source or len(source) > SOURCE_CHARS_MAX:
+        return None
+    if _DOTTED.fullmatch(source):
+        path = tuple(source.split("."))
+        if not _NOT_NAMES.isdisjoint(path):
+            return None
+        return Checked(Expression(source, reads((path,))), (path,))
+    simple = analyse_simple(source)
+    return None if simple is None else Checked(Expression(source, reads(simple.paths)), _shortest_first(simple.paths))
+
+
+def _shortest_first(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    return tuple(sorted(paths, key=len)) if len(paths) > 1 else paths
 
 
 def paths(expression: Expression) -> tuple[Path, ...]:
@@ -384,13 +412,15 @@ class _EngineProgram:
     If it may take long, it is evaluated in a separate process with limits.
     """
 
+    # Values of up to this many bytes were found to be fast, so smaller ones need no estimate.
+    _safe_bytes = -1
+
     def __init__(self, source: str, analysis: Analysis) -> None:
-        self.expression = Expression(source, reads(analysis.paths))
+        paths = analysis.paths
+        self.expression = Expression(source, reads(paths))
         # Shortest first: a value that is copied whole is not entered again.
-        self.paths = tuple(sorted(analysis.paths, key=len))
+        self.paths = _shortest_first(paths)
         self._reads_around = analysis.reads_around
-        # Values of up to this many bytes were found to be fast, so smaller ones need no estimate.
-        self._safe_bytes = -1
 
     @cached_property
     def compiled(self) -> cel.Program:
@@ -469,7 +499,7 @@ def _program(source: str) -> _PathProgram | _EngineProgram:
         raise BadToken(f"it is longer than {SOURCE_CHARS_MAX} characters", 0, 1)
     if _DOTTED.fullmatch(source):
         path = tuple(source.split("."))
-        if RESERVED.isdisjoint(path) and TYPE_NAMES.isdisjoint(path):
+        if _NOT_NAMES.isdisjoint(path):
             return _PathProgram(source, path, (path,))
     if simple := analyse_simple(source):
         return _EngineProgram(source, simple)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
-from mulligan.core.model.workflow import END, Breaker, Expression, Input, Secret, StepTool, Template, Workflow
+from mulligan.core.model.workflow import END, Breaker, Expression, Input, Secret, Step, StepTool, Template, Workflow
 from mulligan.language import expressions
-from mulligan.language.expressions import ExpressionRefused, Placeholder
+from mulligan.language.expressions import Checked, ExpressionRefused, Placeholder
 from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, ProblemCollector, Refusal, Scalar, Source, describe, shorten
 from mulligan.language.text.suggestions import did_you_mean, quote_list
@@ -19,8 +20,9 @@ from mulligan.language.text.suggestions import did_you_mean, quote_list
 # Names that every expression may read, and those that exist only in some positions.
 ROOTS = frozenset({"inputs", "steps", "run", "env", "secrets", "files", "failure"})
 # Known only in what an attempt gets. Scripts often have their own variables with these names.
-_ATTEMPT_NAMES = frozenset({"attempt", "step"})
-LOCAL_ROOTS = frozenset({"error", "output", "outputs", "index", "matrix"}) | _ATTEMPT_NAMES
+ATTEMPT_NAMES = frozenset({"attempt", "step"})
+_SCRIPTS_OWN = ATTEMPT_NAMES | {"error", "previous"}
+LOCAL_ROOTS = frozenset({"error", "output", "outputs", "index", "matrix"}) | ATTEMPT_NAMES
 _UNKNOWN = {"inputs": "unknown_input", "secrets": "unknown_secret", "files": "unknown_file"}
 _WHERE_KNOWN = {
     "error": "'error' is known in 'on_failure' and 'recovery_script'",
@@ -108,6 +110,8 @@ class Draft(msgspec.Struct):
     policies: Mapping | None = None
     # Policies that were read and mean the same wherever they are used.
     plain_policies: dict[str, Any] = {}
+    # A step that says nothing but its action, without name and action: what all such steps of the file have.
+    plain_step: Step | None = None
     # The same for rules that are written where they are used, by the identity of their node.
     plain_retries: dict[int, Any] = {}
     handlers: Mapping | None = None
@@ -181,12 +185,12 @@ class Scope(msgspec.Struct, frozen=True):
     @property
     def in_attempt(self) -> Scope:
         """The same position in what an attempt gets: its step and number are known there."""
-        return msgspec.structs.replace(self, names=self.names | _ATTEMPT_NAMES)
+        return msgspec.structs.replace(self, names=self.names | ATTEMPT_NAMES)
 
     @property
     def in_shell(self) -> Scope:
         """The same position in shell text, where `${attempt}` and `${step}` are variables of the script."""
-        return msgspec.structs.replace(self, names=self.names - _ATTEMPT_NAMES)
+        return msgspec.structs.replace(self, names=self.names - ATTEMPT_NAMES)
 
     @property
     def is_after_run(self) -> bool:
@@ -202,7 +206,7 @@ class Scope(msgspec.Struct, frozen=True):
 
     @property
     def known_names(self) -> frozenset[str]:
-        return ROOTS | self.names | ({"matrix"} if self.matrix else frozenset())
+        return _known_names(self.names, bool(self.matrix))
 
     @property
     def readable_names(self) -> frozenset[str]:
@@ -213,7 +217,12 @@ class Scope(msgspec.Struct, frozen=True):
     @property
     def bare_names(self) -> frozenset[str]:
         """Our names in shell text without a field; names that scripts often use themselves are excluded."""
-        return self.names - {"error", "previous"} - _ATTEMPT_NAMES
+        return self.names - _SCRIPTS_OWN
+
+
+@lru_cache(maxsize=256)
+def _known_names(names: frozenset[str], has_matrix: bool) -> frozenset[str]:
+    return ROOTS | names | ({"matrix"} if has_matrix else frozenset())
 
 
 def read_condition(node: Node, scope: Scope) -> Expression:
@@ -319,8 +328,15 @@ def check_expression(source: str, node: Scalar, offset: int, scope: Scope) -> Ex
         expression = expressions.check(source, offset=offset)
     except ExpressionRefused as refused:
         raise _refuse(refused, node, scope) from None
-    position = Position(expression.source, node, offset + len(source) - len(source.lstrip()))
-    for path in expressions.paths(expression):
+    checked = Checked(expression, expressions.paths(expression))
+    return check_names(checked, node, offset + len(source) - len(source.lstrip()), scope)
+
+
+def check_names(checked: Checked, node: Scalar, offset: int, scope: Scope) -> Expression:
+    """The same for an expression of which no more than its names is to be checked."""
+    expression, paths = checked
+    position = Position(expression.source, node, offset)
+    for path in paths:
         _check(path, position, scope)
     return expression
 

@@ -6,6 +6,7 @@ computed index, at a method call, or with the last field. An engine gets the val
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
@@ -81,7 +82,7 @@ def analyse_simple(source: str) -> Analysis | None:
     if not _SIMPLE_SOURCE.fullmatch(source):
         return None
     paths = {tuple(path.split(".")): None for path in _PATH_OR_STRING.findall(source) if path}
-    if not all(_NOT_NAMES.isdisjoint(path) for path in paths):
+    if not _NOT_NAMES.isdisjoint(chain.from_iterable(paths)):
         return None
     return Analysis(tuple(paths), None, reads_around=False)
 
@@ -106,13 +107,14 @@ def _letter(token: Token) -> str:
 
 def reads(paths: tuple[Path, ...]) -> tuple[str, ...]:
     """The names for `Expression.reads`: the member of `steps` and `secrets`, the root of everything else."""
-    return tuple(dict.fromkeys(_read(path) for path in paths))
+    return tuple(dict.fromkeys(map(_read, paths)))
 
 
 def _read(path: Path) -> str:
-    if path[0] in ("steps", "secrets"):
-        return f"{path[0]}.{path[1] if len(path) > 1 else '*'}"
-    return path[0]
+    root = path[0]
+    if root == "steps" or root == "secrets":
+        return f"{root}.{path[1] if len(path) > 1 else '*'}"
+    return root
 
 
 def _ends_a_value(token: Token) -> bool:

@@ -19,7 +19,14 @@ from mulligan.language.keys.value_schemas import DURATION, Deferred, Fields, Rec
 from mulligan.language.keys.workflow_keys import GROUP
 from mulligan.language.python.python_code import check_code, check_source
 from mulligan.language.readers.inputs import check_child_inputs
-from mulligan.language.scope import Scope, check_expression, check_placeholder, hint_for_name, placeholders_in
+from mulligan.language.scope import (
+    Scope,
+    check_expression,
+    check_names,
+    check_placeholder,
+    hint_for_name,
+    placeholders_in,
+)
 from mulligan.language.shell.shell import ROOTS, ShellRefused, UnknownName, reads_variables, rewrite
 from mulligan.language.text.nodes import Mapping, Node, Scalar, describe
 from mulligan.language.text.suggestions import quote_list
@@ -72,6 +79,11 @@ def read_action(fields: Fields, label: str, scope: Scope, *, may_be_program: boo
     return action
 
 
+def read_plain_action(kind: str, fields: Fields, scope: Scope) -> Action:
+    """The action of a step that says nothing but its action, of a kind that workers run, in the scope of an attempt."""
+    return _READERS[kind](fields.at(kind), fields, scope)
+
+
 def _refuse_secrets(action: Action, node: Node, scope: Scope) -> None:
     """Refuse secrets in engine actions: their parameters are recorded."""
     for bound in action.bindings.values():
@@ -100,7 +112,6 @@ def shell_action(node: Node, scope: Scope, interpreter: str | None = None) -> Ac
     bindings: Bindings = {}
     if "${" in node.text and reads_variables(named):
         params["text"], bindings = _rewrite_shell(node, scope)
-        warn_unbound_items(node, scope)
     elif "${" in node.text:
         _refuse_values_outside_shell(node, str(named), scope)
     return Action("shell", params, bindings)
@@ -124,11 +135,17 @@ def _rewrite_shell(node: Scalar, scope: Scope) -> tuple[str, Bindings]:
             hint = hint_for_name(refused.name, refused.source, scope.in_shell)
         message, offset, length = refused.message, refused.offset, refused.length
         raise scope.source.refuse_in("shell", message, node, offset, length, hint=hint) from None
-    offsets = {found.source: found.source_offset for found in reversed(rewritten.placeholders)}
-    bindings = {
-        name: Template((check_expression(source, node, offsets[source], scope),))
-        for name, source in rewritten.bindings.items()
-    }
+    offsets = {found.source: found.offset + 2 for found in reversed(rewritten.placeholders)}
+    bindings: Bindings = {}
+    for name, source in rewritten.bindings.items():
+        if (checked := rewritten.checked.get(source)) is not None:
+            expression = check_names(checked, node, offsets[source], scope)
+        else:
+            expression = check_expression(source, node, offsets[source], scope)
+        bindings[name] = Template((expression,))
+    if node.text.count("${") > len(rewritten.placeholders):
+        # Some are left to the shell.
+        warn_unbound_items(node, scope)
     return rewritten.text, bindings
 
 

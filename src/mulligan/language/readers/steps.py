@@ -11,6 +11,7 @@ from mulligan.core.model.actions import TABLE, shell_command, traits_of
 from mulligan.core.model.workflow import (
     END,
     END_TIMEOUT_SECONDS,
+    Action,
     Command,
     Expression,
     Resources,
@@ -25,6 +26,7 @@ from mulligan.language.keys.workflow_keys import ITEM_WORKSPACE, STEP
 from mulligan.language.matrices.matrix import base_name, read_matrix, step_names, written_names
 from mulligan.language.matrices.matrix_binding import Values, binder
 from mulligan.language.matrices.matrix_limits import keys_with_matrix_values, limits_per_step, without_keys
+from mulligan.language.readers.actions import read_plain_action
 from mulligan.language.readers.budgets import read_budget, warn_of_idle_budget
 from mulligan.language.readers.commands import (
     action_field,
@@ -41,7 +43,7 @@ from mulligan.language.readers.settings import Settings
 from mulligan.language.readers.step_files import StepFiles, files_per_step, read_files, with_files
 from mulligan.language.readers.triage import read_triage
 from mulligan.language.readers.workspace_steps import WORK, workspace_action
-from mulligan.language.scope import Draft, Scope, read_condition, read_template
+from mulligan.language.scope import ATTEMPT_NAMES, Draft, Scope, read_condition, read_template
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Source, describe, shorten
 from mulligan.language.text.suggestions import closest_key
 
@@ -50,6 +52,9 @@ _COPIED_KEYS = ("take", "no_match", "join", "max_visits", "at_max_visits", "fail
 _GRAPH_KEYS = frozenset(
     {*_COPIED_KEYS, "when", "triage", "undo", "reads", "writes", "cache", "start", "budget", "coverage"}
 )
+# Those that say what a step runs, of the kinds that have no other part in it, and what it waits for.
+_PLAIN_ACTIONS = frozenset({"shell", "python"})
+_PLAIN_KEYS = _PLAIN_ACTIONS | {"step", "needs"}
 # On a map step these are the defaults of its commands, not settings of the step itself.
 _COMMAND_DEFAULTS = ("rules", "max_attempts", "timeout", "resources", "breaker", "breaker_key", "logs")
 
@@ -102,6 +107,8 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     if not isinstance(node, Mapping):
         message = f"an entry of 'steps' is {describe(node)}, a mapping with 'step: NAME' is expected"
         raise source.refuse("type", message, node)
+    if node.entries.keys() <= _PLAIN_KEYS and (plain := _plain_step(node, draft, settings)) is not None:
+        return plain
     name_node = _name_node(node, draft)
     node = with_retry_of_group(node, source)
     name = name_node.text
@@ -126,6 +133,37 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
         found.needs = read_needs(fields.at("needs"), scope)
     if "next" in present:
         found.edges = read_next(fields.at("next"), scope)
+    return found
+
+
+def _plain_step(node: Mapping, draft: Draft, settings: Settings) -> StepDraft | None:
+    """A step that says nothing but its action and what it needs; None if it has to be read at length.
+
+    The rest of it is the same for all such steps of a file, so one is read at length.
+    """
+    name_node = node.get("step")
+    kinds = node.entries.keys() & _PLAIN_ACTIONS
+    if len(kinds) != 1 or not isinstance(name_node, Scalar) or not name_node.is_text:
+        return None
+    (kind,) = kinds
+    text, name = node.entries[kind][1], name_node.text
+    if not isinstance(text, Scalar):
+        return None
+    if settings.retry is not None or settings.breaker_key is not None or not NAME.fullmatch(name):
+        return None
+    scope = Scope(draft, f"step '{shorten(name)}'", reader=name, names=ATTEMPT_NAMES)
+    if draft.plain_step is None:
+        fields = Fields(node, {})
+        draft.plain_step = Step(**command_fields(fields, scope, settings))
+    try:
+        action: Action | None = read_plain_action(kind, Fields(node, {kind: text}), scope)
+    except Refusal as refusal:
+        scope.note(refusal)
+        action = None
+    step = msgspec.structs.replace(draft.plain_step, name=name, action=action)
+    found = StepDraft(name, node, name_node, step, names=[name])
+    if "needs" in node.entries:
+        found.needs = read_needs(node.entries["needs"][1], scope)
     return found
 
 

@@ -11,11 +11,13 @@ one of our names are reserved for this; a name that the script already mentions 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.errors import InputInvalid
-from mulligan.language.expressions import Placeholder, as_text
+from mulligan.language.expressions import Checked, Placeholder, as_text
 from mulligan.language.shell.shell_placeholders import ROOTS, Names, ShellRefused, UnknownName
 
 # Only text with `${` needs them.
@@ -54,6 +56,8 @@ class ShellText(NamedTuple):
     text: str
     bindings: dict[str, str]
     placeholders: tuple[Placeholder, ...]
+    # Those of the expressions that were checked on the way.
+    checked: Mapping[str, Checked] = MappingProxyType({})
 
 
 def reads_variables(program: str | None) -> bool:
@@ -77,23 +81,26 @@ def rewrite(text: str, bound: frozenset[str] = frozenset(), roots: frozenset[str
     if "${" not in text:
         return ShellText(text, {}, ())
     names = Names(bound, roots)
-    from mulligan.language.shell import simple_commands
+    from mulligan.language.shell.simple_commands import find_safe_values
 
-    safe = simple_commands.find_safe_values(text, names)
+    safe = find_safe_values(text, names)
     return _rewrite_scanned(text, names) if safe is None else _rewrite_simple(text, safe)
 
 
 def _rewrite_simple(text: str, values: list[SafeValue]) -> ShellText:
     variables = _name_variables(text, [value.source for value in values])
     pieces, position = [], 0
-    for value in values:
-        variable = f"${{{variables[value.source]}}}"
-        pieces += [text[position : value.offset], variable if value.is_quoted else f'"{variable}"']
-        position = value.end
+    placeholders, known = [], {}
+    for source, offset, end, is_quoted, checked in values:
+        if checked is not None:
+            known[source] = checked
+        quote = "" if is_quoted else '"'
+        pieces.append(f"{text[position:offset]}{quote}${{{variables[source]}}}{quote}")
+        placeholders.append(Placeholder(source, offset, end - offset))
+        position = end
     pieces.append(text[position:])
     bindings = {variable: source for source, variable in variables.items()}
-    placeholders = tuple(Placeholder(value.source, value.offset, value.end - value.offset) for value in values)
-    return ShellText("".join(pieces), bindings, placeholders)
+    return ShellText("".join(pieces), bindings, tuple(placeholders), known)
 
 
 def _rewrite_scanned(text: str, names: Names) -> ShellText:
@@ -161,7 +168,8 @@ def _placeholder_of(site: PlaceholderSite) -> Placeholder:
 def _name_variables(text: str, sources: list[str]) -> dict[str, str]:
     """A readable and unique variable name for each expression."""
     variables: dict[str, str] = {}
-    taken = set(_WORD.findall(text))
+    # Their names begin with an underscore.
+    taken = set(_WORD.findall(text)) if "_" in text else set()
     # The next number to try for each stem: thousands of expressions may begin alike.
     counts: dict[str, int] = {}
     for source in dict.fromkeys(sources):

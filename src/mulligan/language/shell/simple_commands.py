@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
-from mulligan.language.expressions import ExpressionRefused, check
+from mulligan.language.expressions import Checked, ExpressionRefused, check, check_simple
 from mulligan.language.shell.command_words import remove_quoting
 from mulligan.language.shell.shell_placeholders import Names
 from mulligan.language.shell.shell_safety import REEVALUATING_WORDS
@@ -26,10 +26,11 @@ _VARIABLE = r"\$[A-Za-z_]\w*+"
 _UNQUOTED = r"""[^\s\\'"`$\#<()\[]++|[ \t\n]++"""
 _QUOTED = rf'"(?>(?:[^"\\`$]++|{_VALUE}|{_VARIABLE})*)"'
 _SIMPLE_TEXT = lazy_regex(rf"(?>(?:{_UNQUOTED}|{_VALUE}|{_VARIABLE}|{_QUOTED})*)", re.A)
-_QUOTE_OR_VALUE = lazy_regex(rf'"|\$\{{(?P<source>{_EXPRESSION})\}}', re.A)
-_ONLY_PATH = lazy_regex(_PATH, re.A)
+_QUOTE_OR_VALUE = lazy_regex(rf'"|\$\{{({_EXPRESSION})\}}', re.A)
 # The programs that words may name: `/bin/sh` is `sh`; `test.sh` and `sh/x` are not, and `./x` is not the command `.`.
 _NAMES = lazy_regex(r"[\w.-]+/?")
+# The same for a text of ASCII, whose words are divided by spaces for that.
+_SPACES = str.maketrans({chr(code): " " for code in range(128) if not re.match(r"[\w./-]", chr(code))})
 
 
 class SafeValue(NamedTuple):
@@ -39,38 +40,55 @@ class SafeValue(NamedTuple):
     offset: int
     end: int
     is_quoted: bool
+    # If it was quickly found.
+    checked: Checked | None
 
 
 def find_safe_values(text: str, names: Names) -> list[SafeValue] | None:
     """The values of a simple text, in order; None if the lexer has to decide."""
     if not _SIMPLE_TEXT.fullmatch(text):
         return None
-    if not REEVALUATING_WORDS.isdisjoint(_NAMES.findall(text)):
-        return None
+    parts = _QUOTE_OR_VALUE.split(text)
     # A program may also be named in parts: `ba"sh"`, `ba${inputs.x}sh`.
-    if not REEVALUATING_WORDS.isdisjoint(_NAMES.findall(remove_quoting(text))):
+    unquoted = "".join(parts[::2])
+    if "$" in unquoted or "'" in unquoted:
+        unquoted = remove_quoting(unquoted)
+    if not REEVALUATING_WORDS.isdisjoint(_names_in(f"{text} {unquoted}")):
         return None
     try:
-        return _find_values(text, names)
+        return _find_values(parts, names)
     except ExpressionRefused:
         return None
 
 
-def _find_values(text: str, names: Names) -> list[SafeValue] | None:
-    """The values; None if one may be the shell's, or has a name that is not known."""
+def _names_in(text: str) -> list[str]:
+    """The words that may name programs, and others."""
+    return text.replace("/", "/ ").translate(_SPACES).split() if text.isascii() else _NAMES.findall(text)
+
+
+def _find_values(parts: list[str], names: Names) -> list[SafeValue] | None:
+    """The values; None if one may be the shell's, or has a name that is not known.
+
+    Every second of the parts is the source of a value, or None for a quote; the others are the text between them.
+    """
     found: list[SafeValue] = []
     is_quoted = False
-    for match in _QUOTE_OR_VALUE.finditer(text):
-        source = match["source"]
+    at = 0
+    for literal, source in zip(parts[::2], parts[1::2], strict=False):
+        at += len(literal)
         if source is None:
             is_quoted = not is_quoted
+            at += 1
             continue
-        if not names.is_start_of(source.lstrip()):
+        root, dot, _ = source.partition(".")
+        if not (dot and root in names.roots) and not names.is_start_of(source.lstrip()):
             return None
-        if not _ONLY_PATH.fullmatch(source):
-            expression = check(source)
-            if not all(map(names.knows, expression.reads)):
-                return None
-            source = expression.source
-        found.append(SafeValue(source, *match.span(), is_quoted))
+        end = at + len(source) + 3
+        source = source.strip()
+        checked = check_simple(source)
+        reads = check(source).reads if checked is None else checked.expression.reads
+        if not all(map(names.knows, reads)):
+            return None
+        found.append(SafeValue(source, at, end, is_quoted, checked))
+        at = end
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
 from yaml import YAMLError
 from yaml.error import MarkedYAMLError
 from yaml.events import (
@@ -141,7 +142,16 @@ class TreeBuilder:
                 continue
             if not stack:
                 return node
-            self._add(stack[-1], node, size)
+            parent = stack[-1]
+            parent.size += size
+            collection = parent.node
+            if isinstance(collection, Sequence):
+                collection.items.append(node)
+            elif parent.key is None:
+                parent.key = self.key(parent, collection, node)
+            else:
+                self.put(parent, collection, parent.key, node)
+                parent.key = None
 
     def _open(self, event: Any, depth: int) -> OpenCollection:
         if depth >= DEPTH_MAX:
@@ -154,17 +164,6 @@ class TreeBuilder:
             self.open_anchors.add(event.anchor)
         node = Mapping(mark.line, mark.column) if is_mapping else Sequence(mark.line, mark.column)
         return OpenCollection(node, event.anchor)
-
-    def _add(self, parent: OpenCollection, node: Node, size: int) -> None:
-        parent.size += size
-        collection = parent.node
-        if isinstance(collection, Sequence):
-            collection.items.append(node)
-        elif parent.key is None:
-            parent.key = self.key(parent, collection, node)
-        else:
-            self.put(parent, collection, parent.key, node)
-            parent.key = None
 
     def put(self, parent: OpenCollection, mapping: Mapping, key: Scalar, value: Node) -> None:
         """Put an entry into a mapping."""
@@ -187,11 +186,11 @@ class TreeBuilder:
         return node
 
     def _scalar(self, event: Any) -> Scalar:
-        start, end = event.start_mark, event.end_mark
+        start, end, text = event.start_mark, event.end_mark, event.value
+        line, column = start.line, start.column
         # The pure Python parser uses None, the C parser "".
         style = event.style or ""
-        end_column = end.column if end.line == start.line else start.column
-        node = Scalar(event.value, event.value, style, start.line, start.column, end_column)
+        node = Scalar(text, text, style, line, column, end.column if end.line == line else column)
         if event.tag or style == "":
             node.value = self.value(event, node)
         elif style == '"' and (unusable := UNUSABLE_CHARACTER.search(event.value)):
@@ -246,16 +245,13 @@ class TreeBuilder:
         return self.source.refuse_at(code, message, start.line, start.column, length, hint=hint)
 
 
-class OpenCollection:
+class OpenCollection(msgspec.Struct, eq=False):
     """A collection that is being filled: its current key and its number of nodes."""
 
-    __slots__ = ("anchor", "key", "node", "size")
-
-    def __init__(self, node: Mapping | Sequence, anchor: str | None) -> None:
-        self.node = node
-        self.anchor = anchor
-        self.key: Scalar | None = None
-        self.size = 1
+    node: Mapping | Sequence
+    anchor: str | None
+    key: Scalar | None = None
+    size: int = 1
 
 
 # How many lines of a collection with a syntax error are searched for a missing quote.

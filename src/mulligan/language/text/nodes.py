@@ -23,42 +23,33 @@ HIDDEN = "•••"
 _LINE_BREAK = lazy_regex("\r\n|[\n\r\x85\u2028\u2029]")
 
 
-class Scalar:
+class Scalar(msgspec.Struct, eq=False, gc=False):
     """One value. `text` is as written, `value` as YAML 1.2 reads it."""
 
-    __slots__ = ("column", "end_column", "line", "style", "text", "value")
-
-    def __init__(self, value: Any, text: str, style: str, line: int, column: int, end_column: int) -> None:
-        self.value = value
-        self.text = text
-        self.style = style
-        self.line = line
-        self.column = column
-        self.end_column = end_column
+    value: Any
+    text: str
+    style: str
+    line: int
+    column: int
+    end_column: int
 
     @property
     def is_text(self) -> bool:
         return isinstance(self.value, str)
 
 
-class Sequence:
-    __slots__ = ("column", "items", "line")
-
-    def __init__(self, line: int, column: int) -> None:
-        self.items: list[Node] = []
-        self.line = line
-        self.column = column
+class Sequence(msgspec.Struct, eq=False):
+    line: int
+    column: int
+    items: list[Node] = []
 
 
-class Mapping:
+class Mapping(msgspec.Struct, eq=False):
     """Keys in the order of the file, each with its position."""
 
-    __slots__ = ("column", "entries", "line")
-
-    def __init__(self, line: int, column: int) -> None:
-        self.entries: dict[str, tuple[Scalar, Node]] = {}
-        self.line = line
-        self.column = column
+    line: int
+    column: int
+    entries: dict[str, tuple[Scalar, Node]] = {}
 
     def get(self, key: str) -> Node | None:
         entry = self.entries.get(key)
@@ -170,7 +161,8 @@ class Source:
     @property
     def lines(self) -> list[str]:
         if self._lines is None:
-            self._lines = _LINE_BREAK.split(self.text)
+            is_plain = self.text.isascii() and "\r" not in self.text
+            self._lines = self.text.split("\n") if is_plain else _LINE_BREAK.split(self.text)
         return self._lines
 
     def line(self, number: int) -> str:
