@@ -100,6 +100,7 @@ FAILURE: dict[str, Any] = {
     "trace": "",
     "cause": [],
     "handler_failure": None,
+    "exceptions": [],
 }
 
 

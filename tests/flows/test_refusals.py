@@ -112,6 +112,22 @@ def key_of_retry_in_another_system(url: str) -> None:
     fetch.options(retry=Retry(attempts=3))(url)  # type: ignore[call-arg]  # here
 
 
+def class_among_codes(url: str) -> None:
+    fetch.options(retry=Retry(codes=[ConnectionError]))(url)  # type: ignore[list-item]  # here
+
+
+def exception_in_place_of_its_class(url: str) -> None:
+    fetch.options(retry=Retry(exceptions=[KeyError("n")]))(url)  # type: ignore[list-item]  # here
+
+
+def other_class_among_exceptions(url: str) -> None:
+    fetch.options(retry=Retry(exceptions=[int]))(url)  # type: ignore[list-item]  # here
+
+
+def misspelt_exception(url: str) -> None:
+    fetch.options(retry=Retry(exceptions=["TimeotError"]))(url)  # here
+
+
 def key_of_a_file(url: str) -> None:
     fetch.options(needs=["a"])(url)  # type: ignore[call-arg]  # here
 
@@ -262,6 +278,30 @@ recursive_flow = flow(recursive)
             "",
         ),
         (unknown_key, "unknown_key", "'tiemout' is not a key of step 'fetch'", "did you mean 'timeout'?"),
+        (
+            class_among_codes,
+            "type",
+            "a code is a text such as 'CONNECTION', and this is the class 'ConnectionError'",
+            "write exceptions=[ConnectionError]",
+        ),
+        (
+            exception_in_place_of_its_class,
+            "type",
+            "'exceptions' takes classes of exceptions, and this is KeyError('n')",
+            "write exceptions=[KeyError]",
+        ),
+        (
+            other_class_among_exceptions,
+            "type",
+            "'exceptions' takes classes of exceptions, and this is <class 'int'>",
+            "such as exceptions=[ConnectionError]",
+        ),
+        (
+            misspelt_exception,
+            "unknown_exception",
+            "an entry of 'exceptions' is 'TimeotError', and Python has no exception of that name",
+            "did you mean 'TimeoutError'?",
+        ),
         (unknown_key_of_retry, "unknown_key", "'max_retry' is not a key of Retry", "did you mean 'max_retries'?"),
         (
             key_of_retry_in_another_system,

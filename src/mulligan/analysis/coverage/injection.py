@@ -172,6 +172,8 @@ def assumed_task(state: State, place: Place) -> Assumed:
 
 def _assumed(kind: Kind, place: Place) -> Assumed:
     code, found = kind.shown.code, kind.found
+    if found.exceptions:
+        return Assumed(Outcome(exit_code=None, said=found))
     if code == "TIMEOUT":
         # The player ends it at its limit.
         return Assumed(seconds=SECONDS_MAX)

@@ -57,6 +57,7 @@ _FOREIGN = {
     "to": "target step goto",
     "codes": "error_codes code errors",
     "exit_codes": "exit_code return_codes",
+    "exceptions": "exception exception_class retry_on error_class exception_types",
     "any": "match_all_exit_codes all default",
     "recovery_script": "script before_retry cleanup",
     "retry_policies": "failure_handlers policies",

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from mulligan.values.annotations import ArgumentRefused, ArtifactUnreadable, has_typed_parameters
+from mulligan.values.exception_names import STEP_MODULE
 from mulligan.worker.child.json_encoding import ENCODER, NotJson, check_size, encode_plain
 from mulligan.worker.child.kernel_state import KernelState
 from mulligan.worker.child.step_errors import describe_error, exit_status
@@ -54,8 +55,6 @@ ENCODING = "mulligan.values.encoding"
 FILES = "mulligan.values.files"
 # Loaded for steps that get a client of Dask.
 DASK_CLIENTS = "mulligan.worker.child.dask_clients"
-# The module that the code of a step is executed in.
-STEP_MODULE = "__mulligan__"
 # Loaded for functions of a script or a notebook.
 PINNED = "mulligan.flows.pinned_modules"
 RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW

@@ -132,6 +132,8 @@ class CallResult(msgspec.Struct, frozen=True):
     reported: dict[str, Any] | None = None
     exception: str = ""
     trace: str = ""
+    # The names of the class that was raised, and of its bases.
+    exceptions: tuple[str, ...] = ()
     # It started processes; it left something behind that cannot be restored.
     forked: bool = False
     dirty: bool = False
