@@ -112,6 +112,15 @@ def key_of_retry_in_another_system(url: str) -> None:
     fetch.options(retry=Retry(attempts=3))(url)  # type: ignore[call-arg]  # here
 
 
+@flow
+def inner(url: str) -> None:
+    fetch(url)
+
+
+def map_of_a_flow(url: str) -> None:
+    inner.map([url])  # type: ignore[attr-defined]  # here
+
+
 def class_among_codes(url: str) -> None:
     fetch.options(retry=Retry(codes=[ConnectionError]))(url)  # type: ignore[list-item]  # here
 
@@ -278,6 +287,12 @@ recursive_flow = flow(recursive)
             "",
         ),
         (unknown_key, "unknown_key", "'tiemout' is not a key of step 'fetch'", "did you mean 'timeout'?"),
+        (
+            map_of_a_flow,
+            "flow",
+            "the flow 'inner' has no 'map', which is for steps",
+            "call it once for each item in a @program: gather(inner.call(one) for one in …)",
+        ),
         (
             class_among_codes,
             "type",

@@ -10,7 +10,7 @@ from mulligan.core.model.failure import MESSAGE_CHARS_MAX, RETRYABLE, bounded_ex
 from mulligan.errors import LanguageError
 from mulligan.programs.errors import Nondeterministic, ProgramError, StepFailed
 from mulligan.programs.messages import CallFailure
-from mulligan.values.exception_names import names_with_bases
+from mulligan.values.exception_names import debugger_hint, names_with_bases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def failure_of(error: BaseException) -> CallFailure:
     reported = _report_of(error)
     if reported is not None:
         return CallFailure(trace=trace_of(error), exceptions=exceptions, **reported)
-    text, kind, code = _text(error), type(error).__name__, code_of_exception(exceptions)
+    text, kind, code = debugger_hint(error) or _text(error), type(error).__name__, code_of_exception(exceptions)
     return CallFailure(
         code=code,
         message=_short(f"{kind}: {text}" if text else kind),

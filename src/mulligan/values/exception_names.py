@@ -1,4 +1,4 @@
-"""The names under which retry rules and failures know the class of an exception.
+"""What is said of an exception: the names under which rules and failures know its class, and why a debugger ended.
 
 Runs in any interpreter, like `child_main`: standard library only.
 """
@@ -51,3 +51,11 @@ def _offered(module: str, name: str) -> object:
         return getattr(sys.modules.get(module), name, None)
     except Exception:
         return None
+
+
+def debugger_hint(error: BaseException) -> str:
+    """What to do where a debugger has ended at once, since there is no terminal; "" for any other exception."""
+    kind = type(error)
+    if (kind.__module__, kind.__name__) != ("bdb", "BdbQuit"):
+        return ""
+    return "a step has no terminal for a debugger; call the function itself: NAME.fn(…)"

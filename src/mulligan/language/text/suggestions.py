@@ -119,6 +119,7 @@ _BELONGS_ELSEWHERE = {
         }
         for action, key in (("http", "url"), ("sql", "query"), ("agent", "prompt"))
     },
+    "approve": {"default": "it is a key of an approval: approve: {message: …, timeout: 8h, default: refuse}"},
     "labels": dict.fromkeys("time timeout time_limit runtime walltime".split(), "put 'timeout' next to 'resources'"),
     "retry": {
         "max_attempts": "put it under 'retry'",

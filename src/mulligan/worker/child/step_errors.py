@@ -9,7 +9,7 @@ import os
 import sys
 import traceback
 
-from mulligan.values.exception_names import names_with_bases
+from mulligan.values.exception_names import debugger_hint, names_with_bases
 from mulligan.worker.child.json_encoding import ENCODER
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
@@ -55,7 +55,7 @@ def describe_error(error: BaseException, step: str, program: str) -> dict[str, A
         return {"trace": trace, "reported": reported, **classes}
     # Print it to the log, as Python does.
     _print_error(trace)
-    text, kind = _to_text(error), type(error).__name__[:TEXT_CHARS_MAX]
+    text, kind = debugger_hint(error) or _to_text(error), type(error).__name__[:TEXT_CHARS_MAX]
     return {"trace": trace, "exception": f"{kind}: {text}"[:TEXT_CHARS_MAX] if text else kind, **_classes_of(error)}
 
 
