@@ -13,6 +13,8 @@ UPGRADE ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+# The package and what it needs, without extras, tests and tools: all that the demo asks for.
+BARE_STAMP := $(VENV)/bare
 # The generator of the site shares no library with the product.
 DOCS_VENV := .venv-docs
 DOCS_BIN := $(DOCS_VENV)/bin
@@ -31,7 +33,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(STAMP) ## watch a workflow break at every rung of the ladder and still end well
+demo: $(BARE_STAMP) ## watch a workflow break at every rung of the ladder and still end well
 	@$(BIN)/mulligan demo
 
 nl2sql-demo: $(STAMP) ## ask two small databases: answered, checked, refused, combined, split, and a part missing
@@ -125,6 +127,7 @@ pins: ## compile requirements/ from pyproject.toml; UPGRADE=1 moves every pin to
 	$(if $(UV),,test -x .venv-pins/bin/uv || { $(PYTHON) -m venv .venv-pins && .venv-pins/bin/pip install -q $(UV_FOR_PINS); })
 	$(compile) $(ALL_EXTRAS) -o requirements/runtime.txt
 	$(compile) $(ALL_EXTRAS) --group dev -c requirements/runtime.txt -o requirements/dev.txt
+	$(compile) --group build -c requirements/dev.txt -o requirements/bare.txt
 	$(compile) --extra postgres --extra server --group build -c requirements/dev.txt -o requirements/image.txt
 	$(compile-groups) --group docs -c requirements/dev.txt -o requirements/docs.txt
 
@@ -149,16 +152,12 @@ clean: ## remove .venv and what the tools left behind (runs in .mulligan stay)
 # The project and its packages come last and without a build environment of their own: their backend is one of the pins.
 $(STAMP): pyproject.toml packages/nl2sql/pyproject.toml requirements/dev.txt
 	@$(require-python)
-	@echo "installing what requirements/dev.txt pins into $(VENV), once" >&2
-ifdef UV
-	@$(UV) venv --quiet --allow-existing --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV)
-	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
-	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . -e packages/nl2sql
-else
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e packages/nl2sql
-endif
+	$(call install,requirements/dev.txt,-e . -e packages/nl2sql)
+	@touch $(BARE_STAMP) $@
+
+$(BARE_STAMP): pyproject.toml requirements/bare.txt
+	@$(require-python)
+	$(call install,requirements/bare.txt,-e .)
 	@touch $@
 
 $(DOCS_STAMP): requirements/docs.txt
@@ -172,6 +171,15 @@ else
 	@$(DOCS_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
 endif
 	@touch $@
+
+# The pins of a file and then ours, editable, into .venv.
+define install
+@echo "installing what $(1) pins into $(VENV), once" >&2
+@$(if $(UV),$(UV) venv --quiet --allow-existing --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV),$(PYTHON) -m venv $(VENV))
+@$(PIP) --require-hashes -r $(1)
+@$(PIP) --no-deps --no-build-isolation $(2)
+endef
+PIP = $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check)
 
 define require-python
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

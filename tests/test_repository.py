@@ -14,7 +14,13 @@ from tools.site.pages import read_navigation
 from tools.site.stage import navigation_problems
 
 ROOT = Path(__file__).parent.parent
-PINS = ("requirements/runtime.txt", "requirements/dev.txt", "requirements/image.txt", "requirements/docs.txt")
+PINS = (
+    "requirements/runtime.txt",
+    "requirements/dev.txt",
+    "requirements/image.txt",
+    "requirements/bare.txt",
+    "requirements/docs.txt",
+)
 PROSE = ("README.md", "CONTRIBUTING.md")
 
 DOCUMENTED_TARGETS = tuple(
@@ -105,6 +111,16 @@ def test_the_development_pins_contain_the_runtime_pins() -> None:
 
 def test_the_pins_of_the_image_are_those_of_the_tests() -> None:
     assert pinned_versions("requirements/image.txt").items() <= pinned_versions("requirements/dev.txt").items()
+
+
+def test_the_demo_installs_the_package_with_the_pins_of_the_tests_and_no_extra() -> None:
+    bare, rule = pinned_versions("requirements/bare.txt"), read("Makefile").partition("\ndemo: ")[2].partition(" ")[0]
+
+    assert rule == "$(BARE_STAMP)"
+    assert bare.items() <= pinned_versions("requirements/dev.txt").items()
+    extras = {name for extra in pyproject()["project"]["optional-dependencies"].values() for name in names(extra)}
+    assert names(pyproject()["project"]["dependencies"]) <= bare.keys()
+    assert bare.keys() & (extras - {"mulligan"}) == set()
 
 
 def test_every_dependency_is_pinned() -> None:

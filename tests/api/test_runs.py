@@ -164,7 +164,7 @@ def test_a_whole_run_is_what_show_prints(client: Client) -> None:
 
 
 ROW = "run_id workflow version status round degraded reason created_at updated_at parent_run_id driver"
-STATE = "outputs data spent budget end"
+STATE = "outputs state data spent budget end"
 STEP = (
     "status visits attempts recovered handled output failure failure_route waiting_for warnings up_to_date_since "
     "paused spent budget faked tool_calls progress usage items undone undo_failed children"

@@ -14,11 +14,12 @@ from mulligan.ports.server_records import Scope
     ("scope", "allowed"),
     [
         ("read", {"read"}),
-        ("run", {"run", "read"}),
+        ("send", {"send"}),
+        ("run", {"run", "send", "read"}),
         ("decide", {"decide", "read"}),
         ("propose", {"propose", "read"}),
-        ("write", {"write", "propose", "run", "read"}),
-        ("admin", {"admin", "write", "propose", "run", "decide", "read"}),
+        ("write", {"write", "propose", "run", "send", "read"}),
+        ("admin", {"admin", "write", "propose", "run", "send", "decide", "read"}),
         ("worker", {"worker"}),
     ],
 )
