@@ -18,11 +18,15 @@ from mulligan.core.deciding.report_checks import check_report
 from mulligan.core.effects.snapshot import Row, changes, read_place, read_tally, restore
 from mulligan.core.evolve.evolve_run import evolve
 from mulligan.core.model import artifacts, codec
+from mulligan.core.model import reports as r
+from mulligan.core.model.actions import PROGRAM
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.program_calls import ProgramCall, TurnEnd
+from mulligan.core.model.workflow import Action
 from mulligan.core.model.workflow import decode as decode_workflow
 from mulligan.core.model.workflow import encode as encode_workflow
 from mulligan.core.state.state import State
-from mulligan.core.turn import turn
+from mulligan.core.turn import fold, turn
 from mulligan.errors import ArtifactDamaged, CodecError, InputInvalid, NotFound, Refused
 from mulligan.store import columns
 from mulligan.testing.history import Answers, History, edge, handler, retry, step, workflow
@@ -82,6 +86,38 @@ def report(data: bytes) -> None:
         require_whole(error)
         return
     changes(state)
+
+
+@cache
+def program() -> History:
+    """A run of a program that has made two calls, one of which has ended, and whose next turn has begun."""
+    called = step("load", action=Action("python", {"call": "m:load"}))
+    run = History(workflow(step("p", action=Action(PROGRAM, {"call": "m:p"})))).start()
+    run.report(r.TaskStarted(run.clock, "p", 1, "w1", "h1", 1))
+    calls = tuple(ProgramCall("", number, "load", definition="d") for number in range(2))
+    run.report(r.TaskEnded(run.clock, "p", 1, turn=TurnEnd(1, {"d": called}, calls))).ok("load")
+    return run.report(r.TaskStarted(run.clock, "p", 1, "w1", "h1", 2))
+
+
+def said_turn(data: bytes) -> None:
+    """What a hostile worker could say of a turn of a program, by chance of the bytes: refused, or it can be written."""
+    run, chance = program(), random.Random(data)
+    state = run.state.copy()
+    plain = hostile_reports.HostileReports(chance, ["p", "load", "load#2", "d", "d"]).plain(TurnEnd)
+    plain["turn"] = 2
+    for call in plain.get("calls", ()):
+        # Mostly as a call is; what else is said of it is by chance.
+        call |= {"definition": "d"} if chance.random() < 0.8 else {}
+        call |= {"name": chance.choice(("load", "p", "end"))} if chance.random() < 0.8 else {}
+    try:
+        said = msgspec.json.decode(msgspec.json.encode(plain), type=TurnEnd)
+        found = chance.choice((r.TaskEnded, r.TaskEnded, r.CallsMade))(state.run.at, "p", 1, turn=said)
+        check_report(found)
+        entries = turn(state, found, Answers())
+    except (msgspec.MsgspecError, OverflowError, InputInvalid):
+        return
+    written = [codec.decode(codec.encode(one)) for one in (*run.log, *entries)]
+    require(fold(run.state.workflow, written) == state, "a run of a program is another after it was written")
 
 
 def kept_workflow(data: bytes) -> None:

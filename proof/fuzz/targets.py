@@ -126,6 +126,7 @@ _ALL = [
     Target("anybodys", reading.anybodys, _any_file, share=2),
     Target("event", records.event, records.event_seeds),
     Target("report", records.report, lambda: [bytes([number]) for number in range(50)], share=2),
+    Target("said_turn", records.said_turn, lambda: [bytes([number]) for number in range(50)], share=2),
     Target("kept_workflow", records.kept_workflow, records.workflow_seeds),
     Target("row", records.row, records.row_seeds),
     Target("stored_row", records.stored_row, records.stored_rows),

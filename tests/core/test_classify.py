@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.nightly import examples
 
-from mulligan.core.deciding.classify import classify
+from mulligan.core.deciding.classify import classify, failure_of_program
 from mulligan.core.model.failure import (
     CODES,
     EXCEPTION_CHARS_MAX,
@@ -73,6 +73,12 @@ def test_the_names_of_classes_are_bounded() -> None:
     found = failure_of(code="EXCEPTION", exit_code=None, exceptions=("a" * 1000 + "\0", *map(str, range(1000))))
 
     assert (len(found.exceptions), max(map(len, found.exceptions))) == (EXCEPTIONS_MAX, EXCEPTION_CHARS_MAX)
+
+
+def test_what_the_process_of_a_program_says_keeps_its_classes_and_is_bounded_too() -> None:
+    found = failure_of_program(failure("CONNECTION", "no", exceptions=("ConnectionError", *map(str, range(1000)))))
+
+    assert (found.code, found.exceptions[0], len(found.exceptions)) == ("CONNECTION", "ConnectionError", EXCEPTIONS_MAX)
 
 
 def test_a_failure_of_an_older_log_has_no_classes() -> None:

@@ -633,6 +633,20 @@ def test_a_corrected_program_makes_again_what_followed_from_a_call_that_was_undo
     assert dropped == ("load", "load#2", "load#3")
 
 
+class NotSearched(tuple[str, ...]):
+    """Labels of which each takes as long to find as there are labels before it."""
+
+    def __contains__(self, label: object) -> bool:
+        raise AssertionError("25,000 labels are searched 25,000 times")
+
+
+def test_what_a_corrected_program_keeps_is_found_without_a_search() -> None:
+    run = Program()
+    run.say(run.load(1), run.load(2)).ok("load", "load#2")
+
+    assert dropped_calls(run.state, "", kept=NotSearched(["load"])) == ("load#2",)
+
+
 # -- results of dropped calls ------------------------------------------------------------------------------------------
 
 

@@ -6,14 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.program_runs import Program, every_row
+from tests.support.program_runs import LOAD, Program, every_row
 
 from mulligan.core.effects.program_history import ends_of, program_history
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.program_calls import ProgramCall, TurnEnd
+from mulligan.core.model.workflow import RERUNS_AFTER_LOSS_MAX
 from mulligan.core.turn import fold
+from mulligan.testing.history import History, step, workflow
 
 
 def inline(run: Program, x: int = 0, **fields: Any) -> ProgramCall:
@@ -46,6 +48,52 @@ def test_what_a_program_knows_already_is_not_said_to_its_next_turn() -> None:
     assert run.told() == [("load#2", "late", "")]
     labels = [one.label for one in program_history(run.state, 3).deliveries]
     assert labels == ["load", "load#3", "load#2"]
+
+
+def test_a_turn_that_ends_in_the_middle_has_used_what_was_used_so_far() -> None:
+    run = Program()
+    turn = run.pause()._turn((inline(run, 1),), {"goes_on": True})
+
+    run.report(r.CallsMade(run.clock, "nightly", 1, turn, {"cpu_seconds": 0.5, "peak_memory": 300}))
+
+    assert run["nightly"].program is not None and run["nightly"].program.usage == {
+        "cpu_seconds": 0.5,
+        "peak_memory": 300,
+    }
+
+
+def test_a_report_that_says_what_a_step_has_called_that_is_no_program_is_refused() -> None:
+    flow = History(workflow(step("fetch"), step("load"))).start()
+    run = Program()
+    run.say(run.load(1))
+    turn = TurnEnd(1, {"d": LOAD}, (ProgramCall("", 9, "forged", definition="d"),))
+
+    for forged, name in ((flow, "fetch"), (run, "load")):
+        forged.report(r.TaskEnded(forged.clock, name, forged[name].attempt, turn=turn))
+
+    assert "forged" not in flow.state.places and "forged" not in run.state.places
+    for forged, name in ((flow, "fetch"), (run, "load")):
+        failure = forged[name].failure
+        assert failure is not None and failure.code == "OUTPUT_INVALID"
+
+
+@pytest.mark.parametrize("kind", ["step", "value"])
+def test_a_report_that_a_call_has_failed_in_the_process_of_its_program_is_refused(kind: Any) -> None:
+    run = Program()
+
+    run.say(run.load(1), run.load(2, kind=kind, failure=Failure("X")))
+
+    failure = run["nightly"].failure
+    assert failure is not None and failure.code == "OUTPUT_INVALID"
+    assert run.state.calls == {}
+
+
+@pytest.mark.parametrize("said", [{"branch": "1" * 5000}, {"file": "x" * 5000}])
+def test_a_call_whose_place_would_fill_the_log_is_refused(said: Any) -> None:
+    run = Program().say(ProgramCall(**{"branch": "", "ordinal": 0, "name": "load", "definition": "d"} | said))
+
+    assert run["nightly"].failure is not None and run["nightly"].failure.code == "OUTPUT_INVALID"
+    assert Program().say(at="x" * 5000)["nightly"].failure is not None
 
 
 def test_a_lost_turn_is_replayed_with_what_it_has_recorded() -> None:
@@ -146,6 +194,53 @@ def test_a_log_of_turns_that_went_on_is_folded_to_the_same_state() -> None:
     folded = fold(run.state.workflow, run.log)
 
     assert every_row(folded) == every_row(run.state)
+
+
+# -- what its process says of failures ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", ["WORKER_LOST", "INTERRUPTED", "CANCELLED", "INTERNAL", "LOOP_LIMIT"])
+def test_an_inline_step_cannot_fail_with_a_code_of_the_engine(code: str) -> None:
+    run = Program()
+
+    run.say(run.load(1, kind="inline", failure=Failure(code, "said", details={"why": 1})))
+
+    failure = run["load"].failure
+    assert failure is not None
+    assert (failure.code, failure.details) == ("EXCEPTION", {"why": 1, "reported_code": code})
+
+
+def test_a_program_fails_with_a_code_of_the_engine_only_if_a_call_of_it_did() -> None:
+    let_through, made_up, made_up_of_call = Program(), Program(), Program()
+    let_through.say(let_through.load(1))
+    for _ in range(RERUNS_AFTER_LOSS_MAX + 1):
+        let_through.lose("load")
+    made_up_of_call.say(made_up_of_call.load(1)).fail("load")
+
+    let_through.say(how="raised", failure=Failure("WORKER_LOST"), call="load")
+    made_up.say(how="raised", failure=Failure("WORKER_LOST"))
+    made_up_of_call.say(how="raised", failure=Failure("WORKER_LOST"), call="load")
+
+    found = [run["nightly"].failure for run in (let_through, made_up, made_up_of_call)]
+    assert [one and one.code for one in found] == ["WORKER_LOST", "EXCEPTION", "EXCEPTION"]
+
+
+def test_a_program_that_makes_too_many_calls_says_so() -> None:
+    run = Program().say(how="raised", failure=Failure("LOOP_LIMIT", retryable=False))
+
+    assert run["nightly"].failure is not None and run["nightly"].failure.code == "LOOP_LIMIT"
+
+
+def test_what_a_process_says_of_a_failure_is_bounded() -> None:
+    run = Program()
+    huge = Failure("C" * 1000, "m" * 9000, details={"a": "x" * 100_000}, trace="t" * 90_000, retryable=False)
+
+    run.say(run.load(1, kind="inline", failure=huge))
+
+    failure = run["load"].failure
+    assert failure is not None and not failure.retryable
+    assert (len(failure.code), len(failure.message), len(failure.trace)) == (100, 2000, 8000)
+    assert list(failure.details) == ["dropped_bytes"]
 
 
 # -- what a program publishes ------------------------------------------------------------------------------------------

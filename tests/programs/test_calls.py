@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -550,6 +555,132 @@ def test_an_inline_step_runs_in_the_process_of_the_program_and_is_recorded():
     assert (found.result, seen, found.names()) == (["bc", 2], ["a", "bc"], ["note", "note#2"])
 
 
+def test_what_an_inline_step_changes_of_its_arguments_the_program_does_not_see():
+    """In a replay it does not run, so nothing would be changed."""
+
+    @step(inline=True)
+    def push(rows: list[int]) -> int:
+        rows.append(1)
+        return len(rows)
+
+    @program
+    def pushing():
+        rows: list[int] = []
+        return [push(rows), push(rows), rows]
+
+    assert rehearse(pushing).result == [1, 1, []]
+
+
+@dataclass
+class Price:
+    cents: int
+
+
+def test_what_an_inline_step_changes_around_it_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("MULLIGAN_IDEMPOTENCY_KEY", "7:p:1"), ("A", "1"), ("B", "1"), ("MULLIGAN_RETRY", "1")):
+        monkeypatch.setenv(name, value)
+    around: ContextVar[str] = ContextVar("around")
+
+    @step(inline=True)
+    def change() -> list[str | None]:
+        os.environ["A"], os.environ["C"] = "2", "2"
+        del os.environ["B"]
+        os.chdir("/")
+        around.set("2")
+        return [os.environ.get("MULLIGAN_STEP"), os.environ.get("MULLIGAN_RETRY")]
+
+    @program
+    def changing():
+        names = change()
+        here = os.getcwd() == str(tmp_path), around.get("1") == "1"
+        return [names, [os.environ.get(name) for name in ("A", "B", "C", "MULLIGAN_RETRY")], *here]
+
+    assert rehearse(changing).result == [["change", None], ["1", "1", None, "1"], True, True]
+
+
+def test_an_inline_step_gets_what_a_worker_would_give_it():
+    @step(inline=True)
+    def kinds(one: Any, other: Any, price: Price) -> list[str]:
+        return [type(value).__name__ for value in (one, other, price)]
+
+    @program
+    def typed():
+        return kinds((1, 2), {1: 2}, {"cents": 3})
+
+    @program
+    def misfit():
+        return kinds(1, 2, {"cents": "three"})
+
+    failure = rehearse(misfit).failure
+
+    assert rehearse(typed).result == ["list", "dict", "Price"]
+    assert failure is not None and (failure.code, failure.retryable) == ("INPUT_INVALID", False)
+
+
+def ended(error: BaseException | None) -> Callable[[], None]:
+    def end() -> None:
+        if error is not None:
+            raise error
+
+    return end
+
+
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [
+        (SystemExit(), None),
+        (StepError("LATE", "a little", severity="warning"), None),
+        (SystemExit(3), ("EXIT_NONZERO", 3)),
+        (asyncio.CancelledError("no"), ("EXCEPTION", None)),
+        (GeneratorExit(), ("EXCEPTION", None)),
+        (BaseException("of the user"), ("EXCEPTION", None)),
+    ],
+    ids=lambda found: type(found).__name__,
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_inline_step_that_exits_or_is_cancelled_has_ended_and_its_program_has_not(
+    error: BaseException, end: Any, is_async: bool
+):
+    ends = step(inline=True)(ended(error))
+
+    @program
+    def plain():
+        try:
+            return ends()
+        except StepFailed as failed:
+            return [failed.code, failed.exit_code]
+
+    @program
+    async def asynchronous():
+        try:
+            return await ends()
+        except StepFailed as failed:
+            return [failed.code, failed.exit_code]
+
+    assert rehearse(asynchronous if is_async else plain).result == (None if end is None else list(end))
+
+
+@pytest.mark.parametrize("value", [1, {"name": "x"}, {"name": "x", "format": "csv"}])
+def test_an_inline_step_makes_no_file(value: Any):
+    """A reference in the log would be followed by whoever looks at the run."""
+    same = step(inline=True)(lambda x: x)
+    make = step(inline=True)(lambda: [{"$artifact": value}])
+
+    @program
+    def given():
+        return same([{"$artifact": value}])
+
+    @program
+    def made():
+        return make()
+
+    refused = rehearse(made).failure
+    assert rehearse(given).failure is not None
+    assert refused is not None and refused.code == "OUTPUT_INVALID"
+    assert "reserved for files" in refused.message
+
+
 def test_a_failure_of_an_inline_step_is_that_of_a_call():
     @step(inline=True)
     def wrong() -> None:
@@ -828,3 +959,14 @@ def test_what_cannot_be_published_is_refused(values: dict[str, Any]):
 def test_outside_of_a_program_nothing_is_published():
     with pytest.raises(LanguageError, match="publish_state"):
         publish_state(done=1)
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"), [({True: 1}, {"true": 1}), (range(2), [0, 1]), ({1: b"a"}, {"1": "YQ=="})]
+)
+def test_what_is_published_is_stored_as_json(value: Any, stored: Any):
+    machine = Machine(MemoryEngine())
+
+    machine.publish({"value": value})
+
+    assert machine.ended("returned").published == {"value": stored}

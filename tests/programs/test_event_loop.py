@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 from asyncio import as_completed
 from typing import Any
 
@@ -256,6 +257,92 @@ def test_a_coroutine_that_is_not_awaited_is_an_error():
 
     assert code == "UNAWAITED"
     assert "part' (test_event_loop.py:" in message
+
+
+def test_what_has_no_end_of_time_waits_for_its_call():
+    @program
+    async def patient():
+        async with asyncio.timeout(float("inf")):
+            return await add(1)
+
+    tested = rehearsed(patient)
+
+    assert (tested.result, tested.names()) == (1, ["add"])
+
+
+def test_a_task_with_a_context_of_its_own_calls_steps():
+    @program
+    async def own():
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(add(1), context=contextvars.Context())
+        soon = loop.create_future()
+        loop.call_soon(lambda: soon.set_result(add.call(2)), context=contextvars.Context())
+        return [await task, await (await soon)]
+
+    assert rehearsed(own).result == [1, 2]
+
+
+def test_a_generator_that_is_left_is_closed_and_its_cleanup_may_call_steps():
+    async def numbers(found: list[int]):
+        try:
+            for number in range(5):
+                yield await double(number)
+        finally:
+            found.append(await add(100))
+
+    @program
+    async def left():
+        found: list[int] = []
+        async for number in numbers(found):
+            if number == 2:
+                break
+        found.append(await add(1))
+        return found
+
+    tested = rehearsed(left)
+
+    assert sorted(tested.result) == [1, 100]
+    assert sorted(tested.names()) == ["add", "add#2", "double", "double#2"]
+
+
+@pytest.mark.parametrize("is_raising", [False, True])
+def test_a_program_ends_when_its_generators_are_closed(is_raising: bool):
+    done: list[str] = []
+
+    async def numbers():
+        try:
+            yield await double(1)
+        finally:
+            await add(1)
+            done.append("closed")
+
+    @program
+    async def ends():
+        kept = numbers()
+        await anext(kept)
+        if is_raising:
+            raise ValueError("kept by the traceback")
+
+    tested = rehearse(ends)
+
+    assert tested.names() == ["double", "add"]
+    assert done == ["closed"]
+
+
+def test_tasks_that_begin_one_another_are_refused_before_their_names_fill_the_log():
+    @program
+    async def chain():
+        async def link(number: int) -> int:
+            await add(number)
+            return await asyncio.create_task(link(number + 1))
+
+        return await link(0)
+
+    tested = rehearse(chain)
+
+    assert tested.failure is not None
+    assert (tested.failure.code, len(tested.names())) == ("LOOP_LIMIT", 1899)
+    assert "tasks are nested too deep" in tested.failure.message
 
 
 def test_a_task_that_nobody_asks_for_is_an_error():

@@ -54,6 +54,9 @@ def warnings_of(body: str, decorator: str = "@program") -> list[str]:
         ),
         ("return mulligan.gather(list({1}))", "goes through a set, whose order differs from process to process"),
         ("def inner():\n    return time.time()\nreturn inner()", "reads the clock"),
+        ("return hash(day)", "asks for a hash, which differs from process to process"),
+        ("return id(day)", "asks for an address"),
+        ("return input()", "reads its standard input"),
     ],
     ids=lambda value: value[:30].replace("\n", " ") if "(" in value or ":" in value else "",
 )
@@ -65,6 +68,7 @@ def test_what_differs_in_a_replay_is_warned_of(body: str, found: str):
     "body",
     [
         "return mulligan.now(), mulligan.random(), mulligan.uuid4()",
+        "id, input = day\nreturn id, input",
         "return sorted({1, 2}), len(set(day)), 3 in {1, 2}",
         "return sum(one for one in {1, 2})",
         "return dt.timedelta(days=1), datetime.fromisoformat(day)",

@@ -91,7 +91,7 @@ def end_step(
         return None
     place = state.places[key]
     if report.turn is not None:
-        return _end_turn(state, place, report, report.turn, evaluator, entries)
+        return None if key != state.graph.program else _end_turn(state, place, report, report.turn, evaluator, entries)
     call = state.calls.get(key)
     if place.is_unwanted or (state.calls and call is None):
         return None

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         capture: Literal["text", "json", "lines"]
         env: Mapping[str, Any]
         cwd: object
+        log_level: Literal["debug", "info", "warning", "error", "critical"]
         resources: Mapping[str, Any]
         on_lost: Literal["rerun", "fail"]
         affinity: Literal["host", "any"]

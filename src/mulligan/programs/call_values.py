@@ -7,14 +7,17 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_origin, get_type_hints
 
+from mulligan.core.model.artifacts import KEY_AS_JSON, references
 from mulligan.programs.errors import NotStorable
 from mulligan.values.annotations import ArgumentRefused, ArtifactUnreadable, TableUnreadable, has_typed_parameters
 from mulligan.values.artifact_contents import VALUE_FORMATS, check_file, checked_bytes
 from mulligan.values.encoding import DEPTH_MAX, ValueRefused, encode
-from mulligan.values.files import KEY, StoredFile
+from mulligan.values.files import KEY, StoredFile, load_arguments
 
 # What such a function yields is its progress, so its annotation says nothing about its result.
 _GENERATORS = ("Generator", "Iterator", "Iterable", "AsyncGenerator", "AsyncIterator", "AsyncIterable")
+
+_RESERVED = f"has the key '{KEY}', which is reserved for files that steps have stored"
 
 
 def _refuse_type(value: object) -> Any:
@@ -155,6 +158,18 @@ class _Annotated:
         self.__annotations__ = annotations
 
 
+def given_arguments(function: Callable[..., Any], encoded: bytes, files: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments of a call as a worker gives them to its function: new values, as the annotations say."""
+    arguments: dict[str, Any] = json.loads(encoded)
+    if KEY_AS_JSON in encoded:
+        arguments = {name: _with_files(one, files, f"argument '{name}'") for name, one in arguments.items()}
+    if has_typed_parameters(function):
+        from mulligan.values.decoding import convert_arguments
+
+        return convert_arguments(function, arguments)
+    return load_arguments(arguments) if KEY_AS_JSON in encoded else arguments
+
+
 def read_result(output: Any, read: Callable[[Any], Any] | None, files: Mapping[str, str], what: str) -> Any:
     """The result of a call. `files` has the paths of the artifacts that the output may refer to."""
     if isinstance(output, dict | list):
@@ -176,9 +191,11 @@ def _with_files(value: Any, files: Mapping[str, str], what: str) -> Any:
         return [_with_files(one, files, what) for one in value]
     if not isinstance(value, dict):
         return value
-    artifact = value.get(KEY)
-    if len(value) != 1 or not isinstance(artifact, dict):
+    if len(value) != 1 or KEY not in value:
         return {key: _with_files(one, files, what) for key, one in value.items()}
+    artifact = value[KEY]
+    if not _name_of(artifact):
+        raise NotStorable(f"{what} {_RESERVED}", code="OUTPUT_INVALID")
     path = files.get(artifact["name"], "")
     if artifact["format"] not in VALUE_FORMATS:
         return ResultFile(path, value)
@@ -191,8 +208,20 @@ def _with_files(value: Any, files: Mapping[str, str], what: str) -> Any:
     return text if artifact["format"] == "text" else json.loads(text)
 
 
-def as_stored(value: Any, read: Callable[[Any], Any] | None, what: str) -> tuple[Any, Any]:
-    """What an inline step has returned, as JSON; and as the program gets it, which is the same after a replay."""
+def _name_of(described: Any) -> str:
+    """The name of an artifact; "" if this is none: a user may have any key."""
+    is_described = isinstance(described, dict) and "format" in described
+    return described["name"] if is_described and isinstance(described.get("name"), str) else ""
+
+
+def as_stored(value: Any, read: Callable[[Any], Any] | None, what: str, files: Mapping[str, str]) -> tuple[Any, Any]:
+    """What an inline step has returned, as JSON; and as the program gets it, which is the same after a replay.
+
+    It may return files of other steps, and make no new ones. `files`: those that the program has got.
+    """
     plain = storable(value, f"the result of {what}", code="OUTPUT_INVALID")
+    text = json.dumps(plain)
+    if KEY in text and not all(_name_of(one[KEY]) in files for one in references(plain)):
+        raise NotStorable(f"the result of {what} {_RESERVED}", code="OUTPUT_INVALID")
     # A copy: the program may change what it gets, and what is recorded stays.
-    return plain, read_result(json.loads(json.dumps(plain)), read, {}, what)
+    return plain, read_result(json.loads(text), read, files, what)

@@ -6,6 +6,7 @@ run beside each other: a gathered call, a task of asyncio. So an edit in one bra
 
 from __future__ import annotations
 
+from mulligan.core.model.program_calls import BRANCH_CHARS_MAX
 from mulligan.flows.static_types import Generic
 from mulligan.programs.errors import ProgramError
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 else:
     R = None
 
+# How much the name of a call and its key add to a branch.
+KEYED_CHARS_MAX = 300
+
 
 class Branch:
     """Numbers its calls, and the branches that begin in it."""
@@ -54,7 +58,11 @@ class Branch:
     def next_branch(self) -> Branch:
         self._branches += 1
         number = self._branches - 1
-        return Branch(f"{self.path}.{number}" if self.path else str(number))
+        path = f"{self.path}.{number}" if self.path else str(number)
+        if len(path) > BRANCH_CHARS_MAX - KEYED_CHARS_MAX:
+            hint = "write a loop, or let a part of it be a program of its own, which this one calls"
+            raise ProgramError("tasks are nested too deep, each begun by the one before", hint=hint, code="LOOP_LIMIT")
+        return Branch(path)
 
     def keyed(self, name: str, key: str) -> Branch:
         """The branch of a call that has a key: the same whatever else is called here."""

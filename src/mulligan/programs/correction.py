@@ -50,6 +50,12 @@ class _CorrectingMachine(Machine):
         super().__init__(*args, **given)
         self.kept: list[m.CallId] = []
         self.differences: list[str] = []
+        self._replaced: set[m.CallId] = set()
+
+    def deliver_next(self) -> None:
+        while self._queue and self._queue[0].id in self._replaced:
+            self._queue.popleft()
+        super().deliver_next()
 
     def unasked_with_keys(self) -> list[m.CallId]:
         """Calls with a key that the edited program may still ask for."""
@@ -64,10 +70,7 @@ class _CorrectingMachine(Machine):
             return True
         self.differences.append(difference_of_call(recorded, asked).message)
         # How the recorded call has ended says nothing of the one that takes its place.
-        for _ in range(len(self._queue)):
-            delivery = self._queue.popleft()
-            if delivery.id != recorded.id:
-                self._queue.append(delivery)
+        self._replaced.add(recorded.id)
         self._early.pop((recorded.id.branch, recorded.id.ordinal), None)
         self._inline_ends.pop((recorded.id.branch, recorded.id.ordinal), None)
         return False

@@ -7,17 +7,19 @@ which they were scheduled; when there is none, the program is idle and gets the 
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import types
 import warnings
 from asyncio import events, tasks
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import Context
 from typing import Any, NoReturn
+from weakref import WeakValueDictionary
 
-from mulligan.flows.context import Site
+from mulligan.flows.context import PROGRAM, Site
 from mulligan.programs.calls import Branch, Call
 from mulligan.programs.errors import ProgramError, Stopped
 from mulligan.programs.machine import UNAWAITED, Machine, shown_site
@@ -46,7 +48,11 @@ class BranchTask(asyncio.Task):  # type: ignore[type-arg]
         if branch is None:
             above = loop.current_branch()
             # A call with a key has a branch of its own, whatever else is called.
-            branch = above if isinstance(coro, Call) and coro.key else above.next_branch()
+            try:
+                branch = above if isinstance(coro, Call) and coro.key else above.next_branch()
+            except ProgramError:
+                coro.close()
+                raise
         self.branch = branch
         self.site = call_site_of_task()
         self.is_asked = False
@@ -121,6 +127,9 @@ class ProgramLoop(asyncio.AbstractEventLoop):
         # Those that no sleep was called for yet.
         self._timers: list[_Timer] = []
         self._tasks: list[BranchTask] = []
+        # Asynchronous generators that have begun, in this order; and the tasks that close those that nobody has.
+        self._generators: WeakValueDictionary[int, AsyncGenerator[Any, Any]] = WeakValueDictionary()
+        self._closing: list[BranchTask] = []
         self._is_running = False
 
     # -- running
@@ -136,6 +145,7 @@ class ProgramLoop(asyncio.AbstractEventLoop):
                 if not main.cancelled() and main.exception() is None:
                     self._refuse_unawaited(main, forgotten)
                 self._unwind_others(main)
+                self._close_generators()
                 return main.result()
             except BaseException:
                 self._drop_tasks()
@@ -193,11 +203,38 @@ class ProgramLoop(asyncio.AbstractEventLoop):
         left = [task for task in self._tasks if task is not main and not task.done()]
         for task in left:
             task.cancel()
+        self._drive_all(left)
+
+    def _drive_all(self, left: list[BranchTask]) -> None:
+        """Go on until all of them have ended; others may be added meanwhile."""
         while True:
             self._run_ready()
-            if all(task.done() for task in left):
+            while left and left[-1].done():
+                left.pop()
+            if not left:
                 return
             self._become_idle()
+
+    # -- asynchronous generators: what is left of them is closed, and their `finally` may call steps
+
+    def begin_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self._generators[self.machine.next_serial()] = generator
+
+    def drop_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Nobody has it any more: close it in a task of its own."""
+        if self._is_running:
+            self.call_soon(self._close_generator, generator)
+
+    def _close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        task = BranchTask(_closed(generator), loop=self)
+        task.is_asked = True
+        self._closing.append(task)
+
+    def _close_generators(self) -> None:
+        """Close the generators that are left, and wait for all that are being closed."""
+        for generator in list(self._generators.values()):
+            self._close_generator(generator)
+        self._drive_all(self._closing)
 
     def _drop_tasks(self) -> None:
         """End the tasks of a program that does not go on, in memory. What they call meanwhile does nothing.
@@ -207,7 +244,7 @@ class ProgramLoop(asyncio.AbstractEventLoop):
         before = self.machine.broken
         self.machine.broken = before or Stopped()
         self._ready.clear()
-        for task in self._tasks:
+        for task in (*self._tasks, *self._closing):
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 _throw_until_it_ends(task.get_coro())
@@ -255,7 +292,7 @@ class ProgramLoop(asyncio.AbstractEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = asyncio.Handle(callback, args, self, self._of_program(context))
         self._ready.append(handle)
         return handle
 
@@ -267,10 +304,10 @@ class ProgramLoop(asyncio.AbstractEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        timer = _Timer(when, callback, args, self, context)
+        timer = _Timer(when, callback, args, self, self._of_program(context))
         if when <= self.machine.now:
             self._ready.append(timer)
-        else:
+        elif when != math.inf:  # otherwise it never fires, as with asyncio
             self._timers.append(timer)
         return timer
 
@@ -281,10 +318,16 @@ class ProgramLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return ProgramFuture(loop=self)
 
-    def create_task(self, coro: Any, **given: Any) -> asyncio.Task[Any]:
-        task = BranchTask(coro, loop=self, **given)
+    def create_task(self, coro: Any, *, context: Context | None = None, **given: Any) -> asyncio.Task[Any]:
+        task = BranchTask(coro, loop=self, context=self._of_program(context), **given)
         self._tasks.append(task)
         return task
+
+    def _of_program(self, context: Context | None) -> Context | None:
+        """A context that was given, in which steps can be called, too: it may be a new one."""
+        if context is not None and PROGRAM not in context:
+            context.run(PROGRAM.set, self.machine)
+        return context
 
     def get_debug(self) -> bool:
         return False
@@ -302,7 +345,7 @@ class ProgramLoop(asyncio.AbstractEventLoop):
         return None
 
     async def shutdown_asyncgens(self) -> None:
-        """Nothing keeps asynchronous generators."""
+        """They are closed when the program ends."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Write what nobody catches to the log of the program."""
@@ -321,6 +364,13 @@ def _throw_until_it_ends(coroutine: Any) -> None:
             coroutine.throw(Stopped())
         except BaseException:
             return
+
+
+async def _closed(generator: AsyncGenerator[Any, Any]) -> None:
+    try:
+        await generator.aclose()
+    except Exception as error:
+        print(f"an asynchronous generator could not be closed: {error!r}", file=sys.stderr)
 
 
 class _Gathered:
@@ -391,6 +441,7 @@ def _as_running_loop(loop: ProgramLoop) -> Iterator[None]:
     if outer is not None:
         raise ProgramError("an asynchronous program is run inside a running event loop", hint="run it in a thread")
     hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(firstiter=loop.begin_generator, finalizer=loop.drop_generator)
     events._set_running_loop(loop)
     try:
         yield

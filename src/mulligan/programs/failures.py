@@ -97,7 +97,7 @@ def _report_of(error: BaseException) -> dict[str, Any] | None:
         return None
     try:
         found = error.report()
-        fields = {
+        fields: dict[str, Any] = {
             "code": _plain(found.get("code", "EXCEPTION")),
             "message": _short(_plain(found.get("message", ""))),
             "details": _details(found.get("details", {})),
@@ -106,8 +106,9 @@ def _report_of(error: BaseException) -> dict[str, Any] | None:
         return None
     if found.get("severity") in _SEVERITIES:
         fields["severity"] = found["severity"]
-    if isinstance(found.get("retryable"), bool):
-        fields["retryable"] = found["retryable"]
+    # As `classify` has it.
+    by_code = RETRYABLE.get(fields["code"], fields.get("severity") != "critical")
+    fields["retryable"] = found["retryable"] if isinstance(found.get("retryable"), bool) else by_code
     return fields
 
 

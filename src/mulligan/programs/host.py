@@ -19,6 +19,7 @@ from typing import NoReturn
 from mulligan import msgspec_import as msgspec_import
 from mulligan.programs import messages as m
 from mulligan.programs.process import run_program
+from mulligan.step_context.log_records import watch_logging
 
 RECEIVE_BYTES = 1 << 16
 DESCRIPTORS_MAX = 16
@@ -126,6 +127,7 @@ class Host:
             for stream in (sys.stdout, sys.stderr):
                 stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
             os.environ.update(order.env)
+            watch_logging()
             os.chdir(order.cwd)
             sock = socket.socket(fileno=descriptor)
             what = "the process of the program has failed, which is a bug in Mulligan"

@@ -7,10 +7,13 @@ it does depends on nothing but its code, its arguments and the log, and a replay
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, NoReturn, Protocol
 
 from mulligan.core.model.artifacts import KEY, KEY_AS_JSON
@@ -24,6 +27,7 @@ from mulligan.programs.call_labels import CallLabels
 from mulligan.programs.call_values import (
     as_stored,
     encode_arguments,
+    given_arguments,
     read_result,
     reader_of,
     storable_defaults,
@@ -31,8 +35,7 @@ from mulligan.programs.call_values import (
 from mulligan.programs.calls import Branch, Call, Outcome, Prepared, has_key
 from mulligan.programs.differences import AskedCall, difference_of_call, difference_of_missing
 from mulligan.programs.errors import Nondeterministic, ProgramError, Rejected, StepFailed, Stopped
-from mulligan.programs.failures import failure_of
-from mulligan.programs.inline_steps import inline_environment, run_inline
+from mulligan.programs.inline_steps import failure_of_step, inline_environment, is_end_of_step, run_inline
 
 _REJECTED = ("APPROVAL_REFUSED", "APPROVAL_EXPIRED")
 TOO_MANY, UNAWAITED = "LOOP_LIMIT", "UNAWAITED"
@@ -126,6 +129,8 @@ class Machine:
         self._sent: dict[str, Any] = {}
         self._sent_at = float("-inf")
         self.is_replaying = history is not None
+        # Whether all that is recorded was called, but calls with a key.
+        self._has_replayed = False
         if history is not None:
             self._load(history, seen)
         self._site: Site | None = None
@@ -162,7 +167,7 @@ class Machine:
             raise ProgramError(f"'{name}' is called inside an inline step", hint="only the program itself calls steps")
         what = f"'{name}'"
         bound = {**self._known(thing).defaults, **thing.bind(args, kwargs)}
-        run = (lambda: run_inline(thing.fn, bound)) if thing.is_inline else None
+        run = partial(self._run_as_step, thing.fn) if thing.is_inline else None
         return self.prepare_named(
             name,
             bound,
@@ -181,10 +186,10 @@ class Machine:
         what: str,
         definition: Callable[[], m.StepDefinition] | None = None,
         read: Callable[[Any], Any] | None = None,
-        run: Callable[[], Any] | None = None,
+        run: Callable[[bytes], Any] | None = None,
         key: str = "",
     ) -> Call[Any]:
-        """A call with a name of its own, such as a sleep."""
+        """A call with a name of its own, such as a sleep. `run`: of an inline step, with its arguments as JSON."""
         self.refuse_forgotten()
         if key and (problem := key_problem(key)):
             hint = "write key=key.replace('/', '-')" if "/" in key else "a short name, a number or a digest will do"
@@ -198,7 +203,7 @@ class Machine:
             definition=definition,
             site=call_site(),
             read=read,
-            run=run,
+            run=None if run is None else partial(run, encoded),
             key=key,
         )
         self.prepared[call.serial] = Prepared(name, call.site)
@@ -235,7 +240,8 @@ class Machine:
         if size > PUBLISHED_BYTES_MAX:
             message = f"publish_state keeps at most {PUBLISHED_BYTES_MAX:,} bytes, and these values have {size:,}"
             raise ProgramError(message, hint="publish numbers and short texts; results are outputs of steps")
-        self._published = published
+        # As JSON has it, and as it is now: the program may change what it has given.
+        self._published = json.loads(encoded)
 
     def _news(self, *, is_due: bool) -> dict[str, Any] | None:
         """What is published and was not sent yet; while the program goes on in its turn, once a second."""
@@ -527,6 +533,11 @@ class Machine:
         self._open.pop(call.id, None)
         call.outcome = Outcome(end.output, end.failure)
 
+    def _run_as_step(self, function: Callable[..., Any], encoded: bytes) -> Any:
+        """Run an inline step with what a worker would give it: what it changes of that is not seen by the program."""
+        arguments = given_arguments(function, encoded, self._files)
+        return copy_context().run(run_inline, function, arguments)
+
     def _attempt_inline(self, call: Call[Any]) -> tuple[Any, m.CallFailure | None, float]:
         assert call.run is not None
         began = time.monotonic()
@@ -535,10 +546,12 @@ class Machine:
         self._link.disarm()
         try:
             with inline_environment(label, *self._labels.counts(label)):
-                output, _ = as_stored(call.run(), call.read, f"'{call.name}'")
+                output, _ = as_stored(call.run(), call.read, f"'{call.name}'", self._files)
             return output, None, time.monotonic() - began
-        except Exception as error:
-            return None, failure_of(error), time.monotonic() - began
+        except BaseException as error:
+            if not is_end_of_step(error):
+                raise
+            return None, failure_of_step(error), time.monotonic() - began
         finally:
             self.is_inline = False
             self._link.arm()
@@ -582,6 +595,9 @@ class Machine:
     def finish_replay(self) -> None:
         """All recorded ends were delivered: what was recorded must have been called by now."""
         self._say_replayed()
+        if self._has_replayed:
+            return
+        self._has_replayed = True
         for identity, recorded in self._recorded.items():
             if not has_key(identity[0]):  # a call with a key may come later: it is kept when the program is edited
                 self._differ(difference_of_missing(recorded, self._site))

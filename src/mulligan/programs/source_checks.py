@@ -88,6 +88,12 @@ _MODULES: dict[str, tuple[str, str]] = {
     "numpy.random": ("asks chance", _RANDOM),
     **dict.fromkeys(("requests", "httpx", "aiohttp", "boto3", "psycopg", "sqlalchemy"), ("uses the network", _STEP)),
 }
+# Built in, and only if they are called: as names of variables they are common.
+_BUILT_IN: dict[str, tuple[str, str]] = {
+    "hash": ("asks for a hash, which differs from process to process", "hashlib has hashes that do not"),
+    "id": ("asks for an address", "use a value that the object has"),
+    "input": ("reads its standard input", _INPUT),
+}
 # Methods of paths, whatever the path is called.
 _FILE_METHODS = frozenset(
     {"read_text", "write_text", "read_bytes", "write_bytes", "iterdir", "unlink", "mkdir", "is_file", "is_dir", "rglob"}
@@ -228,6 +234,8 @@ class _Checker(ast.NodeVisitor):
         if isinstance(function, ast.Attribute) and function.attr in _FILE_METHODS:
             self._warn(function, ("uses files", _STEP))
         name = _dotted(function, self._names)
+        if isinstance(function, ast.Name) and name in _BUILT_IN and name not in self._locals:
+            self._warn(function, _BUILT_IN[name])
         if name not in _ORDERLESS:
             is_ordering = name in ("list", "tuple", "enumerate", "iter", "next", "zip", "map", "filter")
             is_gather = name in ("mulligan.gather", "asyncio.gather")

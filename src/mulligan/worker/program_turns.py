@@ -331,7 +331,8 @@ class ProgramTurns:
         if turn.goes_on and not process.stop_reason:
             process.token, process.is_mid_turn = token, True
             task = running.lease.task
-            made = CallsMade(datetime.now(UTC), task.place, task.attempt, turn)
+            used = {"cpu_seconds": process.cpu_of_turn, "peak_memory": said.peak}
+            made = CallsMade(datetime.now(UTC), task.place, task.attempt, turn, used)
             self._say(token, with_local_time(made, self._clock))
             return
         if turn.how or process.stop_reason:

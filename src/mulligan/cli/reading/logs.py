@@ -8,12 +8,15 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Annotated, Any
 
+import msgspec
+
 from mulligan.cli.output.tables import cut
 from mulligan.cli.output.terminal import INTERRUPTED, UsageRefused, complain, show, show_json, show_written
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
 from mulligan.cli.words.parameters import Argument, Flag, Option
 from mulligan.formats import systems_with_logs
 from mulligan.service.logs.log_following import LogPiece, LogSelection
+from mulligan.service.logs.log_levels import LEVELS, LevelFilter
 from mulligan.service.rendering.json_output import log_lines_to_json, to_json
 from mulligan.service.runs.stored.run_reader import AttemptLog
 from mulligan.service.service import Service
@@ -39,14 +42,19 @@ def logs(
     follow: Annotated[
         bool, Flag("Follow the logs, through retries; without STEP those of the whole run.", "--follow", "-f")
     ] = False,
+    level: Annotated[
+        str | None, Option("LEVEL", "Only what was logged from this level on: debug, info, warning, error, critical.")
+    ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
     """Print what the attempts of a step wrote, even while they run.
 
     Stdout goes to stdout, stderr to stderr. STEP may also be a part of a step, such as 'build.undo@1'. --follow ends
-    when the step, or the run, has ended.
+    when the step, or the run, has ended. With --level, only what was logged.
     """
+    if level is not None and (level := level.lower()) not in LEVELS:
+        raise UsageRefused(f"--level is one of {', '.join(LEVELS)}, not '{level}'")
     if handler and script:
         raise UsageRefused("--handler and --script cannot be combined", hint="give one of them")
     part: Any = "handler" if handler else "script" if script else "own"
@@ -58,7 +66,7 @@ def logs(
             wanted = LogSelection(named, index, attempt, part)
             if not named and (item is not None or wanted != LogSelection()):
                 raise UsageRefused("--item, --attempt, --handler and --script need a step", hint="name a STEP")
-            return _follow(service, run_id, wanted, as_json=as_json, place=where(home))
+            return _follow(service, run_id, wanted, level=level, as_json=as_json, place=where(home))
         if not named:
             raise UsageRefused(
                 "missing argument 'STEP'", hint=f"the steps of the run: mulligan show {run_id}{where(home)}"
@@ -66,20 +74,41 @@ def logs(
         found = service.logs.step_logs(run_id, named, item=index, attempt=attempt, part=part)
         called = service.runs.called(run_id)
         names = service.runs.name_places(run_id, [log.place for log in found])
+    shown = found if level is None else [_at_level(log, level) for log in found]
     if as_json:
-        show_json([{"run_id": run_id, "step": named, **to_json(log)} for log in found])
+        show_json([{"run_id": run_id, "step": named, **to_json(log)} for log in shown])
         return 0
-    for log in found:
-        complain(f"-- run {run_id}, '{names[log.place]}', attempt {log.attempt}{_why_empty(log, called, where(home))}")
+    for log, whole in zip(shown, found, strict=True):
+        why = _why_empty(whole, called, where(home)) or _why_empty_at(log, level)
+        complain(f"-- run {run_id}, '{names[log.place]}', attempt {log.attempt}{why}")
         show_written(log.stdout, sys.stdout)
         show_written(log.stderr, sys.stderr)
     return 0
 
 
-def _follow(service: Service, run_id: int, wanted: LogSelection, *, as_json: bool, place: str) -> int:
+def _at_level(log: AttemptLog, level: str) -> AttemptLog:
+    return msgspec.structs.replace(log, stdout=b"", stderr=LevelFilter(level).keep(log.stderr))
+
+
+def _why_empty_at(log: AttemptLog, level: str | None) -> str:
+    return "" if level is None or log.stderr else f": nothing was logged at {level} or above"
+
+
+def _follow(
+    service: Service, run_id: int, wanted: LogSelection, *, level: str | None, as_json: bool, place: str
+) -> int:
     """Print what is written while it is written. Ctrl-C stops only this command."""
+    filters: dict[tuple[str, int], LevelFilter] = {}
     try:
-        for piece in service.logs.follow_logs(run_id, wanted, by_line=as_json):
+        for piece in service.logs.follow_logs(run_id, wanted, by_line=as_json or level is not None):
+            if level is not None and piece.stream is not None:
+                kept = b""
+                if piece.stream == "stderr":
+                    key = (piece.where, piece.attempt)
+                    kept = filters.setdefault(key, LevelFilter(level)).keep(piece.data)
+                if not kept:
+                    continue
+                piece = msgspec.structs.replace(piece, data=kept)
             if as_json:
                 for line in log_lines_to_json(piece):
                     show(json.dumps(line))

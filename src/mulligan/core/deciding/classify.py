@@ -196,6 +196,25 @@ def _reported_failure(report: Any, outcome: Outcome) -> Failure:
     return failure(code, _text(report.get("message") or outcome.stderr_tail.strip() or code), **fields)
 
 
+def failure_of_program(found: Failure, *believed: str) -> Failure:
+    """What the process of a program says of a failure, as of any step: bounded, and without the engine's codes.
+
+    `believed`: those that it may say.
+    """
+    code, details = found.code[:CODE_CHARS_MAX] or "EXCEPTION", _bounded_details(found.details)
+    if code in ENGINE_CODES and code not in believed:
+        details["reported_code"], code = code, "EXCEPTION"
+    kept = {name: getattr(found, name) for name in ("severity", "retryable", "exit_code", "signal", "cause")}
+    return failure(
+        code,
+        found.message,
+        details=details,
+        trace=found.trace[-TRACE_CHARS_MAX:],
+        exceptions=bounded_exceptions(found.exceptions),
+        **kept,
+    )
+
+
 def _text(value: Any) -> str:
     """A reported value as text: a string as it is, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

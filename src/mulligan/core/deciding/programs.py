@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.deciding.classify import failure_of_program
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, enter_and_fail
 from mulligan.core.deciding.stopping import stop_place
 from mulligan.core.evolve.evolve_programs import ENDING, WAITING
@@ -20,7 +21,9 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.failure import Failure, failure, number_or_zero
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.program_calls import (
+    BRANCH_CHARS_MAX,
     CALLS_MAX,
+    PLACE_CHARS_MAX,
     PUBLISHED_BYTES_MAX,
     ProgramCall,
     TurnEnd,
@@ -46,6 +49,9 @@ _DESCRIBING = ("branch", "ordinal", "name", "definition", "digest", "file", "lin
 def end_turn(now: DecisionContext, place: Place, report: TaskEnded, turn: TurnEnd) -> Facts:
     """A worker has reported what the program has called in a turn, and whether it waits or has ended."""
     state, key = now.state, place.key
+    if not traits_of(place.spec.action).is_program:
+        yield from refuse_turn(now, place, report, "the report says what a program has called, and this is none")
+        return
     progress = place.program or NO_PROGRESS
     if turn.turn != progress.turn or place.phase in (WAITING, ENDING):
         yield e.ReportRefused(key, report.attempt, "stale_turn")
@@ -76,12 +82,12 @@ def finish_turn(
         yield added
         if isinstance(added, e.StepAdded) and call.failure is not None:
             # It climbs the ladder, and a worker runs the retries as it runs those of other steps.
-            yield from enter_and_fail(now, state.places[added.step], call.failure)
+            yield from enter_and_fail(now, state.places[added.step], failure_of_program(call.failure))
     if _is_stopped(now, place):
         yield e.AttemptCancelled(key, attempt, report.usage)
         return
     if turn.how:
-        raised = None if turn.failure is None else add_location(now, place, turn.failure)
+        raised = None if turn.failure is None else add_location(now, place, _raised(state, turn, turn.failure))
         cpu, peak = used_in_turn(report)
         yield e.ProgramEnded(
             key,
@@ -106,6 +112,13 @@ def finish_turn(
     else:
         cpu, peak = used_in_turn(report)
         yield e.ProgramWaiting(key, attempt, turn.turn, turn.at, turn.goes_on, turn.published, cpu, peak)
+
+
+def _raised(state: State, turn: TurnEnd, found: Failure) -> Failure:
+    """What a program has raised: the code is one of the engine only if the call has it that it has let through."""
+    call = state.places.get(turn.call)
+    of_call = "" if call is None else "CANCELLED" if call.failure is None else call.failure.code
+    return failure_of_program(found, "LOOP_LIMIT", of_call)
 
 
 def used_in_turn(report: TaskEnded) -> tuple[float, int]:
@@ -214,10 +227,16 @@ def turn_problem(state: State, turn: TurnEnd) -> str:
             and call.definition not in turn.definitions
         ):
             return f"the definition of '{call.name}' is not known"
+        if call.failure is not None and call.kind != "inline":
+            return f"'{call.name[:100]}' is not inline, and the report says that the process of the program has run it"
+        if len(call.branch) > BRANCH_CHARS_MAX or len(call.file) > PLACE_CHARS_MAX:
+            return f"the branch or the file of a call of '{call.name[:100]}' is too long"
         if not is_name(call.name):
             return f"'{call.name[:100]}' is no name of a step"
         if call.key and (problem := key_problem(call.key)):
             return f"the key '{call.key[:100]}' of '{call.name}' {problem}"
+    if len(turn.at) > PLACE_CHARS_MAX:
+        return "the place where the program waits is too long"
     if turn.published is not None and len(msgspec.json.encode(turn.published)) > PUBLISHED_BYTES_MAX:
         return f"the program has published more than {PUBLISHED_BYTES_MAX:,} bytes"
     if len(state.calls) + len(new) > CALLS_MAX:

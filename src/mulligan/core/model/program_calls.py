@@ -20,6 +20,8 @@ from mulligan.core.model.workflow import Step
 CallKind = Literal["step", "inline", "value"]
 
 CALLS_MAX = 25_000
+# How long the name of a branch may be, and what else a call says of where it is: each call has them in its event.
+BRANCH_CHARS_MAX = PLACE_CHARS_MAX = 4096
 # How much a program may publish, as JSON: it is written with each turn that has changed it.
 PUBLISHED_BYTES_MAX = 4096
 _NAME = lazy_regex(r"[A-Za-z0-9_-]{1,200}")

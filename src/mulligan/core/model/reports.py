@@ -104,11 +104,13 @@ class CallsMade(Report):
     place: str
     attempt: int
     turn: TurnEnd
+    # What the turn has used so far.
+    usage: dict[str, Any] = {}
 
     @property
     def as_end(self) -> TaskEnded:
         """The same as the end of the turn: the program goes on in its next one."""
-        return TaskEnded(self.at, self.place, self.attempt, turn=self.turn)
+        return TaskEnded(self.at, self.place, self.attempt, usage=self.usage, turn=self.turn)
 
 
 class LeaseExpired(Report):

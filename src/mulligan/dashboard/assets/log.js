@@ -1,5 +1,5 @@
 // The log of an attempt: stdout and stderr, live, with search, line links and colours. `LogText` reads it.
-import { LogText } from "./log_text.js";
+import { LogText, levelOf } from "./log_text.js";
 import { parseLine } from "./ansi.js";
 import { VirtualList } from "./virtual.js";
 
@@ -174,6 +174,8 @@ class LogViewer {
     number.dataset.line = index;
     const text = make("span", { className: "line-text" });
     if (line) {
+      const level = levelOf(line.text);
+      if (level) text.classList.add(`level-${level}`);
       for (const { text: piece, name } of parseLine(line.text, line.style).pieces) this.#addPiece(text, piece, name);
       if (line.isCut) text.append(make("span", { className: "muted", textContent: " … the rest of this line is in the download" }));
     }

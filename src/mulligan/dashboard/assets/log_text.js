@@ -7,6 +7,13 @@ const KEPT_BYTES = 1_000_000;
 const LINE_BYTES = 4096;
 const MATCHES_MAX = 100_000;
 
+const RECORD = /^\d{4}-\d\d-\d\dT[\d:.]+Z (DEBUG|INFO|WARNING|ERROR|CRITICAL) /;
+
+/** The level of a line that was logged, in small letters; "" of any other. */
+export function levelOf(line) {
+  return RECORD.exec(line)?.[1].toLowerCase() ?? "";
+}
+
 /** `onChange` is called when lines have come. */
 export class LogText {
   #blocks = new Map(); // number -> { data, lines, asked }; the one that was used last is the last

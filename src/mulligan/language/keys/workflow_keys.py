@@ -68,6 +68,7 @@ CONDITION = Template("a condition", ("string", "boolean"))
 EXPRESSION = Template("an expression")
 CAPTURE = Choice(("text", "json", "lines"))
 ON_LOST = Choice(("rerun", "fail"))
+LOG_LEVEL = Choice(("debug", "info", "warning", "error", "critical"))
 
 _ONE_ACTION = tuple((action,) for action in ACTIONS)
 # Names of failures and of findings: `TIMEOUT`, `exit 11`, `remediation 'repair' fails`, `unhandled_failure`.
@@ -135,6 +136,7 @@ COMMAND_KEYS = {
     "capture": Key(CAPTURE, "how stdout is read (default text)"),
     "env": Key(as_node(ENV), "environment variables"),
     "cwd": Key(as_node(Template("a folder")), "the folder it runs in"),
+    "log_level": Key(LOG_LEVEL, "from which level on Python code prints what it logs (default info)"),
     "resources": Key(RESOURCES, "what an attempt may use"),
     "on_lost": Key(ON_LOST, "what to do when its worker is lost (default rerun)"),
     "affinity": Key(Choice(("host", "any")), "where later commands run (default: the same host)"),
@@ -429,7 +431,7 @@ END_KEYS = {
 }
 END = ActionRecord("end", {"description": Key(TEXT, "what it is for"), **END_KEYS}, one_of=_ONE_ACTION)
 
-_DEFAULTED = ("timeout", "retry", "env", "cwd", "capture", "on_lost", "resources", "logs")
+_DEFAULTED = ("timeout", "retry", "env", "cwd", "capture", "on_lost", "resources", "logs", "log_level")
 DEFAULTS = Record(
     "defaults",
     {

@@ -11,7 +11,9 @@ from mulligan.language.keys.workflow_keys import ENV, RESOURCES
 from mulligan.language.scope import Scope, read_path_template, read_template
 from mulligan.language.text.nodes import Mapping, Node
 
-_KEYS = frozenset({"capture", "env", "cwd", "on_lost", "timeout", "resources", "retry", "breaker"})
+_KEYS = frozenset({"capture", "env", "cwd", "on_lost", "timeout", "resources", "retry", "breaker", "log_level"})
+# `mulligan.step_context.log_records` reads it, in the process of the step.
+LEVEL_VARIABLE = "MULLIGAN_LOG_LEVEL"
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -54,7 +56,7 @@ class Settings(msgspec.Struct, frozen=True):
         scope = scope.in_attempt
         return Settings(
             capture=fields["capture"] if isinstance(fields.get("capture"), str) else self.capture,
-            env={**self.env, **read_env(fields.at("env"), scope)} if "env" in fields else self.env,
+            env=_merge_env(self.env, fields, scope),
             cwd=_read_cwd(fields.at("cwd"), scope) if "cwd" in fields else self.cwd,
             on_lost=fields.get("on_lost", self.on_lost),
             timeout=fields.get("timeout", self.timeout),
@@ -100,6 +102,13 @@ def read_env(node: Node, scope: Scope) -> dict[str, Template]:
                     message = f"'{name}' in 'env' {danger.reason}"
                     raise scope.source.refuse("shell", message, value, hint=danger.hint)
     return env
+
+
+def _merge_env(env: dict[str, Template], fields: Fields, scope: Scope) -> dict[str, Template]:
+    """The variables with those of the fields, and the level from which on Python code logs."""
+    if "env" in fields:
+        env = {**env, **read_env(fields.at("env"), scope)}
+    return {**env, LEVEL_VARIABLE: Template((fields["log_level"],))} if "log_level" in fields else env
 
 
 def read_logs(form: Fields, scope: Scope) -> dict[str, Template]:

@@ -98,7 +98,7 @@ _BELONGS_ELSEWHERE = {
     },
     "defaults": {
         **dict.fromkeys(
-            "retry env cwd capture on_lost resources logs shell strict python agent requirements".split(),
+            "retry env cwd capture on_lost resources logs log_level shell strict python agent requirements".split(),
             "put it under 'defaults'",
         ),
         "resource_requirements": "put it under 'defaults' as 'resources'",

@@ -20,10 +20,12 @@ def to_json(result: Any) -> Any:
 
 
 def log_lines_to_json(piece: Any) -> Iterator[dict[str, Any]]:
-    """A piece of a log that is followed, as one object per line."""
+    """A piece of a log that is followed, as one object per line; of one that was logged, also time, level, logger."""
+    from mulligan.service.logs.log_levels import record_of
+
     about = {"run_id": piece.run_id, "place": piece.place, "attempt": piece.attempt, "stream": piece.stream}
     for line in piece.data.splitlines() if piece.stream else ():
-        yield {**about, "text": _text(line)}
+        yield {**about, **(record_of(line) or {}), "text": _text(line)}
 
 
 def error_to_json(error: MulliganError) -> dict[str, Any]:

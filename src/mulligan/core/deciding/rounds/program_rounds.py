@@ -27,10 +27,11 @@ def dropped_calls(
     unforeseen = roots if kept is None else roots.intersection(kept)
     ends = [number for label in unforeseen if (number := _number(state.places[label])) <= progress.known]
     cut = min(ends, default=math.inf)
+    same = None if kept is None else frozenset(kept)
     return tuple(
         label
         for label, call in state.calls.items()
-        if label in roots or call.known >= cut or (kept is not None and label not in kept)
+        if label in roots or call.known >= cut or (same is not None and label not in same)
     )
 
 
