@@ -92,6 +92,7 @@ def told(report: Report) -> Iterator[str]:
     yield f"{totals.runs} runs with their children ({endings}), {totals.events} events, {totals.rounds} rounds more"
     yield f"{totals.attempts} attempts, {totals.lost} lost, {totals.reruns} rerun for it, {totals.retries} retries"
     yield f"{totals.results} results held against the journal, {totals.refused_reports} late reports refused"
+    yield f"{totals.sent} events from outside, in the logs of their runs"
     yield from _told_recoveries(report.recoveries)
     yield "the operators: " + (
         ", ".join(f"{count} {deed}" for deed, count in sorted(report.deeds.items())) or "nothing"

@@ -25,7 +25,8 @@ class ApiServer:
         self.said = stage.folder / "api-server"
         # It has no worker: the fleet works.
         self.config = stage.folder / "server.toml"
-        limits = "requests_per_second = 100000\nrequests_at_once = 100000\n"
+        kinds = [f"{kind}requests_{when}" for kind in ("", "webhook_") for when in ("per_second", "at_once")]
+        limits = "".join(f"{name} = 100000\n" for name in kinds)
         self.config.write_text(f"[server]\nworker = false\n{limits}{config}")
         self.port = free_port()
         self.starts = 0

@@ -22,7 +22,7 @@ from mulligan.service.server.tokens.tokens import TokenForm
 from mulligan.service.service import Service
 from mulligan.testing.postgres import PostgresServer
 from mulligan.worker.supervisor.processes import kill_with_variable
-from proof.chaos import announcements, flows
+from proof.chaos import announcements, flows, hooks, sender
 from proof.chaos.api_server import ApiServer
 from proof.chaos.checker import (
     TOLD_MAX,
@@ -122,15 +122,17 @@ class Chaos:
         with self.stage.service() as service:
             assert service.reader.store.runs() == []
             announcements.put_schedule(service)
+            webhooks = hooks.put_webhooks(service, self.stage.folder)
             tokens = {user: _token(service, user, *scopes) for user, scopes in TOKENS.items()}
         self._paper(TOKEN_FILE).write_text(tokens["watcher"])
+        self._paper(sender.TOKEN_FILE).write_text(tokens["sender"])
         every = self.settings.lease_seconds / HEARTBEAT_LOOKS
         self._exits.enter_context(HeartbeatJournal(self.server.url, self._paper("heartbeats"), every))
         self.target = announcements.Target(self.settings.seed)
         self._exits.callback(self.target.close)
         self.fleet = self._exits.enter_context(Fleet(self.stage, self.server.url, self.settings.workers))
         proxy = self._exits.enter_context(Proxy(self.server.url))
-        self.api = ApiServer(self.stage, proxy, self.target.config)
+        self.api = ApiServer(self.stage, proxy, self.target.config + webhooks)
         self._exits.callback(self.api.close)
         self._of_server = {"MULLIGAN_STORE": "", "MULLIGAN_SERVER": self.api.url, "MULLIGAN_TOKEN": tokens["operator"]}
         remote = self.fleet.add_remote(self.api.port, tokens["remote"])
@@ -141,6 +143,8 @@ class Chaos:
         self.trouble.position = lambda: self.journal.position
         self.clients = [self._client(number) for number in range(CLIENTS)]
         self.operators = [self._program("operator", number, self.settings.seed + number) for number in range(OPERATORS)]
+        self.senders = [self._sender(number) for number in range(sender.SENDERS)]
+        self.trouble.kill_sender = self._kill_sender
         self.watchers = [self._program("watchers", 0, self.settings.watchers)]
         if self.settings.has_browser:
             self.watchers.append(self._program("browsers", 0))
@@ -149,7 +153,7 @@ class Chaos:
     def __exit__(self, *_: object) -> None:
         """Also what was stopped when it was interrupted goes on, and then ends."""
         self.trouble.end()
-        for process in (*self.clients, *self.operators, *self.watchers):
+        for process in (*self.clients, *self.operators, *self.senders, *self.watchers):
             process.kill()
             process.wait()
         self._exits.close()
@@ -160,6 +164,19 @@ class Chaos:
         pace = self.settings.runs / CLIENTS / seconds if seconds else 0.0
         words = (self.settings.seed, number, self.settings.runs, CLIENTS, f"{pace:.4f}")
         return self._program("http_client" if number == HTTP_CLIENT else "client", number, *words, paper="client")
+
+    def _sender(self, number: int) -> subprocess.Popen[str]:
+        return self._program("sender", number, self.settings.seed, number, self.settings.runs)
+
+    def _kill_sender(self, number: int) -> None:
+        """Another one goes on with what nobody has told it."""
+        self.senders[number].kill()
+        self._end_sender(number, -signal.SIGKILL)
+        self.senders[number] = self._sender(number)
+
+    def _end_sender(self, number: int, expected: int) -> None:
+        if (code := self.senders[number].wait()) != expected:
+            self.find([f"a sender ended with {code}: see sender-{number}.stderr"])
 
     def _program(self, name: str, number: int, *words: object, paper: str = "") -> subprocess.Popen[str]:
         """Start a client or operator program, on the connection of a worker, so that it is cut off with that one."""
@@ -325,6 +342,9 @@ class Chaos:
                 self.find([f"an operator ended with {operator.returncode}: see operator-{number}.stderr"])
             operator.kill()
             operator.wait()
+        for number, one in enumerate(self.senders):
+            one.kill()
+            self._end_sender(number, -signal.SIGKILL)
         for number, client in enumerate(self.clients):
             if client.poll():
                 self.find([f"a client ended with {client.returncode}: see client-{number}.stderr"])
@@ -363,7 +383,8 @@ class Chaos:
             lines = self.journal.lines()
             outages = [(one, self.journal.between(one.first_byte, one.last_byte)) for one in self.trouble.outages]
             acknowledged = dict(self._acknowledged())
-            self.find(list(check_all(service, numbers, acknowledged, lines, report.totals, outages)))
+            sent = list(sender.accepted(map(self._paper, (f"sender-{one}" for one in range(sender.SENDERS)))))
+            self.find(list(check_all(service, numbers, acknowledged, lines, report.totals, outages, sent)))
             ticks = [run.run_id for run in all_runs(service) if run.workflow == announcements.SCHEDULE]
             self.find(list(announcements.check_instants(service, ticks)))
             self.find(list(announcements.check_notices(service, ticks, self.target)))
@@ -402,7 +423,7 @@ class Chaos:
 
 
 # Who asks the server, and what they may.
-TOKENS = {"watcher": ("read",), "operator": ("run", "decide"), "remote": ("worker",)}
+TOKENS = {"watcher": ("read",), "operator": ("run", "decide"), "remote": ("worker",), "sender": ("send",)}
 
 
 def _token(service: Service, user: str, *scopes: str) -> str:

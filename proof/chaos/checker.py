@@ -23,6 +23,7 @@ from mulligan.service.service import Service
 from proof.chaos.faults import Outage
 from proof.chaos.flows import FLOWS
 from proof.chaos.journal import Line
+from proof.chaos.sender import EVENT, EVENTS_EACH, SENDERS, Accepted, Sent
 from proof.invariants.run_invariants import check
 from proof.invariants.store_contents import StoreContents, read_tables
 from proof.invariants.store_invariants import (
@@ -37,6 +38,7 @@ Findings = Iterator[str]
 PAGE = 1000
 # Of what is found too often to read it all.
 TOLD_MAX = 20
+EVENTS_PER_RUN = SENDERS * EVENTS_EACH
 
 
 class Totals(msgspec.Struct):
@@ -51,6 +53,7 @@ class Totals(msgspec.Struct):
     rounds: int = 0
     results: int = 0
     refused_reports: int = 0
+    sent: int = 0
     endings: Counter[str] = msgspec.field(default_factory=Counter)
 
 
@@ -184,6 +187,59 @@ def _check_counts(begun: Iterable[Line], logs: Mapping[int, Sequence[e.Entry]]) 
     for (run_id, place), times in ran.items():
         if times > started[run_id, place]:
             yield f"run {run_id}: '{place}' ran {times} times, and was started {started[run_id, place]} times"
+
+
+# -- events from outside ---------------------------------------------------------------------------------------------
+
+
+def check_events(
+    sent: Iterable[Accepted], logs: Mapping[int, Sequence[e.Entry]], must_take: Collection[int], totals: Totals
+) -> Findings:
+    """What was accepted is in the log of its run; no event is there twice, or before one that was sent before it.
+
+    Runs in `must_take` have completed, and with that each of their steps has taken another of the events sent to them.
+    """
+    received: set[Accepted] = set()
+    for run_id, log in logs.items():
+        last: dict[tuple[int, int], int] = {}
+        for fact in (entry.fact for entry in log if isinstance(entry.fact, e.EventReceived)):
+            event = Accepted(Sent(**fact.value), run_id)
+            sender, n, number = event.sent
+            if event in received:
+                yield f"run {run_id}: {event.sent} is there twice"
+            elif number <= last.get((sender, n), -1):
+                yield f"run {run_id}: {event.sent} came after event {last[sender, n]} of its sender"
+            received.add(event)
+            last[sender, n] = number
+            if n not in (-1, _number(log)):
+                yield f"run {run_id}: {event.sent} is for another run"
+        yield from _check_taken(run_id, log, is_all=run_id in must_take)
+    totals.sent += len(received)
+    for event in (one for one in sent if one not in received):
+        yield f"run {event.run_id}: {event.sent} was accepted, and is not there"
+
+
+def _number(log: Sequence[e.Entry]) -> int:
+    fact = log[0].fact
+    assert isinstance(fact, e.RunStarted)
+    return int(fact.inputs["n"])
+
+
+def _check_taken(run_id: int, log: Sequence[e.Entry], *, is_all: bool) -> Findings:
+    """No event is taken twice in a round, and none by two steps that both keep it."""
+    waiting = {entry.seq for entry in log if isinstance(entry.fact, e.EventReceived) and entry.fact.name == EVENT}
+    taken: set[int] = set()
+    holders: dict[str, int] = {}
+    for fact in (entry.fact for entry in log):
+        if isinstance(fact, e.RunReopened):
+            taken.clear()
+        elif isinstance(fact, e.EventDelivered):
+            if fact.event in taken:
+                yield f"run {run_id}: event {fact.event} was taken twice, at last by '{fact.place}'"
+            taken.add(fact.event)
+            holders[fact.place] = fact.event
+    if is_all and (sorted(holders.values()) != sorted(waiting) or len(waiting) != EVENTS_PER_RUN):
+        yield f"run {run_id}: it has completed with {holders}, and the events {sorted(waiting)}"
 
 
 # -- outages ---------------------------------------------------------------------------------------------------------
@@ -334,8 +390,10 @@ def check_all(
     lines: Iterable[Line],
     totals: Totals,
     outages: Iterable[tuple[Outage, Sequence[Line]]] = (),
+    sent: Iterable[Accepted] = (),
 ) -> Findings:
     logs: dict[int, list[e.Entry]] = {}
+    must_take: set[int] = set()
     started: dict[int, list[int]] = defaultdict(list)
     for record in all_runs(service):
         try:
@@ -344,8 +402,12 @@ def check_all(
             found, log = [f"run {record.run_id} cannot be looked at: {error}"], []
         yield from found
         logs[record.run_id] = log
+        flow = FLOWS.get(record.workflow)
+        if flow is not None and flow.awaits == "all" and record.status == "completed":
+            must_take.add(record.run_id)
         if record.parent_run_id is None and log and isinstance(log[0].fact, e.RunStarted):
             started[log[0].fact.inputs["n"]].append(record.run_id)
     yield from check_starts(numbers, acknowledged, started)
     yield from check_work(lines, logs, totals)
     yield from check_outages(outages, logs)
+    yield from check_events(sent, logs, must_take, totals)

@@ -16,7 +16,7 @@ from mulligan.language.loading import load
 from mulligan.service.home import find_home
 from mulligan.service.runs.changes.prepared_runs import Prepared, prepare
 from mulligan.service.service import Service
-from proof.chaos.flows import choose_flow
+from proof.chaos.flows import choose_flow, labels_of
 
 # A store that is away is asked again so soon.
 AGAIN_SECONDS = 0.2
@@ -28,7 +28,7 @@ def start_all(seed: int, numbers: range, per_second: float) -> None:
         # Not all at once: there is something to do for as long as there is trouble.
         due = begun_at + done / per_second if per_second else 0.0
         time.sleep(max(0.0, due - time.monotonic()))
-        print(n, start(_prepared(choose_flow(seed, n), n), f"run {n}"), flush=True)
+        print(n, start(_prepared(choose_flow(seed, n), n), f"request: run {n}"), flush=True)
 
 
 def start(prepared: Prepared, key: str) -> int:
@@ -44,7 +44,7 @@ def start(prepared: Prepared, key: str) -> int:
 
 
 def _prepared(flow: str, n: int) -> Prepared:
-    return prepare(_workflow(flow), {"n": n}, Path.cwd())
+    return prepare(_workflow(flow), {"n": n}, Path.cwd(), labels=labels_of(n))
 
 
 @cache

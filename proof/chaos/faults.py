@@ -17,6 +17,7 @@ from mulligan.worker.supervisor.processes import Process, descendants, snapshot
 from proof.chaos.api_server import ApiServer
 from proof.chaos.fleet import Fleet, Worker, stopped
 from proof.chaos.proxy import html
+from proof.chaos.sender import SENDERS
 
 # Something to do; what it returns is done after a while to end it.
 Act = Callable[[], None]
@@ -75,6 +76,8 @@ class FaultInjector:
         # The worker that asks it, if there is one.
         self.remote: Worker | None = None
         self.counts: Counter[str] = Counter()
+        # Kills one of those who send events, and starts another one.
+        self.kill_sender: Callable[[int], None] | None = None
         # Called when the server is there again.
         self.restarted: Act = lambda: None
         # How much of the journal is written.
@@ -91,6 +94,7 @@ class FaultInjector:
         self._of_outages = random.Random(f"outages {seed}")
         self._of_api = random.Random(f"api {seed}")
         self._of_remote = random.Random(f"remote {seed}")
+        self._of_senders = random.Random(f"senders {seed}")
         self._ways_to_stop: Iterator[str] = cycle(("fast", "immediate", "kill -9", "frozen"))
 
     def begin(self) -> None:
@@ -100,6 +104,7 @@ class FaultInjector:
         self._agenda.add(self._of_outages.uniform(10, 20), self._quiet_and_outage)
         self._agenda.add(self._of_api.uniform(4, 10), self._attack_api_and_again)
         self._agenda.add(self._of_remote.uniform(4, 10), self._stand_in_and_again)
+        self._agenda.add(self._of_senders.uniform(1, 4), self._kill_sender_and_again)
 
     def go_on(self) -> None:
         """Do what is due."""
@@ -272,6 +277,19 @@ class FaultInjector:
         self.counts[f"in place of the HTTP server {what}"] += 1
         worker.proxy.stand_in(STAND_INS[what])
         self._end_later(seconds, worker.proxy.heal)
+
+    # -- senders of events
+
+    def _kill_sender_and_again(self) -> None:
+        if self._is_over or self.kill_sender is None or self._waits(self._kill_sender_and_again):
+            return
+        self.attack_sender(self._of_senders.randrange(SENDERS))
+        self._agenda.add(self._of_senders.uniform(1, 8), self._kill_sender_and_again)
+
+    def attack_sender(self, number: int) -> None:
+        assert self.kill_sender is not None
+        self.counts["sender kill"] += 1
+        self.kill_sender(number)
 
     # -- the network
 

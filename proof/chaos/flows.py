@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Literal
 
 import msgspec
+
+# So many runs have a label together.
+LOT = 20
 
 
 class Flow(msgspec.Struct, frozen=True):
@@ -18,6 +22,8 @@ class Flow(msgspec.Struct, frozen=True):
     text: str
     weight: int = 1
     may_fail_with: tuple[str, ...] = ()
+    # Senders send it events: whether a run that completes has taken each of them, or may have gone on without.
+    awaits: Literal["", "all", "some"] = ""
 
 
 FLOWS = {
@@ -194,6 +200,56 @@ steps:
         weight=4,
     ),
 }
+
+# Events of one name, from two senders: before anything waits for them, while it does, and too late.
+FLOWS |= {
+    "ordered": Flow(
+        """
+name: ordered
+inputs: {n: {type: integer}}
+steps:
+  - {step: first, wait: {event: paid}}
+  - {step: store, needs: [first], shell: '. $ACT'}
+  - {step: second, needs: [store], wait: {event: paid}}
+  - {step: third, needs: [second], wait: {event: paid, schema: {type: object, required: [sender]}}}
+  - {step: fourth, needs: [third], wait: {event: paid, timeout: 1d}}
+""",
+        weight=4,
+        awaits="all",
+    ),
+    "crowd": Flow(
+        """
+name: crowd
+inputs: {n: {type: integer}}
+steps:
+  - step: wait
+    map: {over: '${[1, 2, 3, 4]}', as: part, max_parallel: 3}
+    do:
+      - {wait: {event: paid}}
+      - {shell: '. $ACT'}
+""",
+        weight=3,
+        awaits="all",
+    ),
+    "hurried": Flow(
+        """
+name: hurried
+inputs: {n: {type: integer}}
+steps:
+  - {step: first, wait: {event: paid, timeout: 500ms, default: nothing}}
+  - {step: store, needs: [first], shell: '. $ACT'}
+  - {step: second, needs: [store], wait: {event: paid, timeout: 200ms, default: nothing}}
+""",
+        weight=2,
+        awaits="some",
+    ),
+}
+AWAITING = tuple(name for name, flow in FLOWS.items() if flow.awaits)
+
+
+def labels_of(n: int) -> dict[str, str]:
+    """By which labels senders find run number `n`: alone, or with those that began about when it did."""
+    return {"order": str(n), "lot": str(n // LOT)}
 
 
 def written(folder: Path) -> None:

@@ -10,7 +10,19 @@ import asyncio
 import os
 import time
 
-from mulligan import Rejected, StepError, StepFailed, approve, gather, program, random, sleep, step
+from mulligan import (
+    Rejected,
+    StepError,
+    StepFailed,
+    approve,
+    gather,
+    program,
+    publish_state,
+    random,
+    sleep,
+    step,
+    wait_event,
+)
 
 # As `act.sh` writes it.
 NAMES = ("RUN_ID", "STEP", "ITEM", "VISIT", "ATTEMPT", "FENCE")
@@ -118,6 +130,17 @@ def waits() -> dict[str, object]:
         sleep("20ms")
     gather([sleep.call("30ms"), sleep.call("10ms"), load.call(len(answers))])
     return {"answers": answers}
+
+
+@program
+def sent() -> dict[str, object]:
+    """Two events of one name, each taken once, in their order; and what people see of it meanwhile."""
+    publish_state(has="nothing")
+    first = wait_event("paid")
+    publish_state(has=first)
+    load(1)
+    second = wait_event("paid", timeout="1h")
+    return {"first": first, "second": second, "loaded": load(2)}
 
 
 @program

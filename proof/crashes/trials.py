@@ -113,8 +113,8 @@ class Theatre:
         if store not in self._expected:
             with self._scene(Trial(store, ())) as scene:
                 ended = self._mortals.run(scene.stage, "run", written(scene.stage, self._subject), "--json")
-                if self._subject.correction:
-                    ended = self._mortals.run(scene.stage, *_corrected(self._subject, ended.shown["run_id"]))
+                for words in _next_commands(self._subject, ended.shown["run_id"]):
+                    ended = self._mortals.run(scene.stage, *words)
                 begun = done(scene.stage)
                 found = Counter({key: times for key, times in begun.items() if key[0] not in self._subject.may_begin})
                 assert (ended.code, found) == (self._subject.code, self._subject.done_once), ended.said
@@ -176,8 +176,8 @@ class Play:
         if follower is not None:
             self._scene = self._scene._replace(meanwhile=follower.look)
         words = ["run", written(self._stage, self._subject), "--json"]
-        if self._subject.correction:
-            words = _corrected(self._subject, self._run(*words).shown["run_id"])
+        if self._subject.correction or self._subject.events:
+            words = _next_commands(self._subject, self._run(*words).shown["run_id"])[0]
         self._run(*words, fault=first)
         lost = [] if follower is None else follower.arrive()
         with self._stage.service() as service:
@@ -201,7 +201,15 @@ class Play:
                 pass
         done_once = self._subject.done_once
         return complaints(
-            TrialOutcome(self._stage, service, ended.shown, expected, is_left_to_gc=is_refused, done_once=done_once)
+            TrialOutcome(
+                self._stage,
+                service,
+                ended.shown,
+                expected,
+                is_left_to_gc=is_refused,
+                done_once=done_once,
+                has_askers=bool(self._subject.events),
+            )
         )
 
     def _brought_to_its_end(self, service: Service) -> CommandExit:
@@ -216,10 +224,13 @@ class Play:
         runs = [run for run in service.reader.runs(limit=100) if run.parent_run_id is None]
         if not runs:
             return self._run("run", self._subject.file, "--json", fault=fault)
-        if self._subject.correction and service.reader.state(runs[0].run_id).run.round == 1:
-            return self._run(*_corrected(self._subject, runs[0].run_id), fault=fault)
-        verb = "show" if runs[0].status in RUN_ENDED else "resume"
-        return self._run(verb, str(runs[0].run_id), "--json", fault=fault)
+        run_id, has_ended = runs[0].run_id, runs[0].status in RUN_ENDED
+        is_corrected = self._subject.correction and service.reader.state(run_id).run.round > 1
+        if not (has_ended if self._subject.events else is_corrected) and (
+            commands := _next_commands(self._subject, run_id)
+        ):
+            return [self._run(*words, fault=fault) for words in commands][-1]
+        return self._run("show" if has_ended else "resume", str(run_id), "--json", fault=fault)
 
     def _run(self, *words: str, fault: Fault | None = None) -> CommandExit:
         asked = fault if fault is not None and fault.kind != "answer" else None
@@ -237,8 +248,11 @@ class Play:
         return [f"a user sees: {said}" for said in self._said if any(words in said for words in UNSAID)]
 
 
-def _corrected(subject: Subject, run_id: int) -> list[str]:
-    return ["retry", str(run_id), "--file", subject.correction, "--follow", "--json"]
+def _next_commands(subject: Subject, run_id: int) -> list[list[str]]:
+    """What follows the first command: the correction of what has failed, or the events that are sent, each once."""
+    if subject.correction:
+        return [["retry", str(run_id), "--file", subject.correction, "--follow", "--json"]]
+    return [["send", str(run_id), "paid", event, "--once", f"the {event}", "--json"] for event in subject.events]
 
 
 def _is_refused(trial: Trial) -> bool:

@@ -106,6 +106,8 @@ class Subject(NamedTuple):
     # What the run goes on with after it has failed; and how its last command exits.
     correction: str = ""
     code: int = 0
+    # The events that it is sent while it waits, one after the other. The sender of the first is the one in trouble.
+    events: tuple[str, ...] = ()
     # What its program cancels, which may have begun before.
     may_begin: frozenset[str] = frozenset()
 
@@ -139,6 +141,7 @@ PROGRAMS = {
         _program("branches", "fetch", "clean0", "clean1", "clean1", "clean2", "load4"),
         _program("race", "east", "load1", "load2", may_begin=frozenset({"west", "north"})),
         _program("waits", "fetch", "load2"),
+        _program("sent", "load1", "load2", events=("first", "second")),
         _program("undone", *"load1 load2 load3 reef rock unload1 unload2 unload3".split(), code=1),
         _program(
             "corrected",

@@ -127,10 +127,11 @@ class LogFacts:
         self.answered_calls: set[tuple[str, str, str]] = set()
         self.called = CalledRuns()
         self.program = ProgramCalls(self.graph.program)
-        # Events that nobody has taken, by name; those that were taken in this round, and in earlier ones.
+        # Events that nobody has taken, by name; those that items may have once more; the fact that took each other one.
         self.free_events: dict[str, list[int]] = defaultdict(list)
-        self.taken_events: set[int] = set()
-        self.taken_before: set[int] = set()
+        self.maybe_free: set[int] = set()
+        self.taken_events: dict[int, e.EventDelivered] = {}
+        self.event_keys: set[str] = set()
 
     def lineage(self, place: str) -> list[str]:
         """Return the place, its parent, and so on up to its step."""
@@ -178,8 +179,6 @@ class LogFacts:
         self.decided_in_round.clear()
         self.keeps_completed = keeps_completed
         self.last_undone_seq = 0
-        self.taken_before |= self.taken_events
-        self.taken_events = set()
 
     def forget_retries(self, place: str) -> None:
         self.reserved.pop(place, None)
@@ -246,6 +245,7 @@ def _reopened(facts: LogFacts, fact: e.RunReopened, entry: e.Entry) -> None:
     facts.begin_round(fact.round, keeps_completed=fact.keep_completed or fact.fresh is None)
     facts.without_output.difference_update(fact.put_back)
     facts.due = fact.due
+    _give_back_events(facts, {*fact.put_back, *fact.dropped})
     again = {step for step in fact.put_back if facts.undo_failed.get(step)}
     facts.undecided = set() if fact.is_forced else again
     for label in fact.dropped:
@@ -527,6 +527,11 @@ def _undo_completed(facts: LogFacts, fact: e.UndoCompleted, entry: e.Entry) -> N
     failed = facts.undo_failed.get(fact.step, {})
     failed.pop(fact.visit, None)
     failed.pop(0, None)
+    if not failed:
+        # What its events stood for is undone: they are never there again.
+        own = [number for number, one in facts.taken_events.items() if facts.lineage(one.place)[-1] == fact.step]
+        for number in own:
+            del facts.taken_events[number]
 
 
 def _undo_failed(facts: LogFacts, fact: e.UndoFailed, entry: e.Entry) -> None:
@@ -548,13 +553,27 @@ def _resumed(facts: LogFacts, fact: e.RunResumed, entry: e.Entry) -> None:
 
 def _event_received(facts: LogFacts, fact: e.EventReceived, entry: e.Entry) -> None:
     facts.free_events[fact.name].append(entry.seq)
+    facts.event_keys.add(fact.key)
 
 
 def _event_delivered(facts: LogFacts, fact: e.EventDelivered, entry: e.Entry) -> None:
     if fact.event in facts.free_events[fact.name]:
         facts.free_events[fact.name].remove(fact.event)
-    facts.taken_before.discard(fact.event)
-    facts.taken_events.add(fact.event)
+    facts.maybe_free.discard(fact.event)
+    facts.taken_events[fact.event] = fact
+
+
+def _give_back_events(facts: LogFacts, steps: set[str]) -> None:
+    """Steps that have completed with an event and run again take it again; which items do, is not known here."""
+    for number, fact in [*facts.taken_events.items()]:
+        *_, step = facts.lineage(fact.place)
+        if step not in steps or fact.problem:
+            continue
+        if fact.place != step:
+            facts.maybe_free.add(number)
+        elif facts.outcomes.get(step) == "completed" and facts.attempts[step] == fact.attempt:
+            facts.free_events[fact.name] = sorted([*facts.free_events[fact.name], number])
+            del facts.taken_events[number]
 
 
 _LEARN: dict[type[e.Fact], Callable[[LogFacts, Any, e.Entry], None]] = {

@@ -21,6 +21,7 @@ from mulligan.core.model.clusters.worker_time import RERUNS_AFTER_TIME_MAX
 from mulligan.core.model.codec import decode_log, encode_log
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.graph import Graph
+from mulligan.core.model.reports import EventSent
 from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, Rule, Workflow
 from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import STATE_TABLES, State
@@ -637,15 +638,32 @@ StatePromise = Callable[[State, PendingWork], None]
 # -- 17: an event is taken once, in the order of arrival -------------------------------------------------------------
 
 
+def promise_17_an_event_counts_once(facts: LogFacts, entry: e.Entry) -> None:
+    assert isinstance(entry.fact, e.EventReceived)
+    if entry.fact.key and entry.fact.key in facts.event_keys:
+        raise facts.violation("promise 17", f"a second event has the key '{entry.fact.key}'", entry)
+
+
 def promise_17_an_event_is_taken_once_and_in_order(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.EventDelivered)
     free = facts.free_events[fact.name]
-    # What an earlier round has taken may be there once more: the steps that have taken it run again.
-    if fact.event not in free and fact.event not in facts.taken_before:
+    if fact.event not in free and fact.event not in facts.maybe_free:
         raise facts.violation("promise 17", f"event {fact.event} of '{fact.name}' is not there to be taken", entry)
     if free and free[0] < fact.event:
         raise facts.violation("promise 17", f"event {free[0]} of '{fact.name}' came before {fact.event}", entry)
+
+
+def promise_17_what_is_accepted_is_there(log: Sequence[e.Entry], report: EventSent, *, is_accepted: bool) -> None:
+    """An event whose sender was told so is in the log, by itself or by the one before with its key; no other is."""
+    events = [entry.fact for entry in log if isinstance(entry.fact, e.EventReceived)]
+    own = [one for one in events if one.by == report.by]
+    before = [one for one in events if report.key and (one.key, one.name) == (report.key, report.name)]
+    found = [*own, *before] if is_accepted else own
+    if len(own) > 1 or bool(found) != is_accepted:
+        raise AssertionError(
+            f"promise 17: {report} was {'accepted' if is_accepted else 'refused'}, and the run has {own}"
+        )
 
 
 def promise_17_what_waits_for_an_event_gets_it(state: State, pending: PendingWork) -> None:
@@ -723,6 +741,7 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_6_now_means_now: (e.UndoStarted,),
     promise_7_items_keep_to_their_slots: (e.ItemEntered,),
     promise_6_no_route_in_a_stopped_run: (e.StepFailed,),
+    promise_17_an_event_counts_once: (e.EventReceived,),
     promise_17_an_event_is_taken_once_and_in_order: (e.EventDelivered,),
     promise_16_a_call_is_made_once_and_its_end_is_told_in_the_order_of_the_log: CHECKED,
 }

@@ -34,6 +34,7 @@ from mulligan.ports import FAULT_POINTS, Lease
 from mulligan.ports.fault_points import SERVER_FAULT_POINTS
 from mulligan.testing.clock import START
 from mulligan.testing.faults import Faults
+from proof.invariants.run_invariants import promise_17_what_is_accepted_is_there
 from proof.simulator.cluster.server_cluster import ClusterWithServers
 from proof.simulator.cluster.simulated_cluster import SimulatedCluster
 from proof.simulator.cluster.simulated_worker import SimulatedWorker
@@ -103,7 +104,9 @@ class SimulationSteps:
         self._meanwhile = [name for name in _MEANWHILE if name not in without]
         if self._servers is not None:
             self._meanwhile += [*["serve"] * 5, "hold_schedule"]
-        self._asked: list[int] = []
+        # What runs were asked, by the message.
+        self._asked: dict[int, tuple[int, r.Report]] = {}
+        self._sent_count = 0
         self._timers_seen: dict[tuple[int, Any, str, int], None] = {}
         self._programs = ProgramProcesses()
 
@@ -609,7 +612,7 @@ class SimulationSteps:
         if place.status == "pending_failed":
             self._ask(run_id, self._classification(place))
         elif is_open_wait(place):
-            self._ask(run_id, r.EventSent(self.cluster.clock.now(), awaited_name(place), self.rng.randint(1, 3)))
+            self._send(run_id, awaited_name(place), self.rng.randint(1, 3))
         else:
             is_approved = self.rng.random() < 0.7
             report = r.ApprovalGiven(
@@ -621,8 +624,13 @@ class SimulationSteps:
     def send(self) -> None:
         """Send an event: early or late, one that nothing waits for or can use, twice, or to a run that has ended."""
         value, key = self.rng.choice((1, 2, "a text", None)), self.rng.choice(("", "", "k1", "k2"))
-        report = r.EventSent(self.cluster.clock.now(), self.rng.choice((*EVENTS, "other")), value, "someone", key)
-        self._ask(self._some_run(), report)
+        name = self.rng.choice((*EVENTS, "other"))
+        self._send(self._some_run(), name, value, key)
+
+    def _send(self, run_id: int, name: str, value: Any, key: str = "") -> None:
+        """Each in a name of its own, by which it is found in the log."""
+        self._sent_count += 1
+        self._ask(run_id, r.EventSent(self.cluster.clock.now(), name, value, f"sender {self._sent_count}", key))
 
     def _classification(self, place: Place) -> r.Classified:
         verdict: Any = "retry" if self.patience > 0 and self.rng.random() < 0.5 else "fail"
@@ -647,14 +655,19 @@ class SimulationSteps:
             self.cluster.happened["visit"] += 1
             self.cluster.start(0, run_id, message_id)
         else:
-            self._asked.append(message_id)
+            self._asked[message_id] = run_id, report
 
     def hear(self) -> None:
         """Fetch the answers that have arrived."""
-        note_answer = [message_id for message_id in self._asked if self.cluster.operator.answer(message_id) is not None]
-        for message_id in note_answer:
+        for message_id, (run_id, report) in list(self._asked.items()):
+            answer = self.cluster.operator.answer(message_id)
+            if answer is None:
+                continue
             self.cluster.note_answer(message_id)
-            self._asked.remove(message_id)
+            del self._asked[message_id]
+            if isinstance(report, r.EventSent):
+                log = self.cluster.operator.log(run_id)
+                promise_17_what_is_accepted_is_there(log, report, is_accepted=not answer.error)
 
     def _some_run(self) -> int:
         return self.rng.choice(list(self.cluster.checker.runs))

@@ -24,6 +24,7 @@
         UnknownPath                     request.path             404   2   a server has nothing at this address
       LanguageError                     language                 422   2   a file is refused: carries its `problems`
       InputInvalid                      input.invalid            422   2
+        EventUnusable                   event.unusable           422   2   what waits for an event cannot use its value
         TextTooCostly                   text.too_costly          422   2   a server reads no text for so long
       ExpressionFailed                  expression.failed        422   2
         OutputDropped                   expression.output_too_large  422   2
@@ -489,6 +490,12 @@ class InputInvalid(MulliganError):
     code = "input.invalid"
     http_status = 422
     exit_code = 2
+
+
+class EventUnusable(InputInvalid):
+    """What waits for an event cannot use its value: it does not match the schema."""
+
+    code = "event.unusable"
 
 
 class TextTooCostly(InputInvalid):

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from tests.support.api_client import Client, open_client, token_record
 from tests.support.commands import mulligan
 
 from mulligan.ports.server_records import TokenLimits
-from mulligan.service.home import Home
+from mulligan.service.home import DATABASE, Home
 
 ORDER = """
 name: order
@@ -124,3 +125,67 @@ def test_who_may_only_send_learns_nothing_of_a_run_that_refuses(client: Client) 
     assert all_of_them.status == 409 and "pay" not in all_of_them.json["detail"].replace("paid", "")
     assert (other.status, "order" in other.body.decode()) == (403, False)
     assert "'pay' waits for 'paid'" in client.post("runs/1/events", {"name": "paid", "value": "x"}).json["detail"]
+
+
+def put_event(client: Client, scope: str, run_id: int = 1, value: Any = "much", **fields: Any) -> Any:
+    """The call of a store over HTTP, as a client makes it who believes that he may say who sends it."""
+    report = {"at": "2020-01-01T00:00:00Z", "name": "paid", "value": value, "by": "root", "key": "", **fields}
+    body = {"run_id": run_id, "report": report, "is_asking": True}
+    return client.post("store/send/put_event", body, scope=scope, headers={"mulligan-protocol": "1"})
+
+
+def test_the_store_over_http_says_no_more_of_a_run_to_who_may_only_send(client: Client) -> None:
+    refused = put_event(client, "send").json["answer"]
+    other = put_event(client, "limited")
+
+    assert refused == {"error": "input.invalid", "message": "what waits for this event cannot use its value"}
+    assert (other.status, b"order" in other.body) == (403, False)
+    assert "'pay' waits for 'paid'" in put_event(client, "run").json["answer"]["message"]
+
+
+def test_who_may_only_send_learns_that_a_run_has_ended_and_not_how(client: Client) -> None:
+    assert mulligan("cancel", "1").code == 0
+
+    replies = [
+        client.post("runs/1/events", {"name": "paid", "value": 1}, scope="send"),
+        client.post("events", {"name": "paid", "value": 1, "run_key": "order-1"}, scope="send"),
+    ]
+
+    assert {(one.status, one.code, one.json["detail"]) for one in replies} == {
+        (409, "run.finished", "the run has ended, and takes no events")
+    }
+    assert put_event(client, "send").json["answer"]["message"] == "the run has ended, and takes no events"
+    assert "was cancelled" in client.post("runs/1/events", {"name": "paid", "value": 1}).json["detail"]
+
+
+def test_who_sends_an_event_and_when_is_what_the_server_says(client: Client) -> None:
+    assert put_event(client, "send", value=1).json["answer"] == {}
+
+    (event,) = (one for one in client.get("runs/1/events").json["events"] if one["fact"]["type"] == "event.received")
+    assert event["fact"]["by"] == "send" and event["at"] > "2021"
+
+
+def test_the_keys_of_deliveries_are_those_of_webhooks(client: Client) -> None:
+    """Otherwise somebody who may send could send an event in place of a delivery that is to come."""
+    key = "hook:shop: id msg_1"
+    body = {"name": "later", "value": 1}
+
+    assert client.post("runs/1/events", body, scope="send", headers={"idempotency-key": key}).status == 422
+    assert put_event(client, "send", value=1, key=key).status == 422
+    assert client.post("runs", {"workflow": "order"}, headers={"idempotency-key": key}).status == 422
+    assert not [one for one in events(client) if one["type"] == "event.received"]
+
+
+def test_an_event_for_a_damaged_run_is_refused_without_a_word_about_what_is_damaged(client: Client) -> None:
+    spoil(client.home)
+
+    alone = client.post("runs/1/events", {"name": "paid", "value": 1}, scope="send")
+
+    assert (alone.status, alone.json["detail"]) == (409, "the run takes no events now")
+    assert "is damaged" in client.post("runs/1/events", {"name": "paid", "value": 1}).json["detail"]
+
+
+def spoil(home: Home) -> None:
+    file = apsw.Connection(str(home.folder / DATABASE))
+    file.execute("UPDATE rows SET data = x'00' WHERE run_id = 1")
+    file.close()

@@ -18,7 +18,7 @@ from mulligan.core.model.workflow import Action, Map, Template
 from mulligan.core.state.mailbox import free_events
 from mulligan.core.turn import fold, follow
 from mulligan.errors import IllegalTransition, InputInvalid, Refused, RunFinished
-from mulligan.testing.history import T0, History, edge, expression, retry, step, workflow
+from mulligan.testing.history import T0, History, command, edge, expression, retry, step, workflow
 
 PAID = Action(EVENT, {"event": "paid"})
 PAYING = workflow(step("order"), step("pay", action=PAID, needs=["order"]), step("ship", needs=["pay"]))
@@ -270,6 +270,29 @@ def test_events_of_items_that_keep_their_results_are_not_there_again() -> None:
 
     assert (run["m[0]"].output, run["m[1].1"].status, free(run)) == (None, "ready", [])
     assert [(one.place, one.value) for one in run.state.received.values()] == [("m[0].0", "a"), ("m[1].0", "b")]
+
+
+def test_an_event_that_an_item_has_failed_with_is_not_there_again() -> None:
+    items = step("m", needs=["order"], map=Map(over=expression("list")), do=(step("", action=waiting(schema=AMOUNT)),))
+    run = History(workflow(step("order"), items), {"list": [1]}).start().send("paid", {}).ok("order")
+    assert run.status == "failed"
+
+    run.retry()
+
+    assert (run.status, run["m[0].0"].status, free(run)) == ("running", "running", [])
+
+
+@pytest.mark.parametrize("is_map", [False, True])
+def test_a_step_that_was_undone_waits_for_another_event(is_map: bool) -> None:
+    waits = {"map": Map(over=expression("list")), "do": (step("", action=PAID),)} if is_map else {"action": PAID}
+    paying = workflow(step("pay", undo=command(), **waits), step("ship", needs=["pay"]))
+    run = History(paying, {"list": [1]}).start().send("paid", 40).fail("ship").ok("pay.undo@1")
+    assert run.status == "failed"
+
+    run.retry()
+
+    assert (run["pay"].status, run.queued, free(run)) == ("running", [], [])
+    assert run.send("paid", 50).queued == ["ship"]
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

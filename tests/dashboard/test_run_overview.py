@@ -57,6 +57,31 @@ def reason(html: str) -> str:
     return html.partition('id="run-reason"')[2].partition("</section>")[0]
 
 
+WAITS = """
+name: order
+steps:
+  - {step: reserve, shell: 'true'}
+  - {step: pay, needs: [reserve], wait: {event: paid}}
+"""
+
+
+def test_a_run_that_waits_for_an_event_says_for_which_and_how_it_is_sent(pages: Client, flows: Flows) -> None:
+    run_id = flows.run(WAITS)
+
+    said = text_of(show(pages, f"/runs/{run_id}"))
+
+    assert "Waits for an event" in said
+    assert f"'pay' waits for the event 'paid'. To send it: mulligan send {run_id} paid VALUE" in said
+
+
+def test_a_run_says_that_one_that_it_called_waits_for_an_event(pages: Client, flows: Flows) -> None:
+    run_id = flows.run("name: outer\nsteps: [{step: call, group: {steps: [{step: pay, wait: {event: paid}}]}}]\n")
+
+    said = text_of(show(pages, f"/runs/{run_id}"))
+
+    assert f"'pay' of run {run_id + 1}, which this run called, waits for an event" in said
+
+
 def test_a_parked_step_is_the_headline_and_leads_to_the_inbox(pages: Client, flows: Flows) -> None:
     run_id = flows.run(PARKS)
 

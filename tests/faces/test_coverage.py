@@ -133,3 +133,64 @@ def test_what_cannot_be_answered_is_refused_with_what_to_do(words: list[str], me
 def test_a_file_that_is_missing_or_wrong_is_refused():
     assert mulligan("coverage", "no.yaml").err == "error[language.unreadable]: no.yaml: there is no such file\n"
     assert "error[language.unknown_key]" in mulligan("coverage", workflow("steps: [{step: a, shel: b}]")).err
+
+
+PROGRAM = """\
+from mulligan import StepFailed, program, step
+
+
+@step
+def load(part: int) -> int: ...
+
+
+@step
+def page(text: str) -> str: ...
+
+
+@program
+def nightly():
+    try:
+        return load(1)
+    except StepFailed as failed:
+        return page(failed.code)
+"""
+
+
+def test_a_program_is_rehearsed_and_what_has_no_fake_is_unknown():
+    Path("nightly.py").write_text(PROGRAM)
+    Path("fakes.yaml").write_text("load: {output: 1}\n")
+    command = ("coverage", "nightly.py", "--rehearse", "fakes.yaml")
+
+    said, found = mulligan(*command), mulligan(*command, "--json").json
+
+    assert said.out.startswith("nightly: 2 of 5 failures are dealt with; 3 are unknown\n")
+    assert "'page' (nightly.py:17) has no fake; add to fakes.yaml: page: {output: …}" in said.out
+    assert "mulligan coverage nightly.py --rehearse fakes.yaml --step load --failure EXCEPTION\n" in said.out
+    assert (found["called_at"], found["cells"][0]["verdict"]) == ({"load": "nightly.py:15"}, "unknown")
+    assert mulligan(*command, "--min", "41").code == 1
+
+    Path("fakes.yaml").write_text("load: {output: 1}\npage: {output: ok}\n")
+    story = mulligan(*command, "--step", "load", "--failure", "EXCEPTION")
+    page = mulligan(*command, "--html", "-")
+
+    assert story.out.endswith("the run completed: the program caught it at nightly.py:16; 1 attempt\n")
+    assert mulligan(*command, "--min", "41").code == 0
+    assert "caught it at nightly.py:16" in page.out
+
+
+def test_without_a_rehearsal_it_is_said_what_to_give():
+    Path("nightly.py").write_text(PROGRAM)
+
+    said = mulligan("coverage", "nightly.py")
+
+    assert "to play it, say how its calls end: --rehearse FAKES" in said.out
+    assert "kill\nnightly" in said.out and "✓  recovered" in said.out
+
+
+def test_a_file_that_is_no_program_is_not_rehearsed():
+    Path("fakes.yaml").write_text("load: {output: 1}\n")
+
+    said = mulligan("coverage", workflow(NIGHTLY), "--rehearse", "fakes.yaml")
+
+    assert (said.code, said.out) == (2, "")
+    assert "'nightly' is no program" in said.err and "leave --rehearse out" in said.err

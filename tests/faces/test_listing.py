@@ -424,7 +424,7 @@ def test_a_step_alone_names_its_logs_in_the_newest_run():
     assert mulligan("logs", 1).plain == (
         2,
         "",
-        "error[usage]: missing argument 'STEP'\n  the steps of the run: mulligan show 1\n",
+        "error[usage]: missing argument 'STEP'\n  all of it: mulligan logs 1 -f; its steps: mulligan show 1\n",
     )
 
 

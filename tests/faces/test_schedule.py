@@ -157,3 +157,27 @@ def test_a_published_program_runs_where_nobody_has_its_file(folder: Path) -> Non
     assert ran.json["outputs"] == {"result": 6}
     assert mulligan("resume", "2").code == 0
     assert mulligan("show", "2", "--json").json["outputs"] == {"result": 12}
+
+
+def test_a_run_of_a_program_warns_of_what_may_differ_in_a_replay(folder: Path) -> None:
+    Path("clock.py").write_text(
+        "import time\n\nfrom mulligan import program\n\n\n@program\ndef clock():\n    return time.time()\n"
+    )
+
+    said = mulligan("run", "clock.py")
+
+    assert said.code == 0
+    assert said.err.startswith("warning[replay]: clock.py:8:12: the program 'clock' reads the clock")
+
+
+def test_a_program_is_published_with_its_schedule(folder: Path) -> None:
+    Path("daily.py").write_text(
+        "from mulligan import program\n\n\n"
+        '@program(schedules={"nightly": {"cron": "30 2 * * *", "inputs": {"day": "${schedule.date}"}}})\n'
+        "def daily(day: str):\n    return day\n"
+    )
+
+    assert mulligan("publish", "daily.py").out.splitlines()[1] == "schedules: daily.nightly"
+    fill = mulligan("schedule", "backfill", "daily.nightly", "--from", "2026-01-01", "--to", "2026-01-02", "--dry-run")
+
+    assert "2026-01-01T02:30:00Z  day=2026-01-01" in fill.out

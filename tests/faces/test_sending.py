@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,8 @@ def test_a_run_that_waits_for_an_event_says_so_and_how_to_send_it():
 
     assert said.code == 4
     assert "run 1 waits for an event" in said.err and "mulligan send 1 paid" in said.err
+    # As it begins to wait, too: a shorter wait is waited for here.
+    assert re.search(r"\? pay\s+waits for the event 'paid'\n\s+mulligan send 1 paid\n\n", said.err)
     assert "'pay' waits for an event" in mulligan("list").out
     assert "waits for the event 'paid', until" in mulligan("show").out
     assert mulligan("pending").err == "nothing waits for a person\n"
@@ -173,3 +176,11 @@ def test_a_program_gets_an_event_that_came_early_and_fails_without_one():
     assert mulligan("show", "--json").json["state"] == {"phase": "waits"}
     assert 'state: phase="waits"' in mulligan("show").out
     assert package.Home(".mulligan").get(1).state == {"phase": "waits"}
+
+
+def test_more_time_is_not_offered_for_an_event_that_did_not_come():
+    said = ran("name: late\nsteps:\n  - {step: pay, wait: {event: paid, timeout: 10ms}}\n")
+
+    assert said.code == 1
+    assert "TIMEOUT: no event 'paid' came in time" in said.err
+    assert "mulligan retry 1 " in said.err and "--adjust" not in said.err

@@ -66,6 +66,7 @@ def test_json_has_the_secret_once() -> None:
         (("revoke", "x"), "there is no token 'x'"),
         (("create", "ci"), "a token needs a scope"),
         (("create", "ci", "--scope", "reed"), "'reed' is not a scope"),
+        (("create", "hook:shop", "--scope", "run"), "'hook:shop' is the name of a webhook"),
         (("create", "ci", "--agent", "night"), "'token create' has other arguments"),
         (("create", "--agent", "night", "--may", "retri"), "unknown verdict 'retri' of a token"),
         (("create", "--agent", "night", "--min-confidence", "high"), "'high' is not a number"),

@@ -178,6 +178,9 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("pause_run", {"run_id": 1, "step": "load"}, "run.finished"),
     ("resume_run", {"run_id": 1}, "run.finished"),
     ("resume_run", {"run_id": 1, "steps": 0}, "input.invalid"),
+    ("send_event", {"run_id": 1, "name": "paid"}, "run.finished"),
+    ("send_event", {"run_id": 1, "name": "a b"}, "input.invalid"),
+    ("send_event", {"run_id": 1, "name": "paid", "key": "hook:shop: id msg_1"}, "input.invalid"),
 ]
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from mulligan import program, step
+from mulligan import Retry, program, step
 from mulligan.errors import LanguageError
 from mulligan.flows.recording import Recorder
 from mulligan.programs import definitions
+from mulligan.programs.failures import failure_of
 
 from .steps_of_programs import add, fail
 
@@ -96,6 +97,35 @@ def test_a_key_of_the_graph_of_a_flow_is_refused_on_a_step_that_a_program_calls(
     assert few.__mulligan_workflow__().check().steps, "a step of the module that it does not name may have such keys"
     with pytest.raises(LanguageError, match="step 'maybe' has 'when'"):
         definitions.definition_of(maybe)
+
+
+@step(retry=Retry(codes=["ConnectionError"]))
+def by_exception(number: int) -> int:
+    return number
+
+
+@program
+def retrying(number: int) -> int:
+    return by_exception(number)
+
+
+def test_the_keys_of_a_step_that_a_program_names_are_checked_before_it_runs():
+    with pytest.raises(LanguageError) as caught:
+        retrying.__mulligan_workflow__()
+
+    [problem] = caught.value.problems
+    assert problem.message == "an entry of 'codes' is 'ConnectionError', an error code such as TIMEOUT is expected"
+    assert problem.hint.startswith("an exception has the code EXCEPTION: write 'pattern'")
+    assert problem.file == __file__
+
+
+def test_what_the_checks_of_a_step_have_raised_is_shown_without_their_frames():
+    with pytest.raises(LanguageError) as caught:
+        definitions.definition_of(by_exception)
+
+    found = failure_of(caught.value)
+
+    assert "mulligan/language" not in found.trace and "'ConnectionError'" in found.message
 
 
 def test_the_key_of_a_call_is_refused_for_a_run():

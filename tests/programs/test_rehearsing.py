@@ -11,7 +11,7 @@ import pytest
 from tests.programs import running_programs
 
 import mulligan
-from mulligan import StepFailed, approve, program, sleep, step
+from mulligan import StepFailed, approve, program, publish_state, sleep, step
 from mulligan.errors import Refused
 from mulligan.programs.rehearsing import FakesRefused, ReplayDiffers, after
 from mulligan.programs.rehearsing import rehearse as rehearse_strictly
@@ -230,6 +230,18 @@ def test_a_fake_that_has_no_further_end_is_said():
 def test_an_approval_without_an_answer_is_said():
     with pytest.raises(FakesRefused, match=r"nobody answers 'go on\?'; give an answer: fakes={'approve': True}"):
         rehearse(asks)
+
+
+@program
+def importing(count: int):
+    for number in range(count):
+        publish_state(done=number, of=count)
+        double(number)
+
+
+def test_a_test_sees_what_a_program_has_published():
+    assert rehearse(importing, 3).state == {"done": 2, "of": 3}
+    assert rehearse(sums, 2).state == {}
 
 
 def test_an_approval_returns_who_has_approved_and_why():

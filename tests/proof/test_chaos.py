@@ -18,6 +18,7 @@ SHORT = Settings(seed=7, runs=RUNS, minutes=0.0, workers=2, lease_seconds=2.0, f
 TROUBLES: tuple[Callable[[Chaos], None], ...] = (
     lambda chaos: outlast(chaos, "immediate"),
     lambda chaos: chaos.trouble.attack(chaos.fleet.workers[1], "kill", 0, 0),
+    lambda chaos: chaos.trouble.attack_sender(0),
     lambda chaos: chaos.trouble.attack_api("kill", 0),
     lambda chaos: chaos.trouble.cut(chaos.fleet.workers[0], "silent", 0.5),
     lambda chaos: chaos.trouble.stand_in(chaos.fleet.workers[-1], "a page with 404", 0.5),
@@ -36,9 +37,9 @@ def chaos(tmp_path: Path) -> Iterator[Chaos]:
 @pytest.mark.nightly
 def test_no_trouble_with_workers_server_or_network_loses_or_doubles_anything(chaos: Chaos) -> None:
     for number, trouble in enumerate(TROUBLES):
-        wait_until(lambda share=COMMANDS * number // 8: has_begun(chaos, share), "nobody goes on")
+        wait_until(lambda share=COMMANDS * number // 9: has_begun(chaos, share), "nobody goes on")
         trouble(chaos)
-    wait_until(lambda: has_begun(chaos, COMMANDS * 7 // 8), "nobody goes on")
+    wait_until(lambda: has_begun(chaos, COMMANDS * 8 // 9), "nobody goes on")
     chaos.calm_down()
     chaos.finish()
     chaos.check()

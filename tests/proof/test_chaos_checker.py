@@ -28,6 +28,7 @@ from proof.chaos.checker import (
     InvariantChecker,
     Totals,
     check_all,
+    check_events,
     check_outages,
     check_rest,
     check_run,
@@ -37,6 +38,7 @@ from proof.chaos.checker import (
 from proof.chaos.faults import Outage
 from proof.chaos.fleet import Sample, growth_of
 from proof.chaos.journal import Journal, parsed
+from proof.chaos.sender import Accepted, Sent
 from proof.invariants.store_contents import BreakerRow, MessageRow, RunRow, StoreContents, TaskRow
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -181,6 +183,54 @@ def test_a_command_that_ran_more_often_than_it_was_started_is_found() -> None:
     found = found_in([START, END, *SECOND], DONE)
 
     assert found == ["run 1: 'fetch' ran 2 times, and was started 1 times"]
+
+
+# -- events from outside
+
+
+def received(*sent: Sent) -> list[e.Fact]:
+    return [e.EventReceived("paid", one._asdict(), "sender", one.key) for one in sent]
+
+
+FOUR = received(*(Sent(sender, 7, number) for number in range(2) for sender in range(2)))
+# In the log they are the events 2 to 5.
+TAKEN: list[e.Fact] = [e.EventDelivered(f"s{number}", 1, number, "paid") for number in range(2, 6)]
+
+
+def found_of_events(
+    facts: list[e.Fact], accepted: list[Accepted] | None = None, *, has_completed: bool = True
+) -> list[str]:
+    entries = log(e.RunStarted(1, "ordered", inputs={"n": 7}), *facts)
+    return list(check_events(accepted or [], {1: entries}, {1} if has_completed else set(), Totals()))
+
+
+def test_events_that_are_taken_once_and_in_order_are_fine() -> None:
+    reopened = e.RunReopened(2, "operator", "")
+    accepted = [Accepted(Sent(0, 7, 0), 1)]
+
+    assert found_of_events([*FOUR, *TAKEN], accepted) == []
+    # In another round a step takes the same event again.
+    assert found_of_events([*FOUR, *TAKEN, reopened, TAKEN[3]]) == []
+    # Of a run that was cancelled some are left.
+    assert found_of_events([*FOUR, *TAKEN[:2]], has_completed=False) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        pytest.param([*FOUR[1:], *TAKEN], "was accepted, and is not there", id="lost"),
+        pytest.param([*FOUR, FOUR[0], *TAKEN], "is there twice", id="doubled"),
+        pytest.param([*FOUR[2:], *FOUR[:2], *TAKEN], "came after event 1 of its sender", id="out of order"),
+        pytest.param([*FOUR, *received(Sent(0, 8, 0))], "is for another run", id="of another run"),
+        pytest.param([*FOUR, *TAKEN, TAKEN[0]], "event 2 was taken twice, at last by 's2'", id="taken twice"),
+        pytest.param([*FOUR, *TAKEN[:3]], "it has completed with", id="completed without one"),
+        pytest.param([*FOUR, *TAKEN[:3], e.EventDelivered("s5", 2, 4, "paid")], "was taken twice", id="two share one"),
+    ],
+)
+def test_an_event_that_is_lost_doubled_or_out_of_order_is_found(facts: list[e.Fact], said: str) -> None:
+    found = found_of_events(facts, [Accepted(Sent(0, 7, 0), 1)])
+
+    assert any(said in one for one in found), found
 
 
 # -- runs

@@ -147,7 +147,7 @@ def test_webhooks_that_can_be_meant_are_accepted() -> None:
     for form in (
         WebhookForm("shop", auth="github", send=SEND, filter="${has(body.x)}"),
         WebhookForm("shop", auth="secret", header="X-Gitlab-Token", start=StartForm("deploy")),
-        WebhookForm("shop", send=SendForm("paid", labels={"a": "${query.a}"}), id="${headers.x}"),
+        WebhookForm("shop", send=SendForm("paid", labels={"a": "${query.a}"}), id="${body.x}"),
     ):
         check_form(form)
 
@@ -170,3 +170,46 @@ def test_a_webhook_gives_a_workflow_the_inputs_that_it_has_and_needs() -> None:
         with pytest.raises(InputInvalid) as refused:
             check_start(StartForm("deploy", inputs=inputs), workflow)
         assert refused.value.data["input"] == named
+
+
+@pytest.mark.parametrize(
+    ("auth", "send", "fields"),
+    [
+        ("github", {"run_key": "${query.order}"}, {}),
+        ("github", {"run_key": "order ${headers['x-order']}"}, {}),
+        ("github", {}, {"id": "${headers['x-github-delivery']}"}),
+        ("standard", {}, {"id": "${query.delivery}"}),
+    ],
+)
+def test_what_decides_which_delivery_it_is_is_signed(auth: Any, send: dict[str, Any], fields: dict[str, Any]) -> None:
+    form = msgspec.structs.replace(sends(**send), auth=auth, **fields)
+
+    with pytest.raises(InputInvalid, match=f"'auth: {auth}' signs neither headers nor the address"):
+        check_form(form)
+    check_form(msgspec.structs.replace(form, auth="secret"))
+
+
+def test_the_key_of_a_started_run_is_signed() -> None:
+    form = WebhookForm("shop", auth="github", start=StartForm("order", key="${query.order}"))
+
+    with pytest.raises(InputInvalid, match=r"'start\.key' may read 'body' alone"):
+        check_form(form)
+    check_form(
+        msgspec.structs.replace(form, start=StartForm("order", inputs={"from": "${query.order}"}, key="${body.order}"))
+    )
+
+
+@pytest.mark.parametrize("header", ["Idempotency-Key", "webhook-id", "X-GitHub-Delivery", "webhook-timestamp", "Host"])
+def test_a_secret_is_in_no_header_that_means_something_else(header: str) -> None:
+    """The id of a delivery is kept with what it does: the secret would be in the store."""
+    form = msgspec.structs.replace(sends(), auth="secret", header=header)
+
+    with pytest.raises(InputInvalid, match="means something else"):
+        check_form(form)
+
+
+@pytest.mark.parametrize("name", ["a b", "7", "a/b"])
+def test_an_event_that_can_never_be_sent_is_refused_when_the_webhook_is_made(name: str) -> None:
+    with pytest.raises(InputInvalid, match="is not the name of an event"):
+        check_form(sends(event=name))
+    check_form(sends(event="paid-${body.order}"))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.support.nightly import examples
 
-from mulligan.core.model.workflow import Action, Breaker, Command, Need, Step, Triage, TriageAgent, Workflow
-from mulligan.testing.history import command, handler, retry, step, workflow
+from mulligan.core.model.actions import EVENT
+from mulligan.core.model.workflow import Action, Breaker, Command, Map, Need, Step, Triage, TriageAgent, Workflow
+from mulligan.testing.history import command, expression, handler, retry, step, workflow
 from proof.simulator.fault_budget import STORE_KINDS, FaultBudget, StoreKind
 from proof.simulator.shrinking import complaint
 from proof.simulator.simulation import Simulation
@@ -28,6 +29,7 @@ from proof.simulator.themes import (
 from . import sabotage_agents as sabotage_agents
 from . import sabotage_cache as sabotage_cache
 from . import sabotage_core as sabotage_core
+from . import sabotage_events as sabotage_events
 from . import sabotage_programs as sabotage_programs
 from . import sabotage_remote as sabotage_remote
 from . import sabotage_servers as sabotage_servers
@@ -89,6 +91,21 @@ UNDOING = workflow(
     *(step(f"s{n}", action=Action("workflow", {"file": "child.yaml"}), rules=retry(3, delay=1)) for n in range(2)),
     children={"child.yaml": workflow(step("x", undo=command("un")), step("y", needs=["x"]))},
 )
+
+# Steps that wait for events of one name, early and late, and fail with some of them.
+_PAID = {"event": "paid"}
+WAITING = workflow(
+    step("a"),
+    step("b", needs=["a"], action=Action(EVENT, {**_PAID, "schema": {"type": "integer"}}), rules=retry(1, delay=2)),
+    step("c", needs=["b"], action=Action(EVENT, _PAID)),
+    step("d", needs=["c"]),
+    step("e", action=Action(EVENT, {**_PAID, "timeout": 20.0})),
+)
+_NUMBER = Action(EVENT, {**_PAID, "schema": {"type": "integer"}})
+WAITING_ITEMS = workflow(
+    step("a"), step("m", needs=["a"], map=Map(over=expression("list.1")), do=(Command(action=_NUMBER),))
+)
+WAITING_UNDONE = workflow(step("a", action=Action(EVENT, _PAID), undo=command("un")), step("b", needs=["a"]))
 
 # Steps about which an agent is asked, which may retry one of them.
 _ASKED = Command(action=Action("agent", {"provider": "triager"}), timeout=60.0, deadline=60.0)
@@ -259,6 +276,14 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ),
     ("an ordinary end does not count for the groups that its step is in", GROUPED, "memory", 0, "promise 10"),
     ("an ordinary end forgets what its attempt has given", None, "memory", 3, "promise 10"),
+    ("the event that came last is taken first", WAITING, "memory", 5, "promise 17"),
+    ("an event that came early is not given to the step that waits for it later", WAITING, "memory", 2, "promise 17"),
+    ("an event for which nothing waits is accepted and not kept", WAITING, "memory", 0, "promise 17"),
+    ("an event that is sent again with its key is another one", WAITING, "memory", 41, "promise 17"),
+    ("a run that is loaded has forgotten the keys of its events", WAITING, "memory", 21, "promise 17"),
+    ("a step that runs again waits for another event", WAITING, "memory", 2, "promise 17"),
+    ("a step that has failed with an event gets it again", WAITING_ITEMS, "memory", 21, "promise 17"),
+    ("a step that was undone gets its event again", WAITING_UNDONE, "memory", 0, "promise 17"),
     ("a replay does not know the last call, and makes it again", None, "memory", 0, "promise 16"),
     ("a call of a program is added twice", None, "memory", 0, "promise 16"),
     ("a program is told of the last end of a call first", None, "memory", 1, "promise 16"),

@@ -32,8 +32,8 @@ _FILES = ("yaml", "json", "json5", "kdl", "toml", "python", "sh")
 # What differs from one playing to the next: dates and times, how long it took, how much it used, which process and port
 # it was. Steps that take a second or more say so, and others do not.
 _VARYING = re.compile(
-    r"\d{4}-\d\d-\d\d|(?<!\d)\d\d:\d\d:\d\d(\.\d+)?Z?|\b\d+(\.\d+)? ?(ms|s|m\d\ds|[KMG]iB)\b|(?<=process )\d+"
-    r"|(?<=127\.0\.0\.1:)\d+|(?<=kept )\d+(\.\d+)?(?= busy)|(?<=it used )\d+\.\d(?= of)"
+    r"\d{4}-\d\d-\d\d( at \d\d:\d\d)?|(?<!\d)\d\d:\d\d:\d\d(\.\d+)?Z?|\b\d+(\.\d+)? ?(ms|s|m\d\ds|[KMG]iB)\b"
+    r"|(?<=process )\d+|(?<=127\.0\.0\.1:)\d+|(?<=kept )\d+(\.\d+)?(?= busy)|(?<=it used )\d+\.\d(?= of)"
 )
 _TOOK = re.compile(r"(\bcompleted\b.*) in \d+(\.\d+)?s$", re.MULTILINE)
 # Of a difference of times: which was longer depends on the machine.

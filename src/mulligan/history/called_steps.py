@@ -7,13 +7,14 @@ definition asks here for that of the run: `workflow_of_run`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from mulligan.core.model.program_events import StepAdded, StepRan
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Action, Need, Workflow
 from mulligan.core.state.program_progress import RecordedCall, is_raised_with
 from mulligan.core.state.state import State
@@ -26,7 +27,9 @@ _SOURCES_KEPT = 16
 _ONLY_AST = 0x0400
 # A call that follows more of them is said to follow the first ones: two large gathers would make millions of pairs.
 FOLLOWED_MAX = 100
+_CODE = lazy_regex(r"[A-Z][A-Z0-9_]*")
 _TRIES = frozenset({"Try", "TryStar"})
+_FUNCTIONS = frozenset({"FunctionDef", "AsyncFunctionDef"})
 
 
 class CalledStep(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -231,6 +234,98 @@ def _except_lines(source: str) -> dict[int, int]:
                     dict.fromkeys(range(statement.lineno, (statement.end_lineno or statement.lineno) + 1), caught)
                 )
     return found
+
+
+def codes_named(source: str, line: int, function: str) -> tuple[str, ...]:
+    """The codes of failures that a program names for a call in this line, or that the function of its step raises."""
+    named = _codes(source)
+    compared = [code for scope, codes in named.compared if scope.may_have(line) for code in codes]
+    return tuple(dict.fromkeys((*compared, *named.raised.get(function, ()))))
+
+
+class _Scope(msgspec.Struct, frozen=True):
+    """The lines whose calls may fail with what is compared: of a `try` or a function, and of what that calls."""
+
+    lines: tuple[range, ...]
+
+    def may_have(self, line: int) -> bool:
+        return any(line in one for one in self.lines)
+
+
+class _Codes(msgspec.Struct, frozen=True):
+    """The codes that are compared with the `code` of a failure; and those that each function raises as a StepError."""
+
+    compared: tuple[tuple[_Scope, tuple[str, ...]], ...] = ()
+    raised: dict[str, tuple[str, ...]] = {}
+
+
+@lru_cache(_SOURCES_KEPT)
+def _codes(source: str) -> _Codes:
+    try:
+        tree = compile(source, "", "exec", _ONLY_AST, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError):
+        return _Codes()
+    functions = [node for node in _walk(tree) if type(node).__name__ in _FUNCTIONS]
+    handlers = [(one, node) for node in _walk(tree) if type(node).__name__ in _TRIES for one in node.handlers]
+    compared: list[tuple[_Scope, tuple[str, ...]]] = []
+    for node in _walk(tree):
+        if not (codes := _compared(node)):
+            continue
+        # The innermost `except` around it, else the innermost function: from the outside in, they come last.
+        caught = [around.body for one, around in handlers if node.lineno in _lines(one)]
+        within = caught or [one.body for one in functions if node.lineno in _lines(one)] or [tree.body]
+        compared.append((_Scope(tuple(_reached(within[-1], functions))), codes))
+    raised = {node.name: _plain_codes(_walk_raised(node)) for node in functions}
+    return _Codes(tuple(compared), raised)
+
+
+def _reached(body: list[Any], functions: list[Any]) -> Iterator[range]:
+    """The lines of these statements, and of the functions of the file that they name, and so on."""
+    left, seen = list(body), set[str]()
+    yield range(body[0].lineno, _lines(body[-1]).stop)
+    while left:
+        names = {one.id for one in _walk(left.pop()) if type(one).__name__ == "Name"} - seen
+        seen |= names
+        for one in functions:
+            if one.name in names:
+                yield _lines(one)
+                left.append(one)
+
+
+def _compared(node: Any) -> tuple[str, ...]:
+    """The codes with which this compares that of a failure."""
+    kind = type(node).__name__
+    if kind == "Compare" and any(_is_code(one) for one in (node.left, *node.comparators)):
+        return _plain_codes(_texts(node))
+    if kind == "Match" and _is_code(node.subject):
+        return _plain_codes(text for case in node.cases for text in _texts(case.pattern))
+    return ()
+
+
+def _walk_raised(function: Any) -> Iterator[str]:
+    for one in _walk(function):
+        if type(one).__name__ == "Call" and one.args and _is_step_error(one.func):
+            yield from _texts(one.args[0])
+
+
+def _plain_codes(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for text in texts if _CODE.fullmatch(text)))
+
+
+def _lines(node: Any) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def _is_code(node: Any) -> bool:
+    return type(node).__name__ == "Attribute" and node.attr == "code"
+
+
+def _is_step_error(node: Any) -> bool:
+    return "StepError" in (getattr(node, "id", ""), getattr(node, "attr", ""))
+
+
+def _texts(node: Any) -> list[str]:
+    return [one.value for one in _walk(node) if type(one).__name__ == "Constant" and isinstance(one.value, str)]
 
 
 def _walk(tree: Any) -> Iterator[Any]:

@@ -22,6 +22,7 @@ from mulligan.mcp_server.tool import Arguments, ToolCall, Tools
 from mulligan.service.authoring.values import read_budgets
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.runs.changes.preflight import refuse_reserved_labels
+from mulligan.service.runs.changes.starting import check_key
 from mulligan.service.runs.changes.workflow_sources import WorkflowSource
 
 TOOLS = Tools()
@@ -215,7 +216,8 @@ class SendEvent(Arguments, frozen=True):
 
 @TOOLS.add("send", "Send an event to a run: a step that waits for it takes it, or it is kept until one does.")
 def send_event(call: ToolCall, asked: SendEvent) -> Any:
-    return call.service.changes.send_event(asked.run_id, asked.name, asked.value, key=asked.key, dry_run=asked.dry_run)
+    key = check_key(asked.key) if asked.key else ""
+    return call.service.changes.send_event(asked.run_id, asked.name, asked.value, key=key, dry_run=asked.dry_run)
 
 
 class PauseRun(Arguments, frozen=True):

@@ -46,12 +46,13 @@ def _delivery(one: Delivery) -> m.Delivery:
         m.CallId(one.branch, one.ordinal),
         one.label,
         output=one.output,
-        failure=None if found is None else _call_failure(found),
+        failure=None if found is None else call_failure_of(found),
         at=one.at,
     )
 
 
-def _call_failure(found: Failure) -> m.CallFailure:
+def call_failure_of(found: Failure) -> m.CallFailure:
+    """A failure, as a program gets it."""
     return m.CallFailure(
         found.code,
         found.message,

@@ -14,7 +14,7 @@ import msgspec
 
 from mulligan.core.model.actions import APPROVE, CARRIED, CHILD_RUN, EVENT, PYTHON, WAIT
 from mulligan.core.model.workflow import Action, Expression, Step, Template, encode
-from mulligan.flows.context import RECORDER, Site, refuse
+from mulligan.flows.context import RECORDER, Site, refuse, running_program
 from mulligan.flows.functions import definition_site
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.recording import RESULT, Record, Recorder
@@ -203,9 +203,11 @@ def workflow_of(program: Any) -> Any:
     site = definition_site(program.fn) or program.site
     at = CallSite(site.file, site.line)
     recorder = Recorder(program.name)
-    for name in _names_used(program.fn.__code__):
-        if isinstance(step := program.fn.__globals__.get(name), StepFunction):
-            _refuse_graph(step)
+    for step in _steps_named(program.fn):
+        _refuse_graph(step)
+        if step.keys and running_program() is None:
+            # Now, and not when it is called at night. A program that calls this one checks what it calls by itself.
+            _checked(step, program.keys)
     top = {key: one for key, one in program.keys.items() if key not in STEP_KEYS and key not in _OWN_KEYS}
     for step in steps_in_reach(program.fn):
         found = Recorder(program.name)
@@ -230,6 +232,13 @@ def workflow_of(program: Any) -> Any:
     args = {name: f"${{inputs.{name}}}" for name in parameters.names}
     workflow.step_at(at, program.__name__, {"python": action, **({"args": args} if args else {}), **step_keys})
     return workflow
+
+
+def _steps_named(function: Any) -> Iterator[StepFunction[..., Any]]:
+    """The steps that the text of a program names: at the top of its module."""
+    for name in dict.fromkeys(_names_used(function.__code__)):
+        if isinstance(step := function.__globals__.get(name), StepFunction):
+            yield step
 
 
 def _names_used(code: types.CodeType) -> Iterator[str]:

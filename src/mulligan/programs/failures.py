@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 TRACE_CHARS_MAX = 40_000
 _SEVERITIES = ("warning", "error", "critical")
-_OWN_FOLDERS = (
-    __file__.rpartition("/")[0] + "/",
-    __file__.rpartition("/")[0].removesuffix("programs") + "flows/",
-)
+# Of this package: what it has called to check a step is no code of the user's either.
+_OWN_FOLDER = __file__.rpartition("/programs/")[0] + "/"
 
 
 def failure_of(error: BaseException) -> CallFailure:
@@ -118,7 +116,7 @@ def site_of(error: BaseException) -> str:
     step = error.__traceback__
     while step is not None:
         file = step.tb_frame.f_code.co_filename
-        if not file.startswith(_OWN_FOLDERS) and "/asyncio/" not in file:
+        if not file.startswith(_OWN_FOLDER) and "/asyncio/" not in file:
             found = f"{file.rpartition('/')[2]}:{step.tb_lineno}"
         step = step.tb_next
     return found
@@ -138,7 +136,7 @@ def trace_of(error: BaseException) -> str:
 
 
 def _leave_out_own_frames(shown: TracebackException, depth: int) -> None:
-    kept = [frame for frame in shown.stack if not frame.filename.startswith(_OWN_FOLDERS)]
+    kept = [frame for frame in shown.stack if not frame.filename.startswith(_OWN_FOLDER)]
     shown.stack[:] = kept
     for inner in (shown.__cause__, shown.__context__):
         if inner is not None and depth < 10:

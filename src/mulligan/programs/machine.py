@@ -125,7 +125,7 @@ class Machine:
         self._is_edited = False
         self._labels = CallLabels(step, history)
         # What the program has published, what of it was sent, and when.
-        self._published: dict[str, Any] = {}
+        self.published: dict[str, Any] = {}
         self._sent: dict[str, Any] = {}
         self._sent_at = float("-inf")
         self.is_replaying = history is not None
@@ -232,7 +232,7 @@ class Machine:
 
     def publish(self, values: dict[str, Any]) -> None:
         """What people see of the program while it runs: these values take the place of those with their names."""
-        published = {**self._published, **values}
+        published = {**self.published, **values}
         encoded = encode_arguments(published, "publish_state")
         if KEY_AS_JSON in encoded:
             raise ProgramError(f"publish_state keeps no value with the key '{KEY}', which is reserved for artifacts")
@@ -241,13 +241,13 @@ class Machine:
             message = f"publish_state keeps at most {PUBLISHED_BYTES_MAX:,} bytes, and these values have {size:,}"
             raise ProgramError(message, hint="publish numbers and short texts; results are outputs of steps")
         # As JSON has it, and as it is now: the program may change what it has given.
-        self._published = json.loads(encoded)
+        self.published = json.loads(encoded)
 
     def _news(self, *, is_due: bool) -> dict[str, Any] | None:
         """What is published and was not sent yet; while the program goes on in its turn, once a second."""
-        if self._published == self._sent or not (is_due or time.monotonic() - self._sent_at >= PUBLISHED_SECONDS):
+        if self.published == self._sent or not (is_due or time.monotonic() - self._sent_at >= PUBLISHED_SECONDS):
             return None
-        self._sent, self._sent_at = self._published, time.monotonic()
+        self._sent, self._sent_at = self.published, time.monotonic()
         return self._sent
 
     def prepare_sleep(self, duration: Any) -> Call[None]:

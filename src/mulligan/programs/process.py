@@ -164,9 +164,14 @@ class SocketLink:
         where = ""
         if frame is not None:
             where = f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
-        message = f"the program has used {self._timeout:g}s of processor time without calling anything"
-        assert self._machine is not None
+        assert self._machine is not None and self._timeout is not None
+        message = endless_message(self._timeout)
         self.end(self._machine.ended("raised", failure=m.CallFailure(code=TIMEOUT, message=message), at=where))
+
+
+def endless_message(seconds: float) -> str:
+    """What is said of a program that computes for too long."""
+    return f"the program has used {seconds:g}s of processor time without calling anything"
 
 
 def flush() -> None:

@@ -102,8 +102,9 @@ class _RehearsingMachine(Machine):
 class Rehearsal:
     """A program that was run in memory: how it has ended, and what it has called."""
 
-    def __init__(self, ended: m.Ended, engine: MemoryEngine, inputs: dict[str, Any]) -> None:
+    def __init__(self, ended: m.Ended, engine: MemoryEngine, inputs: dict[str, Any], state: dict[str, Any]) -> None:
         self._ended = ended
+        self._state = state
         self._engine = engine
         self._inputs = inputs
 
@@ -121,6 +122,11 @@ class Rehearsal:
     def status(self) -> str:
         """`completed` or `failed`."""
         return "completed" if self._ended.failure is None else "failed"
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What it has published last, with `publish_state`."""
+        return self._state
 
     @property
     def seconds(self) -> float:
@@ -228,7 +234,7 @@ def _run(engine: _RehearsingEngine, program: Any, arguments: dict[str, Any]) -> 
         assert engine.problem is not None
         raise engine.problem from None
     engine.take(ended)
-    return Rehearsal(ended, engine, arguments)
+    return Rehearsal(ended, engine, arguments, machine.published)
 
 
 def names_in_reach(function: Any) -> tuple[set[str], set[str]]:

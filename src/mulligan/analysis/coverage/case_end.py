@@ -27,6 +27,9 @@ class CaseEnd(msgspec.Struct, frozen=True):
     attempts: int
     seconds: float
     extra_seconds: float = 0.0
+    # In a program: where it caught the failure, or makes a call without a fake; and the label of that call.
+    at: str = ""
+    needs: str = ""
 
 
 def judge(player: Player, path: Path, step: Step, kind: Kind) -> CaseEnd:
@@ -49,6 +52,18 @@ def judge(player: Player, path: Path, step: Step, kind: Kind) -> CaseEnd:
         rung=rung_of(entries, step.name, kind, verdict),
         attempts=attempts_of(entries, step),
         seconds=ending.seconds,
+        extra_seconds=extra_seconds(entries, step),
+    )
+
+
+def recovered_end(entries: Sequence[e.Entry], step: Step, kind: Kind, seconds: float) -> CaseEnd:
+    """The end of a case whose step has completed, and whose rest is that of a run in which nothing fails."""
+    return CaseEnd(
+        verdict="recovered",
+        run_status="completed",
+        rung=rung_of(entries, step.name, kind, "recovered"),
+        attempts=attempts_of(entries, step),
+        seconds=seconds,
         extra_seconds=extra_seconds(entries, step),
     )
 

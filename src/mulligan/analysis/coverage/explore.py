@@ -18,6 +18,8 @@ from mulligan.analysis.coverage.failure_kinds import Kind, unexplained_patterns
 from mulligan.analysis.coverage.injection import path_of
 from mulligan.analysis.coverage.pairs import explore_pairs
 from mulligan.analysis.coverage.results import VERDICTS, Case, Cell, Coverage, FailureKind, Times
+from mulligan.analysis.playing.player import Player
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.scope import Evaluator
@@ -129,6 +131,11 @@ def story_in(explorer: Explorer, step: str, failure: str, times: Times = "always
         raise InputInvalid(f"'{times}' is not how often a failure happens", hint=f"use {', '.join(TIMES)}")
     player = explorer.play_case(row, kind, TIMES[times])
     end = judge(player, row.path, row.step, kind)
+    return CaseStory(kind.shown, make_case(row, kind, times, end), tuple(story_lines(player, row, kind)))
+
+
+def story_lines(player: Player, row: Row, kind: Kind) -> list[StoryLine]:
+    """The story of a case that was played, without steps that it does not concern."""
     lines: list[StoryLine] = []
     for run in player.runs:
         path = path_of(run)
@@ -142,14 +149,16 @@ def story_in(explorer: Explorer, step: str, failure: str, times: Times = "always
         ]
         lines += of_run
     lines.sort(key=lambda line: line.at)
-    return CaseStory(kind.shown, make_case(row, kind, times, end), tuple(lines))
+    return lines
 
 
 def _concerns(line: StoryLine, row: Row | None, kind: Kind) -> bool:
     """Whether a line belongs to the story of a case: not that another step went well."""
     if not line.place or line.tone != "good" or row is None:
         return True
-    return step_name(line.place) in (row.step.name, kind.target)
+    # A program says what it caught when it has ended.
+    programs = (step.name for step in row.workflow.steps if traits_of(step.action).is_program)
+    return step_name(line.place) in (row.step.name, kind.target, *programs)
 
 
 def find_case(explorer: Explorer, step: str, failure: str) -> tuple[Row, Kind]:

@@ -414,6 +414,8 @@ def make_case(row: Row, kind: Kind, times: Times, end: CaseEnd) -> Case:
         rung=end.rung,
         attempts=end.attempts,
         seconds=end.seconds + end.extra_seconds,
+        at=end.at,
+        needs=end.needs,
     )
 
 

@@ -284,6 +284,13 @@ def _stops() -> Iterator[Kind]:
     yield Kind(FailureKind("kill", "WORKER_LOST", of="kill"), failure("WORKER_LOST", "its worker is killed"))
 
 
+def code_kinds(workflow: Workflow, step: Step, codes: Iterable[str]) -> list[Kind]:
+    """The failures of a step with codes that the code of a program names, as far as they can happen to it."""
+    possible, has_limit = PossibleCodes(workflow), bool(step.timeout or step.deadline)
+    kinds = [_kind(code, named_by="the program") for code in codes if code not in _FOLLOW_FROM_OTHERS]
+    return [one for one in kinds if (has_limit or one.name != "TIMEOUT") and _can_happen(possible, step, one)]
+
+
 def unexplained_patterns(workflow: Workflow) -> list[str]:
     """The patterns of rules of which no example is known."""
     rules = (rule for one in all_commands((*workflow.steps, workflow.end)) for rule in one.rules)

@@ -11,6 +11,7 @@ _WORDS: dict[Verdict, tuple[str, str]] = {
     "parked": ("waits for a person", "wait for a person"),
     "fails": ("fails the run", "fail the run"),
     "stops": ("stops everything", "stop everything"),
+    "unknown": ("is unknown", "are unknown"),
 }
 
 

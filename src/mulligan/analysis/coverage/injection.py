@@ -16,10 +16,13 @@ from mulligan.analysis.playing.player import SECONDS_MAX, PlayedRun, Player
 from mulligan.core.effects.effects import QueueTask
 from mulligan.core.evolve.evolve_places import holds_conversation
 from mulligan.core.model import reports as r
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.failure import failure
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.place_keys import item_key
+from mulligan.core.model.program_calls import TurnEnd
 from mulligan.core.model.workflow import AgentTools, Step, Workflow
+from mulligan.core.state.program_progress import NO_PROGRESS
 from mulligan.core.state.state import Place, State
 
 ALWAYS = 1_000_000_000
@@ -78,7 +81,7 @@ class InjectedOutcomes:
     def _injected(self, state: State, place: Place) -> Assumed | None:
         for one in self._open:
             if one.is_for(state, place):
-                return _assumed(one.injection.kind, place) if self._count(one) else None
+                return assumed_failure(one.injection.kind, place) if self._count(one) else None
         return None
 
     def _count(self, one: _Open) -> bool:
@@ -94,7 +97,7 @@ class InjectedOutcomes:
         one = next((one for one in self._open if one.is_for_call(state, place)), None)
         if one is None or not self._count(one):
             return None
-        return _assumed_child(one.injection.kind)
+        return assumed_child_failure(one.injection.kind)
 
     def of_event(self, state: State, place: Place, at: datetime) -> Assumed:
         return self._injected(state, place) or assumed_task(state, place)
@@ -163,14 +166,16 @@ def _opened(injection: Injection) -> Iterator[_Open]:
 
 
 def assumed_task(state: State, place: Place) -> Assumed:
-    """How a task ends well."""
+    """How a task ends well. A program is assumed to call nothing."""
     if place.role == "step":
-        return WELL
+        is_program = traits_of(place.spec.action).is_program
+        return Assumed(turn=TurnEnd((place.program or NO_PROGRESS).turn, how="returned")) if is_program else WELL
     output = assumed_output(state, place)
     return WELL if output is None else Assumed(output=output)
 
 
-def _assumed(kind: Kind, place: Place) -> Assumed:
+def assumed_failure(kind: Kind, place: Place) -> Assumed:
+    """How a task ends that fails in this way."""
     code, found = kind.shown.code, kind.found
     if found.exceptions:
         return Assumed(Outcome(exit_code=None, said=found))
@@ -189,7 +194,8 @@ def _assumed(kind: Kind, place: Place) -> Assumed:
     return Assumed(Outcome(exit_code=None, said=found))
 
 
-def _assumed_child(kind: Kind) -> AssumedChild:
+def assumed_child_failure(kind: Kind) -> AssumedChild:
+    """How a child run ends that fails in this way."""
     if kind.shown.code == "TIMEOUT":
         return AssumedChild(seconds=SECONDS_MAX)
     inside = failure("EXIT_NONZERO", "exit code 1", exit_code=1) if kind.shown.code == "CHILD_FAILED" else kind.found

@@ -7,10 +7,11 @@ from typing import Literal
 import msgspec
 
 # How a failure is dealt with, from best to worst. A cell of the table has the worst of its cases.
-Verdict = Literal["recovered", "handled", "allowed", "parked", "fails", "stops"]
-VERDICTS: tuple[Verdict, ...] = ("recovered", "handled", "allowed", "parked", "fails", "stops")
-# `recovered`: the step completed in the end. `handled`: it failed, and a route or a remediation went on from there.
-# `allowed`: it failed, and the workflow says that it may. `parked`: the run waits for a person.
+Verdict = Literal["recovered", "handled", "allowed", "unknown", "parked", "fails", "stops"]
+VERDICTS: tuple[Verdict, ...] = ("recovered", "handled", "allowed", "unknown", "parked", "fails", "stops")
+# `recovered`: the step completed in the end. `handled`: it failed, and a route, a remediation or the code of a program
+# went on from there. `allowed`: it failed, and the workflow says that it may. `unknown`: code decides what follows, and
+# a fake is missing to play it. `parked`: the run waits for a person.
 # `fails`: the run fails, after its other steps have gone as far as they can. `stops`: running steps are stopped too.
 DEALT_WITH = frozenset({"recovered", "handled", "allowed"})
 Times = Literal["once", "twice", "always"]
@@ -46,6 +47,10 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
     # A second failure that was played together with it: step and failure.
     with_step: str = ""
     with_failure: str = ""
+    # Of a program: where it caught the failure, or where it makes a call that has no fake: `nightly.py:14`.
+    at: str = ""
+    # The label of that call without a fake.
+    needs: str = ""
 
 
 class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -98,3 +103,7 @@ class Coverage(msgspec.Struct, frozen=True, omit_defaults=True):
     pairs: tuple[Case, ...] = ()
     # None if it has no agent.
     agent_costs: AgentCosts | None = None
+    # Of a program that was rehearsed: where each call is made, `nightly.py:14`, by its row.
+    called_at: dict[str, str] = {}
+    # And the file with its fakes.
+    fakes: str = ""

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from mulligan.analysis.coverage.figures import is_accepted
-from mulligan.analysis.coverage.results import VERDICTS, Cell, Coverage, FailureKind, Verdict
+from mulligan.analysis.coverage.results import DEALT_WITH, VERDICTS, Cell, Coverage, FailureKind, Verdict
+from mulligan.core.model.program_calls import name_of
 
 # The column of failures that have none of their own.
 OTHERS = "other failures"
@@ -30,7 +31,7 @@ class Mark(msgspec.Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        return not self.is_accepted and _RANK[self.verdict] >= _RANK["parked"]
+        return not self.is_accepted and self.verdict not in DEALT_WITH
 
 
 class CoverageRow(msgspec.Struct, frozen=True):
@@ -79,8 +80,9 @@ def arrange_table(coverage: Coverage, *, shows_all: bool = False, columns_max: i
         cells.setdefault(cell.step, {})[cell.failure] = cell
     cells = {step: found for step, found in cells.items() if found}
     columns = _columns(coverage, cells)
-    if len(cells) <= STEPS_MAX:
-        rows = [_row((step,), found) for step, found in cells.items()]
+    called = coverage.called_at
+    if len(cells) <= STEPS_MAX or (called and len(_grouped(cells, called)) <= STEPS_MAX):
+        rows = _grouped(cells, called) if called else [_row((step,), found) for step, found in cells.items()]
         return CoverageTable(columns, tuple(rows))
     folded: frozenset[str] = frozenset()
     if columns_max is not None and not shows_all and len(columns) > columns_max:
@@ -132,11 +134,13 @@ def _row(steps: tuple[str, ...], cells: dict[str, Cell]) -> CoverageRow:
     return CoverageRow(steps, cells, {name: mark_of(cell) for name, cell in cells.items()})
 
 
-def _grouped(cells: Mapping[str, dict[str, Cell]]) -> list[CoverageRow]:
-    alike: dict[frozenset[tuple[str, Verdict, Verdict, bool]], list[str]] = {}
+def _grouped(cells: Mapping[str, dict[str, Cell]], called_at: Mapping[str, str] | None = None) -> list[CoverageRow]:
+    """Steps to which the same happens. `called_at`: only calls of one step in one line, such as those of a gather."""
+    alike: dict[tuple[str, str, frozenset[tuple[str, Verdict, Verdict, bool]]], list[str]] = {}
     for step, found in cells.items():
         key = frozenset((name, *msgspec.structs.astuple(mark_of(cell))) for name, cell in found.items())
-        alike.setdefault(key, []).append(step)
+        at, name = (called_at.get(step, ""), name_of(step)) if called_at else ("", "")
+        alike.setdefault((at, name, key), []).append(step)
     return [_row(tuple(steps), cells[steps[0]]) for steps in alike.values()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from itertools import groupby
@@ -14,6 +15,7 @@ from mulligan.analysis.coverage.table import Mark
 from mulligan.analysis.playing.player import START
 from mulligan.core.model.agents.spending import format_dollars
 from mulligan.core.model.text.formatting import format_duration, pluralize
+from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.history.story import StoryLine
 
 
@@ -30,6 +32,7 @@ VERDICT_WORDS: dict[Verdict, VerdictWords] = {
     "recovered": VerdictWords("✓", "recovered", "recovered", "good"),
     "handled": VerdictWords("→", "handled", "handled", "good"),
     "allowed": VerdictWords("~", "allowed", "allowed", "plain"),
+    "unknown": VerdictWords("¿", "unknown", "unknown: decided by code", "wait"),
     "parked": VerdictWords("?", "waits", "waits for a person", "wait"),
     "fails": VerdictWords("✗", "fails", "fails the run", "bad"),
     "stops": VerdictWords("■", "stops", "stops everything", "bad"),
@@ -37,6 +40,7 @@ VERDICT_WORDS: dict[Verdict, VerdictWords] = {
 ACCEPTED_SIGN = "○"
 TIMES_WORDS: dict[Times, str] = {"once": "once", "twice": "twice", "always": "every time"}
 _SKIPPED = "skipped: "
+_PLAIN = lazy_regex(r"[\w@%+=:,./-]+", re.ASCII)
 # So many steps in a row that were skipped have a line of their own.
 SKIPPED_MAX = 3
 # How many steps are named in one sentence.
@@ -61,6 +65,7 @@ _RUNGS = {
     "warning": "it is recorded as a warning",
     "cancel": "somebody asked for it",
     "end": "the run goes on to 'end'",
+    "code": "the program goes on after it",
 }
 
 
@@ -104,8 +109,12 @@ def describe_failure_of(step: str, kind: FailureKind, times: Times = "once") -> 
 
 def describe_case(case: Case) -> str:
     """`the run completed: a retry dealt with it; 3 attempts, up to 12m30s`."""
+    if case.verdict == "unknown":
+        what = f"the program calls '{case.needs}'" if case.needs else "the program does not go on"
+        at = f" ({case.at})" if case.at else ""
+        return f"unknown: {what}{at}{', which has no fake' if case.needs else ''}"
     ended = _ENDED.get(case.run_status, f"the run {case.run_status}")
-    why = _RUNGS.get(case.rung, "nothing dealt with it")
+    why = f"the program caught it at {case.at}" if case.at else _RUNGS.get(case.rung, "nothing dealt with it")
     measured = pluralize(case.attempts, "attempt") + (
         f", up to {format_duration(case.seconds)}" if case.seconds else ""
     )
@@ -154,8 +163,16 @@ def describe_pair(case: Case, kinds: Mapping[str, FailureKind]) -> str:
     return f"{' and '.join(said)}: {VERDICT_WORDS[case.verdict].meaning}"
 
 
+def story_command(coverage: Coverage, file: str, step: str, failure: str) -> str:
+    """What shows the story of a cell: `mulligan coverage nightly.yaml --step fetch --failure TIMEOUT`."""
+    rehearse = ("--rehearse", coverage.fakes) if coverage.fakes else ()
+    words = ("mulligan", "coverage", file, *rehearse, "--step", step, "--failure", failure)
+    return " ".join(word if _PLAIN.fullmatch(word) else "'" + word.replace("'", "'\"'\"'") + "'" for word in words)
+
+
 def played_text(coverage: Coverage) -> str:
     """`132 cases played, and 400 pairs of failures (a sample, seed 0); no command was run`."""
     pairs = f", and {pluralize(coverage.pairs_count, 'pair')} of failures" if coverage.pairs_count else ""
     sample = f" (a sample, seed {coverage.seed})" if coverage.is_sample else ""
-    return f"{pluralize(coverage.cases_count, 'case')} played{pairs}{sample}; no command was run"
+    ran = "the code of the program ran, and no step of it" if coverage.called_at else "no command was run"
+    return f"{pluralize(coverage.cases_count, 'case')} played{pairs}{sample}; {ran}"

@@ -10,6 +10,7 @@ import msgspec
 from mulligan.core.effects.effects import QueueTask
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.outcome import Outcome
+from mulligan.core.model.program_calls import TurnEnd
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.state import Place, State
 
@@ -25,6 +26,8 @@ class Assumed(msgspec.Struct, frozen=True, omit_defaults=True):
     data: dict[str, Any] = {}
     # Its worker is lost: nothing is known of how it ended.
     is_lost: bool = False
+    # For a program: what it has called in this turn.
+    turn: TurnEnd | None = None
 
 
 class AssumedChild(msgspec.Struct, frozen=True, omit_defaults=True):

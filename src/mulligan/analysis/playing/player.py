@@ -29,7 +29,7 @@ from mulligan.core.effects import effects as fx
 from mulligan.core.effects.child_runs import child_uid, round_request
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.actions import traits_of
+from mulligan.core.model.actions import called_workflow, traits_of
 from mulligan.core.model.event_types import ChildRun
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.outcome import Outcome
@@ -239,6 +239,11 @@ class Player:
         return found
 
     @property
+    def next_due(self) -> datetime | None:
+        """When the next thing happens; None if nothing is due."""
+        return self._due[0][0] if self._due else None
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing more is played: the run has ended, or there are too many events."""
         return self.root.has_ended or self._is_endless
@@ -328,7 +333,9 @@ class Player:
                 self.is_stopped = True
                 return
         for task in fresh.values():
-            reports.append(r.TaskStarted(self.now, task.place, task.attempt, WORKER, HOST))
+            program = state.places[task.place].program
+            turn = 0 if program is None else program.turn
+            reports.append(r.TaskStarted(self.now, task.place, task.attempt, WORKER, HOST, turn))
             self._start_task(run, task)
         fresh.clear()
 
@@ -386,7 +393,16 @@ class Player:
         if outcome is None:
             report = r.LeaseExpired(due, key, attempt, WORKER)
         else:
-            report = r.TaskEnded(due, key, attempt, outcome, assumed.output, usage=assumed.usage, data=assumed.data)
+            report = r.TaskEnded(
+                due,
+                key,
+                attempt,
+                outcome,
+                assumed.output,
+                usage=assumed.usage,
+                data=assumed.data,
+                turn=assumed.turn,
+            )
         run.tasks[key] = (attempt, self._add(due, run, report, number))
 
     def _stop_task(self, run: PlayedRun, effect: fx.StopTask, fresh: dict[str, fx.QueueTask]) -> None:
@@ -419,7 +435,7 @@ class Player:
         place = run.state.places[effect.place]
         assert place.spec.action is not None
         params = fill_params(place.spec.action, place.bindings)
-        child = run.state.workflow.children.get(params["file"])
+        child = called_workflow(place.spec.action, run.state.workflow)
         try:
             inputs = None if child is None else self._child_inputs(child, params.get("inputs") or {})
         except InputInvalid as error:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from mulligan.api.access.auth import allows
 from mulligan.api.http.routing import Call, Route, RouteScope
 from mulligan.errors import NotFound, ScopeMissing
+from mulligan.service.runs.changes.event_receivers import not_for_this_run
 
 
 def check_limits(call: Call, route: Route) -> None:
@@ -57,7 +58,7 @@ def refuse_other_workflow(call: Call, workflow: str) -> None:
     """`ScopeMissing` if the token is for other workflows only."""
     limits = call.token.limits.workflows
     if limits and workflow not in limits and not allows(call.token, "read"):
-        raise ScopeMissing("this token may not send events to this run", hint="use a token that is for its workflow")
+        raise not_for_this_run()
     if limits and workflow not in limits:
         raise ScopeMissing(
             f"this token may not start or change runs of '{workflow}'",

@@ -18,11 +18,11 @@ from mulligan.api.access.token_limits import changed_run, refuse_other_workflow,
 from mulligan.api.http.routing import Answer, Body, Call, Query, Routes
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.errors import InputInvalid, Refused
+from mulligan.errors import InputInvalid, MulliganError, Refused
 from mulligan.service.authoring.values import read_budgets
 from mulligan.service.runs.changes.answers import ChangeResult, Given, StartedRun
 from mulligan.service.runs.changes.corrections import CorrectedWorkflow
-from mulligan.service.runs.changes.event_receivers import RefusedEvent, SentEvents, send_to_all
+from mulligan.service.runs.changes.event_receivers import RefusedEvent, SentEvents, refusal_for_sender, send_to_all
 from mulligan.service.runs.changes.fork_at import EventFork
 from mulligan.service.runs.changes.preflight import refuse_reserved_labels
 from mulligan.service.runs.changes.prepared_runs import Prepared
@@ -160,10 +160,9 @@ def send_event(call: Call, body: EventBody) -> ChangeResult:
     if body.dry_run:
         refuse_without(call, "read", "what would follow is for those who may look at runs")
     with _nothing_said(call):
-        sent = call.service.changes.send_event(changed_run(call), key=_key(call), **asdict(body))
-    if allows(call.token, "read"):
-        return sent
-    return msgspec.structs.replace(sent, follows=[], starts=[], stops=[], still_running=[])
+        # Who may only send does not get to know what follows.
+        may_look = allows(call.token, "read")
+        return call.service.changes.send_event(changed_run(call), key=_key(call), foresees=may_look, **asdict(body))
 
 
 @contextmanager
@@ -171,10 +170,8 @@ def _nothing_said(call: Call) -> Iterator[None]:
     """What a run says of itself when it refuses an event is for those who may look at runs."""
     try:
         yield
-    except InputInvalid as error:
-        if allows(call.token, "read") or "cannot use this event" not in error.message:
-            raise
-        raise InputInvalid("what waits for this event cannot use its value") from None
+    except MulliganError as error:
+        raise error if allows(call.token, "read") else refusal_for_sender(error) from None
 
 
 class EventsBody(Body, frozen=True):
@@ -195,9 +192,10 @@ def send_events(call: Call, body: EventsBody) -> SentEvents:
         for run_id in found if call.token.limits.workflows else ():
             refuse_other_workflow(call, call.service.runs.record(run_id).workflow)
         if body.run_key:
-            changes.send_event(found[0], body.name, body.value, key=key)
+            changes.send_event(found[0], body.name, body.value, key=key, foresees=False)
             return SentEvents(found, [])
-    sent = send_to_all(found, lambda run_id: changes.send_event(run_id, body.name, body.value, key=key))
+    send = changes.send_event
+    sent = send_to_all(found, lambda run_id: send(run_id, body.name, body.value, key=key, foresees=False))
     shown = sent if allows(call.token, "read") else SentEvents(sent.run_ids, [_unsaid(one) for one in sent.refused])
     if not sent.run_ids:
         first = shown.refused[0]

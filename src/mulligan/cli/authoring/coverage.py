@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+from mulligan.analysis.coverage.explore import CaseStory
 from mulligan.analysis.coverage.figures import count_figures
 from mulligan.analysis.coverage.results import Times
 from mulligan.cli.output.tables import columns
@@ -40,6 +42,9 @@ def coverage(
     html: Annotated[str | None, Option("FILE", "Write it as one HTML page with all stories; '-' is stdout.")] = None,
     seed: Annotated[int, Option("N", "Which pairs are played if there are too many.")] = 0,
     pairs: Annotated[bool, Flag("Play pairs of failures too (default), or not.", "--pairs/--no-pairs")] = True,
+    rehearse: Annotated[
+        Path | None, Option("FAKES", "Play a program: a YAML file that says how its calls end, as for 'rehearse'.")
+    ] = None,
     inputs: Inputs = None,
     inputs_file: InputsFile = None,
     system: System = None,
@@ -53,7 +58,7 @@ def coverage(
 
     The workflow is played in memory: no command is run. Each step fails in each way that can happen to it, once, twice
     and every time; a cell of the table is the worst of these. Files of Torc, Prodigy, NoETL and Alphred can be played
-    too.
+    too. What a program does is decided by its code: --rehearse plays it, with fakes in place of its steps.
     The exit code is 0; with --min it is 1 if less than PERCENT of all failures are dealt with or accepted in the file;
     it is 2 if the file or an option is refused.
     """
@@ -65,15 +70,18 @@ def coverage(
         "options": read_format_options(patterns, iterations),
         "inputs": given_inputs(inputs, inputs_file),
     }
+    play = (
+        partial(Workflows.play, file, **how) if rehearse is None else partial(Workflows.rehearse, file, rehearse, **how)
+    )
     if step is not None and failure is not None:
-        _show_story(file, step, failure, times or "always", how, as_json=as_json)
+        _show_story(play().story_of_case(step, failure, cast(Times, times or "always")), as_json=as_json)
         return 0
     if html is not None:
-        written = Workflows.play(file, **how).page(seed=seed, pairs=pairs)
+        written = play().page(seed=seed, pairs=pairs)
         _write(html, written.html)
         found = written.coverage
     else:
-        found = Workflows.play(file, **how).cover(step=step or "", failure=failure or "", seed=seed, pairs=pairs)
+        found = play().cover(step=step or "", failure=failure or "", seed=seed, pairs=pairs)
     figures = count_figures(found)
     if as_json:
         show_result(found)
@@ -109,8 +117,7 @@ def _check(step: str | None, failure: str | None, times: str | None, percent_min
         raise UsageRefused("--html writes the whole workflow", hint="leave --step and --failure out")
 
 
-def _show_story(file: Path, step: str, failure: str, times: str, how: dict[str, Any], *, as_json: bool) -> None:
-    found = Workflows.play(file, **how).story_of_case(step, failure, cast(Times, times))
+def _show_story(found: CaseStory, *, as_json: bool) -> None:
     if as_json:
         show_result(found)
         return

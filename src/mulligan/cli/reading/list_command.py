@@ -186,8 +186,9 @@ def first_failure(failure: FailedStep) -> str:
 
 
 def _main_reasons(run: RunLine) -> list[WaitReason]:
-    """The most important reasons. A missing driver is left out if a person is asked: the answer drives the run."""
-    has_question = any(wait.kind in ("approval", "triage") for wait in run.waiting_for) and run.status != "paused"
+    """The most important reasons. A missing driver is left out if something is asked for: that drives the run."""
+    kinds = {wait.kind for wait in run.waiting_for}
+    has_question = bool(kinds & {"approval", "triage", "event"}) and run.status != "paused"
     waits = [wait for wait in run.waiting_for if wait.kind != "driver" or not has_question]
     return waits[:REASONS_MAX]
 

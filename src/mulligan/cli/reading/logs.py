@@ -68,9 +68,8 @@ def logs(
                 raise UsageRefused("--item, --attempt, --handler and --script need a step", hint="name a STEP")
             return _follow(service, run_id, wanted, level=level, as_json=as_json, place=where(home))
         if not named:
-            raise UsageRefused(
-                "missing argument 'STEP'", hint=f"the steps of the run: mulligan show {run_id}{where(home)}"
-            )
+            hint = f"all of it: mulligan logs {run_id} -f{where(home)}; its steps: mulligan show {run_id}{where(home)}"
+            raise UsageRefused("missing argument 'STEP'", hint=hint)
         found = service.logs.step_logs(run_id, named, item=index, attempt=attempt, part=part)
         called = service.runs.called(run_id)
         names = service.runs.name_places(run_id, [log.place for log in found])

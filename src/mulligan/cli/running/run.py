@@ -32,6 +32,7 @@ from mulligan.formats import examine
 from mulligan.language.readers.workspace_steps import with_default_workspace
 from mulligan.service.authoring.format_options import read_format_options
 from mulligan.service.authoring.values import parse_duration
+from mulligan.service.authoring.workflow_files import replay_warnings
 from mulligan.service.driving.driver import capacity_for
 from mulligan.service.runs.changes.prepared_runs import prepare
 
@@ -126,7 +127,7 @@ def run(
             options=options,
         )
         workflow = examined.workflow
-        show_warnings(examined.warnings)
+        show_warnings((*examined.warnings, *replay_warnings(str(file), workflow)))
     else:
         with service_at(home) as service:
             published = service.catalogue.prepare(*reference, given, labels, cwd=Path.cwd())

@@ -49,7 +49,8 @@ def exceeded_limit(found: Failure) -> str:
     """Which limit a TIMEOUT exceeded; empty for any other failure.
 
     `timeout` or `deadline` of the step, `read_timeout` of a request, `own` if the step itself raises or reports the
-    timeout, `worker_life` if it takes longer than its workers live, `import` before the call of a Python step.
+    timeout, `worker_life` if it takes longer than its workers live, `import` before the call of a Python step,
+    `event` if one that it waits for did not come in time.
     """
     if found.code != "TIMEOUT":
         return ""

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.deciding.classify import LIMIT
 from mulligan.core.deciding.json_schema import value_problems
 from mulligan.core.deciding.lifecycle import Facts, make_failure
 from mulligan.core.model import events as e
@@ -14,7 +15,7 @@ from mulligan.core.state.mailbox import awaited_name, first_free, free_events, o
 from mulligan.core.state.scope import DecisionContext, fill_params
 from mulligan.core.state.state import Place
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.errors import InputInvalid, Refused, RunFinished
+from mulligan.errors import EventUnusable, Refused, RunFinished
 
 # How many events a run gets in all, and how many wait for a step to take them.
 EVENTS_MAX, FREE_EVENTS_MAX = 10_000, 1_000
@@ -41,7 +42,7 @@ def receive_event(now: DecisionContext, report: EventSent) -> Facts:
         raise Refused(message, hint=f"see what it waits for: mulligan show {run.run_id}")
     problems = [_problem(place, report.value) for place in waiting]
     if problems and all(problems):
-        raise InputInvalid(f"'{waiting[0].key}' waits for '{report.name}', and cannot use this event: {problems[0]}")
+        raise EventUnusable(f"'{waiting[0].key}' waits for '{report.name}', and cannot use this event: {problems[0]}")
     yield e.EventReceived(report.name, report.value, report.by, report.key)
 
 
@@ -76,7 +77,8 @@ def end_without_event(now: DecisionContext, place: Place) -> Facts:
     if "default" in params:
         yield e.AttemptSucceeded(place.key, place.attempt, params["default"])
     else:
-        found = make_failure(now, place, "TIMEOUT", f"no event '{params['event']}' came in time")
+        message = f"no event '{params['event']}' came in time"
+        found = make_failure(now, place, "TIMEOUT", message, details={LIMIT: "event"})
         yield e.AttemptFailed(place.key, place.attempt, found)
 
 

@@ -41,7 +41,7 @@ from mulligan.core.model.place_keys import item_key, undo_key
 from mulligan.core.model.run_data import DataValue
 from mulligan.core.model.workflow import MCP_CALL, Action, Command, Step, triager_of
 from mulligan.core.state.held_steps import is_held_role, release
-from mulligan.core.state.mailbox import awaited_name, awaits_event, take
+from mulligan.core.state.mailbox import awaited_name, awaits_event, spend, take
 from mulligan.core.state.state import NOTHING_TRIED, Items, LastChild, Place, RecoveryProgress, State
 from mulligan.errors import IllegalTransition
 
@@ -545,6 +545,8 @@ def _undo_ended(state: State, fact: Any, entry: e.Entry) -> None:
     if place.has_failed_undo:
         place.has_failed_undo = any(one.step == fact.step and one.failed_round for one in state.undoables)
     place.is_undone = not place.has_failed_undo
+    if place.is_undone and state.received:
+        spend(state, fact.step)
     leave_call(state, fact.step, is_undone=not isinstance(fact, e.UndoFailed))
 
 
@@ -567,7 +569,7 @@ def _warning_recorded(state: State, fact: e.WarningRecorded, entry: e.Entry) -> 
 
 
 def _event_delivered(state: State, fact: e.EventDelivered, entry: e.Entry) -> None:
-    take(state, fact.event, state.places[fact.place])
+    take(state, fact.event, state.places[fact.place], is_usable=not fact.problem)
 
 
 def _data_set(state: State, fact: e.DataSet, entry: e.Entry) -> None:

@@ -57,9 +57,9 @@ def receive(state: State, number: int, event: ReceivedEvent) -> None:
         state.put(state.event_keys, event.key, number)
 
 
-def take(state: State, number: int, place: Place) -> None:
-    """A place takes an event, and does not wait any more."""
-    event, step = state.received.get(str(number)), state.step_of(place).key
+def take(state: State, number: int, place: Place, *, is_usable: bool = True) -> None:
+    """A place takes an event, and does not wait any more. One that it cannot use is not given back, to no step."""
+    event, step = state.received.get(str(number)), state.step_of(place).key if is_usable else ""
     if event is None or not event.is_free:
         raise IllegalTransition(f"event {number} is not there to be taken by '{place.key}'")
     taken = msgspec.structs.replace(event, step=step, place=place.key, attempt=place.attempt)
@@ -87,6 +87,13 @@ def give_back_of_items(state: State, steps: Collection[str]) -> None:
             item = state.places.get(f"{event.place.partition(']')[0]}]")
             if item is None or item.status != "completed":
                 _free(state, number, event)
+
+
+def spend(state: State, step: str) -> None:
+    """A step was undone, and what its events stood for: if it runs again, others have to come."""
+    for number, event in list(state.received.items()):
+        if event.step == step:
+            state.put(state.received, number, msgspec.structs.replace(event, step=""))
 
 
 def _free(state: State, number: str, event: ReceivedEvent) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.core.deciding.fakes import FakeEnd, action_kind, triager_name
-from mulligan.core.model.actions import traits
+from mulligan.core.model.actions import PYTHON, traits
 from mulligan.core.model.failure import (
     CODES,
     Failure,
@@ -52,6 +52,15 @@ def read_fakes(workflow: Workflow, fake: Mapping[str, Any]) -> dict[str, tuple[F
     found: dict[str, tuple[FakeEnd, ...]] = {}
     for name, ends in fake.items():
         found.update((key, _ends(step, ends)) for key, step in _faked(workflow, name).items())
+    return found
+
+
+def read_call_fakes(fake: Mapping[str, Any]) -> dict[str, tuple[FakeEnd, ...]]:
+    """The outcomes of calls of a program, by the names of steps or labels of calls, which only the program knows."""
+    found = {}
+    for name, ends in fake.items():
+        kind = TRIAGER if name.endswith(f".{TRIAGER}") else PYTHON
+        found[name] = _ends(Step(name=name, action=Action(kind)), ends)
     return found
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mulligan.analysis.whatif.results import WhatIf
     from mulligan.core.model.workflow import Workflow
     from mulligan.service.authoring.coverage import PlayedWorkflow
+    from mulligan.service.authoring.program_coverage import RehearsedProgram
     from mulligan.service.authoring.served_coverage import PlayedText
     from mulligan.service.authoring.suggest import DraftedChanges, SuggestedChange, Suggestions
     from mulligan.service.authoring.whatif import WhatIfSelection
@@ -78,6 +79,13 @@ class Workflows:
         from mulligan.service.authoring import coverage
 
         return coverage.read_file(file, **how)
+
+    @staticmethod
+    def rehearse(file: str | Path, fakes: Path, **how: Any) -> RehearsedProgram:
+        """The program in a file, ready to be played with these fakes: its code runs, and none of its steps."""
+        from mulligan.service.authoring import program_coverage
+
+        return program_coverage.read_program(file, fakes, **how)
 
     @staticmethod
     def play_text(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> PlayedText:

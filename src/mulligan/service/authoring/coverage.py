@@ -158,10 +158,7 @@ def with_findings(played: Coverage, located: LocatedWorkflow, file: str, *, is_w
     """
     workflow = located.examined.workflow
     places = _Positions(located)
-    acceptance = Acceptance(_accepts(located, places, file), workflow, played.failures)
-    unknown = [_unknown_name(one, acceptance.names, located.text, file) for one in acceptance.unknown()]
-    if unknown:
-        raise LanguageError(unknown)
+    acceptance = accepted_in(located, played, file, located.lines)
     cells = acceptance.apply_to_cells(played.cells)
     written = WhatIsWritten(places.has_key)
     found = find(workflow, cells, played.failures, line_of=places.line_of, written=written)
@@ -169,6 +166,16 @@ def with_findings(played: Coverage, located: LocatedWorkflow, file: str, *, is_w
     unused = tuple(acceptance.unused()) if is_whole else ()
     decided = (*played.unknown, *_decided_by_code(workflow, os.path.basename(file)))
     return msgspec.structs.replace(played, cells=cells, findings=(*findings, *unused), unknown=decided)
+
+
+def accepted_in(located: LocatedWorkflow, played: Coverage, file: str, lines: Mapping[str, int]) -> Acceptance:
+    """What the author accepts. `lines` are those of its steps, or of the calls of a program."""
+    accepts = _accepts(located, _Positions(located), file, lines)
+    acceptance = Acceptance(accepts, located.examined.workflow, played.failures)
+    unknown = [_unknown_name(one, acceptance.names, located.text, file) for one in acceptance.unknown()]
+    if unknown:
+        raise LanguageError(unknown)
+    return acceptance
 
 
 def _decided_by_code(workflow: Workflow, file: str) -> Iterator[str]:
@@ -181,7 +188,7 @@ def _decided_by_code(workflow: Workflow, file: str) -> Iterator[str]:
         how = f"it catches failures at {', '.join(caught)}" if caught else "it catches no failure"
         yield (
             f"what follows from the failure of a call of '{step.name}' is decided by code: {how}; "
-            "try it with the fixture 'rehearse_program' of pytest"
+            "to play it, say how its calls end: --rehearse FAKES"
         )
 
 
@@ -204,10 +211,10 @@ class _Positions:
         return None if node is None else key in node.entries
 
 
-def _accepts(located: LocatedWorkflow, places: _Positions, file: str) -> Iterator[Accept]:
+def _accepts(located: LocatedWorkflow, places: _Positions, file: str, lines: Mapping[str, int]) -> Iterator[Accept]:
     """What the keys and the comments of the file accept."""
     yield from accepts_of_keys(located.examined.workflow, places.line_of)
-    found = list(accepts_of_comments(located.text, located.lines))
+    found = list(accepts_of_comments(located.text, lines))
     if bad := [_unreadable(one, file) for one in found if isinstance(one, UnreadableAccept)]:
         raise LanguageError(bad)
     yield from (one for one in found if isinstance(one, Accept))

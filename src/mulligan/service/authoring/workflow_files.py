@@ -61,7 +61,7 @@ def _has_agents(workflow: Workflow) -> bool:
     return is_asked or any(map(_has_agents, workflow.children.values()))
 
 
-def _replay_warnings(file: str, workflow: Workflow) -> Iterator[Problem]:
+def replay_warnings(file: str, workflow: Workflow) -> Iterator[Problem]:
     """What a program reads that may be something else when it is replayed: the clock, chance, its environment."""
     for step in workflow.steps:
         if step.action is None or not traits_of(step.action).is_program:
@@ -95,7 +95,7 @@ def describe(file: str, examined: LoadResult) -> Validation:
         format=workflow.origin or OURS,
         name=workflow.name,
         steps=len(workflow.steps),
-        warnings=(*warnings, *_replay_warnings(file, workflow)),
+        warnings=(*warnings, *replay_warnings(file, workflow)),
         edges=sum(len(step.needs) + len(step.edges) for step in workflow.steps),
         inputs=len(workflow.inputs),
     )

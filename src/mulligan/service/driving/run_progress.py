@@ -44,11 +44,11 @@ Kind = Literal[
     "running", "items", "child", "timer", "approval", "event", "parked", "retry", "paused", "breaker", "queued"
 ]
 # What a person can act on now; each is also a kind of `Wait`, or a breaker.
-RequestKind = Literal["triage", "approval", "pause", "step_pause", "breaker"]
+RequestKind = Literal["triage", "approval", "event", "pause", "step_pause", "breaker"]
 
 
 class PersonRequest(msgspec.Struct, frozen=True):
-    """Something that a person is asked to do. `name`: of the place, or of the breaker."""
+    """Something that a person is asked to do. `name`: of the place, of the breaker, or of the event."""
 
     kind: RequestKind
     run_id: int
@@ -194,7 +194,7 @@ class RunProgress:
                 writer.memory.update(entry.fact)
         for entry in entries:
             self._track(state, entry)
-            if isinstance(entry.fact, e.AttemptStarted) and (line := _approval_line(state, entry)):
+            if isinstance(entry.fact, e.AttemptStarted) and (line := _wait_line(state, entry)):
                 self._announce(state, entry, [line])
             if type(entry.fact) in STORY_FACTS and _is_announced(state, entry.fact, is_root):
                 self._announce(state, entry, writer.lines_for(entry))
@@ -411,10 +411,10 @@ def _is_announced(state: State, fact: e.Fact, is_root: bool) -> bool:
     return not is_ordinary or len(state.graph.nodes) <= STEPS_ANNOUNCED_MAX
 
 
-def _approval_line(state: State, entry: e.Entry) -> StoryLine | None:
-    """The line for an attempt that waits for an approval."""
+def _wait_line(state: State, entry: e.Entry) -> StoryLine | None:
+    """The line for an attempt that waits for an approval or an event."""
     place = state.places.get(entry.fact.place) if isinstance(entry.fact, e.AttemptStarted) else None
-    if place is None or place.status != "running" or not traits_of(place.spec.action).asks_person:
+    if place is None or place.status != "running" or traits_of(place.spec.action).activity not in _REQUESTS.values():
         return None
     return StoryLine(entry.at, place.key, f"waits for {_activity_of(place)[1]}", "wait")
 
@@ -427,9 +427,10 @@ def _request_for(state: State, fact: e.Fact, names: PlaceNames) -> PersonRequest
         return PersonRequest("triage", run_id, fact.step)
     if isinstance(fact, e.AttemptStarted):
         place = state.places.get(fact.place)
-        if place is None or not traits_of(place.spec.action).asks_person:
-            return None
-        return PersonRequest("approval", run_id, names.name(state, fact.place))
+        kind = "task" if place is None else traits_of(place.spec.action).activity
+        if place is not None and kind == "event":
+            return PersonRequest("event", run_id, awaited_name(place))
+        return PersonRequest("approval", run_id, names.name(state, fact.place)) if kind == "approval" else None
     if isinstance(fact, e.StepPaused):
         return PersonRequest("step_pause", run_id, fact.step)
     return PersonRequest("pause", run_id) if isinstance(fact, e.RunPaused) else None
@@ -437,14 +438,15 @@ def _request_for(state: State, fact: e.Fact, names: PlaceNames) -> PersonRequest
 
 # A step that runs a command, or whose triager is asked.
 _SHOWN_BY_CHILD = ("running", "pending_failed")
-_REQUESTS: dict[Kind, RequestKind] = {"parked": "triage", "approval": "approval"}
+_REQUESTS: dict[Kind, RequestKind] = {"parked": "triage", "approval": "approval", "event": "event"}
 
 
 def _make_activity(
     run_id: int, place: Place, since: datetime, above: str, name: str, reported: Progress | None
 ) -> Activity:
     kind, text, due = _activity_of(place)
-    request = PersonRequest(_REQUESTS[kind], run_id, name) if kind in _REQUESTS else None
+    asked = awaited_name(place) if kind == "event" else name
+    request = PersonRequest(_REQUESTS[kind], run_id, asked) if kind in _REQUESTS else None
     progress = reported if kind == "running" else None
     return Activity(kind, run_id, place.key, since, text, due, f"{above}{name}", request, progress)
 

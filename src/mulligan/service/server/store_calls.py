@@ -31,7 +31,8 @@ from mulligan.core.model.artifacts import Artifact, Format, is_artifact_name, ru
 from mulligan.core.model.clusters.shipped_logs import SHIPPED_BYTES_MAX
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.kept_history import pack_history
-from mulligan.core.model.reports import LeaseExpired, Report, RetryRequested, RunRequested
+from mulligan.core.model.reports import EventSent, LeaseExpired, Report, RetryRequested, RunRequested
+from mulligan.core.model.scopes import allows
 from mulligan.core.model.workflow import Breaker, decode
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -48,20 +49,23 @@ from mulligan.errors import (
     StoreRefused,
     StoreUnavailable,
     UnknownRun,
+    error_by_code,
 )
 from mulligan.language.expressions import Cel
 from mulligan.language.input_values import check_recorded_inputs
 from mulligan.language.python.definitions import read_definition
-from mulligan.ports import Lease, NewRun, Offer, RunRecord, Store, Turn, WorkerRecord
+from mulligan.ports import Answer, Lease, NewRun, Offer, RunRecord, Store, Turn, WorkerRecord
 from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
 from mulligan.service.home import Home
 from mulligan.service.host.slurm.job_ends import JobEnds
 from mulligan.service.logs.log_ranges import watched_runs
 from mulligan.service.runs.changes.changes import Changes
+from mulligan.service.runs.changes.event_receivers import not_for_this_run, refusal_for_sender
 from mulligan.service.runs.changes.foresight import try_report
 from mulligan.service.runs.changes.received_runs import check_received
 from mulligan.service.runs.changes.run_inbox import ask
 from mulligan.service.runs.changes.run_worktrees import pin_origin
+from mulligan.service.runs.changes.starting import check_key
 from mulligan.service.runs.stored.past_states import PastStates
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.server.logins import owner_of
@@ -279,7 +283,7 @@ class StoreCalls:
         origin = pin_origin(worktree_origin(old), request.uid) if is_copied else None
         return replace(request, kept=tuple(one for one in request.kept if one.step != opens), worktree=origin)
 
-    def _put(self, run_id: int, report: ControlReport | DecisionReport, is_asking: bool) -> Sent:
+    def _put(self, run_id: int, report: ControlReport | DecisionReport | EventSent, is_asking: bool) -> Sent:
         self._refuse_workflow(self._reader.record(run_id).workflow)
         self._refuse_code(report)
         if isinstance(report, RetryRequested) and report.revised is not None:
@@ -298,6 +302,22 @@ class StoreCalls:
             return Sent(self._store.put(run_id, named))
         return Sent(*ask(self._reader, run_id, named))
 
+    def _put_event(self, run_id: int, report: EventSent, is_asking: bool) -> Sent:
+        if report.key:
+            check_key(report.key)
+        if self._token is None or allows(self._token.scopes, "read"):
+            return self._put(run_id, report, is_asking)
+        if (limits := self._token.limits.workflows) and self._reader.record(run_id).workflow not in limits:
+            raise not_for_this_run()
+        try:
+            sent = self._put(run_id, report, is_asking)
+        except MulliganError as error:
+            raise refusal_for_sender(error) from None
+        if sent.answer is None or not sent.answer.error:
+            return sent
+        shown = refusal_for_sender(error_by_code(sent.answer.error)(sent.answer.message, hint=sent.answer.hint))
+        return Sent(sent.message_id, Answer(shown.code, shown.message, shown.hint))
+
     def _count_outcome(self, name: str, rules: Breaker, verdict: Verdict) -> None:
         """Only breakers of jobs: those that workflows declare count what their tasks report."""
         if not JOB_BREAKER.fullmatch(name):
@@ -312,7 +332,7 @@ class StoreCalls:
         own = self._token.project if self._token is not None and self._token.project is not None else project
         return self._store.refuse_queued(shape, message, own)
 
-    def _refuse_code(self, report: ControlReport | DecisionReport) -> None:
+    def _refuse_code(self, report: Report) -> None:
         """Refuse a corrected workflow from a token that may not send code."""
         is_code = isinstance(report, RetryRequested) and report.revised is not None
         if is_code and self._token is not None and not {"write", "admin"} & set(self._token.scopes):
@@ -505,7 +525,7 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "count_outcome": StoreCalls._count_outcome,
     "refuse_queued": StoreCalls._refuse_queued,
     "put_decision": StoreCalls._put,
-    "put_event": StoreCalls._put,
+    "put_event": StoreCalls._put_event,
     "work.register": StoreCalls._register,
     "work.exchange": StoreCalls._exchange,
     "work.leases_of": StoreCalls._leases_of,

@@ -11,6 +11,8 @@ from mulligan.errors import ConfidenceTooLow, ScopeMissing, VerdictNotAllowed
 VERDICTS = ("retry", "fail", "approve", "refuse")
 # Decisions of agents are recorded under this and their name.
 AGENT_PREFIX = "agent:"
+# Before the name of a webhook, where it acts, and in the keys of what its deliveries do.
+HOOK_PREFIX = "hook:"
 # What an agent may do unless it is said: it decides about failures, and not about what people asked to be asked for.
 AGENT_VERDICTS = ("retry", "fail")
 AGENT_DECISIONS_PER_HOUR = 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from mulligan.analysis.coverage.figures import Figures, describe_figures, is_open
@@ -25,6 +24,7 @@ from mulligan.analysis.coverage.words import (
     meaning_of,
     played_text,
     sign_of,
+    story_command,
     time_in_story,
     tone_of,
     word_of,
@@ -258,8 +258,7 @@ def _last_lines(coverage: Coverage, figures: Figures, file: str, *, shows_all: b
             yield "  'budget: {cost: 5}' limits it, for a step or for the whole run"
     yield played_text(coverage)
     if hole := next((cell for cell in coverage.cells if is_open(cell)), None):
-        words = " ".join(map(shlex.quote, (file, "--step", hole.step, "--failure", hole.failure)))
-        yield f"the story of a cell: mulligan coverage {words}"
+        yield f"the story of a cell: {story_command(coverage, file, hole.step, hole.failure)}"
     yield f"coverage: {figures.percent}%"
 
 

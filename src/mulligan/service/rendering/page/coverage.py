@@ -23,6 +23,7 @@ from mulligan.analysis.coverage.words import (
     meaning_of,
     played_text,
     sign_of,
+    story_command,
     time_in_story,
     tone_of,
 )
@@ -222,7 +223,10 @@ def render_coverage_page(coverage: Coverage, story_of: StoryOfCase, *, file: str
 
     sections = [
         ui.section("What happens when a step fails", "table", *_table_section(shown, table, link)),
-        ui.section("Findings", "findings", render_findings(coverage.findings, place)),
+        # The file of a program is not searched for any.
+        ui.section("Findings", "findings", render_findings(coverage.findings, place))
+        if coverage.findings or not coverage.called_at
+        else "",
         ui.section("Two failures in one run", "pairs", pairs) if (pairs := render_pairs(coverage)) else "",
         ui.section("How this was played", "played", *_played(coverage, table, len(chosen_cells), file)),
     ]
@@ -296,7 +300,7 @@ def _played(coverage: Coverage, table: CoverageTable, stories: int, file: str) -
     yield element("p", f"{played_text(coverage)}. Each cell is the worst of three cases: {cases}.")
     total = sum(len(row.cells) for row in table.rows)
     if stories < total:
-        command = f"mulligan coverage {file} --step STEP --failure FAILURE"
+        command = story_command(coverage, file, "STEP", "FAILURE")
         yield element(
             "p",
             f"{stories:,} of {total:,} cells have their story here, those that are not dealt with first. The others: ",

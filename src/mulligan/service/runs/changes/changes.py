@@ -595,10 +595,10 @@ class Changes:
         return old, prepared, planned
 
     def send_event(
-        self, run_id: int, name: str, value: Any = None, *, key: str = "", dry_run: bool = False
+        self, run_id: int, name: str, value: Any = None, *, key: str = "", dry_run: bool = False, foresees: bool = True
     ) -> ChangeResult:
-        """Send an event to a run: a step that waits for it takes it, or it is kept until one does."""
-        return self._change(run_id, r.EventSent(_now(), name, value, self.by, key), dry_run=dry_run)
+        """Send an event to a run. `foresees`: whether the answer says what follows, for which the run is read."""
+        return self._change(run_id, r.EventSent(_now(), name, value, self.by, key), dry_run=dry_run, foresees=foresees)
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 
@@ -705,12 +705,12 @@ class Changes:
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
-    def _change(self, run_id: int, report: r.Report, *, dry_run: bool, is_continued: bool = True) -> ChangeResult:
-        """Send a report and say what follows; with `dry_run` only say what would. `is_continued`: the run goes on."""
-        if self._drives and not dry_run:
-            found = ChangeResult(run_id, False, "", [], [], [], [])
-        else:
-            found = self._foresee(run_id, report)
+    def _change(
+        self, run_id: int, report: r.Report, *, dry_run: bool, is_continued: bool = True, foresees: bool = True
+    ) -> ChangeResult:
+        """Send a report and say what follows; with `dry_run` only that. `is_continued`: the run goes on."""
+        is_seen = dry_run or (foresees and not self._drives)
+        found = self._foresee(run_id, report) if is_seen else ChangeResult(run_id, False, "", [], [], [], [])
         if dry_run:
             return found
         self.send(run_id, report)

@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from mulligan.core.effects.run_lists import RunFilter
-from mulligan.errors import InputInvalid, MulliganError, Refused, StoreUnavailable, UnknownRun
+from mulligan.errors import (
+    CodecError,
+    EventUnusable,
+    InputInvalid,
+    MulliganError,
+    Refused,
+    RunFinished,
+    ScopeMissing,
+    StoreUnavailable,
+    UnknownRun,
+)
 from mulligan.service.runs.stored.run_reader import RunReader
 
 # One event is sent to so many runs at most.
@@ -74,6 +84,22 @@ def _run_of_key(reader: RunReader, key: str) -> int:
 
 def _workflow(reader: RunReader, run_id: int) -> str:
     return reader.record(run_id).workflow
+
+
+def refusal_for_sender(error: MulliganError) -> MulliganError:
+    """A refusal without what it says of the run, for those who may send it events and not look at it."""
+    if isinstance(error, EventUnusable):
+        return InputInvalid("what waits for this event cannot use its value")
+    if isinstance(error, RunFinished):
+        return RunFinished("the run has ended, and takes no events")
+    if isinstance(error, CodecError):
+        return Refused("the run takes no events now", hint="whoever runs the server finds the reason")
+    return error
+
+
+def not_for_this_run() -> ScopeMissing:
+    """The token is for other workflows; of which one the run is, who may not look at it does not learn."""
+    return ScopeMissing("this token may not send events to this run", hint="use a token that is for its workflow")
 
 
 def send_to_all(run_ids: Iterable[int], send: Callable[[int], object]) -> SentEvents:

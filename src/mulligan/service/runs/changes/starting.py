@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mulligan.core.model.agents.guard_rails import HOOK_PREFIX
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.transitions import RUN_ENDED
@@ -76,6 +77,8 @@ def check_key(key: str) -> str:
     """The key, if it is valid."""
     if not key.strip() or not key.isprintable() or len(key) > KEY_CHARS_MAX:
         raise InputInvalid(f"'{key[:KEY_CHARS_MAX]}' is not a key", hint=f"one line of 1 to {KEY_CHARS_MAX} characters")
+    if key.startswith(HOOK_PREFIX):
+        raise InputInvalid(f"keys that begin with '{HOOK_PREFIX}' are those of webhooks", hint="use another one")
     return key
 
 

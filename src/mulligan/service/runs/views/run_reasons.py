@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -180,7 +181,7 @@ def explain_run(head: RunView, failures: FailureOverview, line: RunLine) -> RunR
     held = next((one for one in line.waiting_for if one.kind == "step_pause"), None)
     if held and waits_only_for_a_person(line):
         return _held(head, held)
-    return _running(head, open_, failures)
+    return _running(head, open_, failures, line)
 
 
 def explain_line(line: RunLine) -> RunReason:
@@ -310,7 +311,7 @@ def _completed(head: RunView, failures: FailureOverview) -> RunReason:
     return RunReason("good", title, why, more=more, step=first.step)
 
 
-def _running(head: RunView, open_: list[VisitFailure], failures: FailureOverview) -> RunReason:
+def _running(head: RunView, open_: list[VisitFailure], failures: FailureOverview, line: RunLine) -> RunReason:
     counts = head.step_counts
     done = counts.get("completed", 0) + counts.get("skipped", 0) + counts.get("failed", 0)
     progress = f"{done:,} of {pluralize(head.step_count, 'step')} done"
@@ -330,7 +331,23 @@ def _running(head: RunView, open_: list[VisitFailure], failures: FailureOverview
         title = f"Running; '{now.step}' failed, {now.answer}"
         tried = _tried(now) if now.rungs else ""
         return RunReason("now", title, now.what, tried, more=progress, step=now.step)
+    if event := _waits_for_an_event(head, line):
+        is_alone = not {one.kind for one in line.waiting_for} & _MOVES
+        return RunReason("now", "Waits for an event" if is_alone else "Running", event, more=progress)
     # What runs or is ready is in the numbers below; what it waits for besides is worth saying.
     waits = next((wait for wait in head.waiting_for if wait.kind in _OUTSIDE), None)
     why = f"'{waits.place}' waits for {waits.text}" if waits and waits.place else ""
     return RunReason("now", "Running", why, more=progress)
+
+
+def _waits_for_an_event(head: RunView, line: RunLine) -> str:
+    """Who waits for which event, in the run or in one that it called, and how it is sent; "" if nothing does."""
+    waits = [wait for wait in head.waiting_for if wait.kind == "event"]
+    if waits:
+        first, others = waits[0], f" and {pluralize(len(waits) - 1, 'other')}" if len(waits) > 1 else ""
+        how = f"mulligan send {head.run_id} {shlex.quote(first.event)} VALUE"
+        return f"'{first.shown_place}'{others} {'wait' if others else 'waits'} for {first.text}. To send it: {how}"
+    below = next((one for one in line.waiting_for if one.kind == "event" and one.run_id != line.run_id), None)
+    if below is None:
+        return ""
+    return f"'{below.name or below.place}' of run {below.run_id}, which this run called, waits for an event."

@@ -17,6 +17,7 @@ from mulligan.core.model.agents.guard_rails import (
     AGENT_DECISIONS_PER_HOUR,
     AGENT_PREFIX,
     AGENT_VERDICTS,
+    HOOK_PREFIX,
     VERDICTS,
     agent_user,
     is_agent,
@@ -190,6 +191,8 @@ class Tokens:
         """Who it is for. An agent that could make tokens would have no guard rails."""
         if not form.agent:
             _check_line(form.user, "the user of a token", USER_CHARS_MAX, needs_any=True)
+            if form.user.strip().startswith(HOOK_PREFIX):
+                raise InputInvalid(f"'{form.user[:60]}' is the name of a webhook", hint="use another name")
             if is_agent(form.user.strip()):
                 name = form.user.strip().removeprefix(AGENT_PREFIX)
                 raise InputInvalid(f"'{form.user[:60]}' is the name of an agent", hint=f"write: --agent {name[:60]}")

@@ -10,11 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Literal, Protocol
 
 import msgspec
 
+from mulligan.core.model.agents.guard_rails import HOOK_PREFIX
 from mulligan.errors import (
+    EventUnusable,
     InputInvalid,
     KeyMismatch,
     LanguageError,
@@ -55,6 +58,8 @@ BODY_BYTES_MAX = 256 * 1024
 WEBHOOKS_MAX = 1_000
 # Two are there while a secret is changed.
 SECRETS_MAX = 4
+# Refusals that a later delivery of the same would get too.
+_OF_NO_USE = (InputInvalid.code, EventUnusable.code)
 # A longer id is replaced by its digest.
 _ID_CHARS_MAX = 80
 
@@ -163,7 +168,7 @@ class CheckedDelivery(msgspec.Struct, frozen=True):
         return TokenRecord(
             id="",
             digest="",
-            user=f"hook:{self.name}",
+            user=f"{HOOK_PREFIX}{self.name}",
             scopes=("run",),
             created_at=self.at,
             project=self.project,
@@ -296,12 +301,13 @@ class Webhooks:
             raise NoRunYet(_REFUSED, token=checked.token, why=_why(error), hint=_HINT) from None
         # Before the change, so that a crash does not lose it.
         audit.add([_row(checked, f"sent '{reading.event}' to {_named(found)}")])
-        sent = send_to_all(found, lambda one: service.changes.send_event(one, reading.event, reading.value, key=key))
+        event = partial(service.changes.send_event, name=reading.event, value=reading.value, key=key, foresees=False)
+        sent = send_to_all(found, event)
         others = [one for one in sent.refused if one.code != RunFinished.code]
         if sent.refused:
             audit.add([_row(checked, _refusals(sent))])
         if others and not sent.run_ids:
-            kind = DeliveryRefused if all(one.code == InputInvalid.code for one in others) else NoRunYet
+            kind = DeliveryRefused if all(one.code in _OF_NO_USE for one in others) else NoRunYet
             raise kind(_REFUSED, token=checked.token, why=others[0].code, hint=_HINT)
         return Received("accepted" if sent.run_ids else "ignored", sent.run_ids)
 
@@ -370,7 +376,7 @@ def _key(checked: CheckedDelivery, delivery_id: str) -> str:
     """The key of what a delivery does: no second event of a run and no second run can have it."""
     is_short = delivery_id.isprintable() and len(delivery_id) <= _ID_CHARS_MAX
     shown = delivery_id if is_short else f"long {hashlib.sha256(delivery_id.encode()).hexdigest()}"
-    return f"hook:{checked.name}: {shown}"
+    return f"{HOOK_PREFIX}{checked.name}: {shown}"
 
 
 def _row(checked: CheckedDelivery, why: str) -> AuditRecord:

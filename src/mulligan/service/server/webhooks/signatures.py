@@ -14,7 +14,7 @@ from datetime import datetime
 
 from mulligan.errors import MulliganError
 from mulligan.service.server.notices.targets import sign, signing_key
-from mulligan.service.server.webhooks.webhook_forms import Auth
+from mulligan.service.server.webhooks.webhook_forms import ID_HEADER, ID_HEADERS, TIME_HEADER, Auth
 
 # How far the time of a delivery may be from that of the server, in both directions: as the Standard Webhooks say.
 TOLERANCE_SECONDS = 300
@@ -22,10 +22,7 @@ TOLERANCE_SECONDS = 300
 SIGNATURES_MAX = 16
 # A shorter secret could be guessed.
 SECRET_CHARS_MIN = 16
-ID_HEADER, TIME_HEADER, SIGNATURE_HEADER = "webhook-id", "webhook-timestamp", "webhook-signature"
-GITHUB_HEADER = "x-hub-signature-256"
-# With a plain secret, where a sender says which delivery it is: the secret proves this too.
-ID_HEADERS = ("idempotency-key", ID_HEADER, "x-github-delivery")
+SIGNATURE_HEADER, GITHUB_HEADER = "webhook-signature", "x-hub-signature-256"
 _SECONDS = re.compile(r"[0-9]{1,12}")
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from mulligan.core.model.run_data import name_problem
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import InputInvalid
 from mulligan.language import expressions
@@ -21,6 +22,14 @@ NAMES = ("body", "headers", "query")
 # How many texts of one webhook have expressions in them.
 EXPRESSIONS_MAX = 100
 HEADER = "x-hook-token"
+ID_HEADER, TIME_HEADER = "webhook-id", "webhook-timestamp"
+# With a plain secret, where a sender says which delivery it is: the secret proves this too.
+ID_HEADERS = ("idempotency-key", ID_HEADER, "x-github-delivery")
+# Not for a secret: what is in them is kept, or read by others.
+_TAKEN_HEADERS = frozenset({*ID_HEADERS, TIME_HEADER, "host", "content-type", "content-length", "transfer-encoding"})
+# Which texts may read the body alone, since the signature covers nothing else: with a recorded delivery somebody could
+# do again, or to another run, what it has done. With `standard` for five minutes, in which its id counts.
+_OF_BODY = {"standard": ("id",), "github": ("id", "send.run_key", "start.key"), "secret": ()}
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,100}")
 
 Auth = Literal["standard", "github", "secret"]
@@ -82,6 +91,8 @@ def check_form(form: WebhookForm) -> None:
         raise InputInvalid(f"the webhook has {what}", hint="give one: what it sends, or what it starts")
     if not _HEADER_NAME.fullmatch(form.header):
         raise InputInvalid("this is not the name of a header", hint="write it like X-Gitlab-Token", field="header")
+    if form.header.lower() in _TAKEN_HEADERS:
+        raise InputInvalid(f"the header {form.header} means something else", hint="use X-Hook-Token", field="header")
     if form.header != HEADER and form.auth != "secret":
         raise InputInvalid("'header' is for 'auth: secret'", hint="leave it out", field="header")
     if form.send is not None:
@@ -96,7 +107,9 @@ def check_form(form: WebhookForm) -> None:
         try:
             for part in expressions.find_placeholders(text):
                 if isinstance(part, Placeholder):
-                    _check_expression(part.source)
+                    read = _check_expression(part.source)
+                    if read - {"body"} and field in _OF_BODY[form.auth]:
+                        raise _unsigned(form.auth, field)
         except ExpressionRefused as refused:
             raise InputInvalid(f"'{field}': {refused.message}", hint=refused.hint, field=field) from None
     if form.filter:
@@ -106,12 +119,19 @@ def check_form(form: WebhookForm) -> None:
             raise InputInvalid(f"'filter': {refused.message}", hint=refused.hint, field="filter") from None
 
 
+def _unsigned(auth: Auth, field: str) -> InputInvalid:
+    what = f"'auth: {auth}' signs neither headers nor the address, so '{field}' may read 'body' alone"
+    return InputInvalid(what, hint="let it read the body, or use 'auth: secret'", field=field)
+
+
 def _check_send(send: SendForm, auth: Auth) -> None:
     if bool(send.run_key) == bool(send.labels):
         hint = "give one: run_key: '${body.order}', or labels: {order: '${body.order}'}"
         raise InputInvalid("an event is for the run with 'run_key', or for all open runs with 'labels'", hint=hint)
     if not send.event:
         raise InputInvalid("the event has no name", hint="write it like event: paid", field="send.event")
+    if "${" not in send.event and (problem := name_problem(send.event)):
+        raise InputInvalid(f"'{send.event[:40]}' is not the name of an event: {problem}", field="send.event")
     if send.labels and auth == "github":
         raise InputInvalid(
             "'auth: github' signs no time, so a recorded delivery could be sent again to runs that start later",
@@ -146,9 +166,10 @@ def _texts(form: WebhookForm) -> Iterator[tuple[str, str]]:
             yield place, value
 
 
-def _check_expression(source: str) -> None:
-    expression = expressions.check(source)
-    for path in expressions.paths(expression):
-        if path[0] not in NAMES:
-            hint = did_you_mean(path[0], NAMES) or "a webhook reads body, headers and query"
-            raise ExpressionRefused(f"'{path[0]}' is not known here", 0, 1, hint=hint)
+def _check_expression(source: str) -> set[str]:
+    """What it reads: some of the names that there are."""
+    read = {path[0] for path in expressions.paths(expressions.check(source))}
+    for name in sorted(read.difference(NAMES)):
+        hint = did_you_mean(name, NAMES) or "a webhook reads body, headers and query"
+        raise ExpressionRefused(f"'{name}' is not known here", 0, 1, hint=hint)
+    return read
