@@ -118,6 +118,7 @@ PURE_MODULES = frozenset(
             "abc",
             "ast",
             "bisect",
+            "builtins",
             "collections",
             "copy",
             "dataclasses",

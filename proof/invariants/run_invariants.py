@@ -19,9 +19,10 @@ from mulligan.core.model import events as e
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.clusters.worker_time import RERUNS_AFTER_TIME_MAX
 from mulligan.core.model.codec import decode_log, encode_log
+from mulligan.core.model.failure import Failure
 from mulligan.core.model.graph import Graph
 from mulligan.core.model.reports import EventSent
-from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, Workflow
+from mulligan.core.model.workflow import END, RERUNS_AFTER_LOSS_MAX, Rule, Workflow
 from mulligan.core.state.scope import fill_params
 from mulligan.core.state.state import STATE_TABLES, State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -193,6 +194,13 @@ def promise_2_a_child_run_is_continued_once(facts: LogFacts, entry: e.Entry) -> 
 # -- 3: retries never exceed the matched rule's budget ---------------------------------------------------------------
 
 
+def _names_class(rule: Rule, last: Failure) -> bool:
+    """Whether the rule names the very class that was raised, under any of its names."""
+    return any(
+        name in last.exceptions and name.split(".")[-1] == last.exceptions[0].split(".")[-1] for name in rule.exceptions
+    )
+
+
 def promise_3_retries_within_budget(facts: LogFacts, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.RetryScheduled)
@@ -206,7 +214,7 @@ def promise_3_retries_within_budget(facts: LogFacts, entry: e.Entry) -> None:
             "promise 3", f"retry {fact.number} of '{fact.place}', and {rule.max_retries} are the limit", entry
         )
     last = facts.last_failure.get(fact.place)
-    if last is not None and last.is_fatal and last.code not in rule.codes:
+    if last is not None and last.is_fatal and last.code not in rule.codes and not _names_class(rule, last):
         raise facts.violation("promise 3", f"{last.code} is fatal, and no rule of '{fact.place}' names it", entry)
     tries = facts.tries.get(fact.place, 0)
     for most in (spec.max_attempts, rule.max_attempts):

@@ -8,8 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.nightly import examples
 
-from mulligan.core.deciding.classify import classify
-from mulligan.core.model.failure import CODES, RETRYABLE, SEVERITY, TRACE_CHARS_MAX, Failure, failure
+from mulligan.core.deciding.classify import classify, failure_of_program
+from mulligan.core.model.failure import (
+    CODES,
+    EXCEPTION_CHARS_MAX,
+    EXCEPTIONS_MAX,
+    RETRYABLE,
+    SEVERITY,
+    TRACE_CHARS_MAX,
+    Failure,
+    failure,
+)
 from mulligan.core.model.outcome import Outcome
 from mulligan.testing.history import T0, History, retry, step, workflow
 
@@ -18,8 +27,8 @@ RETRIED = (
     "VALIDATION_FAILED CHILD_FAILED ITEMS_FAILED NO_CAPACITY REQUIREMENTS_FAILED TOOL_FAILED"
 ).split()
 NOT_RETRIED = (
-    "HTTP_4XX INPUT_INVALID EXPRESSION_FAILED APPROVAL_REFUSED APPROVAL_EXPIRED NO_ROUTE LOOP_LIMIT CIRCUIT_OPEN "
-    "BUDGET_EXCEEDED TURN_LIMIT OUTPUT_TOO_LARGE NONDETERMINISTIC UNAWAITED"
+    "HTTP_4XX PERMISSION INPUT_INVALID EXPRESSION_FAILED APPROVAL_REFUSED APPROVAL_EXPIRED NO_ROUTE LOOP_LIMIT "
+    "CIRCUIT_OPEN BUDGET_EXCEEDED TURN_LIMIT OUTPUT_TOO_LARGE NONDETERMINISTIC UNAWAITED"
 ).split()
 CRITICAL = "SECURITY_VIOLATION RUN_TIMEOUT INTERNAL".split()
 
@@ -28,6 +37,54 @@ def failure_of(**seen: object) -> Failure:
     found, _ = classify(Outcome(**seen))
     assert found is not None
     return found
+
+
+# -- exceptions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("classes", "code", "is_fatal"),
+    [
+        (("ConnectionResetError", "ConnectionError", "OSError", "Exception"), "CONNECTION", False),
+        (("TimeoutError", "OSError", "Exception"), "TIMEOUT", False),
+        (("numpy._core._exceptions._ArrayMemoryError", "MemoryError", "Exception"), "OUT_OF_MEMORY", False),
+        (("PermissionError", "OSError", "Exception"), "PERMISSION", True),
+        # A class of that name which is not Python's own.
+        (("requests.exceptions.ConnectionError", "OSError", "Exception"), "EXCEPTION", False),
+        (("KeyError", "LookupError", "Exception"), "EXCEPTION", False),
+        ((), "EXCEPTION", False),
+    ],
+)
+def test_an_exception_has_the_code_of_its_class(classes: tuple[str, ...], code: str, is_fatal: bool) -> None:
+    found = failure_of(code="EXCEPTION", exit_code=None, message="E: no", exceptions=classes)
+
+    assert (found.code, found.is_fatal, found.exceptions, found.is_raised) == (code, is_fatal, classes, True)
+
+
+def test_a_step_error_keeps_the_code_that_it_says_whatever_its_class() -> None:
+    classes = ("sales.Refused", "mulligan.StepError", "ConnectionError", "Exception")
+
+    found = failure_of(exit_code=None, reported=({"code": "QUOTA", "message": "no"},), exceptions=classes)
+
+    assert (found.code, found.exceptions, found.is_raised) == ("QUOTA", classes, False)
+
+
+def test_the_names_of_classes_are_bounded() -> None:
+    found = failure_of(code="EXCEPTION", exit_code=None, exceptions=("a" * 1000 + "\0", *map(str, range(1000))))
+
+    assert (len(found.exceptions), max(map(len, found.exceptions))) == (EXCEPTIONS_MAX, EXCEPTION_CHARS_MAX)
+
+
+def test_what_the_process_of_a_program_says_keeps_its_classes_and_is_bounded_too() -> None:
+    found = failure_of_program(failure("CONNECTION", "no", exceptions=("ConnectionError", *map(str, range(1000)))))
+
+    assert (found.code, found.exceptions[0], len(found.exceptions)) == ("CONNECTION", "ConnectionError", EXCEPTIONS_MAX)
+
+
+def test_a_failure_of_an_older_log_has_no_classes() -> None:
+    found = msgspec.json.decode(b'{"code":"EXCEPTION","message":"KeyError: 1"}', type=Failure)
+
+    assert (found.exceptions, found.is_raised) == ((), True)
 
 
 # -- the table of codes ----------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ TABLE = {
     "NONDETERMINISTIC": ("error", False, False),
     "UNAWAITED": ("error", False, False),
     "HTTP_4XX": ("error", False, False),
+    "PERMISSION": ("error", False, False),
     "INPUT_INVALID": ("error", False, False),
     "EXPRESSION_FAILED": ("error", False, False),
     "APPROVAL_REFUSED": ("error", False, False),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mulligan.core.deciding.classify import exceeded_limit
+from mulligan.core.deciding.workers.resource_usage import proposals, ran_short
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
 from mulligan.core.model.event_types import Adjusted
@@ -253,3 +255,66 @@ def test_one_that_kept_to_it_carries_none(usage: dict[str, object]):
     run.report(r.TaskEnded(run.clock, "a", 1, usage=usage))
 
     assert run["a"].warnings == ()
+
+
+# -- what a step raises itself -----------------------------------------------------------------------------------------
+
+
+def raised(run: History, name: str, peak: int | None = None) -> History:
+    usage = {} if peak is None else {"peak_memory": peak}
+    outcome = Outcome(code="EXCEPTION", exit_code=None, message=f"{name}: no", exceptions=(name, "Exception"))
+    return run.report(r.TaskEnded(run.clock, "a", run["a"].attempt, outcome, usage=usage))
+
+
+def test_a_memory_error_gets_more_than_the_limit_that_it_had():
+    run = raised(run_of(MORE_MEMORY, resources=Resources(memory=200 * MIB)), "MemoryError", peak=100 * MIB)
+
+    assert adjusted(run) == Adjusted(memory=300 * MIB)
+
+
+def test_a_memory_error_without_a_limit_gets_none_from_a_peak_that_says_nothing():
+    """A step that asks for 100 TiB at once has used 40 MiB: a limit of 60 MiB would kill the next attempt."""
+    run = raised(run_of(MORE_MEMORY), "MemoryError", peak=40 * MIB)
+
+    assert adjusted(run) == Adjusted()
+    assert run.facts(e.RetryScheduled) != []
+
+
+def test_a_memory_error_without_a_limit_has_reached_no_cap_whatever_it_used():
+    run = raised(run_of(MORE_MEMORY), "MemoryError", peak=2000 * MIB)
+
+    assert run.facts(e.RetryScheduled) != []
+
+
+def test_a_memory_error_is_no_kill_in_what_is_said_and_proposed():
+    run = raised(run_of(), "MemoryError", peak=40 * MIB)
+    found = run["a"].failure
+    assert found is not None
+
+    assert describe_failure(found) == "OUT_OF_MEMORY: MemoryError: no"
+    assert not ran_short(found)
+    assert proposals(run.state, ["a"], {"a": 40 * MIB}) == ()
+
+
+def test_a_timeout_error_is_no_limit_of_the_step():
+    rule = Rule(codes=("TIMEOUT",), adjust=Adjust(timeout=2.0, max_timeout=10.0))
+
+    run = raised(run_of(rule, timeout=10.0), "TimeoutError")
+
+    found = run.facts(e.AttemptFailed)[-1].failure
+    assert (exceeded_limit(found), found.details, describe_failure(found)) == (
+        "own",
+        {"limit": "own"},
+        "TIMEOUT: TimeoutError: no",
+    )
+    assert not ran_short(found)
+    # The cap is reached, and is not why it failed.
+    assert run.facts(e.RetryScheduled) != []
+
+
+@pytest.mark.parametrize("code", ["TIMEOUT", "OUT_OF_MEMORY"])
+def test_what_a_worker_says_before_the_step_has_begun_is_no_limit_of_the_step(code: str):
+    """Such as the command of a secret, which has a time limit of its own."""
+    run = run_of(timeout=10.0).fail("a", None, code=code, message="its command took longer than 10s")
+
+    assert run.facts(e.AttemptFailed)[-1].failure.details == {"limit": "own"}

@@ -65,7 +65,8 @@ def test_a_rule_that_names_nothing_to_match_is_refused() -> None:
     assert said == (
         "error[language.rule]: w.yaml:1:45: the rule does not say which failures it matches\n"
         "  1 | steps: [{step: a, shell: x, retry: {rules: [{max_retries: 2}]}}]\n"
-        "    |                                             ^ add 'codes', 'exit_codes', 'pattern' or 'any: true'"
+        "    |                                             "
+        "^ add 'codes', 'exit_codes', 'exceptions', 'pattern' or 'any: true'"
     )
 
 

@@ -45,6 +45,16 @@ def test_a_rule_of_each_kind_says_what_it_looks_for_and_what_it_found(rule: Rule
     assert reasons(run) == [expected]
 
 
+def test_a_fatal_exception_says_that_its_class_or_its_code_would_do():
+    run = parked(Rule(exceptions=("OSError",)), Rule(exceptions=("KeyError",)))
+    run.fail("a", None, code="EXCEPTION", exceptions=("PermissionError", "OSError"))
+
+    assert reasons(run) == [
+        ("OSError", "PERMISSION is fatal: only a rule that names its code or its class retries it"),
+        ("KeyError", "it raised PermissionError"),
+    ]
+
+
 def test_a_rule_that_is_used_up_says_how_often_it_was_asked():
     run = parked(Rule(exit_codes=(42,), max_retries=2)).fail("a", 42).fail("a", 42).fail("a", 42)
 

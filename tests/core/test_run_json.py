@@ -101,6 +101,7 @@ FAILURE: dict[str, Any] = {
     "trace": "",
     "cause": [],
     "handler_failure": None,
+    "exceptions": [],
 }
 
 

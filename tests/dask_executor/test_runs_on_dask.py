@@ -380,3 +380,29 @@ def test_a_step_that_takes_all_processors_uses_the_cluster_through_a_client_with
     assert why.splitlines()[0] == (
         "error[input.invalid]: step 'sums' says 'on: {dask: true}', and the run has no Dask cluster"
     )
+
+
+RAISES = """
+name: raises
+steps:
+  - step: a
+    python: |
+      import os
+      class Refused(ConnectionError): pass
+      def main():
+          if os.environ["MULLIGAN_ATTEMPT"] == "1":
+              raise Refused("once")
+    retry: {exceptions: [ConnectionError], max_retries: 1}
+"""
+
+
+def test_a_rule_for_a_class_matches_what_is_raised_on_the_cluster(
+    processes: Processes, scheduler: Process, folder: Path
+) -> None:
+    write(folder, RAISES)
+
+    code, said = Driver(processes, folder, "run", "flow.yaml", "--on", on(scheduler)).end()
+
+    assert code == 0, said
+    (failed,) = facts(processes, folder, "attempt.failed")
+    assert failed["failure"]["exceptions"][:2] == ["__main__.Refused", "ConnectionError"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
+from typing import Any
 
 import pytest
 from tests.flows import functions
@@ -14,6 +16,7 @@ from tests.flows.functions import (
     load,
     release,
     repair,
+    report,
     reserve,
     summarise,
     use_cache,
@@ -260,3 +263,38 @@ def test_what_a_worker_imports_stands_for_a_plain_function(name: str) -> None:
 def test_retry_has_a_keyword_for_every_key_of_a_file():
     assert set(Retry.__init__.__kwdefaults__ or ()) == set(POLICY.keys)
     assert Retry(host="other").keys == {"host": "other"}
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (ConnectionError, ["ConnectionError"]),
+        ([IOError, json.JSONDecodeError], ["OSError", "json.decoder.JSONDecodeError"]),
+        ((KeyError, "httpx.ReadTimeout"), ["KeyError", "httpx.ReadTimeout"]),
+        ("httpx.ReadTimeout", ["httpx.ReadTimeout"]),
+    ],
+)
+def test_retry_takes_classes_of_exceptions_and_their_names(given: Any, names: list[str]) -> None:
+    assert Retry(exceptions=given).keys == {"exceptions": names}
+
+
+def test_a_rule_for_a_class_becomes_its_name_in_the_file() -> None:
+    @flow
+    def retried():  # type: ignore[no-untyped-def]
+        report.options(retry=Retry(exceptions=[TimeoutError, Unsure], max_retries=1))(1)
+
+    same(
+        retried,
+        f"""
+        name: retried
+        steps:
+          - step: report
+            python: {{call: "CALL:report"}}
+            args: {{count: 1}}
+            retry: {{exceptions: [TimeoutError, {__name__}.Unsure], max_retries: 1}}
+        """,
+    )
+
+
+class Unsure(Exception):
+    pass

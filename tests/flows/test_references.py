@@ -15,8 +15,10 @@ from typing import Any, ClassVar
 import msgspec
 import pydantic
 import pytest
+from tests.flows.functions import load
 
 import mulligan
+from mulligan import flow, step
 from mulligan.errors import LanguageError
 from mulligan.flows.literals import plain
 from mulligan.flows.references import Reference, reads_of, source_of, step_path
@@ -320,3 +322,35 @@ def test_a_value_is_stored_as_a_step_would_return_it(value: object, expected: ob
 def test_a_secret_in_a_model_is_refused() -> None:
     with pytest.raises(LanguageError, match="token is a secret, of which pydantic would keep only asterisks"):
         plain(Login(token=pydantic.SecretStr("x")))
+
+
+@dataclass
+class Line:
+    count: int
+    kind: ClassVar[str] = "line"
+
+
+@dataclass
+class Order:
+    lines: list[Line]
+    name: str
+    on: date
+
+
+@step
+def place(order: Order) -> int:
+    return order.lines[0].count
+
+
+def test_a_dataclass_that_holds_a_reference_is_written_field_by_field() -> None:
+    @flow
+    def ordered():  # type: ignore[no-untyped-def]
+        place(Order([Line(load([])), Line(3)], "x", date(2026, 1, 2)))
+
+    found = ordered.workflow().check().steps[1]
+
+    assert [need.of for need in found.needs] == ["load"]
+    assert found.action is not None
+    args = found.action.params["args"]["order"]
+    [hole] = found.action.bindings
+    assert args == {"lines": [{"count": {"${}": hole}}, {"count": 3}], "name": "x", "on": "2026-01-02"}

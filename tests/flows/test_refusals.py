@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -110,6 +111,65 @@ def unknown_key_of_retry(url: str) -> None:
 
 def key_of_retry_in_another_system(url: str) -> None:
     fetch.options(retry=Retry(attempts=3))(url)  # type: ignore[call-arg]  # here
+
+
+def catches(url: str) -> None:
+    try:
+        rows = fetch(url)
+    except ValueError:  # here
+        rows = []
+    load(rows)
+
+
+def catches_by_options(url: str) -> None:
+    try:
+        mulligan.shell("a", "make")
+    except mulligan.StepFailed as failed:  # here
+        report(0, title=str(failed))
+
+
+def cleans_up(url: str) -> None:
+    try:
+        fetch(url)
+    finally:
+        mulligan.shell("clean", "make clean")  # here
+
+
+def input_is_none(url: str | None = None) -> None:
+    if url is None:  # here
+        url = "https://x.example"
+    fetch(url)
+
+
+def result_is_none(url: str) -> None:
+    rows = fetch(url)
+    first = rows[0]
+    load(rows) if first["n"] is not None else repair(None, "x")  # type: ignore[arg-type]  # here
+
+
+@flow
+def inner(url: str) -> None:
+    fetch(url)
+
+
+def map_of_a_flow(url: str) -> None:
+    inner.map([url])  # type: ignore[attr-defined]  # here
+
+
+def class_among_codes(url: str) -> None:
+    fetch.options(retry=Retry(codes=[ConnectionError]))(url)  # type: ignore[list-item]  # here
+
+
+def exception_in_place_of_its_class(url: str) -> None:
+    fetch.options(retry=Retry(exceptions=[KeyError("n")]))(url)  # type: ignore[list-item]  # here
+
+
+def other_class_among_exceptions(url: str) -> None:
+    fetch.options(retry=Retry(exceptions=[int]))(url)  # type: ignore[list-item]  # here
+
+
+def misspelt_exception(url: str) -> None:
+    fetch.options(retry=Retry(exceptions=["TimeotError"]))(url)  # here
 
 
 def key_of_a_file(url: str) -> None:
@@ -262,6 +322,63 @@ recursive_flow = flow(recursive)
             "",
         ),
         (unknown_key, "unknown_key", "'tiemout' is not a key of step 'fetch'", "did you mean 'timeout'?"),
+        *(
+            (
+                function,
+                "meaningless",
+                f"an 'except' in the flow '{function.__name__}' catches no failure: its steps run later",
+                "write @STEP.handler or mulligan.route(…), or make it a @program, in which a failure is an exception",
+            )
+            for function in (catches, catches_by_options)
+        ),
+        (
+            cleans_up,
+            "meaningless",
+            "a 'finally' in the flow 'cleans_up' runs before its steps",
+            "write @cleans_up.end for what runs last, or make it a @program",
+        ),
+        (
+            input_is_none,
+            "meaningless",
+            "'url' has no value while the flow 'input_is_none' is built, and is never None",
+            "write step.options(when=url == None)(…), or make it a @program, which has the value",
+        ),
+        (
+            result_is_none,
+            "meaningless",
+            "'first['n']' has no value while the flow 'result_is_none' is built, and is never None",
+            "write step.options(when=first['n'] != None)(…), or make it a @program, which has the value",
+        ),
+        (
+            map_of_a_flow,
+            "flow",
+            "the flow 'inner' has no 'map', which is for steps",
+            "call it once for each item in a @program: gather(inner.call(one) for one in …)",
+        ),
+        (
+            class_among_codes,
+            "type",
+            "a code is a text such as 'CONNECTION', and this is the class 'ConnectionError'",
+            "write exceptions=[ConnectionError]",
+        ),
+        (
+            exception_in_place_of_its_class,
+            "type",
+            "'exceptions' takes classes of exceptions, and this is KeyError('n')",
+            "write exceptions=[KeyError]",
+        ),
+        (
+            other_class_among_exceptions,
+            "type",
+            "'exceptions' takes classes of exceptions, and this is <class 'int'>",
+            "such as exceptions=[ConnectionError]",
+        ),
+        (
+            misspelt_exception,
+            "unknown_exception",
+            "an entry of 'exceptions' is 'TimeotError', and Python has no exception of that name",
+            "did you mean 'TimeoutError'?",
+        ),
         (unknown_key_of_retry, "unknown_key", "'max_retry' is not a key of Retry", "did you mean 'max_retries'?"),
         (
             key_of_retry_in_another_system,
@@ -344,6 +461,25 @@ def test_a_mistake_is_refused_at_its_line(function: Any, code: str, message: str
     assert problem.hint == hint
     assert problem.line == marked_line(function)
     assert problem.source_line.strip()
+
+
+SETTING: str | None = None
+
+
+def test_what_python_knows_while_a_flow_is_built_may_be_none_and_may_fail() -> None:
+    @flow
+    def plain(url: str):  # type: ignore[no-untyped-def]
+        setting = os.environ.get("NO_SUCH_VARIABLE")
+        try:
+            limit = int(setting or "x")
+        except ValueError:
+            limit = 3
+        rows = fetch(url)
+        rows = None if setting is None else rows  # type: ignore[assignment]
+        if SETTING is None and rows is None:
+            report(limit)
+
+    assert [step.name for step in plain.workflow().check().steps] == ["fetch", "report"]
 
 
 def test_a_flow_without_steps_is_refused() -> None:

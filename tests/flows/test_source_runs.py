@@ -240,3 +240,58 @@ def test_what_a_cell_cannot_take_along_is_refused_before_the_run_exists(main: Mo
         main.greetings.run()
 
     assert mulligan("list", "--json").json == []
+
+
+def test_a_rule_for_a_class_of_a_cell_matches_what_a_worker_raises(main: ModuleType) -> None:
+    cell(main, "class Closed(Exception):\n    pass\n\nclass Shut(Closed):\n    pass\n")
+    code = "import os\nfrom mulligan import Retry\n\n@step(retry=Retry(exceptions=Closed, max_retries=1))\n"
+    code += (
+        "def greet() -> str:\n    if os.environ['MULLIGAN_ATTEMPT'] == '1':\n        raise Shut\n    return 'hello'\n"
+    )
+    cell(main, code)
+    cell(main, "@flow\ndef greetings():\n    return {'said': greet()}\n")
+
+    assert main.greetings.run().outputs == {"said": "hello"}
+
+
+CLASSES = """\
+import os
+
+import problems
+from mulligan import Retry, flow, step
+
+
+class Closed(Exception):
+    pass
+
+
+class Shut(Closed):
+    pass
+
+
+@step(retry=Retry(rules=[Retry(exceptions=[Closed, problems.Late], max_retries=2)]))
+def fetch():
+    if os.environ["MULLIGAN_ATTEMPT"] == "1":
+        raise Shut
+    if os.environ["MULLIGAN_ATTEMPT"] == "2":
+        raise problems.TooLate
+
+
+@flow
+def nightly():
+    fetch()
+
+
+if __name__ == "__main__":
+    print(nightly.run().status)
+"""
+
+
+@pytest.mark.parametrize("words", [["nightly.py"], ["-m", "nightly"], ["-m", "mulligan", "run", "nightly.py"]])
+def test_a_rule_for_classes_of_a_script_matches_however_it_is_started(words: list[str]) -> None:
+    written("nightly.py", CLASSES)
+    written("problems.py", "class Late(Exception): pass\nclass TooLate(Late): pass\n")
+
+    out, err = python(*words).communicate(timeout=60)
+
+    assert "completed" in out + err

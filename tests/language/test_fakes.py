@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,15 @@ def test_a_step_of_each_kind_gives_what_a_real_one_would(step: str, said: Any, o
         ("command", {"fail": "EXIT_NONZERO", "exit_code": 11}, "EXIT_NONZERO", "exit code 11 (faked)"),
         ("command", {"fail": "QUOTA", "message": "no room"}, "QUOTA", "no room"),
         ("function", {"raises": "KeyError: 'n'"}, "EXCEPTION", "KeyError: 'n'"),
+        (
+            "function",
+            {"raises": "builtins.ConnectionResetError: by peer"},
+            "CONNECTION",
+            "ConnectionResetError: by peer",
+        ),
+        ("function", {"raises": PermissionError("no")}, "PERMISSION", "PermissionError: no"),
+        ("function", {"raises": "httpx.ReadTimeout"}, "EXCEPTION", "ReadTimeout"),
+        ("function", {"raises": "it broke: badly"}, "EXCEPTION", "it broke: badly"),
         ("request", {"status": 503, "body": {"a": 1}}, "HTTP_5XX", 'POST (faked): answered 503: {"a": 1}'),
         ("request", {"status": 404}, "HTTP_4XX", "POST (faked): answered 404"),
         ("request", {"status": 429}, "HTTP_429", "POST (faked): answered 429"),
@@ -72,6 +82,25 @@ def test_a_step_of_each_kind_gives_what_a_real_one_would(step: str, said: Any, o
 )
 def test_a_step_of_each_kind_fails_as_a_real_one_would(step: str, said: Any, code: str, message: str) -> None:
     assert failed(step, said) == (code, message)
+
+
+@pytest.mark.parametrize(
+    ("raised", "classes"),
+    [
+        ("ConnectionResetError: by peer", ("ConnectionResetError", "ConnectionError", "OSError", "Exception")),
+        (
+            json.JSONDecodeError("no", "", 0),
+            ("json.decoder.JSONDecodeError", "ValueError", "Exception"),
+        ),
+        ("httpx.ReadTimeout: slow", ("httpx.ReadTimeout", "Exception")),
+        ("it broke", ()),
+    ],
+)
+def test_a_faked_exception_has_a_class_that_rules_can_name(raised: Any, classes: tuple[str, ...]) -> None:
+    found = end("function", {"raises": raised}).failure
+
+    assert found is not None
+    assert found.exceptions == classes
 
 
 def test_what_a_server_asks_for_is_kept() -> None:

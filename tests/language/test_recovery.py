@@ -40,6 +40,12 @@ RETRIES = [
     ),
     # one rule with a filter
     ("{codes: TIMEOUT, max_retries: 1}", (Rule(codes=("TIMEOUT",), max_retries=1),)),
+    # classes of exceptions: Python's own without their module, others with it
+    (
+        "{exceptions: [builtins.ConnectionError, IOError, httpx.TimeoutException, __main__.Refused]}",
+        (Rule(exceptions=("ConnectionError", "OSError", "httpx.TimeoutException", "__main__.Refused")),),
+    ),
+    ("{exceptions: TimeoutError}", (Rule(exceptions=("TimeoutError",)),)),
     # a list of rules, in the order of the file
     (
         "{rules: [{exit_codes: 7}, {pattern: 'no space'}, {codes: [A_B, TIMEOUT]}, {any: true}]}",

@@ -307,3 +307,93 @@ def test_nonsense_in_the_error_file_is_a_failure_and_its_retry_comes_in_time(liv
     assert codes == {name: code for name, (_, code) in NONSENSE.items()}
     assert all(step["attempts"] == 2 for step in ran.steps.values())
     assert all(0 <= delay <= 0.05 for name in NONSENSE for delay in delays(ran, name))
+
+
+EXCEPTIONS = """
+name: exceptions
+steps:
+  - step: subclass
+    python: |
+      import os
+      def main():
+          if os.environ["MULLIGAN_ATTEMPT"] == "1":
+              raise ConnectionResetError("by peer")
+    retry: {exceptions: [builtins.ConnectionError], max_retries: 1}
+  - step: offered
+    python: |
+      import json, os
+      def main():
+          if os.environ["MULLIGAN_ATTEMPT"] == "1":
+              json.loads("")
+    retry: {exceptions: [json.JSONDecodeError], max_retries: 1}
+  - step: own_class
+    python: |
+      import os
+      from mulligan import StepError
+      class Refused(StepError): pass
+      def main():
+          if os.environ["MULLIGAN_ATTEMPT"] == "1":
+              raise Refused("QUOTA", "no tokens left")
+    retry: {exceptions: [__main__.Refused], max_retries: 1}
+  - step: fatal
+    python: |
+      import os
+      def main():
+          if os.environ["MULLIGAN_ATTEMPT"] == "1":
+              raise PermissionError("not mounted yet")
+    retry: {rules: [{any: true}, {exceptions: [PermissionError], max_retries: 1}]}
+  - step: of_an_item
+    map: {over: [1]}
+    do:
+      - python: |
+          import os
+          def main():
+              if os.environ["MULLIGAN_ATTEMPT"] == "1":
+                  raise KeyError("n")
+        retry: {exceptions: [LookupError], max_retries: 1}
+  - step: of_a_handler
+    shell: exit 1
+    on_failure:
+      - python: |
+          import os
+          from pathlib import Path
+          def main(classes):
+              if not Path("tried").exists():
+                  Path("tried").touch()
+                  raise TimeoutError("slow")
+              return classes
+        args: {classes: "${error.exceptions}"}
+        retry: {exceptions: [TimeoutError], max_retries: 1}
+"""
+
+
+def test_a_rule_names_the_class_of_an_exception_wherever_python_code_runs(live: Live):
+    ran = live.run(EXCEPTIONS)
+
+    assert ran.status == "completed", ran.said
+    used = {place.partition(".")[0]: rules for place, rules in rules_used(ran).items()}
+    assert used == {
+        "subclass": [0],
+        "offered": [0],
+        "own_class": [0],
+        "fatal": [1],
+        "of_an_item[0]": [0],
+        "of_a_handler": [0],
+    }
+    codes = {fact.place: fact.failure.code for fact in ran.facts(e.AttemptFailed)}
+    assert (codes["subclass"], codes["own_class"], codes["fatal"]) == ("CONNECTION", "QUOTA", "PERMISSION")
+
+
+def test_a_rule_for_a_base_leaves_a_fatal_failure_alone_and_says_so(live_file: Live):
+    ran = live_file.run(
+        """
+steps:
+  - step: a
+    python: |
+      def main(): raise PermissionError("no")
+    retry: {exceptions: [OSError, Exception]}
+"""
+    )
+
+    assert (ran.status, ran.steps["a"]["attempts"]) == ("failed", 1)
+    assert passed(ran, "a") == ["no_rule"]

@@ -126,3 +126,42 @@ def killed(folder: str) -> str:
         Path(folder, "killed").touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return note(folder, "after")
+
+
+class Closed(ConnectionError):
+    """As a library would raise it."""
+
+
+@step(retry=mulligan.Retry(exceptions=[ConnectionError], max_retries=1))
+def connect(folder: str) -> None:
+    note.fn(folder, "connect")
+    raise Closed("by peer")
+
+
+@step(inline=True, retry=mulligan.Retry(exceptions=[Closed], max_retries=1))
+def connect_here(folder: str) -> None:
+    note.fn(folder, "here")
+    raise Closed("by peer")
+
+
+@program
+def catching(folder: str) -> list[object]:
+    found: list[object] = []
+    for call in (connect, connect_here):
+        try:
+            call(folder)
+        except StepFailed as failed:
+            found += [failed.code, failed.exception, failed.raised(KeyError, ConnectionError), failed.raised(KeyError)]
+    try:
+        needs(folder, "file")
+    except StepFailed as failed:
+        found += [failed.exception, failed.raised(ConnectionError)]
+    return found
+
+
+@program(retry=mulligan.Retry(exceptions=[PermissionError], max_retries=1))
+def refused(folder: str) -> str:
+    if not Path(folder, "lines").exists():
+        Path(folder, "lines").touch()
+        raise PermissionError("not yet")
+    return "done"

@@ -90,3 +90,24 @@ def test_an_inline_step_has_the_idempotency_key_that_its_retries_on_a_worker_hav
         *(("charge#again", "3"), ("charge#again", "4")),
     ]
     assert {key.partition(":")[2] for *_, key in again} == {f"{step}:2" for step, *_ in again}
+
+
+def test_a_program_sees_the_class_that_a_step_has_raised(tmp_path: Path) -> None:
+    run = mulligan.run(programs.catching, home=tmp_path / "home", folder=str(tmp_path), show=False)
+
+    assert run.status == "completed", run.explain()
+    own = f"{programs.__name__}.Closed"
+    assert run.outputs["result"] == [
+        *("CONNECTION", own, True, False),
+        *("CONNECTION", own, True, False),
+        *("mulligan.StepError", False),
+    ]
+    assert lines(tmp_path) == ["connect", "connect", "here", "here"]
+
+
+def test_a_program_is_retried_by_the_class_that_it_raises_itself(tmp_path: Path) -> None:
+    run = mulligan.run(programs.refused, home=tmp_path / "home", folder=str(tmp_path), show=False)
+
+    assert run.outputs["result"] == "done", run.explain()
+    first, _ = run.steps["refused"].attempts
+    assert first.failure is not None and first.failure.code == "PERMISSION"

@@ -197,6 +197,7 @@ def test_a_remediation_is_added_with_its_edge_and_the_answer_says_where() -> Non
     [
         ("", {"exit_codes": (75,), "delay": "10s"}, '{"exit_codes": [75], "max_retries": 2, "delay": "10s"}'),
         ("", {}, '{"max_retries": 2}'),
+        ("", {"exceptions": ("a.B",)}, '{"exceptions": ["a.B"], "max_retries": 2}'),
         (
             "3",
             {"codes": ("TIMEOUT",)},
@@ -253,6 +254,7 @@ def test_an_edge_for_some_exit_codes_is_added() -> None:
     [
         ("steps: [{step: a, shell: b, retry: patient}]", AddedRule("a", 2), InputInvalid),
         (TEXT, AddedRule("fetch", 2, codes=("TIMEOUT",), exit_codes=(1,)), InputInvalid),
+        (TEXT, AddedRule("fetch", 2, exceptions=("a.B",), exit_codes=(1,)), InputInvalid),
         (TEXT, AddedRule("nobody", 2), NotFound),
         (TEXT, AddedStep("fetch"), InputInvalid),
         (TEXT, AddedStep("a", after="fetchh"), NotFound),

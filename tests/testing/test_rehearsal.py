@@ -270,3 +270,28 @@ def test_a_rehearsal_asks_no_agent(tmp_path):
         rehearse(load_text(TRIAGED), tmp_path)
 
     assert "'fetch.triager'" in caught.value.hint
+
+
+def test_the_undo_of_a_faked_step_that_no_rehearsal_could_run_succeeds(tmp_path: Path):
+    workflow = load_text(
+        """
+        steps:
+          - {step: reserve, python: {call: "rooms:reserve"}, undo: {python: {call: "rooms:release"}}}
+          - {step: note, shell: touch noted, undo: rm noted}
+          - {step: pay, needs: [reserve, note], shell: exit 1}
+        """
+    )
+
+    run = rehearse(workflow, tmp_path, fakes={"reserve": {"returns": "r7"}, "note": {"output": "n"}})
+
+    assert run.status == "failed"
+    assert [fact.step for fact in run.facts(e.UndoCompleted)] == ["reserve"]
+    # That of 'note' is a command, which is run: there is no such file.
+    assert [fact.step for fact in run.facts(e.UndoFailed)] == ["note"]
+
+
+def test_the_undo_of_a_step_that_is_not_faked_is_still_refused(tmp_path: Path):
+    workflow = load_text("steps: [{step: a, shell: 'true', undo: {python: {call: 'rooms:release'}}}]")
+
+    with pytest.raises(Refused):
+        rehearse(workflow, tmp_path)

@@ -632,3 +632,9 @@ def test_a_child_that_is_slow_to_come_up_keeps_what_its_step_prints(work: Work) 
     work.reports()
 
     assert work.log(lease).read_text() == "said\n"
+
+
+def test_a_breakpoint_says_where_a_debugger_works(work: Work) -> None:
+    outcome = work.run_python("def main(): breakpoint()").outcome
+
+    assert outcome.message == "BdbQuit: a step has no terminal for a debugger; call the function itself: NAME.fn(…)"

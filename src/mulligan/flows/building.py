@@ -13,6 +13,7 @@ from mulligan.flows.input_types import inputs_of
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.recording import END, RESULT, Group, Record, Recorder
 from mulligan.flows.references import SUCCESS, Reference, merge, source_of, step_path
+from mulligan.flows.source_refusals import refuse_meaningless
 from mulligan.flows.steps import Step
 from mulligan.language.garbage_collection import pause_garbage_collection
 from mulligan.language.python.builder import CallSite, Located, Workflow
@@ -35,6 +36,8 @@ class RecordedFlow(Protocol):
     site: Site
     end_action: tuple[Callback | None, dict[str, Any], Site] | None
 
+    __name__: str
+
     @property
     def fn(self) -> Any: ...
     @property
@@ -56,6 +59,7 @@ def build(flow: RecordedFlow) -> Built:
         hint = "a loop is a route back to an earlier step: mulligan.route(improve, review, when=…)"
         refuse("include_cycle", f"the flow '{flow.name}' calls itself: {way}", hint=hint)
     parameters = Parameters(flow.fn, f"flow '{flow.name}'")
+    refuse_meaningless(flow.fn, flow.__name__)
     declared = inputs_of(flow.fn, parameters, dict(flow.keys.get("inputs", {})))
     recorder = Recorder(flow.name, is_sequential=flow.keys.get("order") == "sequential")
     recorded, stacked = RECORDER.set(recorder), _STACK.set((*_STACK.get(), flow))

@@ -13,6 +13,7 @@ class Failure:
     A parameter with this annotation gets one; its fields are those of `error` and `failure` in expressions.
 
     `code` is what rules and routes match: `TIMEOUT`, `EXIT_NONZERO`, `EXCEPTION`, or the code of a `StepError`.
+    `exceptions` has the name of the class that a Python step has raised, and of its bases.
     """
 
     code: str = ""
@@ -35,3 +36,9 @@ class Failure:
     handler_failure: Failure | None = None
     # What is known about the failed step and its attempts, for a step that a failure was routed to.
     context: Any = None
+    exceptions: list[str] = field(default_factory=list)
+
+    @property
+    def exception(self) -> str:
+        """The name of the class that the step has raised; "" if it has failed otherwise."""
+        return self.exceptions[0] if self.exceptions else ""

@@ -54,7 +54,12 @@ else:
     P = R = None
 
 
-# Builds the workflow. It imports the language, which a step never needs.
+# What a step has and a flow does not, and what to write instead.
+_OF_STEPS = {
+    **dict.fromkeys(("map", "matrix"), "call it once for each item in a @program: gather(NAME.call(one) for one in …)"),
+    **dict.fromkeys(("handler", "on_failure"), "a failure of a child run is dealt with by a route, or in a @program"),
+    "undo": "its steps are undone one by one: write @STEP.undo",
+}
 
 
 class Flow(FunctionWrapper, Generic[P, R]):
@@ -84,6 +89,14 @@ class Flow(FunctionWrapper, Generic[P, R]):
     def name(self) -> str:
         """The name of the workflow: `name=` of `@flow`, or that of the function."""
         return str(self.keys.get("name", self.__name__))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            if name in _OF_STEPS:
+                hint = _OF_STEPS[name].replace("NAME", self.__name__)
+                refuse("flow", f"the flow '{self.name}' has no '{name}', which is for steps", hint=hint)
+            raise AttributeError(f"a flow has no attribute '{name}'", name=name, obj=self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Inside another flow: run this one as a child run; the reference is what it returns. Also in a program."""

@@ -24,8 +24,15 @@ def load(name: str, source: str, file: str) -> types.ModuleType:
     return module
 
 
+def is_loaded(name: str, source: str, file: str) -> bool:
+    """Whether `load` has the module with this text already."""
+    return (name, source, file) in _modules
+
+
 def _execute(name: str, source: str, file: str) -> types.ModuleType:
     module = types.ModuleType(name)
+    # Its exceptions are also those of `__main__`: see `mulligan.values.exception_names`.
+    module.__dict__["__mulligan_pinned__"] = True
     shown = file or f"<cell {len(_modules) + 1}>"
     if file:
         module.__file__ = file

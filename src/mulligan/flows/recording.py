@@ -153,6 +153,8 @@ class Recorder:
             return found
         if isinstance(value, Retry):
             return self.value(value.keys, reads)
+        if _holds_reference(value):
+            return {name: self.value(getattr(value, name), reads, depth + 1) for name in _fields_of(value)}
         return plain(value)
 
     def rule(self, retry: Retry, reads: Reads) -> Any:
@@ -211,3 +213,23 @@ class Recorder:
 
     def route(self, source: Record, target: Any, keys: dict[str, Any], site: Site | None = None) -> None:
         self.routes.append((source, target, keys, site or call_site()))
+
+
+def _fields_of(value: Any) -> list[str]:
+    """The fields of a dataclass; none of anything else."""
+    fields = {} if isinstance(value, type) else getattr(type(value), "__dataclass_fields__", {})
+    return [name for name, field in fields.items() if field._field_type.name == "_FIELD"]
+
+
+def _holds_reference(value: Any, depth: int = 0) -> bool:
+    """Whether it is a dataclass with a reference in it: its fields are written one by one."""
+    return any(_is_or_holds(getattr(value, name, None), depth + 1) for name in _fields_of(value))
+
+
+def _is_or_holds(value: Any, depth: int) -> bool:
+    if isinstance(value, Reference):
+        return True
+    if depth > DEPTH_MAX:
+        return False
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return any(_is_or_holds(one, depth + 1) for one in inner) or _holds_reference(value, depth)

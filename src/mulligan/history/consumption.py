@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.deciding.classify import exceeded_limit
+from mulligan.core.deciding.classify import exceeded_limit, lacks_memory
 from mulligan.core.deciding.workers.resource_usage import MEMORY_FACTOR, MIB, NO_MEMORY, NO_TIME, TIMEOUT_FACTOR
 from mulligan.core.model.actions import traits_of
 from mulligan.core.model.events import AttemptFailed, AttemptSucceeded, Entry, StepAdded, StepDefined
@@ -213,7 +213,8 @@ def _add_cut_short(used: Usage, fact: AttemptFailed, asked: Requested, memory: i
         used.out_of_memory += 1
         given = int(number_or_zero(details.get("memory"))) or asked.memory or 0
         used.memory = max(used.memory, memory)
-        used.too_little_memory = max(used.too_little_memory, given, memory)
+        if lacks_memory(fact.failure):
+            used.too_little_memory = max(used.too_little_memory, given, memory)
     elif fact.failure.code != NO_TIME:
         used.killed += 1
     elif exceeded_limit(fact.failure) != "timeout":

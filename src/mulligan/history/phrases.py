@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from mulligan.core.deciding.classify import LIMIT_SECONDS, PAST_DEADLINE, TOO_LARGE_PREFIX, TOO_LONG, exceeded_limit
+from mulligan.core.deciding.classify import (
+    LIMIT_SECONDS,
+    PAST_DEADLINE,
+    TOO_LARGE_PREFIX,
+    TOO_LONG,
+    exceeded_limit,
+    is_own_shortage,
+)
 from mulligan.core.deciding.workers.adjustment import CAP, CAPS
 from mulligan.core.model.clusters.on_dask import is_dask_worker
 from mulligan.core.model.clusters.scheduler_job import JobEnd, describe_job
@@ -27,9 +34,7 @@ from mulligan.core.state.state import Suggestion
 LINE_CHARS_MAX = 100
 # The messages of these codes are also in the log, in full. Any other message is not, and often ends with what to do:
 # a sentence quotes more of it.
-_LOGGED = frozenset(
-    "EXIT_NONZERO SIGNALED EXCEPTION TIMEOUT CONNECTION HTTP_4XX HTTP_429 HTTP_5XX VALIDATION_FAILED".split()
-)
+_LOGGED = frozenset("EXIT_NONZERO SIGNALED TIMEOUT CONNECTION HTTP_4XX HTTP_429 HTTP_5XX VALIDATION_FAILED".split())
 _UNLOGGED_CHARS_MAX = 400
 # What a function has raised begins with the name of its class; anything else is ours, and ends with what to do.
 _NAMED_EXCEPTION = lazy_regex(r"[\w.]+(?:: |$)")
@@ -89,14 +94,14 @@ def describe_failure(failure: Failure) -> str:
     The first line of an exception says most. A command that wrote nothing to stderr may have written to stdout.
     """
     message = strip_control_characters(failure.message)
-    if failure.code == "EXCEPTION":
+    if failure.is_raised:
         line = next((line.strip() for line in message.splitlines() if line.strip()), "")
     else:
         line = most_useful_line(message)
     if _adds_nothing(failure, line) and isinstance(printed := failure.details.get("stdout"), str):
         line = most_useful_line(strip_control_characters(printed))
     is_news = line and not _adds_nothing(failure, line)
-    is_logged = failure.code in _LOGGED and (failure.code != "EXCEPTION" or _NAMED_EXCEPTION.match(line) is not None)
+    is_logged = _NAMED_EXCEPTION.match(line) is not None if failure.is_raised else failure.code in _LOGGED
     chars_max = LINE_CHARS_MAX if is_logged else _UNLOGGED_CHARS_MAX
     shown = line if len(line) <= chars_max else line[: chars_max - 3] + "…"
     text = f"{failure_label(failure)}: {escape_unprintable(shown)}" if is_news else failure_label(failure)
@@ -133,7 +138,7 @@ def describe_lost_worker(worker: str, end: JobEnd | None) -> str:
 def last_lines(failure: Failure) -> tuple[str, ...]:
     """The last lines that the attempt wrote, or of the traceback of an exception; none if there is only one line."""
     written = failure.message
-    if failure.code == "EXCEPTION":
+    if failure.is_raised:
         written = failure.trace or failure.message
     elif failure.code not in _STDERR_CODES:
         return ()
@@ -169,6 +174,8 @@ def _figure(failure: Failure) -> str:
         return _exceeded_limit(failure)
     if failure.code == "APPROVAL_REFUSED" and isinstance(by := details.get("by"), str):
         return f" by {strip_control_characters(by)}" if by else ""
+    if failure.code == "OUT_OF_MEMORY" and is_own_shortage(failure):
+        return _reached_cap(failure)
     if failure.code == "OUT_OF_MEMORY":
         used, may = details.get("peak_memory"), details.get("memory")
         at = f" at {format_size(used)}" if isinstance(used, int) else ""

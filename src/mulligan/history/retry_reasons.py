@@ -39,7 +39,8 @@ def _reason(spec: Command, climb: RecoveryProgress, failure: Failure, index: int
 def _overruled(failure: Failure, chosen: int | None) -> str:
     """Why a rule that matches was not the one that was used."""
     if chosen is None:
-        return f"{failure.code} is fatal: only a rule that names its code retries it"
+        names = "its code or its class" if failure.exceptions else "its code"
+        return f"{failure.code} is fatal: only a rule that names {names} retries it"
     return f"rule {chosen + 1} was used instead"
 
 

@@ -518,7 +518,8 @@ def _no_retry(reason: str, spec: Command | None, failure: Failure | None) -> str
     rules = spec.rules if spec is not None else ()
     if reason == "no_rule":
         if failure is not None and failure.is_fatal and rules:
-            return f"{failure.code} is fatal, and no rule names it"
+            names = "its code or its class" if failure.exceptions else "it"
+            return f"{failure.code} is fatal, and no rule names {names}"
         return f"no rule matches (there {_rules_there(rules)})" if rules else ""
     index = matching_rule(rules, failure) if failure is not None else None
     if index is None:

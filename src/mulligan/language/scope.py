@@ -42,7 +42,7 @@ STEP_FIELDS = ("output", "status", "failure", "visits", "attempts", "recovered",
 MATRIX_FIELDS = ("output", "failed", "matrix")
 ERROR_FIELDS = tuple(
     "code message severity retryable exit_code signal step item visit attempt at timestamp details trace cause "
-    "handler_failure".split()
+    "handler_failure exceptions".split()
 )
 FAILURE_FIELDS = (*ERROR_FIELDS, "context")
 OWN_STEP_FIELDS = ("name", "number")

@@ -10,7 +10,7 @@ import msgspec
 
 from mulligan.core.effects.program_history import ProgramHistory
 from mulligan.core.model.artifacts import KEY_AS_JSON
-from mulligan.core.model.failure import TRACE_CHARS_MAX, Failure, failure
+from mulligan.core.model.failure import TRACE_CHARS_MAX, Failure, bounded_exceptions, failure
 from mulligan.core.model.program_calls import Delivery, ProgramCall, TurnEnd
 from mulligan.core.model.workflow import Step
 from mulligan.core.state.program_progress import RecordedCall
@@ -63,6 +63,7 @@ def call_failure_of(found: Failure) -> m.CallFailure:
         exit_code=found.exit_code,
         step=found.step,
         attempt=found.attempt,
+        exceptions=found.exceptions,
     )
 
 
@@ -163,4 +164,5 @@ def _failure(found: m.CallFailure | None) -> Failure | None:
         exit_code=found.exit_code,
         details=found.details,
         trace=found.trace[-TRACE_CHARS_MAX:],
+        exceptions=bounded_exceptions(found.exceptions),
     )

@@ -15,6 +15,9 @@ class StepFailed(Exception):
 
     `code` is what rules and routes match: `TIMEOUT`, `EXIT_NONZERO`, `EXCEPTION`, or the code of a `StepError`. `step`
     is the label of the call: `load#2`. Of a `gather`, `failures` has the failures of the other calls.
+
+    If the step has raised an exception, `exception` is the name of its class (`httpx.ReadTimeout`, or `ValueError` of
+    Python's own), and `exceptions` has that name and those of its bases: `failed.raised(httpx.TimeoutException)`.
     """
 
     def __init__(
@@ -29,6 +32,7 @@ class StepFailed(Exception):
         exit_code: int | None = None,
         step: str = "",
         attempt: int = 0,
+        exceptions: tuple[str, ...] = (),
     ) -> None:
         super().__init__(code, message)
         self.code = code
@@ -40,7 +44,19 @@ class StepFailed(Exception):
         self.exit_code = exit_code
         self.step = step
         self.attempt = attempt
+        self.exceptions = exceptions
         self.failures: tuple[StepFailed, ...] = ()
+
+    @property
+    def exception(self) -> str:
+        """The name of the class that the step has raised; "" if it has failed otherwise."""
+        return self.exceptions[0] if self.exceptions else ""
+
+    def raised(self, *classes: type[BaseException]) -> bool:
+        """Whether the step has raised an exception of one of these classes, or of a class derived from it."""
+        from mulligan.values.exception_names import names_of
+
+        return any(not set(names_of(kind)).isdisjoint(self.exceptions) for kind in classes)
 
     def __str__(self) -> str:
         what = f"{self.code}: {self.message}" if self.message else self.code

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from mulligan.core.model.failure import MESSAGE_CHARS_MAX, RETRYABLE
+from mulligan.core.model.failure import MESSAGE_CHARS_MAX, RETRYABLE, bounded_exceptions, code_of_exception
 from mulligan.errors import LanguageError
 from mulligan.programs.errors import Nondeterministic, ProgramError, StepFailed
 from mulligan.programs.messages import CallFailure
+from mulligan.values.exception_names import debugger_hint, names_with_bases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,11 +35,25 @@ def failure_of(error: BaseException) -> CallFailure:
     if isinstance(error, ProgramError):
         retryable = error.code == "EXCEPTION"
         return CallFailure(code=error.code, message=_short(str(error)), retryable=retryable, trace=trace_of(error))
+    exceptions = _classes_of(error)
     reported = _report_of(error)
     if reported is not None:
-        return CallFailure(trace=trace_of(error), **reported)
-    text, kind = _text(error), type(error).__name__
-    return CallFailure(code="EXCEPTION", message=_short(f"{kind}: {text}" if text else kind), trace=trace_of(error))
+        return CallFailure(trace=trace_of(error), exceptions=exceptions, **reported)
+    text, kind, code = debugger_hint(error) or _text(error), type(error).__name__, code_of_exception(exceptions)
+    return CallFailure(
+        code=code,
+        message=_short(f"{kind}: {text}" if text else kind),
+        retryable=RETRYABLE[code],
+        trace=trace_of(error),
+        exceptions=exceptions,
+    )
+
+
+def _classes_of(error: BaseException) -> tuple[str, ...]:
+    try:
+        return bounded_exceptions(map(_plain, names_with_bases(error)))
+    except Exception:
+        return ()
 
 
 def _of_step(error: StepFailed) -> CallFailure:
@@ -55,6 +70,7 @@ def _of_step(error: StepFailed) -> CallFailure:
         exit_code=exit_code,
         step=_plain(error.step),
         attempt=error.attempt if isinstance(error.attempt, int) and 0 <= error.attempt < 1 << 31 else 0,
+        exceptions=bounded_exceptions(map(_plain, error.exceptions)) if isinstance(error.exceptions, tuple) else (),
     )
 
 

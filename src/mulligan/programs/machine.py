@@ -745,4 +745,5 @@ def as_exception(failure: m.CallFailure, name: str) -> StepFailed:
         exit_code=failure.exit_code,
         step=failure.step or name,
         attempt=failure.attempt,
+        exceptions=failure.exceptions,
     )

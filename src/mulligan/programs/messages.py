@@ -55,6 +55,7 @@ class CallFailure(msgspec.Struct, frozen=True, omit_defaults=True):
     # The label of the call.
     step: str = ""
     attempt: int = 0
+    exceptions: tuple[str, ...] = ()
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -22,14 +22,14 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.deciding.fakes import triager_name, with_fakes
+from mulligan.core.deciding.fakes import action_kind, triager_name, with_fakes
 from mulligan.core.deciding.lifecycle import expected_files
 from mulligan.core.effects import effects as fx
 from mulligan.core.model import events as e
 from mulligan.core.model import reports as r
-from mulligan.core.model.actions import traits_of
+from mulligan.core.model.actions import FAKE, traits_of
 from mulligan.core.model.outcome import Outcome
-from mulligan.core.model.workflow import Command, Workflow, all_commands, triager_of
+from mulligan.core.model.workflow import Action, Command, Step, Workflow, all_commands, triager_of
 from mulligan.core.state.scope import failure_view, fill_params
 from mulligan.core.state.state import Place, State
 from mulligan.core.state.transitions import RUN_ENDED
@@ -57,7 +57,7 @@ def rehearse(
     `fakes` defines how steps end: `{"fetch": {"status": 503}, "load": [{"fail": "TIMEOUT"}, {"output": 3}]}`.
     """
     folder = Path(folder)
-    workflow = with_fakes(workflow, read_fakes(workflow, fakes or {}))
+    workflow = _with_fake_undos(with_fakes(workflow, read_fakes(workflow, fakes or {})))
     if not folder.is_dir():
         raise InputInvalid(f"'{folder}' is not a folder", hint="create it first: a rehearsal runs its commands there")
     for step in (*workflow.steps, workflow.end):
@@ -66,6 +66,18 @@ def rehearse(
             _refuse_the_impossible(triager_name(step.name) if command is triager else step.name, command)
     with tempfile.TemporaryDirectory(prefix="mulligan-rehearsal-") as scratch:
         return _Rehearsal(workflow, folder, Path(scratch), slots=slots, watch=watch).run(inputs or {})
+
+
+def _with_fake_undos(workflow: Workflow) -> Workflow:
+    """The workflow in which the undo of a faked step succeeds, if it is no command: there is nothing to undo."""
+    return msgspec.structs.replace(workflow, steps=tuple(map(_with_fake_undo, workflow.steps)))
+
+
+def _with_fake_undo(step: Step) -> Step:
+    if step.undo is None or not traits_of(step.action).is_fake or traits_of(step.undo.action).script:
+        return step
+    action = Action(FAKE, {"of": action_kind(step.undo), "ends": [{}]})
+    return msgspec.structs.replace(step, undo=msgspec.structs.replace(step.undo, action=action))
 
 
 def _refuse_the_impossible(step: str, command: Command) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 
+from mulligan.core.deciding.classify import IMPORT, LIMIT, LIMIT_SECONDS
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.actions import traits
 from mulligan.core.model.clusters.scheduler_job import JobEnd, WorkerJob
@@ -12,6 +13,7 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import LeaseExpired, Report, TaskInterrupted
 from mulligan.worker.actions import shell
 from mulligan.worker.actions.action_registry import SPAWNED, spawned_action
+from mulligan.worker.child.warm_child import IMPORT_SECONDS_MAX, importing_words
 from mulligan.worker.logs.log_limit import LogLimit
 from mulligan.worker.programs import Programs
 from mulligan.worker.running_task import RunningTask
@@ -76,6 +78,8 @@ class ExitReader:
             return self._report_interrupted(task, process_exit)
         if process_exit.stop_reason == "log limit":
             return make_report(task, self._log_limit.make_outcome(running), None, process_exit)
+        if process_exit.stop_reason == "timeout" and process_exit.importing is not None:
+            return make_report(task, _import_outcome(task, process_exit, process_exit.importing), None, process_exit)
         returns = "" if task.turn is None else "the program"
         if (running.child or returns) and (reason := missing_result_reason(process_exit, returns or "'main'")):
             return make_report(task, Outcome(code="EXCEPTION", exit_code=None, message=reason), None, process_exit)
@@ -100,6 +104,19 @@ class ExitReader:
         if process_exit.signal != SIGKILL and process_exit.exit_code != KILLED_STATUS:
             return False
         return bool(task.memory and process_exit.peak_memory >= task.memory) or self._oom_kills.take_new()
+
+
+def _import_outcome(task: Task, process_exit: ProcessExit, module: str) -> Outcome:
+    """The outcome of a task whose module was still being imported when its time, or that of its visit, was over."""
+    limit = max(IMPORT_SECONDS_MAX, task.timeout or 0.0)
+    if task.deadline is not None and task.deadline.timestamp() < process_exit.started + limit:
+        return Outcome(exit_code=None, is_timed_out=True, is_past_deadline=True)
+    return Outcome(
+        code="TIMEOUT",
+        exit_code=None,
+        message=f"it was still importing {importing_words(module)}",
+        details={LIMIT: IMPORT, LIMIT_SECONDS: limit},
+    )
 
 
 def _is_output_printed(running: RunningTask, process_exit: ProcessExit) -> bool:

@@ -38,6 +38,10 @@ class ProgramNotFound(Exception):
     """The program that has to run a task is not on the path."""
 
 
+# A shorter import is not recorded.
+IMPORT_NOTED_SECONDS = 0.1
+
+
 class ProcessExit(msgspec.Struct, frozen=True):
     """What was measured of a process, or of a step in a warm child. Times are wall-clock times."""
 
@@ -49,6 +53,10 @@ class ProcessExit(msgspec.Struct, frozen=True):
     peak_memory: int
     # Why it was ended: "timeout", "memory", "log limit", "expired", "stopped", "interrupted"; "" if it ended by itself.
     stop_reason: str = ""
+    # How long its module was imported before the call, whose time limit begins then; and what was still imported when
+    # it ended: a module, "" for the code of a step.
+    import_seconds: float = 0.0
+    importing: str | None = None
 
     @property
     def exit_code(self) -> int | None:
@@ -60,13 +68,16 @@ class ProcessExit(msgspec.Struct, frozen=True):
 
     @property
     def usage(self) -> dict[str, Any]:
-        return {
+        found = {
             "started": _iso(self.started),
             "ended": _iso(self.ended),
             "wall_seconds": round(self.ended - self.started, 6),
             "cpu_seconds": round(self.cpu_seconds, 6),
             "peak_memory": self.peak_memory,
         }
+        # An import that takes no time worth saying is part of nearly every first step.
+        is_long = self.import_seconds >= IMPORT_NOTED_SECONDS
+        return {**found, "import_seconds": round(self.import_seconds, 3)} if is_long else found
 
 
 class ExitedTask(NamedTuple):

@@ -29,6 +29,12 @@ steps:
     python: {call: "package:function"}
     retry: {rules: [{codes: [HTTP_5XX, CONNECTION, TIMEOUT, OUTPUT_MISSING]}]}
 """,
+    "exceptions that Python code may raise": """
+steps:
+  - step: a
+    python: {call: "package:function"}
+    retry: {rules: [{codes: [TIMEOUT]}, {exceptions: [ConnectionResetError]}, {exceptions: [OSError, httpx.HTTPError]}]}
+""",
     "a policy that fits one of the steps that share it": """
 retry_policies: {io: {rules: [{codes: [TIMEOUT], max_retries: 2}, {codes: [HTTP_5XX]}]}}
 steps:

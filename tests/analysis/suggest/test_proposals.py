@@ -455,3 +455,27 @@ def test_a_run_that_was_forked_at_an_event_is_no_evidence_since_its_log_repeats_
     found = gather(definition, [fork.log, run.log])
 
     assert (found.runs, found.failures) == (1, 1)
+
+
+def raised(number: int, *classes: str, verdict: str = "retry") -> list[e.Entry]:
+    """A run in which a step raises an exception, and people retry it, which works, or let it fail."""
+    run = begun(FETCH, number).fail("fetch", None, code="EXCEPTION", message=f"E: {number}", exceptions=classes)
+    run.wait(20).classify("fetch", verdict)
+    return (run.ok("fetch") if verdict == "retry" else run).log
+
+
+def test_an_exception_that_people_retry_becomes_a_rule_for_its_class():
+    runs = [raised(number, "httpx.ReadTimeout", "httpx.HTTPError", "Exception") for number in range(20)]
+    runs += [raised(100 + number, "sales.Broken", "Exception", verdict="fail") for number in range(20)]
+
+    (found,) = learn(FETCH, runs).proposals
+
+    assert found.change == AddRule("fetch", 1, 30.0, exceptions=("httpx.ReadTimeout",))
+    assert "in 20 runs with httpx.ReadTimeout; " in found.evidence
+    assert found.proposal == "retry httpx.ReadTimeout once, 30s after a failure"
+
+
+def test_a_class_that_means_anything_is_no_condition():
+    runs = [raised(number, "ValueError", "Exception") for number in range(20)]
+
+    assert not learn(FETCH, runs).proposals

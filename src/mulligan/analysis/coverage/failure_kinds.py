@@ -18,7 +18,7 @@ from mulligan.core.deciding.bounded_regex import is_found
 from mulligan.core.deciding.conditions import describe_edge, describe_rule, matching_rule
 from mulligan.core.evolve.evolve_places import holds_conversation
 from mulligan.core.model.actions import traits_of
-from mulligan.core.model.failure import RETRYABLE, Failure, failure
+from mulligan.core.model.failure import RETRYABLE, Failure, code_of_exception, failure, known_classes
 from mulligan.core.model.workflow import END, Command, Edge, Map, Rule, Step, Workflow, all_commands
 
 # Codes that only follow from something else: they are not made to happen, whoever names them.
@@ -125,6 +125,8 @@ def _task_kinds(step: Step, command: Command) -> Iterator[Kind]:
         where = f"rule {index + 1}: {describe_rule(rule)}"
         for kind in _named(rule.codes, rule.exit_codes, where):
             named.setdefault(kind.name, kind)
+        for name in rule.exceptions if action.has_exceptions else ():
+            named.setdefault(name, _exception_kind(name, name, where))
         matched = None if rule.pattern is None else _pattern_kind(rule.pattern, where)
         if matched is not None:
             named.setdefault(matched.name, matched)
@@ -147,8 +149,10 @@ def _task_kinds(step: Step, command: Command) -> Iterator[Kind]:
     if command.timeout is not None or command.deadline is not None or item_limit:
         others.append(_kind("TIMEOUT"))
     if not (command.timeout or command.deadline or item_limit):
-        # Nothing ends an attempt that takes too long, so a rule for it never matches.
-        named.pop("TIMEOUT", None)
+        # Nothing ends an attempt that takes too long: only Python code may say so itself.
+        timeout = named.pop("TIMEOUT", None)
+        if timeout is not None and action.has_exceptions:
+            named["TIMEOUT"] = _exception_kind("TimeoutError", "TIMEOUT", timeout.shown.named_by)
     for kind in others:
         yield named.pop(kind.name, kind)
     yield from named.values()
@@ -174,6 +178,14 @@ def _named(codes: tuple[str, ...], exit_codes: tuple[int, ...], where: str) -> I
     yield from (_kind(code, named_by=where) for code in codes if code not in _FOLLOW_FROM_OTHERS)
     shown = exit_codes if len(exit_codes) <= EXIT_CODES_MAX else (exit_codes[0], exit_codes[-1])
     yield from (_exit_kind(exit_code, where) for exit_code in shown if exit_code)
+
+
+def _exception_kind(exception: str, name: str, where: str) -> Kind:
+    """The failure of a step that raises an exception of this class."""
+    classes = known_classes(exception)
+    code = code_of_exception(classes)
+    found = failure(code, exception.rpartition(".")[2], exceptions=classes)
+    return Kind(FailureKind(name, code, named_by=where, exceptions=classes), found)
 
 
 def _edge_words(edge: Edge) -> str:

@@ -177,6 +177,8 @@ def assumed_task(state: State, place: Place) -> Assumed:
 def assumed_failure(kind: Kind, place: Place) -> Assumed:
     """How a task ends that fails in this way."""
     code, found = kind.shown.code, kind.found
+    if found.exceptions:
+        return Assumed(Outcome(exit_code=None, said=found))
     if code == "TIMEOUT":
         # The player ends it at its limit.
         return Assumed(seconds=SECONDS_MAX)

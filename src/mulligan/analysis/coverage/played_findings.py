@@ -106,7 +106,7 @@ def _is_unhandled(step: Step, cell: Cell, kinds: dict[str, FailureKind]) -> bool
     if step.triage is not None or not _fails_at_once(cell):
         return False
     rules = failing_command(step).rules
-    index = matching_rule(rules, failure(kind.code, exit_code=kind.exit_code))
+    index = matching_rule(rules, failure(kind.code, exit_code=kind.exit_code, exceptions=kind.exceptions))
     return index is None or rules[index].max_retries > 0
 
 

@@ -70,6 +70,15 @@ class PossibleCodes:
         found = traits_of(action)
         return "" if action is None or is_group(action) or found.has_exit_code else f"{found.noun} has no exit code"
 
+    def why_no_exception(self, place: Command) -> str:
+        """Why a failure of this place has no class of an exception; "" if it may have one."""
+        action = place.action
+        if isinstance(place, Step) and place.map is not None:
+            return "" if place.map.lister is not None else "a map fails with ITEMS_FAILED, whatever its items fail with"
+        found = traits_of(action)
+        is_possible = action is None or is_group(action) or found.has_exceptions
+        return "" if is_possible else f"{found.noun} raises no exception of Python code"
+
     def _by_engine(self, place: Command, code: str, is_route: bool) -> str:
         """Codes that only the engine gives."""
         if code == "HANDLER_FAILED":

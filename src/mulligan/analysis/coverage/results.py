@@ -27,6 +27,8 @@ class FailureKind(msgspec.Struct, frozen=True, omit_defaults=True):
     of: str = "step"
     # Where the workflow names it: a rule, a route, a handler; empty if nothing names it.
     named_by: str = ""
+    # Of an exception that a rule names: its class and the bases that are known.
+    exceptions: tuple[str, ...] = ()
 
 
 class Case(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -12,6 +12,7 @@ from mulligan.analysis.coverage.possible_codes import PossibleCodes
 from mulligan.analysis.coverage.side_effects import COMMIT_UNKNOWN, NOTHING_DONE, side_effect
 from mulligan.core.deciding.conditions import describe_rule
 from mulligan.core.model.actions import traits_of
+from mulligan.core.model.failure import builtin_exception, code_of_exception, known_classes
 from mulligan.core.model.text.formatting import number_ranges
 from mulligan.core.model.workflow import Command, Rule, Step, Workflow
 
@@ -94,6 +95,11 @@ def _never_applies(at: _RuleAt, codes: PossibleCodes) -> Iterator[Found]:
     never = {code: reason for code, reason in reasons.items() if reason}
     if rule.exit_codes and (reason := codes.why_no_exit_code(place)):
         yield at.found("rule_never_applies", f"{at.title} never applies: {reason}", "match by 'codes'")
+    elif rule.exceptions and (reason := codes.why_no_exception(place)):
+        yield at.found("rule_never_applies", f"{at.title} never applies: {reason}", "match by 'codes' or 'exit_codes'")
+    elif taken := _taken_by_codes(place.rules, rule):
+        message = f"{at.title} never applies: a rule for the code {taken} comes first"
+        yield at.found("rule_never_applies", message, "remove one of the two rules")
     elif never and len(never) == len(rule.codes):
         code, reason = next(iter(never.items()))
         yield at.found("rule_never_applies", f"{at.title} never applies: {reason}", _hint(code), code)
@@ -116,6 +122,14 @@ def _hint(code: str) -> str:
     return "name a failure that can happen, or remove the rule"
 
 
+def _taken_by_codes(rules: tuple[Rule, ...], rule: Rule) -> str:
+    """The code for which another rule takes all that this one names: rules for codes are asked before."""
+    found = [code_of_exception(known_classes(name)) for name in rule.exceptions if builtin_exception(name) is not None]
+    named = {code for one in rules for code in one.codes}
+    is_taken = rule.exceptions and len(found) == len(rule.exceptions) and named.issuperset(found)
+    return ", ".join(dict.fromkeys(found)) if is_taken else ""
+
+
 def _earlier(rules: tuple[Rule, ...], index: int) -> str:
     """What earlier rules of the same kind leave nothing of; "" if something is left for this one."""
     rule = rules[index]
@@ -127,6 +141,10 @@ def _earlier(rules: tuple[Rule, ...], index: int) -> str:
         numbers = {number for one in earlier for number in one.exit_codes}
         word = "exit codes" if len(rule.exit_codes) > 1 else "exit code"
         return f"{word} {', '.join(number_ranges(rule.exit_codes))}" if numbers.issuperset(rule.exit_codes) else ""
+    if rule.exceptions:
+        names = {name for one in earlier for name in one.exceptions}
+        is_taken = all(not names.isdisjoint(known_classes(name)) for name in rule.exceptions)
+        return ", ".join(rule.exceptions) if is_taken else ""
     if rule.pattern is not None:
         return f"'{rule.pattern}'" if any(one.pattern == rule.pattern for one in earlier) else ""
     return "any failure" if any(one.any for one in earlier) else ""
@@ -142,7 +160,7 @@ def _cannot_help(at: _RuleAt) -> Iterator[Found]:
         yield at.found("retry_cannot_help", message, "remove the rule, or route the failure", useless[0])
     has_limit = place.resources is not None and place.resources.memory is not None
     gets_more = rule.adjust is not None and rule.adjust.memory is not None
-    if "OUT_OF_MEMORY" in rule.codes and has_limit and not gets_more:
+    if ("OUT_OF_MEMORY" in rule.codes or "MemoryError" in rule.exceptions) and has_limit and not gets_more:
         message = f"{at.title} retries with the same memory, which was not enough"
         hint = "add 'adjust: {memory: x2, max_memory: …}' to the rule"
         yield at.found("retry_cannot_help", message, hint, "OUT_OF_MEMORY")

@@ -30,12 +30,14 @@ class AddRule(msgspec.Struct, frozen=True, tag="add_rule", tag_field="change"):
     codes: tuple[str, ...] = ()
     exit_codes: tuple[int, ...] = ()
     pattern: str = ""
+    exceptions: tuple[str, ...] = ()
 
     @property
     def rule(self) -> Rule:
         return Rule(
             codes=self.codes,
             exit_codes=self.exit_codes,
+            exceptions=self.exceptions,
             pattern=self.pattern or None,
             max_retries=self.max_retries,
             backoff=Backoff(delay=self.delay),
@@ -49,6 +51,8 @@ class AddRule(msgspec.Struct, frozen=True, tag="add_rule", tag_field="change"):
             found["codes"] = list(self.codes)
         elif self.exit_codes:
             found["exit_codes"] = list(self.exit_codes)
+        elif self.exceptions:
+            found["exceptions"] = list(self.exceptions)
         else:
             found["pattern"] = self.pattern
         found["max_retries"] = self.max_retries

@@ -35,10 +35,17 @@ _NOT_A_CASE = frozenset({"CANCELLED", "INTERRUPTED", "RUN_TIMEOUT", "APPROVAL_RE
 
 
 class ErrorKey(NamedTuple):
-    """Failures that a rule can distinguish by code and exit code."""
+    """Failures that a rule can distinguish by code, exit code and class."""
 
     code: str
     exit_code: int | None
+    # Of an exception without a code of its own.
+    exception: str = ""
+
+
+def key_of(failure: Failure) -> ErrorKey:
+    is_plain = failure.code == "EXCEPTION" and failure.is_raised and failure.exceptions
+    return ErrorKey(failure.code, failure.exit_code, failure.exceptions[0] if is_plain else "")
 
 
 class RunCount(msgspec.Struct):
@@ -189,7 +196,7 @@ class StepEvidence:
     """Everything that was counted of one step, or of all steps of a matrix."""
 
     def __init__(self) -> None:
-        # By code and exit code; then the same by template.
+        # By code, exit code and class; then the same by template.
         self.errors: dict[ErrorKey, ErrorCount] = {}
         self.templates: dict[ErrorKey, dict[Template, ErrorCount]] = {}
         # By definition, so that a rule that was changed meanwhile counts for itself.
@@ -203,7 +210,7 @@ class StepEvidence:
 
     def counts(self, failure: Failure) -> Iterator[ErrorCount]:
         """The counts that a failure belongs to."""
-        key = ErrorKey(failure.code, failure.exit_code)
+        key = key_of(failure)
         yield self.errors.setdefault(key, ErrorCount())
         some = self.templates.setdefault(key, {})
         template = () if _says_nothing(failure) else template_of(failure.message)
@@ -336,7 +343,7 @@ class _Reading:
         family = self._family(step_name(fact.place))
         if family is None or "@" in fact.place:
             return
-        self._note_attempt(family, at, ErrorKey(failure.code, failure.exit_code))
+        self._note_attempt(family, at, key_of(failure))
         if fact.place not in self._specs:
             return
         self._evidence.failures += 1

@@ -71,7 +71,7 @@ class Proposal(msgspec.Struct, frozen=True):
         change = self.change
         which: object = None
         if isinstance(change, AddRule):
-            which = (change.codes, change.exit_codes, change.pattern)
+            which = (change.codes, change.exit_codes, change.pattern, *change.exceptions)
         elif isinstance(change, RemoveRule):
             which = change.index
         elif self.kind == "useless_remediation":

@@ -29,6 +29,20 @@ COVERED, RETRIES_MAX = 0.9, 5
 _DELAYS = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 180.0, 240.0, 300.0, 600.0, 900.0, 1800.0, 3600.0)
 # Programs use these for everything.
 _VAGUE_EXIT_CODES, _VAGUE_CODES = frozenset({1, 2, 255}), frozenset({"EXCEPTION", "EXIT_NONZERO", "CHILD_FAILED"})
+# So are these classes.
+_VAGUE_EXCEPTIONS = frozenset(
+    {
+        "",
+        "Exception",
+        "RuntimeError",
+        "ValueError",
+        "TypeError",
+        "KeyError",
+        "AttributeError",
+        "AssertionError",
+        "OSError",
+    }
+)
 # A breaker decides about these itself, and a retry spends what is not there.
 _NEVER = frozenset({"CIRCUIT_OPEN", "BUDGET_EXCEEDED", "LOOP_LIMIT", "NO_ROUTE", "INTERNAL"})
 
@@ -95,7 +109,7 @@ class _Look:
         is_fatal = self._whole.example is not None and self._whole.example.is_fatal
         contrary = [count for count in self._by_template.values() if self._is_contrary(count)]
         is_vague = self._key.exit_code in _VAGUE_EXIT_CODES or (
-            self._key.exit_code is None and self._key.code in _VAGUE_CODES
+            self._key.exit_code is None and self._key.code in _VAGUE_CODES and self._key.exception in _VAGUE_EXCEPTIONS
         )
         if not is_fatal and (is_vague or contrary):
             by_message = list(self._by_message(z, contrary))
@@ -139,6 +153,8 @@ class _Look:
             return AddRule(self._name, retries, delay, pattern=pattern)
         if self._key.code == "EXIT_NONZERO" and self._key.exit_code is not None:
             return AddRule(self._name, retries, delay, exit_codes=(self._key.exit_code,))
+        if self._key.exception:
+            return AddRule(self._name, retries, delay, exceptions=(self._key.exception,))
         return AddRule(self._name, retries, delay, codes=(self._key.code,))
 
     # -- words -------------------------------------------------------------------------------------------------------
@@ -195,8 +211,10 @@ class _Look:
 
 
 def describe_error(key: ErrorKey) -> str:
-    """`exit code 11`, or the error code."""
-    return f"exit code {key.exit_code}" if key.code == "EXIT_NONZERO" and key.exit_code is not None else key.code
+    """`exit code 11`, the class of an exception, or the error code."""
+    if key.code == "EXIT_NONZERO" and key.exit_code is not None:
+        return f"exit code {key.exit_code}"
+    return key.exception or key.code
 
 
 def _as_delay(seconds: float) -> float:

@@ -55,7 +55,10 @@ def _under_its_limits(recorded: RecordedAttempt, place: Place) -> Judgement | No
     had = (adjusted.timeout if adjusted is not None else None) or recorded.spec.timeout
     if is_timeout and had != limits.timeout and (limits.timeout is None or limits.timeout > recorded.seconds):
         return Judgement(None, 0.0, "other_limits")
-    if limits.timeout is not None and limits.timeout < recorded.seconds and limits.timeout != had:
+    # The time limit of a Python step counts from its call.
+    usage = end.usage if isinstance(end, e.AttemptSucceeded | e.AttemptFailed) else {}
+    seconds = recorded.seconds - number_or_zero(usage.get("import_seconds"))
+    if limits.timeout is not None and limits.timeout < seconds and limits.timeout != had:
         found = failure("TIMEOUT", TOO_LONG, details={LIMIT: "timeout", "timeout": limits.timeout})
         return Judgement(e.AttemptFailed(place.key, place.attempt, found), limits.timeout)
     if isinstance(end, e.AttemptFailed) and end.failure.code == "OUT_OF_MEMORY":

@@ -15,7 +15,7 @@ import msgspec
 
 from mulligan.core.deciding.agents.budgets import check_raised_budgets, unreported_warning
 from mulligan.core.deciding.agents.triage_agent import is_decided
-from mulligan.core.deciding.classify import LIMIT, MACHINE, PAST_DEADLINE, classify
+from mulligan.core.deciding.classify import LIMIT, MACHINE, OWN, PAST_DEADLINE, classify
 from mulligan.core.deciding.flow import wake_starts
 from mulligan.core.deciding.ladder import reruns_after_loss, start_due_retry, with_cap_detail
 from mulligan.core.deciding.lifecycle import NOTHING, Facts, add_location, make_failure
@@ -461,15 +461,18 @@ def _failure_details(place: Place, found: Failure, report: r.TaskEnded) -> dict[
         details[MACHINE] = report.outcome.machine
     if report.job is not None:
         details[SLURM] = report.job.details
+    # What a fake says stands for what a worker observes.
+    is_faked = report.outcome.said is not None and not found.exceptions
     if found.code == "OUT_OF_MEMORY":
         memory = attempt_limits(place).memory
-        return {**details, "memory": memory} if memory else details
+        own = {} if report.outcome.is_out_of_memory or is_faked else {LIMIT: OWN}
+        return {**own, **details, "memory": memory} if memory else {**own, **details}
     if found.code != "TIMEOUT":
         return details
     if report.outcome.is_past_deadline:
         return {**details, LIMIT: "deadline"}
-    if report.outcome.reported and not report.outcome.is_timed_out:
-        return {LIMIT: "own", **details}
+    if not report.outcome.is_timed_out and not is_faked:
+        return {LIMIT: OWN, **details}
     timeout = attempt_limits(place).timeout
     return {**details, LIMIT: "timeout", "timeout": timeout} if timeout else details
 

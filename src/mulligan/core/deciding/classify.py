@@ -14,6 +14,8 @@ from mulligan.core.model.failure import (
     SEVERITY,
     TRACE_CHARS_MAX,
     Failure,
+    bounded_exceptions,
+    code_of_exception,
     failure,
 )
 from mulligan.core.model.outcome import Outcome
@@ -37,22 +39,37 @@ TOO_LONG, PAST_DEADLINE = "it took longer than its timeout", "it took longer tha
 MACHINE = "machine"
 # Details of a TIMEOUT: the name of the limit that was exceeded, and its length if it is not a limit of the step.
 LIMIT, LIMIT_SECONDS = "limit", "limit_seconds"
-# The limit that a task exceeded which takes longer than its workers live.
-WORKER_LIFE = "worker_life"
+# The limit that a task exceeded which takes longer than its workers live; and one that only the step itself knows.
+WORKER_LIFE, OWN = "worker_life", "own"
+# That of what is imported before a Python step is called.
+IMPORT = "import"
 
 
 def exceeded_limit(found: Failure) -> str:
     """Which limit a TIMEOUT exceeded; empty for any other failure.
 
-    `timeout` or `deadline` of the step, `read_timeout` of a request, `own` if the step itself reports the timeout,
-    `worker_life` if it takes longer than its workers live, `event` if one that it waits for did not come in time.
+    `timeout` or `deadline` of the step, `read_timeout` of a request, `own` if the step itself raises or reports the
+    timeout, `worker_life` if it takes longer than its workers live, `import` before the call of a Python step,
+    `event` if one that it waits for did not come in time.
     """
     if found.code != "TIMEOUT":
         return ""
     named = found.details.get(LIMIT)
     if isinstance(named, str):
         return named
+    if found.exceptions:
+        return OWN
     return "deadline" if found.message == PAST_DEADLINE else "timeout"
+
+
+def is_own_shortage(found: Failure) -> bool:
+    """Whether a step itself says that it ran out of memory: nobody has killed it, and its peak is not what it needs."""
+    return found.code == "OUT_OF_MEMORY" and (bool(found.exceptions) or found.details.get(LIMIT) == OWN)
+
+
+def lacks_memory(found: Failure) -> bool:
+    """Whether more memory than the attempt had may help: not if it ran out by itself, without a limit of ours."""
+    return found.code == "OUT_OF_MEMORY" and not (is_own_shortage(found) and "memory" not in found.details)
 
 
 def classify(outcome: Outcome) -> tuple[Failure | None, tuple[Failure, ...]]:
@@ -96,6 +113,7 @@ def _failure(outcome: Outcome, errors: list[Failure]) -> Failure | None:
         details={**outcome.details, **first.details},
         trace=outcome.trace[-TRACE_CHARS_MAX:],
         cause=tuple(others),
+        exceptions=bounded_exceptions(outcome.exceptions),
     )
 
 
@@ -106,7 +124,8 @@ def _observed_code(outcome: Outcome) -> tuple[str, str]:
     if outcome.is_out_of_memory:
         return "OUT_OF_MEMORY", TOO_LARGE
     if outcome.code:
-        return _trusted_code(outcome.code), outcome.message or outcome.code
+        code = code_of_exception(outcome.exceptions) if outcome.code == "EXCEPTION" else _trusted_code(outcome.code)
+        return code, outcome.message or outcome.code
     if outcome.signal is not None:
         return "SIGNALED", f"killed by signal {outcome.signal}"
     if outcome.exit_code:
@@ -146,6 +165,7 @@ def _observed_failure(outcome: Outcome, code: str, in_words: str, cause: tuple[F
         details=details,
         trace=outcome.trace[-TRACE_CHARS_MAX:],
         cause=cause,
+        exceptions=bounded_exceptions(outcome.exceptions),
     )
 
 
@@ -186,7 +206,14 @@ def failure_of_program(found: Failure, *believed: str) -> Failure:
     if code in ENGINE_CODES and code not in believed:
         details["reported_code"], code = code, "EXCEPTION"
     kept = {name: getattr(found, name) for name in ("severity", "retryable", "exit_code", "signal", "cause")}
-    return failure(code, found.message, details=details, trace=found.trace[-TRACE_CHARS_MAX:], **kept)
+    return failure(
+        code,
+        found.message,
+        details=details,
+        trace=found.trace[-TRACE_CHARS_MAX:],
+        exceptions=bounded_exceptions(found.exceptions),
+        **kept,
+    )
 
 
 def _text(value: Any) -> str:

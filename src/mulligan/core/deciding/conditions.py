@@ -25,8 +25,8 @@ class Condition(NamedTuple):
     mismatch: Callable[[Failure], str]
     # The value as people read it: `exit codes 10, 20-29`.
     describe: Callable[[Any], str]
-    # Whether a rule with this condition also retries a fatal failure.
-    retries_fatal: bool = False
+    # The same as `matches` for a fatal failure; None if a rule with this condition never retries one.
+    matches_fatal: Callable[[Any, Failure], bool] | None = None
     # The same as `matches`, in an edge, where that differs.
     matches_in_edge: Callable[[Any, Failure], bool] | None = None
 
@@ -38,7 +38,7 @@ CONDITIONS = (
         matches=lambda codes, failure: failure.code in codes,
         mismatch=lambda failure: f"the code was {failure.code}",
         describe=", ".join,
-        retries_fatal=True,
+        matches_fatal=lambda codes, failure: failure.code in codes,
         # HANDLER_FAILED matches too, where the handler of the step failed.
         matches_in_edge=lambda codes, failure: not set(codes).isdisjoint(failure.codes),
     ),
@@ -49,6 +49,15 @@ CONDITIONS = (
             "there was no exit code" if failure.exit_code is None else f"exit code was {failure.exit_code}"
         ),
         describe=lambda codes: f"exit code{'s' if len(codes) > 1 else ''} {', '.join(number_ranges(codes))}",
+    ),
+    Condition(
+        "exceptions",
+        matches=lambda names, failure: not set(names).isdisjoint(failure.exceptions),
+        mismatch=lambda failure: (
+            f"it raised {failure.exceptions[0]}" if failure.exceptions else "no exception of Python code"
+        ),
+        describe=", ".join,
+        matches_fatal=lambda names, failure: not set(names).isdisjoint(own_names(failure)),
     ),
     Condition(
         "pattern",
@@ -63,7 +72,6 @@ CONDITIONS = (
         describe=lambda value: "any failure",
     ),
 )
-_FATAL_CONDITIONS = tuple(condition for condition in CONDITIONS if condition.retries_fatal)
 _EDGE_CONDITIONS = tuple(condition for condition in CONDITIONS if condition.key in Edge.__struct_fields__)
 
 
@@ -73,16 +81,26 @@ _EDGE_CONDITIONS = tuple(condition for condition in CONDITIONS if condition.key 
 def matching_rule(rules: tuple[Rule, ...], failure: Failure) -> int | None:
     """The index of the rule for a failure: by the precedence of its condition, then the first in the file.
 
-    A fatal failure is retried only by a rule that names its code.
+    A fatal failure is retried only by a rule that names its code, or its very class and not only a base of it.
     """
     if not rules:
         return None
-    for condition in _FATAL_CONDITIONS if failure.is_fatal else CONDITIONS:
+    is_fatal = failure.is_fatal
+    for condition in CONDITIONS:
+        matches = condition.matches_fatal if is_fatal else condition.matches
+        if matches is None:
+            continue
         for index, rule in enumerate(rules):
             value = getattr(rule, condition.key)
-            if value and condition.matches(value, failure):
+            if value and matches(value, failure):
                 return index
     return None
+
+
+def own_names(failure: Failure) -> tuple[str, ...]:
+    """The names of the class that was raised, without those of its bases."""
+    last = failure.exceptions[0].rpartition(".")[2] if failure.exceptions else ""
+    return tuple(name for name in failure.exceptions if name.rpartition(".")[2] == last)
 
 
 def rule_mismatch(rule: Rule, failure: Failure) -> str:

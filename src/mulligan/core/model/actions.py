@@ -92,6 +92,8 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     # What usually happens to it; an exit code if empty.
     usual_codes: tuple[str, ...] = ()
     has_exit_code: bool = True
+    # Whether it may fail with an exception of the user's code, whose class a retry rule can name.
+    has_exceptions: bool = True
     # It runs in a process whose memory is limited and measured.
     has_memory: bool = True
 
@@ -122,6 +124,7 @@ def _task(noun: str, *others: str) -> dict[str, str]:
         "CHILD_FAILED": "has no child run",
         "ITEMS_FAILED": "has no items",
         "REQUIREMENTS_FAILED": "has no requirements",
+        "PERMISSION": "raises no PermissionError",
         "TOOL_FAILED": "has no tools",
         "TURN_LIMIT": "has no tools",
         "BUDGET_EXCEEDED": "spends no budget: it is for agents",
@@ -129,12 +132,12 @@ def _task(noun: str, *others: str) -> dict[str, str]:
         "CONNECTION": "fails with an exit code",
         **dict.fromkeys(_HTTP, "makes no HTTP request"),
     }
-    codes = ("CHILD_FAILED", "ITEMS_FAILED", "REQUIREMENTS_FAILED", *others)
+    codes = ("CHILD_FAILED", "ITEMS_FAILED", "REQUIREMENTS_FAILED", "PERMISSION", *others)
     return {**{code: f"{noun} {what[code]}" for code in codes}, **_APPROVALS}
 
 
 def _engine(noun: str, why: str, *codes: str) -> dict[str, str]:
-    found = dict.fromkeys((*_HTTP, *_PROCESSES, "CONNECTION", "ITEMS_FAILED", *codes), why)
+    found = dict.fromkeys((*_HTTP, *_PROCESSES, "CONNECTION", "PERMISSION", "ITEMS_FAILED", *codes), why)
     return {**found, "WORKER_LOST": f"no worker runs {noun}"}
 
 
@@ -142,6 +145,7 @@ _AGENTS_OWN = ("TOOL_FAILED", "TURN_LIMIT", "BUDGET_EXCEEDED")
 TABLE: dict[str, Traits] = {
     SHELL: Traits(
         noun="a shell step",
+        has_exceptions=False,
         runs_in="process",
         is_short=True,
         script="text",
@@ -163,6 +167,7 @@ TABLE: dict[str, Traits] = {
     ),
     "http": Traits(
         noun="an http step",
+        has_exceptions=False,
         waits=True,
         cpus=REQUEST_CPUS,
         is_request=True,
@@ -176,6 +181,7 @@ TABLE: dict[str, Traits] = {
     ),
     "sql": Traits(
         noun="an sql step",
+        has_exceptions=False,
         waits=True,
         cpus=REQUEST_CPUS,
         address="connection",
@@ -190,6 +196,7 @@ TABLE: dict[str, Traits] = {
     ),
     AGENT: Traits(
         noun="an agent",
+        has_exceptions=False,
         runs_in="process",
         is_agent=True,
         waits=True,
@@ -201,6 +208,7 @@ TABLE: dict[str, Traits] = {
     ),
     CHILD_RUN: Traits(
         noun="a child run",
+        has_exceptions=False,
         runs_in="engine",
         calls_run=True,
         never={
@@ -216,6 +224,7 @@ TABLE: dict[str, Traits] = {
     ),
     WAIT: Traits(
         noun="a wait",
+        has_exceptions=False,
         runs_in="engine",
         is_timer=True,
         why_not_cached="waiting has no result",
@@ -227,6 +236,7 @@ TABLE: dict[str, Traits] = {
     ),
     EVENT: Traits(
         noun="a wait for an event",
+        has_exceptions=False,
         runs_in="engine",
         awaits_event=True,
         visit_effect="takes another event",
@@ -243,6 +253,7 @@ TABLE: dict[str, Traits] = {
     ),
     APPROVE: Traits(
         noun="an approval",
+        has_exceptions=False,
         runs_in="engine",
         asks_person=True,
         visit_effect="asks a person",
@@ -282,6 +293,7 @@ PACKAGED_TRAITS = frozenset(
         "never",
         "usual_codes",
         "has_exit_code",
+        "has_exceptions",
         "has_memory",
     }
 )

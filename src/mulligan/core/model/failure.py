@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Iterable, Mapping, Set
 from datetime import datetime
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
@@ -19,8 +21,8 @@ _RETRYABLE = (
     "OUTPUT_INVALID VALIDATION_FAILED CHILD_FAILED ITEMS_FAILED NO_CAPACITY REQUIREMENTS_FAILED TOOL_FAILED"
 ).split()
 _NOT_RETRYABLE = (
-    "HTTP_4XX INPUT_INVALID EXPRESSION_FAILED APPROVAL_REFUSED APPROVAL_EXPIRED NO_ROUTE LOOP_LIMIT CIRCUIT_OPEN "
-    "BUDGET_EXCEEDED TURN_LIMIT OUTPUT_TOO_LARGE NONDETERMINISTIC UNAWAITED"
+    "HTTP_4XX PERMISSION INPUT_INVALID EXPRESSION_FAILED APPROVAL_REFUSED APPROVAL_EXPIRED NO_ROUTE LOOP_LIMIT "
+    "CIRCUIT_OPEN BUDGET_EXCEEDED TURN_LIMIT OUTPUT_TOO_LARGE NONDETERMINISTIC UNAWAITED"
 ).split()
 _CRITICAL = "SECURITY_VIOLATION RUN_TIMEOUT INTERNAL".split()
 _ENGINE_ONLY = "WORKER_LOST INTERRUPTED CANCELLED".split()
@@ -39,6 +41,16 @@ CODES = frozenset(SEVERITY)
 ENGINE_CODES = frozenset(
     _ENGINE_ONLY + _ATTACHED + ["RUN_TIMEOUT", "INTERNAL", "LOOP_LIMIT", "NO_ROUTE", "CIRCUIT_OPEN"]
 )
+
+# The code of an exception of one of these classes, which are Python's own, or of a class derived from it.
+CODE_OF_EXCEPTION = {
+    "ConnectionError": "CONNECTION",
+    "TimeoutError": "TIMEOUT",
+    "MemoryError": "OUT_OF_MEMORY",
+    "PermissionError": "PERMISSION",
+}
+# How many names of classes a failure keeps, and how long they may be.
+EXCEPTIONS_MAX, EXCEPTION_CHARS_MAX = 20, 200
 
 # A NUL cannot go into an environment variable, a lone surrogate not into a file: a handler must start in spite of them.
 UNWRITABLE = lazy_regex("[\x00\ud800-\udfff]")
@@ -71,6 +83,14 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     # If the message is the end of a longer stderr: its beginning, and how many bytes between the two were left out.
     head: str = ""
     left_out: int = 0
+    # Of an exception in Python: its class, then its bases; of each the name under which it is defined, and the shorter
+    # ones under which packages offer it. Classes of Python itself have no module: `ConnectionResetError`.
+    exceptions: tuple[str, ...] = ()
+
+    @property
+    def is_raised(self) -> bool:
+        """Whether it is an exception without a code of its own: its message begins with the name of the class."""
+        return self.code == code_of_exception(self.exceptions)
 
     @property
     def is_fatal(self) -> bool:
@@ -81,6 +101,31 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     def codes(self) -> tuple[str, ...]:
         """The codes that edges match: its own, and HANDLER_FAILED if its handler failed too."""
         return (self.code, self.handler_failure.code) if self.handler_failure else (self.code,)
+
+
+def code_of_exception(exceptions: Iterable[str]) -> str:
+    """The code of an exception, by the names of its class and its bases."""
+    return next((CODE_OF_EXCEPTION[name] for name in exceptions if name in CODE_OF_EXCEPTION), "EXCEPTION")
+
+
+def builtin_exception(name: str) -> type[BaseException] | None:
+    """The class of an exception of Python itself."""
+    found = getattr(builtins, name, None)
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+
+
+def known_classes(name: str) -> tuple[str, ...]:
+    """The name of a class and those of its bases, as far as they are known without the module that defines it."""
+    kind = builtin_exception(name)
+    if kind is None:
+        return (name, "Exception")
+    return tuple(one.__name__ for one in kind.__mro__ if one not in (object, BaseException))
+
+
+def bounded_exceptions(exceptions: Iterable[str]) -> tuple[str, ...]:
+    """The names of classes that a failure keeps."""
+    shown = (UNWRITABLE.sub("\ufffd", name[:EXCEPTION_CHARS_MAX]) for name in islice(exceptions, EXCEPTIONS_MAX))
+    return tuple(shown)
 
 
 def failure(code: str, message: str = "", **fields: Any) -> Failure:

@@ -50,3 +50,5 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     is_machine_broken: bool = False
     # The folder of its run, if the host of the worker does not have it: nothing was started.
     lacks_folder: str = ""
+    # The class of the exception that a Python step raised, and its bases: see `Failure.exceptions`.
+    exceptions: tuple[str, ...] = ()

@@ -123,7 +123,7 @@ class Adjust(_Frozen):
 
 
 class Rule(_Frozen):
-    """Matches a failure and grants a retry. Exactly one of codes, exit_codes, pattern, any."""
+    """Matches a failure and grants a retry. Exactly one of codes, exit_codes, exceptions, pattern, any."""
 
     codes: tuple[str, ...] = ()
     exit_codes: tuple[int, ...] = ()
@@ -139,6 +139,8 @@ class Rule(_Frozen):
     restarts_conversation: bool = False
     # The retry avoids the hosts on which the visit has failed.
     avoids_hosts: bool = False
+    # Classes of exceptions, which their subclasses match too: see `Failure.exceptions`.
+    exceptions: tuple[str, ...] = ()
 
 
 class Handler(_Frozen):

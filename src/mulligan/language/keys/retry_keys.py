@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mulligan.core.model.workflow import MAX_RETRIES_DEFAULT
-from mulligan.language.checks.error_codes import EXIT_CODE_LIST, MATCHED_CODE
+from mulligan.language.checks.error_codes import EXCEPTION, EXIT_CODE_LIST, MATCHED_CODE, RULE_CODE
 from mulligan.language.checks.regular_expressions import SEARCHED
 from mulligan.language.keys.action_keys import ACTION_KEYS, ACTIONS, ANY_TEXT, as_node
 from mulligan.language.keys.plugins import ActionRecord
@@ -27,6 +27,7 @@ from mulligan.language.keys.value_schemas import (
 )
 
 CODES = Key(ListOf(MATCHED_CODE, or_one=True, at_least=1), "error codes that match, such as [TIMEOUT, EXIT_NONZERO]")
+_RULE_CODES = Key(ListOf(RULE_CODE, or_one=True, at_least=1), CODES.about)
 EXIT_CODES = Key(EXIT_CODE_LIST, "exit codes that match, such as [1, 10-19, '>=128']")
 
 BACKOFF = {
@@ -73,8 +74,12 @@ SCRIPT_RECORD = ActionRecord(
 SCRIPT = Either("a shell command, or a mapping with an action", text=Template(), mapping=SCRIPT_RECORD)
 
 RULE_KEYS = {
-    "codes": CODES,
+    "codes": _RULE_CODES,
     "exit_codes": EXIT_CODES,
+    "exceptions": Key(
+        ListOf(EXCEPTION, or_one=True, at_least=1),
+        "classes of exceptions of Python steps that match, also by a base: [ConnectionError, httpx.TimeoutException]",
+    ),
     "pattern": Key(SEARCHED, "a regular expression that the failure's message matches"),
     "any": Key(FLAG, "matches every failure that is not fatal"),
     "max_retries": Key(whole(0, 1_000_000), f"retries after the first attempt (default {MAX_RETRIES_DEFAULT})"),
@@ -104,7 +109,8 @@ POLICY = Record(
     {
         **RULE_KEYS,
         "rules": Key(
-            Deferred(lambda: ListOf(RULE, at_least=1)), "the rules; precedence: codes, exit_codes, pattern, any"
+            Deferred(lambda: ListOf(RULE, at_least=1)),
+            "the rules; precedence: codes, exit_codes, exceptions, pattern, any",
         ),
         "max_attempts": Key(whole(1, 1_000_000), "the most attempts, all rules together"),
         "deadline": Key(LIMIT, "how long all attempts of a visit may take together"),

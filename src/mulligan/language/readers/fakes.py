@@ -2,7 +2,7 @@
 
 {output: 3}                       any step: its output
 {fail: TIMEOUT, message: …}       any step: it fails with this code
-{returns: 3}, {raises: "…"}       python
+{returns: 3}, {raises: "ConnectionError: …"}       python
 {status: 503, body: …}            http: a response, judged like a real one
 {rows: [{n: 1}]}, {rowcount: 3}   sql
 [{fail: …}, {output: …}]          one outcome per attempt; the last one repeats
@@ -18,7 +18,15 @@ from typing import Any
 
 from mulligan.core.deciding.fakes import FakeEnd, action_kind, triager_name
 from mulligan.core.model.actions import PYTHON, traits
-from mulligan.core.model.failure import CODES, Failure, failure
+from mulligan.core.model.failure import (
+    CODES,
+    Failure,
+    bounded_exceptions,
+    builtin_exception,
+    code_of_exception,
+    failure,
+    known_classes,
+)
 from mulligan.core.model.text.http_codes import status_code
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.core.model.workflow import Action, Step, Workflow, triager_of
@@ -30,6 +38,8 @@ from mulligan.language.text.nodes import Refusal, plain
 from mulligan.language.text.suggestions import did_you_mean
 
 _CODE = lazy_regex(r"([A-Z][A-Z0-9_]*)(?::(.*))?")
+# `ConnectionError: reset by peer`, `httpx.ReadTimeout`.
+_CLASS = lazy_regex(r"([^\W\d][\w.]*)(?=:|$)")
 _FAILURE = ("fail", "exit_code", "signal", "message", "retryable", "severity", "details")
 _RETRY_AFTER = "retry-after"
 # The kind of what decides about failures, here only.
@@ -184,13 +194,32 @@ def _rowcount(step: Step, fake: Mapping[str, Any]) -> FakeEnd:
     return FakeEnd({"rowcount": fake["rowcount"]})
 
 
+def _classes_of(raised: BaseException) -> tuple[str, ...]:
+    """The class of an exception of a test and its bases, under the names that a worker reports."""
+    kinds = (kind for kind in type(raised).__mro__ if issubclass(kind, Exception))
+    named = ((kind.__module__, kind.__qualname__) for kind in kinds)
+    return bounded_exceptions(name if module == "builtins" else f"{module}.{name}" for module, name in named)
+
+
+def _raises(raised: Any, details: dict[str, Any]) -> FakeEnd:
+    """An exception, or a message that begins with the name of its class, as a traceback ends."""
+    classes: tuple[str, ...] = ()
+    message = str(raised)
+    if isinstance(raised, BaseException):
+        classes = _classes_of(raised)
+        message = f"{type(raised).__name__}: {message}" if message else type(raised).__name__
+    elif found := _CLASS.match(message):
+        name = found[1].removeprefix("builtins.")
+        if "." in name or builtin_exception(name) is not None:
+            classes, message = known_classes(name), name.rpartition(".")[2] + message[found.end() :]
+    return FakeEnd(failure=failure(code_of_exception(classes), message, details=details, exceptions=classes))
+
+
 _READERS: dict[str, Callable[[Step, Mapping[str, Any]], FakeEnd]] = {
     "output": _output,
     "fail": _fail,
     "returns": lambda step, fake: FakeEnd(fake["returns"]),
-    "raises": lambda step, fake: FakeEnd(
-        failure=failure("EXCEPTION", str(fake["raises"]), details=dict(fake.get("details") or {}))
-    ),
+    "raises": lambda step, fake: _raises(fake["raises"], dict(fake.get("details") or {})),
     "status": _answer,
     "rows": _rows,
     "rowcount": _rowcount,

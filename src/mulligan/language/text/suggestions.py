@@ -57,6 +57,7 @@ _FOREIGN = {
     "to": "target step goto",
     "codes": "error_codes code errors",
     "exit_codes": "exit_code return_codes",
+    "exceptions": "exception exception_class retry_on error_class exception_types",
     "any": "match_all_exit_codes all default",
     "recovery_script": "script before_retry cleanup",
     "retry_policies": "failure_handlers policies",
@@ -118,6 +119,7 @@ _BELONGS_ELSEWHERE = {
         }
         for action, key in (("http", "url"), ("sql", "query"), ("agent", "prompt"))
     },
+    "approve": {"default": "it is a key of an approval: approve: {message: …, timeout: 8h, default: refuse}"},
     "labels": dict.fromkeys("time timeout time_limit runtime walltime".split(), "put 'timeout' next to 'resources'"),
     "retry": {
         "max_attempts": "put it under 'retry'",

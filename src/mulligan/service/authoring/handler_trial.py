@@ -14,7 +14,7 @@ import msgspec
 
 from mulligan.core.model.actions import APPROVE
 from mulligan.core.model.event_types import Kept
-from mulligan.core.model.failure import Failure, failure
+from mulligan.core.model.failure import Failure, bounded_exceptions, failure
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.workflow import Action, Command, Expression, Handler, Input, Map, Step, Workflow
@@ -149,6 +149,7 @@ class _Error(msgspec.Struct, forbid_unknown_fields=True):
     details: dict[str, Any] = {}
     trace: str = ""
     cause: list[_Error] = []
+    exceptions: list[str] = []
 
 
 # Ignored, so that a failure can be pasted as `show --json` prints it.
@@ -206,6 +207,7 @@ def _failure(said: _Error) -> Failure:
         details=said.details,
         trace=said.trace,
         cause=tuple(map(_failure, said.cause)),
+        exceptions=bounded_exceptions(said.exceptions),
         **{name: value for name, value in fields.items() if value is not None},
     )
 

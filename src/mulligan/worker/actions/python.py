@@ -112,9 +112,15 @@ def report_result(
 
 def _outcome(task: Task, folders: Folders, scratch: ScratchFiles | None, result: CallResult) -> Outcome:
     if result.reported is not None:
-        return Outcome(exit_code=None, reported=(result.reported,), trace=result.trace)
+        return Outcome(exit_code=None, reported=(result.reported,), trace=result.trace, exceptions=result.exceptions)
     if result.exception:
-        return Outcome(code="EXCEPTION", exit_code=None, message=result.exception, trace=result.trace)
+        return Outcome(
+            code="EXCEPTION",
+            exit_code=None,
+            message=result.exception,
+            trace=result.trace,
+            exceptions=result.exceptions,
+        )
     if result.exit:
         err = folders.logs(task.run_id, task.place, task.attempt).err
         ends = outputs.read_ends(err) if result.err else outputs.LogEnds("", "")

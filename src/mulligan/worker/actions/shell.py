@@ -110,7 +110,7 @@ def read_exit(exited: ExitedTask, read: Callable[[ExitedTask], Any] = read_outpu
         report_error=report_error,
         missing_outputs=missing,
         is_stopped=is_stopped,
-        is_past_deadline=is_timed_out and is_past_deadline(task, process_exit.started),
+        is_past_deadline=is_timed_out and is_past_deadline(task, process_exit.started + process_exit.import_seconds),
     )
     # A reported error fails it; after a reported warning its output counts.
     if has_succeeded:

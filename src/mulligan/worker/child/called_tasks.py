@@ -12,21 +12,29 @@ import msgspec
 
 from mulligan.core.model.actions import traits
 from mulligan.core.model.reports import Report
+from mulligan.core.model.text.formatting import format_duration
 from mulligan.worker.actions import python
 from mulligan.worker.actions.action_registry import CalledAction, called_action
 from mulligan.worker.actions.called_actions import runs_own_code
 from mulligan.worker.actions.plain_tasks import is_plain_result
 from mulligan.worker.child.background_jobs import BackgroundJobs
 from mulligan.worker.child.child_pool import ChildPool
-from mulligan.worker.child.warm_child import CallResult, ChildDisconnected, ChildProtocolError, ChildTask, WarmChild
+from mulligan.worker.child.warm_child import (
+    CallResult,
+    ChildDisconnected,
+    ChildProtocolError,
+    ChildTask,
+    WarmChild,
+    importing_words,
+)
 from mulligan.worker.environments.python_environments import PythonEnvironments
 from mulligan.worker.exit_reader import ExitReader
-from mulligan.worker.folders import Folders
+from mulligan.worker.folders import Folders, replace_private_file
 from mulligan.worker.outputs.outputs import LargeOutput
 from mulligan.worker.programs import Programs
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.secrets.redactor import Redactor
-from mulligan.worker.slots.deadlines import seconds_left
+from mulligan.worker.slots.deadlines import seconds_left, visit_seconds_left
 from mulligan.worker.slots.machine_trouble import BROKEN_PYTHON
 from mulligan.worker.slots.wake_up import WakeUp
 from mulligan.worker.supervisor import wall_clock
@@ -114,7 +122,8 @@ class CalledTasks:
         request = action.build_call(lease, running.scratch, self._folders)
         if running.artifact_files:
             request = msgspec.structs.replace(request, files=running.artifact_files)
-        left = lease.task.timeout if lease.task.deadline is None else seconds_left(lease.task)
+        visit_left = visit_seconds_left(lease.task)
+        left = lease.task.timeout if visit_left is None else seconds_left(lease.task)
         interpreter = running.environment or action.interpreter_of(lease.task, self._programs)
         if running.environment is not None:
             variables = {**self._environments.variables(interpreter), **request.env}
@@ -127,7 +136,13 @@ class CalledTasks:
             began = wall_clock.now()
             child = self._children.take(child_group, interpreter, self._folder, is_redacted=redactor is not None)
             now = time.monotonic()
-            child_task = ChildTask(lease, began, None if left is None else now + left)
+            child_task = ChildTask(
+                lease,
+                began,
+                None if left is None else now + left,
+                timeout=lease.task.timeout,
+                visit_due=None if visit_left is None else now + visit_left,
+            )
             if redactor is not None and child.pipes is not None:
                 # Before the child gets the step: it may finish writing before we return here.
                 child.pipes.begin(redactor, self._task_files.logs(lease.task))
@@ -192,6 +207,11 @@ class CalledTasks:
                 self._send(("stop", child.key, 0.0, "dirty"))
         elif answer is not None and child.task is not None:
             self._on_answer(child, child.task, answer)
+        elif child.task is not None:
+            # It may have begun an import, or the call.
+            self._say_imported(child.task)
+            self._wake_up.at(child.task.due)
+            self._wake_up.at(child.task.say_at)
 
     def _expect_exit(self, child: WarmChild) -> None:
         """Give a child that closed its socket a moment to exit; the supervisor reports how it ended."""
@@ -214,7 +234,12 @@ class CalledTasks:
             child.move_result(path)
             answer = msgspec.structs.replace(answer, output=LargeOutput(path, "result"))
         process_exit = ProcessExit(
-            0, child_task.started, ended=wall_clock.now(), cpu_seconds=answer.cpu, peak_memory=answer.peak
+            0,
+            child_task.started,
+            ended=wall_clock.now(),
+            cpu_seconds=answer.cpu,
+            peak_memory=answer.peak,
+            import_seconds=child_task.import_seconds,
         )
         if running.is_plain and not child.is_leaving and is_plain_result(answer):
             self._note_seconds(process_exit.ended - process_exit.started)
@@ -274,7 +299,12 @@ class CalledTasks:
             return
         if child.is_unread and process_exit.exit_code and child.interpreter == sys.executable:
             self._running[child_task.lease.token].broken_program = BROKEN_PYTHON
-        own = msgspec.structs.replace(process_exit, started=child_task.started)
+        own = msgspec.structs.replace(
+            process_exit,
+            started=child_task.started,
+            import_seconds=child_task.import_seconds,
+            importing=child_task.importing,
+        )
         self._end_process(child_task.lease.token, own)
 
     def on_swept(self, key: int) -> None:
@@ -286,12 +316,34 @@ class CalledTasks:
     def stop_overdue(self, now: float) -> None:
         """Stop the children whose steps have run too long, or that do not exit after they closed their socket."""
         for child, child_task in self._children.busy_children():
+            if child_task.say_at is not None and child_task.say_at <= now:
+                self._say_importing(child_task, now)
             if child_task.due is not None and child_task.due <= now:
-                child_task.due = None
+                child_task.due = child_task.say_at = None
                 child.is_leaving = True
                 self._send(("stop", child.key, self._grace_seconds, "timeout"))
             if child_task.cut_off_at is not None and child_task.cut_off_at <= now:
                 child_task.cut_off_at = None
                 self._send(("stop", child.key, 0.0, "disconnected"))
             self._wake_up.at(child_task.due)
+            self._wake_up.at(child_task.say_at)
             self._wake_up.at(child_task.cut_off_at)
+
+    def _say_importing(self, child_task: ChildTask, now: float) -> None:
+        """Show as the progress of a step that its module is still being imported, and when to say it next."""
+        passed = now - child_task.import_began
+        child_task.say_at, child_task.is_said = now + passed, True
+        what = importing_words(child_task.importing or "")
+        self._show_progress(child_task, f"still importing {what} after {format_duration(round(passed))}")
+
+    def _say_imported(self, child_task: ChildTask) -> None:
+        if child_task.is_said and child_task.importing is None:
+            child_task.is_said = False
+            self._show_progress(child_task, f"imported in {format_duration(round(child_task.import_seconds))}")
+
+    def _show_progress(self, child_task: ChildTask, text: str) -> None:
+        running = self._running.get(child_task.lease.token)
+        if running is not None:
+            running.has_progress = True
+            with suppress(OSError):
+                replace_private_file(running.scratch.progress, f"{text}\n")

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 from mulligan.step_context.log_records import LEVEL_VARIABLE, follow_level, watch_logging
 from mulligan.values.annotations import ArgumentRefused, ArtifactUnreadable, has_typed_parameters
+from mulligan.values.exception_names import STEP_MODULE
 from mulligan.worker.child.json_encoding import ENCODER, NotJson, check_size, encode_plain
 from mulligan.worker.child.kernel_state import KernelState
 from mulligan.worker.child.step_errors import describe_error, exit_status
@@ -55,8 +56,6 @@ ENCODING = "mulligan.values.encoding"
 FILES = "mulligan.values.files"
 # Loaded for steps that get a client of Dask.
 DASK_CLIENTS = "mulligan.worker.child.dask_clients"
-# The module that the code of a step is executed in.
-STEP_MODULE = "__mulligan__"
 # Loaded for functions of a script or a notebook.
 PINNED = "mulligan.flows.pinned_modules"
 RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -230,7 +229,7 @@ class ChildServer:
                 return {"folder": getattr(error, "strerror", None) or str(error)}, "null"
             if self._call or OUTPUT_FOLDER in self._code:
                 self._interpreter.make_output_folder()
-            function = self._find_function()
+            function = self._load_function(message["number"])
             arguments = self._decode_arguments(function, message)
             if "dask" in message:
                 clients = self._interpreter.import_installed(DASK_CLIENTS)
@@ -265,6 +264,33 @@ class ChildServer:
             follow_level()
 
     # -- the stages of a call
+
+    def _load_function(self, number: int) -> Callable[..., Any]:
+        """Find the function; report to the worker when an import begins that may take long, and when the call begins.
+
+        The time limit of a step counts from its call. After the first call the worker knows that this process is up.
+        """
+        module = self._unloaded_module()
+        if module is None and number > 1:
+            return self._find_function()
+        if module is not None:
+            self._send({"phase": "importing", "module": module}, "null", self._unmeasured(number))
+        function = self._find_function()
+        self._send({"phase": "called"}, "null", self._unmeasured(number))
+        return function
+
+    def _unmeasured(self, number: int) -> str:
+        return f'"number":{number},"cpu":0,"peak":0,"out":0,"err":0'
+
+    def _unloaded_module(self) -> str | None:
+        """Return the module of the user that has to be loaded, "" for the code of a step; None if there is nothing."""
+        if not self._call:
+            return None if self._code in self._programs else ""
+        module = self._call.partition(":")[0]
+        if self._source:
+            is_loaded = PINNED in sys.modules and sys.modules[PINNED].is_loaded(module, self._source, self._file)
+            return None if is_loaded else module
+        return None if module in sys.modules or module.startswith(OWN_PACKAGE) else module
 
     def _find_function(self) -> Callable[..., Any]:
         """Return the function of the step, also if an object stands for it: see `__mulligan_function__`."""

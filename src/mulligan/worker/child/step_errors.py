@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 
+from mulligan.values.exception_names import debugger_hint, names_with_bases
 from mulligan.worker.child.json_encoding import ENCODER
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
@@ -50,11 +51,20 @@ def describe_error(error: BaseException, step: str, program: str) -> dict[str, A
     if reported is not None:
         if not is_own_error and _has_reason(error):
             _print_error(trace)  # its code and message may say nothing of what led to it
-        return {"trace": trace, "reported": reported}
+        classes = {} if is_own_error else _classes_of(error)
+        return {"trace": trace, "reported": reported, **classes}
     # Print it to the log, as Python does.
     _print_error(trace)
-    text, kind = _to_text(error), type(error).__name__[:TEXT_CHARS_MAX]
-    return {"trace": trace, "exception": f"{kind}: {text}"[:TEXT_CHARS_MAX] if text else kind}
+    text, kind = debugger_hint(error) or _to_text(error), type(error).__name__[:TEXT_CHARS_MAX]
+    return {"trace": trace, "exception": f"{kind}: {text}"[:TEXT_CHARS_MAX] if text else kind, **_classes_of(error)}
+
+
+def _classes_of(error: BaseException) -> dict[str, Any]:
+    try:
+        names = [name[:TEXT_CHARS_MAX].encode("utf-8", "replace").decode() for name in names_with_bases(error)]
+    except BaseException:  # a class may have any attributes
+        return {}
+    return {"exceptions": names}
 
 
 def _report_of(error: BaseException) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,6 +21,9 @@ from mulligan.worker.slots.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_RED
 from mulligan.worker.supervisor.send_buffer import SendBuffer
 from mulligan.worker.supervisor.supervisor_client import PACKAGE_PARENT, SupervisorClient
 
+# What is imported before a step is called may take this long, or its timeout if that is longer; a step without one may
+# take any time. From when on its progress says that it is still importing.
+IMPORT_SECONDS_MAX, IMPORT_SAID_AFTER_SECONDS = 300.0, 5.0
 _LENGTH_BYTES = 4
 _RECEIVE_BYTES = 1 << 16
 # The largest result, and space for the other fields.
@@ -30,6 +33,11 @@ _PROGRAM = (
     "import sys; parent = sys.argv.pop(1); sys.path.append(parent); "
     "from mulligan.worker.child.child_main import main; sys.path.remove(parent); main(*sys.argv[1:])"
 )
+
+
+def importing_words(module: str) -> str:
+    """What is being imported: a module, or what the code of a step imports."""
+    return f"'{module}'" if module else "what its code imports"
 
 
 class ChildDisconnected(Exception):
@@ -50,6 +58,33 @@ class ChildTask(msgspec.Struct):
     has_named_logs: bool = False
     # When to kill a child that closed its socket and did not exit.
     cut_off_at: float | None = None
+    # The seconds that its call may take, and the monotonic time at which its visit is over; None: any.
+    timeout: float | None = None
+    visit_due: float | None = None
+    # The module that is being imported before the call, "" for the code of a step, and since when; None: none.
+    importing: str | None = None
+    import_began: float = 0.0
+    # How long the import took that is over; when to say next that it takes long.
+    import_seconds: float = 0.0
+    say_at: float | None = None
+    is_said: bool = False
+
+    def is_starting(self, now: float) -> None:
+        """Its process is not up: the time of the call has not begun."""
+        self._limit(None if self.timeout is None else now + max(IMPORT_SECONDS_MAX, self.timeout))
+
+    def begins_import(self, module: str, now: float) -> None:
+        self.importing, self.import_began, self.say_at = module, now, now + IMPORT_SAID_AFTER_SECONDS
+        self.is_starting(now)
+
+    def begins_call(self, now: float) -> None:
+        if self.importing is not None:
+            self.importing, self.import_seconds, self.say_at = None, now - self.import_began, None
+        self._limit(None if self.timeout is None else now + self.timeout)
+
+    def _limit(self, due: float | None) -> None:
+        dues = [one for one in (due, self.visit_due) if one is not None]
+        self.due = min(dues, default=None)
 
 
 class BackgroundJob(msgspec.Struct):
@@ -132,9 +167,14 @@ class CallResult(msgspec.Struct, frozen=True):
     reported: dict[str, Any] | None = None
     exception: str = ""
     trace: str = ""
+    # The names of the class that was raised, and of its bases.
+    exceptions: tuple[str, ...] = ()
     # It started processes; it left something behind that cannot be restored.
     forked: bool = False
     dirty: bool = False
+    # It is no answer yet: the child imports this module, or calls the function.
+    phase: Literal["", "importing", "called"] = ""
+    module: str = ""
 
 
 _astuple = msgspec.structs.astuple
@@ -199,6 +239,8 @@ class WarmChild:
         A child that was just launched never raises: the supervisor reports if it could not start.
         """
         task.has_named_logs = self.pipes is not None
+        if not self._number:
+            task.is_starting(time.monotonic())
         self._send(request)
         self.task = task
 
@@ -236,7 +278,7 @@ class WarmChild:
             self._send_buffer.flush()
 
     def receive(self) -> CallResult | None:
-        """Return its answer when it is complete, otherwise None."""
+        """Return its answer when it is complete, otherwise None. What it says before that is noted in its task."""
         try:
             data = self.sock.recv(_RECEIVE_BYTES)
         except BlockingIOError:
@@ -249,15 +291,33 @@ class WarmChild:
             data = b""
         if not data:
             raise ChildDisconnected
-        if not self._buffer and len(data) >= _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little"):
-            return self._answer(memoryview(data)[_LENGTH_BYTES:])  # the usual case: one piece
+        if not self._buffer and len(data) == _frame_size(data):
+            return self._read(data)  # the usual case: one piece
         self._buffer += data
-        if _frame_size(self._buffer) > _ANSWER_BYTES_MAX:
-            raise ChildProtocolError
-        if len(self._buffer) < _frame_size(self._buffer):
-            return None
-        whole, self._buffer = self._buffer, bytearray()
-        return self._answer(memoryview(whole)[_LENGTH_BYTES:])
+        while self._buffer:
+            size = _frame_size(self._buffer)
+            if size > _ANSWER_BYTES_MAX:
+                raise ChildProtocolError
+            if len(self._buffer) < size:
+                break
+            whole, self._buffer = self._buffer, self._buffer[size:]
+            answer = self._read(whole if not self._buffer else whole[:size])
+            if answer is not None:
+                if self._buffer:
+                    raise ChildProtocolError
+                return answer
+        return None
+
+    def _read(self, frame: bytes | bytearray) -> CallResult | None:
+        """The answer in a frame; None if the child says what it does before it answers."""
+        answer = self._answer(memoryview(frame)[_LENGTH_BYTES:])
+        if not answer.phase:
+            return answer
+        if self.task is not None and answer.phase == "importing":
+            self.task.begins_import(answer.module, time.monotonic())
+        elif self.task is not None:
+            self.task.begins_call(time.monotonic())
+        return None
 
     def _answer(self, body: memoryview) -> CallResult:
         try:

@@ -28,10 +28,13 @@ def with_local_time(report: Report, clock: Clock | None) -> Report:
 
 def seconds_left(task: Task) -> float | None:
     """Return the shorter of its timeout and what is left of its visit; None if there is no limit."""
-    if task.deadline is None:
-        return task.timeout
-    left = max(0.0, task.deadline.timestamp() - wall_clock.now())
-    return left if task.timeout is None else min(left, task.timeout)
+    left = visit_seconds_left(task)
+    return task.timeout if left is None else left if task.timeout is None else min(left, task.timeout)
+
+
+def visit_seconds_left(task: Task) -> float | None:
+    """Return what is left of its visit; None if that has no deadline."""
+    return None if task.deadline is None else max(0.0, task.deadline.timestamp() - wall_clock.now())
 
 
 def is_past_deadline(task: Task, started: float) -> bool:

@@ -133,7 +133,7 @@ def failure_words(inner: Failure) -> str:
     """Its code, its exit code if that is not 0, and one line of its message."""
     figure = f" {inner.exit_code}" if inner.exit_code else ""
     text = inner.message
-    line = _line(text.lstrip().partition("\n")[0] if inner.code == "EXCEPTION" else most_useful_line(text))
+    line = _line(text.lstrip().partition("\n")[0] if inner.is_raised else most_useful_line(text))
     says_more = line and line not in (f"exit code {inner.exit_code}", inner.code)
     return f"{_line(inner.code)}{figure}{f': {line}' if says_more else ''}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.deciding.classify import LIMIT_SECONDS, WORKER_LIFE, exceeded_limit
+from mulligan.core.deciding.classify import LIMIT_SECONDS, WORKER_LIFE, exceeded_limit, is_own_shortage
 from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.failure import Failure, number_or_zero
 from mulligan.core.model.workflow import Adjust, Resources
@@ -24,9 +24,11 @@ def adjust(rule: Adjust | None, place: Place, failure: Failure) -> Adjusted | No
     if rule is None:
         return place.climb.adjusted
     resources = place.spec.resources or Resources()
-    peak = number_or_zero(failure.details.get("peak_memory"))
+    asked = before.memory or resources.memory
+    # A step that raises MemoryError may have used next to nothing: its peak must not become a limit that it never had.
+    peak = 0.0 if is_own_shortage(failure) and not asked else number_or_zero(failure.details.get("peak_memory"))
     life = _worker_life(failure)
-    memory = _raise(before.memory or resources.memory, rule.memory, rule.max_memory, peak)
+    memory = _raise(asked, rule.memory, rule.max_memory, peak)
     return Adjusted(
         memory=before.memory if memory is None else int(memory),
         cpus=_raise(before.cpus or resources.cpus, rule.cpus, rule.max_cpus) or before.cpus,
@@ -67,7 +69,8 @@ def reached_cap(rule: Adjust | None, place: Place, failure: Failure) -> str:
 def _capped(rule: Adjust, what: str, place: Place, failure: Failure) -> str:
     """`max_memory` etc. if the attempt had (or, without a limit, used) all that the rule may give; otherwise empty."""
     cap: float | None = getattr(rule, f"max_{what}")
-    used = number_or_zero(failure.details.get("peak_memory")) if what == "memory" else 0.0
+    is_measured = what == "memory" and not is_own_shortage(failure)
+    used = number_or_zero(failure.details.get("peak_memory")) if is_measured else 0.0
     used = _worker_life(failure) if what == "timeout" else used
     return f"max_{what}" if cap is not None and (_granted(what, place) or used) >= cap else ""
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from mulligan.core.deciding.classify import exceeded_limit
+from mulligan.core.deciding.classify import exceeded_limit, lacks_memory
 from mulligan.core.model.event_types import Adjusted
 from mulligan.core.model.events import AttemptFailed, AttemptSucceeded, Entry
 from mulligan.core.model.failure import Failure, number_or_zero
@@ -24,7 +24,7 @@ NO_MEMORY, NO_TIME = "OUT_OF_MEMORY", "TIMEOUT"
 
 def ran_short(failure: Failure) -> bool:
     """Whether more memory, or more of the step's own timeout, may help after this failure."""
-    return failure.code == NO_MEMORY or exceeded_limit(failure) == "timeout"
+    return lacks_memory(failure) or exceeded_limit(failure) == "timeout"
 
 
 class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -90,7 +90,7 @@ def adjustments_of(found: Iterable[Proposal]) -> dict[str, Adjusted]:
 def _step_proposals(state: State, place: Place, peak: int) -> Iterator[Proposal]:
     failures = list(_failures(state, place))
     step = state.step(place.key)
-    short = [failure for failure in failures if failure.code == NO_MEMORY]
+    short = [failure for failure in failures if lacks_memory(failure)]
     if short:
         yield from _more_memory(step, short, peak)
     late = [failure for failure in failures if exceeded_limit(failure) == "timeout"]

@@ -70,12 +70,13 @@ class StoryPage(msgspec.Struct, frozen=True):
 
 
 class RuleView(msgspec.Struct, frozen=True):
-    """A retry rule of a step. Exactly one of codes, exit_codes, pattern and any says what it matches."""
+    """A retry rule of a step. Exactly one of codes, exit_codes, exceptions, pattern and any says what it matches."""
 
     number: int
     looks_for: str
     codes: tuple[str, ...]
     exit_codes: tuple[int, ...]
+    exceptions: tuple[str, ...]
     pattern: str | None
     any: bool
     max_retries: int
@@ -348,6 +349,7 @@ def _rule(index: int, rule: Rule, granted: int) -> RuleView:
         looks_for=describe_rule(rule),
         codes=rule.codes,
         exit_codes=rule.exit_codes,
+        exceptions=rule.exceptions,
         pattern=rule.pattern,
         any=rule.any,
         max_retries=rule.max_retries,

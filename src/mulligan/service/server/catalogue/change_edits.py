@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from mulligan.analysis.suggest.changes import AddBreaker, AddRule, Change, RemoveRule, SetLimit
+from mulligan.core.deciding.conditions import CONDITIONS
 from mulligan.errors import InputInvalid, NotFound
 from mulligan.language.matrices.matrix import base_name
 from mulligan.service.server.catalogue.text_nodes import (
@@ -33,7 +34,7 @@ from mulligan.service.server.catalogue.text_nodes import (
 _QUANTITY = re.compile(r"(?:\d+[hms])+|\d+[KMG]iB")
 # Keys of `retry` that hold for all of its rules.
 _BOUNDS = ("max_attempts", "deadline")
-_CONDITIONS = ("codes", "exit_codes", "pattern", "any")
+_CONDITIONS = frozenset(condition.key for condition in CONDITIONS)
 _INDENT = 2
 
 

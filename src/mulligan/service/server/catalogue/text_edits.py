@@ -73,7 +73,10 @@ class AddedEdge(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class AddedRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A retry rule to add to a step, for any failure or for some codes or exit codes. Rules that are there stay."""
+    """A retry rule to add to a step, for any failure or for some codes, exit codes or exceptions.
+
+    Rules that are there stay.
+    """
 
     step: str
     max_retries: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -81,6 +84,7 @@ class AddedRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     delay: str = ""
     codes: tuple[str, ...] = ()
     exit_codes: tuple[int | str, ...] = ()
+    exceptions: tuple[str, ...] = ()
 
 
 Edit = StepEdit | AddedStep | AddedEdge | AddedRule
@@ -247,8 +251,10 @@ def _edge(new: AddedEdge) -> Any:
 
 def add_rule(text: str, new: AddedRule) -> str:
     """The text with one more retry rule of a step. Rules that are there stay."""
-    if new.codes and new.exit_codes:
-        raise InputInvalid("a rule has either codes or exit codes", hint="leave one of them out, or add two rules")
+    conditions = [name for name in ("codes", "exit_codes", "exceptions") if getattr(new, name)]
+    if len(conditions) > 1:
+        message = f"a rule has one condition, and this one has '{conditions[0]}' and '{conditions[1]}'"
+        raise InputInvalid(message, hint="leave one of them out, or add two rules")
     _, before = find_step(text, new.step)
     retry = before.pop("retry", None)
     if isinstance(retry, str):
@@ -256,7 +262,7 @@ def add_rule(text: str, new: AddedRule) -> str:
         raise InputInvalid(
             f"step '{new.step}' uses the retry policy '{retry}', which other steps may use too", hint=hint
         )
-    rule: dict[str, Any] = {name: list(getattr(new, name)) for name in ("codes", "exit_codes") if getattr(new, name)}
+    rule: dict[str, Any] = {name: list(getattr(new, name)) for name in conditions}
     if retry and not rule:
         # Beside others a rule has to say what it is for.
         rule["any"] = True
