@@ -64,7 +64,10 @@ def test_the_url_that_is_printed_opens_a_store_and_holds_no_password(running: st
     assert found.is_running and password not in found.store_url
     assert ask(found.store_url) == "mulligan"
     assert found.port in range(15000, 32000)
-    assert found.connections == 0 and found.size_bytes > 20 << 20 and found.since is not None
+    assert found.size_bytes > 20 << 20 and found.since is not None
+    with psycopg.connect(found.store_url):
+        # One that another test has closed may be there a moment longer.
+        assert (postgres_status(running).connections or 0) >= 1
 
 
 @pytest.mark.nightly

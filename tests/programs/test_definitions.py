@@ -115,7 +115,7 @@ def test_the_keys_of_a_step_that_a_program_names_are_checked_before_it_runs():
 
     [problem] = caught.value.problems
     assert problem.message == "an entry of 'codes' is 'ConnectionError', an error code such as TIMEOUT is expected"
-    assert problem.hint.startswith("an exception has the code EXCEPTION: write 'pattern'")
+    assert problem.hint == "'ConnectionError' belongs to 'exceptions'"
     assert problem.file == __file__
 
 

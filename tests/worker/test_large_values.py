@@ -549,11 +549,14 @@ def test_a_worker_without_a_place_for_artifacts_gives_large_outputs_as_they_are(
 CHILD_MODULES = (
     *(f"worker.child.{name}" for name in ("child_main", "step_errors", "json_encoding")),
     *(f"worker.child.{name}" for name in ("kernel_state", "step_loop")),
-    *("step_context.artifacts", "step_context.errors", "step_context.step_generators"),
+    *("step_context.artifacts", "step_context.errors", "step_context.log_records", "step_context.step_generators"),
     *(f"values.{name}" for name in ("annotations", "artifact_contents", "decoding", "durations", "encoding", "files")),
-    *("values.pandas_tables", "values.tables"),
+    *("values.exception_names", "values.pandas_tables", "values.tables"),
 )
-STANDARD = ("__future__", "collections.abc", "typing", "contextlib", "concurrent.futures", "datetime")
+STANDARD = (
+    *("__future__", "collections.abc", "concurrent.futures", "contextlib", "datetime"),
+    *("importlib.machinery", "types", "typing"),
+)
 
 
 @pytest.mark.parametrize("name", CHILD_MODULES)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 LOGGING = "logging"
 # `log_level` of a step.
 LEVEL_VARIABLE = "MULLIGAN_LOG_LEVEL"
-DEFAULT_LEVEL = "info"
+# What our own actions say counts from WARNING on: their libraries say more.
+OF_STEPS, OF_ACTIONS = "info", "warning"
 
 
 def watch_logging() -> None:
@@ -56,14 +57,19 @@ def print_records(module: ModuleType) -> None:
     _set_level(module)
 
 
-def follow_level() -> None:
-    """The level of the step has changed: another step of the same process may ask for more."""
+def follow_level(default: str) -> None:
+    """Another step of the same process may ask for another level. `default`: for one that asks for none."""
+    global _default
+    _default = default
     if LOGGING in sys.modules:
         _set_level(sys.modules[LOGGING])
 
 
+_default = OF_STEPS
+
+
 def _set_level(module: ModuleType) -> None:
-    level = os.environ.get(LEVEL_VARIABLE, DEFAULT_LEVEL).upper()
+    level = os.environ.get(LEVEL_VARIABLE, _default).upper()
     module.root.setLevel(getattr(module, level, module.INFO))
 
 

@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from mulligan.step_context.log_records import LEVEL_VARIABLE, follow_level, watch_logging
+from mulligan.step_context.log_records import LEVEL_VARIABLE, OF_ACTIONS, OF_STEPS, follow_level, watch_logging
 from mulligan.values.annotations import ArgumentRefused, ArtifactUnreadable, has_typed_parameters
 from mulligan.values.exception_names import STEP_MODULE
 from mulligan.worker.child.json_encoding import ENCODER, NotJson, check_size, encode_plain
@@ -260,8 +260,8 @@ class ChildServer:
         self._folder = message.get("cwd", self._folder)
         self._home = message.get("home", self._home)
         self._interpreter.set_up(message["env"], message.get("unset", ()), self._home)
-        if LEVEL_VARIABLE in message["env"] or LEVEL_VARIABLE in message.get("unset", ()):
-            follow_level()
+        if "call" in message or LEVEL_VARIABLE in message["env"] or LEVEL_VARIABLE in message.get("unset", ()):
+            follow_level(OF_ACTIONS if self._call.startswith(OWN_PACKAGE) else OF_STEPS)
 
     # -- the stages of a call
 

@@ -192,6 +192,7 @@ def _brief(item: Item) -> Item:
         "trace": "",
         "cause": [],
         "handler_failure": None,
+        "exceptions": [],
     }
     return msgspec.structs.replace(
         item, item=_shorten(item.item), output=None if item.output is None else _shorten(item.output), failure=failure

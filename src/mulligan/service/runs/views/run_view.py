@@ -56,6 +56,7 @@ class FailureView(TypedDict):
     trace: str
     cause: list[FailureView]
     handler_failure: FailureView | None
+    exceptions: list[str]
 
 
 class SpentView(TypedDict):
