@@ -155,3 +155,15 @@ def test_code_in_an_archive_that_somebody_has_changed_is_compiled_again(package:
     _, module = package.imported()
 
     assert module.where() == "inner/m0"
+
+
+def test_an_archive_that_is_cut_off_while_a_command_imports_is_not_missed(package: ImportedPackage) -> None:
+    package.imported()[0].update()
+    package.forget()
+    archive = ModuleArchive(str(package.root))
+    sys.meta_path.insert(0, archive)
+
+    os.truncate(archive.path, 100)
+    module = importlib.import_module(f"{PACKAGE}.inner.m0")
+
+    assert is_from_archive(module) and module.where() == "inner/m0"

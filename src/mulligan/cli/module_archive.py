@@ -20,7 +20,7 @@ from importlib.util import MAGIC_NUMBER, cache_from_source
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # `typing` takes as long to load as all of this file.
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import CodeType, ModuleType
 
     About = tuple[str, int, int, bool, str]
@@ -40,18 +40,17 @@ class ModuleArchive:
         self.path = cache_from_source(os.path.join(folder, "archive.modules.py"))
         # By name: the source, its time and size, whether it is a package, the compiled file, where the code is.
         self._entries: dict[str, tuple[str, int, int, bool, str, int, int]] = {}
-        self._code = memoryview(b"")
+        self._file = self._start = -1
         self._imported_before = frozenset(sys.modules)
         try:
-            # Not mapped: on a network file system, another host may replace the file, and what is read later is gone.
-            with open(self.path, "rb", buffering=0) as file:
-                data = memoryview(file.read())
-            start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
-            magic, entries = marshal.loads(data[_LENGTH_BYTES:start])  # noqa: S302 - as Python reads its own cache
+            self._file = os.open(self.path, os.O_RDONLY)
+            size = os.fstat(self._file).st_size
+            length = min(size, int.from_bytes(os.read(self._file, _LENGTH_BYTES), "little"))
+            magic, entries = marshal.loads(os.read(self._file, length))  # noqa: S302 - as Python reads its own cache
         except (OSError, EOFError, ValueError, TypeError):
             return
         if magic == MAGIC_NUMBER:
-            self._entries, self._code = entries, data[start:]
+            self._entries, self._start = entries, _LENGTH_BYTES + length
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -69,13 +68,20 @@ class ModuleArchive:
             return None
         if (found.st_mtime_ns, found.st_size) != (mtime, size):
             return None
-        loader = _ArchiveLoader(name, file, self._code[start:end])
+        loader = _ArchiveLoader(name, file, lambda: self._read(start, end))
         spec = ModuleSpec(name, loader, origin=file, is_package=is_package)
         spec.has_location = True
         spec.cached = cached
         if is_package:
             spec.submodule_search_locations = [folder]
         return spec
+
+    def _read(self, start: int, end: int) -> bytes:
+        """The code of one module: all that was ever imported is far more than one command needs.
+
+        OSError if another host has replaced the file on a network file system.
+        """
+        return os.pread(self._file, end - start, self._start + start)
 
     def update(self) -> None:
         """Write the archive again if this process imported many modules that are not in it."""
@@ -89,11 +95,14 @@ class ModuleArchive:
         if len(others) < MISSING_MIN:
             return
         new = {name: entry for name, module in others.items() if (entry := _compiled(module)) is not None}
-        kept = {
-            name: (entry[:5], bytes(self._code[entry[5] : entry[6]]))
-            for name, entry in self._entries.items()
-            if name not in others
-        }
+        try:
+            kept = {
+                name: (entry[:5], self._read(entry[5], entry[6]))
+                for name, entry in self._entries.items()
+                if name not in others
+            }
+        except OSError:
+            kept = {}
         self._write({**kept, **new})
 
     def _write(self, modules: dict[str, tuple[About, bytes]]) -> None:
@@ -119,14 +128,14 @@ class ModuleArchive:
 class _ArchiveLoader(SourceFileLoader):
     """Loads a module as its base does, with code from the archive."""
 
-    def __init__(self, name: str, path: str, code: memoryview) -> None:
+    def __init__(self, name: str, path: str, read: Callable[[], bytes]) -> None:
         super().__init__(name, path)
-        self._code = code
+        self._read = read
 
     def get_code(self, fullname: str) -> CodeType | None:
         try:
-            code: CodeType = marshal.loads(self._code)  # noqa: S302
-        except (EOFError, ValueError, TypeError):
+            code: CodeType = marshal.loads(self._read())  # noqa: S302
+        except (OSError, EOFError, ValueError, TypeError):
             # Somebody has changed the file. Python has what it has compiled itself, or compiles it again.
             return super().get_code(fullname)
         return code
