@@ -33,7 +33,7 @@ from proof.simulator.programs.drawing import STEPS_COUNT, RandomProgram, random_
 from proof.simulator.programs.interpreting import function_of
 from proof.simulator.programs.turns import Link, SimulatedMachine, _Received
 
-SEEDS_BY_DAY, SEEDS_AT_NIGHT = 8, 1000
+SEEDS_BY_DAY, SEEDS_AT_NIGHT = 4, 1000
 FAKES = {
     **{f"s{number}": (FakeEnd(number),) for number in range(STEPS_COUNT)},
     "approve": (FakeEnd(True),),

@@ -55,7 +55,7 @@ def flow_theatre(tmp_path_factory: pytest.TempPathFactory, server_url: str) -> I
 STORES_BY_DAY = [pytest.param(store, marks=[] if store == "sqlite" else pytest.mark.nightly) for store in STORES]
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", STORES_BY_DAY)
 def test_a_run_that_is_killed_anywhere_and_resumed_comes_to_the_same_end(theatre: Theatre, store: str) -> None:
     # Each point early on one store and late on the other, and another pass of each: the whole of the run is met.
     offset = STORES.index(store)
@@ -142,6 +142,7 @@ def test_a_remote_worker_that_is_killed_costs_nothing(theatre: Theatre) -> None:
     expect_all_is_well(theatre, "sqlite/remote:before_report@4")
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not remote_trials.can_mount(), reason="only root may mount a small disk")
 def test_a_remote_worker_whose_disk_is_full_for_a_while_fails_nothing(theatre: Theatre) -> None:
     expect_all_is_well(theatre, "sqlite/full_disk:full@9")
@@ -333,6 +334,7 @@ def test_a_process_that_runs_on_and_a_lock_that_is_held_are_found(tmp_path: Path
 # -- the program -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_the_program_counts_and_says_how_it_went(capsys: pytest.CaptureFixture[str]) -> None:
     # Within the requests of a client, and of a program outside: the server dies when it has started a run, or has sent
     # an event, and not answered.

@@ -235,6 +235,7 @@ def run(toy: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=toy, env=ENVIRONMENT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.nightly
 def test_what_no_test_notices_is_found_and_judged_and_only_what_changed_is_tried_again(toy: Path):
     first = run(toy)
 
@@ -398,6 +399,7 @@ def test_what_is_judged_exists_has_a_kind_and_a_reason_and_is_judged_once():
     ]
 
 
+@pytest.mark.nightly
 def test_every_change_that_was_judged_still_exists():
     judgements = read(project_of("core").judged)
     judged = {one.module for one in judgements}

@@ -167,6 +167,7 @@ def test_a_process_that_dies_names_its_seed_and_another_goes_on_behind_it() -> N
     ]
 
 
+@pytest.mark.nightly
 def test_a_process_that_hangs_names_its_seed() -> None:
     with closing(SimulationPool(range(ENDLESS, ENDLESS + 1), 1, Hanging, TimeLimits(silent_seconds=0.0))) as crew:
         found = [one for part in crew.parts() for one in part.broken]
