@@ -20,6 +20,8 @@ class RunningTask(msgspec.Struct):
     scratch: ScratchFiles
     # It asks for nothing but a call of its function: see `plain_tasks`.
     is_plain: bool = False
+    # For code that may know secrets: the tasks that may share its process, see `Secrets.scope`. "" for others.
+    scope: str = ""
     # The child that runs it, or 0 if it has its own process, whose key is the token.
     child: int = 0
     # The report to send when everything that the step started is dead.

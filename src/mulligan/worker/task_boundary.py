@@ -87,6 +87,10 @@ class TaskBoundary:
         """Return the secrets that the task may know."""
         return sorted(self._secrets.values(lease.task))
 
+    def scope(self, lease: Lease) -> str:
+        """Name the tasks that may share a process with one that may know secrets: see `Secrets.scope`."""
+        return self._secrets.scope(lease.task)
+
     def redactor(self, lease: Lease) -> Redactor | None:
         """Return the redactor for the secrets that the task may know; None if there are none."""
         return self._secrets.redactor(lease.task)

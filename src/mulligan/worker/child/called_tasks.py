@@ -15,7 +15,6 @@ from mulligan.core.model.reports import Report
 from mulligan.core.model.text.formatting import format_duration
 from mulligan.worker.actions import python
 from mulligan.worker.actions.action_registry import CalledAction, called_action
-from mulligan.worker.actions.called_actions import runs_own_code
 from mulligan.worker.actions.plain_tasks import is_plain_result
 from mulligan.worker.child.background_jobs import BackgroundJobs
 from mulligan.worker.child.child_pool import ChildPool
@@ -24,6 +23,7 @@ from mulligan.worker.child.warm_child import (
     ChildDisconnected,
     ChildProtocolError,
     ChildTask,
+    ChildUse,
     WarmChild,
     importing_words,
 )
@@ -128,13 +128,14 @@ class CalledTasks:
         if running.environment is not None:
             variables = {**self._environments.variables(interpreter), **request.env}
             request = msgspec.structs.replace(request, env=variables)
-        child_group = action.child_group_of(lease.task)
+        group = action.child_group_of(lease.task)
         if lease.task.gpus:
             # A process keeps the GPUs that it finds first, so this step gets a child that runs nothing else.
-            child_group += f" {lease.token}"
+            group += f" {lease.token}"
+        use = ChildUse(group, interpreter, is_redacted=redactor is not None, scope=running.scope)
         for _ in range(GIVE_ATTEMPTS_MAX):
             began = wall_clock.now()
-            child = self._children.take(child_group, interpreter, self._folder, is_redacted=redactor is not None)
+            child = self._children.take(use, self._folder)
             now = time.monotonic()
             child_task = ChildTask(
                 lease,
@@ -152,7 +153,7 @@ class CalledTasks:
                 self._children.retire(child)
                 continue
             running.child, running.pipes = child.key, child.pipes
-            child.is_leaving = lease.task.gpus > 0 or (redactor is not None and not runs_own_code(lease.task))
+            child.is_leaving = lease.task.gpus > 0
             self._name_logs_later(running, now)
             if child_task.due is not None:
                 self._wake_up.at(child_task.due)
@@ -168,7 +169,7 @@ class CalledTasks:
         """
         token, task, now = running.lease.token, running.resolved.task, time.monotonic()
         group, interpreter = action.child_group_of(task), action.interpreter_of(task, self._programs)
-        if self._children.has_idle(group, interpreter, is_redacted=is_redacted):
+        if self._children.has_idle(ChildUse(group, interpreter, is_redacted=is_redacted, scope=running.scope)):
             self._awaiting_child.pop(token, None)
             return False
         since = self._awaiting_child.setdefault(token, now)
@@ -297,7 +298,7 @@ class CalledTasks:
             # The child was dead before it got the step.
             self.start(self._running[child_task.lease.token], self._boundary.redactor(child_task.lease))
             return
-        if child.is_unread and process_exit.exit_code and child.interpreter == sys.executable:
+        if child.is_unread and process_exit.exit_code and child.use.interpreter == sys.executable:
             self._running[child_task.lease.token].broken_program = BROKEN_PYTHON
         own = msgspec.structs.replace(
             process_exit,
