@@ -1,8 +1,8 @@
 """Fingerprints: how later runs find the result of a step, and what they take over.
 
 A *fingerprint* covers everything that goes into a step: its definition, its values, the contents of the files that it
-reads. A completed step is found by its fingerprint in the tables of its run. Of secrets only the names are included,
-never the values.
+reads, the code of its function. A completed step is found by its fingerprint in the tables of its run. Of secrets only
+the names are included, never the values.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Result(msgspec.Struct, frozen=True):
     files: tuple[FileRecord, ...]
 
 
-def fingerprint(task: Task, contents: Mapping[str, str]) -> str:
-    """The fingerprint of a task, given the hashes of the files that it reads, by name."""
+def fingerprint(task: Task, contents: Mapping[str, str], code: str = "") -> str:
+    """The fingerprint of a task, given the hashes of the files that it reads, by name, and of its code."""
     about = task.reuse
     assert about is not None, f"'{task.place}' cannot be reused"
     values = [task.params, task.env, task.cwd, task.late, task.bound, about.key]
     values += [(one.step, one.output) for one in task.agent_context.outputs] if task.agent_context else []
     known_by = (_VERSION, task.workflow, task.step, task.home, task.kind, about.definition, about.after, contents)
-    return digest_of((*known_by, contents_of(values)))[:FINGERPRINT_CHARS]
+    return digest_of((*known_by, contents_of(values), *filter(None, [code])))[:FINGERPRINT_CHARS]
 
 
 def result_of(run_id: int, status: str, key: str, data: bytes, task: Task) -> Result | None:

@@ -31,6 +31,8 @@ class Reuse(msgspec.Struct, frozen=True, omit_defaults=True):
     has_undo: bool = False
     # For a step without declared dependencies: hashes of what the steps before it did, by name.
     after: dict[str, str] = {}
+    # Whether the code of its function counts.
+    code: bool = True
 
 
 def reuse_of(state: State, place: Place) -> Reuse | None:
@@ -57,6 +59,7 @@ def reuse_of(state: State, place: Place) -> Reuse | None:
         key=above.bindings.get(CACHE_KEY),
         has_undo=step.undo is not None,
         after=(_upstream_traces(state, above) if not spec.reads else {}) | _data_trace(state),
+        code=above.spec.cache_code,
     )
 
 

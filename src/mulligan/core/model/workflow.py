@@ -268,6 +268,8 @@ class Command(_Frozen):
     session: str = ""
     # Its breaker is one of several, one per value of this.
     breaker_key: Template | None = None
+    # Whether a result may be reused only if the code of its function is the same.
+    cache_code: bool = True
 
     @property
     def retries_max(self) -> int:

@@ -135,7 +135,7 @@ class CalledTasks:
         use = ChildUse(group, interpreter, is_redacted=redactor is not None, scope=running.scope)
         for _ in range(GIVE_ATTEMPTS_MAX):
             began = wall_clock.now()
-            child = self._children.take(use, self._folder)
+            child = self._children.take(use, self._folder, running.code_changed_at)
             now = time.monotonic()
             child_task = ChildTask(
                 lease,
@@ -169,7 +169,9 @@ class CalledTasks:
         """
         token, task, now = running.lease.token, running.resolved.task, time.monotonic()
         group, interpreter = action.child_group_of(task), action.interpreter_of(task, self._programs)
-        if self._children.has_idle(ChildUse(group, interpreter, is_redacted=is_redacted, scope=running.scope)):
+        if self._children.has_idle(
+            ChildUse(group, interpreter, is_redacted=is_redacted, scope=running.scope), running.code_changed_at
+        ):
             self._awaiting_child.pop(token, None)
             return False
         since = self._awaiting_child.setdefault(token, now)

@@ -16,6 +16,8 @@ from mulligan.worker.supervisor.fd_events import watch_reads, watch_writes
 
 # A child that was idle for longer may have modules loaded that were changed since.
 IDLE_SECONDS_MAX = 60.0
+# The clocks of file systems tick slowly.
+TICK_SECONDS = 0.02
 # Children beyond one for each slot, which tasks needed that only waited, are kept for this long.
 SURPLUS_SECONDS = 1.0
 # A child of steps that may know secrets is kept idle for this long, and so many more children as there are scopes of
@@ -56,9 +58,12 @@ class ChildPool:
         """The child with this key; None if it has ended, and for the key of no child."""
         return self._children.get(key)
 
-    def take(self, use: ChildUse, folder: str) -> WarmChild:
-        """Return an idle child of the same use, or a new one. If redacted, it logs into pipes."""
-        found = self._find_idle(use)
+    def take(self, use: ChildUse, folder: str, code_changed_at: float = 0.0) -> WarmChild:
+        """Return an idle child of the same use, or a new one. If redacted, it logs into pipes.
+
+        It was launched after the code of its task changed last: another may have loaded what was there before.
+        """
+        found = self._find_idle(use, code_changed_at)
         if found is not None:
             return found
         idle = [child for child in self._children.values() if child.is_idle]
@@ -73,19 +78,20 @@ class ChildPool:
         watch_reads(self._selector, child, partial(self._on_ready, child))
         return child
 
-    def _find_idle(self, use: ChildUse) -> WarmChild | None:
+    def _find_idle(self, use: ChildUse, code_changed_at: float) -> WarmChild | None:
         long_ago = time.monotonic() - IDLE_SECONDS_MAX
         for child in self._children.values():
             if not child.is_idle:
                 continue
-            if child.idle_since < long_ago:
+            is_outdated = child.launched_wall <= code_changed_at + TICK_SECONDS
+            if child.idle_since < long_ago or (is_outdated and child.use == use):
                 self.retire(child)
             elif child.use == use:
                 return child
         return None
 
-    def has_idle(self, use: ChildUse) -> bool:
-        return self._find_idle(use) is not None
+    def has_idle(self, use: ChildUse, code_changed_at: float = 0.0) -> bool:
+        return self._find_idle(use, code_changed_at) is not None
 
     def _scope_count(self, *uses: ChildUse) -> int:
         """How many children are kept beyond one for each slot."""

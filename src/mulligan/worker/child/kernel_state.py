@@ -88,12 +88,13 @@ class OwnMemory:
     """Whether other processes of this user may read the memory of this one. The kernel asks `dumpable` for that."""
 
     def __init__(self) -> None:
+        self._prctl: Any = None
         try:
             import ctypes  # few children know secrets
 
             self._prctl = ctypes.CDLL(None).prctl
         except (ImportError, OSError, AttributeError):
-            self._prctl = None
+            return
 
     def protect(self) -> None:
         self._set(0)

@@ -214,6 +214,8 @@ class WarmChild:
         self.is_watched_for_writes = False
         self.idle_since = 0.0
         self.launched_at = time.monotonic()
+        # Compared with the times of files.
+        self.launched_wall = time.time()
         self._slots = {1: f"{folder}/child-{number}.out", 2: f"{folder}/child-{number}.err"}
         self._slot_result = f"{folder}/child-{number}.result"
         # The pipes it logs into, if its steps may know secrets.
