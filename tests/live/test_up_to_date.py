@@ -523,6 +523,22 @@ def test_a_python_step_runs_again_if_the_code_that_it_calls_has_changed(live: Li
     assert (told, done(live)) == (["1", "1", "2"], ["load", "load"])
 
 
+def test_explain_names_what_is_not_as_it_was_in_the_run_before(live: Live):
+    workflow = CALLS.replace("SETTING", "true\n        args: {n: '${inputs.n}'}")
+    live.write("sales.py", SALES.replace("load()", "load(n)"))
+    ids = []
+    for n, value in ((1, 1), (2, 1), (2, 3)):
+        live.write("helpers.py", f"def value():\n    return {value} + 0\n")
+        text = workflow.replace("name: calls", f"name: calls\n    inputs: {{n: {{type: integer, default: {n}}}}}")
+        ids.append(live.run(text).run_id)
+
+    told = [[one.line.text for one in live.service.runs.story(run_id, "load")] for run_id in ids]
+
+    assert ["not up to date" in line for line in told[0]] == [False] * len(told[0])
+    assert "not up to date: changed since run 1: the argument 'n'" in told[1]
+    assert "not up to date: changed since run 2: the code of helpers.py: value" in told[2]
+
+
 def test_code_that_may_change_is_not_compared(live: Live):
     told = [calls(live, "{code: false}"), calls(live, "{code: false}", "2")]
 

@@ -22,6 +22,8 @@ from mulligan.errors import CodecError
 # Part of every fingerprint. A change of this number makes all earlier results unfindable.
 _VERSION = 1
 FINGERPRINT_CHARS = 32
+# Of the hash of a part, which is only compared with those of one other run.
+_PART_CHARS = 12
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -40,6 +42,28 @@ def fingerprint(task: Task, contents: Mapping[str, str], code: str = "") -> str:
     values += [(one.step, one.output) for one in task.agent_context.outputs] if task.agent_context else []
     known_by = (_VERSION, task.workflow, task.step, task.home, task.kind, about.definition, about.after, contents)
     return digest_of((*known_by, contents_of(values), *filter(None, [code])))[:FINGERPRINT_CHARS]
+
+
+def parts_of(task: Task, contents: Mapping[str, str], code: Mapping[str, str]) -> dict[str, str]:
+    """A hash of each part of a fingerprint, by its description, so that somebody can be told which one differed."""
+    about = task.reuse
+    assert about is not None, f"'{task.place}' cannot be reused"
+    args = task.params.get("args", {})
+    found: dict[str, Any] = {"its definition": about.definition, "the key of 'cache'": about.key, "'cwd'": task.cwd}
+    found |= {f"the argument '{name}'": value for name, value in args.items()} if isinstance(args, Mapping) else {}
+    found |= {f"the variable '{name}'": value for name, value in task.env.items()}
+    found["its values"] = ({**task.params, "args": None}, task.late, task.bound)
+    found |= {f"the file '{name}'": content for name, content in contents.items()}
+    found |= {f"what '{name}' did": trace for name, trace in about.after.items()}
+    found |= {f"the code of {name}": part for name, part in code.items()}
+    return {name: digest_of(contents_of(value))[:_PART_CHARS] for name, value in found.items() if value}
+
+
+def differences(now: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
+    """Which parts are not what they were: in words, in the order in which a person looks for them."""
+    changed = [name for name, part in now.items() if name in before and before[name] != part]
+    changed += [f"{name} (new)" for name in now if name not in before]
+    return changed + [f"{name} (gone)" for name in before if name not in now]
 
 
 def result_of(run_id: int, status: str, key: str, data: bytes, task: Task) -> Result | None:

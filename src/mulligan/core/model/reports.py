@@ -93,6 +93,8 @@ class TaskEnded(Report):
     job: WorkerJob | None = None
     # For a program: what it has called in this turn.
     turn: TurnEnd | None = None
+    # See `AttemptSucceeded`.
+    made_of: dict[str, str] = {}
 
 
 class CallsMade(Report):

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.classify import classify
-from mulligan.core.effects.fingerprints import Result, fingerprint, result_of
+from mulligan.core.effects.fingerprints import Result, fingerprint, parts_of, result_of
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.artifacts import holds_reference, parse_reference, references
 from mulligan.core.model.file_records import FileRecord
@@ -201,7 +201,9 @@ class ResultCache:
         if classify(report.outcome)[0] is not None:
             return report
         if running.fingerprint and (running.code is None or running.code.is_unchanged):
-            report = msgspec.structs.replace(report, fingerprint=running.fingerprint)
+            contents = {name: running.input_hashes[_absolute(task, path)] for name, path in _reads_of(task).items()}
+            made_of = parts_of(task, contents, running.code.parts if running.code is not None else {})
+            report = msgspec.structs.replace(report, fingerprint=running.fingerprint, made_of=made_of)
         # Check again what it has read: it may have changed before the task read it.
         files: _Files = {
             path: record for path in running.input_hashes if (record := self._hashes.find(path)) is not None
@@ -227,6 +229,10 @@ def _has_size(path: str, size: int) -> bool:
         return not path or os.stat(path).st_size == size
     except OSError:
         return False
+
+
+def _reads_of(task: Task) -> dict[str, str]:
+    return {} if task.reuse is None else task.reuse.reads
 
 
 def _absolute(task: Task, path: str) -> str:
@@ -262,7 +268,7 @@ def _with_files(running: RunningTask, report: TaskEnded, files: _Files) -> TaskE
             records.append(msgspec.structs.replace(record, name=name, path=path))
     is_whole = len(records) == len(task.files) and all(record.sha256 for record in records)
     if not (is_whole and all(_is_unchanged(content, files[path]) for path, content in running.input_hashes.items())):
-        report = msgspec.structs.replace(report, fingerprint="")
+        report = msgspec.structs.replace(report, fingerprint="", made_of={})
     return msgspec.structs.replace(report, files=tuple(records)) if records else report
 
 
