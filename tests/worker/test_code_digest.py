@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import py_compile
 import sys
 from pathlib import Path
 
@@ -204,3 +206,29 @@ def test_an_expression_that_is_nested_deeper_than_python_allows_counts_as_text(t
     ]
 
     assert first.digest != second.digest
+
+
+def test_what_python_has_compiled_from_an_earlier_text_of_the_same_second_is_removed(tmp_path: Path) -> None:
+    file = project(tmp_path, {"sales.py": "def load(): return 1\n"}) / "sales.py"
+    os.utime(file, (10**9, 10**9))
+    compiled = Path(py_compile.compile(str(file), doraise=True) or "")
+    os.utime(compiled, (10**9, 10**9))
+    file.write_text("def load(): return 2\n")
+    os.utime(file, (10**9, 10**9))
+
+    code(tmp_path)
+
+    assert not compiled.exists()
+
+
+def test_what_is_no_file_is_no_module(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "sales.py")
+
+    assert code(tmp_path).parts == {}
+
+
+def test_a_long_file_is_read_in_one_go(tmp_path: Path) -> None:
+    lines = [f"def f{n}(x): y = x; return f{n - 1}(y)\n" for n in range(1, 3000)]
+    project(tmp_path, {"sales.py": "def f0(x): return x\n" + "".join(lines)})
+
+    assert len(code(tmp_path, "sales:f2999").parts) == 3000

@@ -8,10 +8,12 @@ the names are included, never the values.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
 
+from mulligan.core.deciding.report_checks import PART_CHARS_MAX, PARTS_MAX
 from mulligan.core.effects.reuse import contents_of, digest_of
 from mulligan.core.effects.snapshot import read_place
 from mulligan.core.effects.tasks import Task
@@ -55,8 +57,21 @@ def parts_of(task: Task, contents: Mapping[str, str], code: Mapping[str, str]) -
     found["its values"] = ({**task.params, "args": None}, task.late, task.bound)
     found |= {f"the file '{name}'": content for name, content in contents.items()}
     found |= {f"what '{name}' did": trace for name, trace in about.after.items()}
-    found |= {f"the code of {name}": part for name, part in code.items()}
-    return {name: digest_of(contents_of(value))[:_PART_CHARS] for name, value in found.items() if value}
+    hashes = {name: digest_of(contents_of(value))[:_PART_CHARS] for name, value in found.items() if value}
+    if len(hashes) + len(code) >= PARTS_MAX:
+        code = _by_file(code)
+    hashes |= {f"the code of {name}": part[:_PART_CHARS] for name, part in code.items()}
+    named = ((name, part) for name, part in hashes.items() if len(name) <= PART_CHARS_MAX)
+    kept = dict(islice(named, PARTS_MAX - 1))
+    return {**kept, "something else": digest_of(hashes)[:_PART_CHARS]} if len(kept) < len(hashes) else kept
+
+
+def _by_file(code: Mapping[str, str]) -> dict[str, str]:
+    """One hash for each file: a change of many functions is not told one by one."""
+    by_file: dict[str, list[tuple[str, str]]] = {}
+    for name, part in sorted(code.items()):
+        by_file.setdefault(name.partition(": ")[0], []).append((name, part))
+    return {file: digest_of(parts) for file, parts in by_file.items()}
 
 
 def differences(now: Mapping[str, str], before: Mapping[str, str]) -> list[str]:

@@ -15,7 +15,9 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
+from importlib.util import cache_from_source
 from typing import Any
 
 import msgspec
@@ -65,33 +67,39 @@ class _Part:
         self.imports: list[_Import] = [] if is_definition else list(_imports_in(ast.walk(node), package))
 
     @cached_property
+    def _nodes(self) -> list[ast.AST]:
+        # Walked once: walking costs more than parsing.
+        return list(ast.walk(self._node))
+
+    @cached_property
     def late_imports(self) -> list[_Import]:
         """Those in functions, which run when they are called."""
-        is_definition = isinstance(self._node, _DEFINITIONS)
-        return list(_imports_in(ast.walk(self._node), self._package)) if is_definition else []
+        return list(_imports_in(self._nodes, self._package)) if isinstance(self._node, _DEFINITIONS) else []
 
     @cached_property
     def uses(self) -> frozenset[tuple[str, ...]]:
         """The names that it reads, each with the attributes that follow it."""
-        return frozenset(_uses(self._node))
+        return frozenset(_uses(self._nodes))
 
     @cached_property
     def words(self) -> frozenset[str]:
         """Strings that may be names: of annotations, or for `getattr`."""
-        texts = (one.value for one in ast.walk(self._node) if isinstance(one, ast.Constant))
+        texts = (one.value for one in self._nodes if isinstance(one, ast.Constant))
         return frozenset(one for one in texts if isinstance(one, str) and one.isidentifier())
 
     @cached_property
     def text(self) -> str:
         """What it is compared by."""
-        _remove_docstrings(self._node)
+        for one in self._nodes:
+            if isinstance(one, _DEFINITIONS) and ast.get_docstring(one, clean=False) is not None:
+                one.body = one.body[1:] or [ast.Pass()]
         return ast.dump(self._node)
 
 
 class _Module:
     """The parts of a module. One that cannot be parsed has a single part: its text."""
 
-    def __init__(self, name: str, shown: str, text: str, *, is_package: bool) -> None:
+    def __init__(self, name: str, shown: str, text: str | bytes, *, is_package: bool) -> None:
         self.name, self.shown = name, shown
         self.package = name if is_package else name.rpartition(".")[0]
         try:
@@ -104,6 +112,8 @@ class _Module:
         for index, part in enumerate(self.parts):
             for name_bound in part.binds:
                 self.by_name.setdefault(name_bound, []).append(index)
+        # The modules of which it imports everything.
+        self.starred = [other for part in self.parts for other, taken, _ in part.imports if taken == _EVERYTHING]
         counts: Counter[str] = Counter()
         # A name that is bound twice has a part for each.
         self.titles = []
@@ -140,15 +150,27 @@ class _Modules:
                     return _Module(name, path + ending, text, is_package=ending != ".py")
         return None
 
-    def _text(self, file: str) -> str | None:
+    def _text(self, file: str) -> bytes | None:
         self.files[file] = stamp = stamp_of(file)
-        if stamp is None:
+        if stamp is None or not os.path.isfile(file):
             return None
         try:
-            with open(file, encoding="utf-8", errors="surrogateescape") as opened:
+            _remove_outdated_bytecode(file, stamp)
+            with open(file, "rb") as opened:
                 return opened.read()
         except OSError:
             return None
+
+
+def _remove_outdated_bytecode(file: str, stamp: tuple[int, ...]) -> None:
+    """Remove what Python has compiled from an earlier text of this file that it takes for the present one.
+
+    It compares whole seconds and sizes: of two versions that were written in one second, it may run the first.
+    """
+    compiled = cache_from_source(file)
+    with suppress(OSError):
+        if os.stat(compiled).st_mtime_ns < stamp[-1]:
+            os.unlink(compiled)
 
 
 class _Closure:
@@ -191,10 +213,8 @@ class _Closure:
             self._count(module, index, path)
 
     def _reach_starred(self, module: _Module, path: tuple[str, ...]) -> None:
-        for part in module.parts:
-            for other, taken, _ in part.imports:
-                if taken == _EVERYTHING:
-                    self._want(other, path)
+        for other in module.starred:
+            self._want(other, path)
 
     def _import(self, name: str) -> None:
         """Count what runs when a module is imported: of it, and of the packages that it is in."""
@@ -229,7 +249,7 @@ class _Closure:
         for use in part.uses:
             if use[0] in module.by_name:
                 self._want(module.name, use)
-            elif any(taken == _EVERYTHING for one in module.parts for _, taken, _ in one.imports):
+            else:
                 self._reach_starred(module, use)
         for word in part.words:
             if word in module.by_name:
@@ -300,12 +320,6 @@ def _flat(target: ast.expr) -> Iterator[ast.expr]:
         yield target
 
 
-def _remove_docstrings(node: ast.stmt) -> None:
-    for one in ast.walk(node):
-        if isinstance(one, _DEFINITIONS) and ast.get_docstring(one) is not None:
-            one.body = one.body[1:] or [ast.Pass()]
-
-
 def _bound_by(node: ast.stmt) -> Iterator[str]:
     """The names that a statement may bind at the top of its module."""
     for one in ast.walk(node):
@@ -317,20 +331,22 @@ def _bound_by(node: ast.stmt) -> Iterator[str]:
             yield one.name
 
 
-def _uses(node: ast.AST) -> Iterator[tuple[str, ...]]:
-    """The names that are read, each with the attributes that follow it."""
-    if isinstance(node, ast.Attribute):
-        names, below = [node.attr], node.value
-        while isinstance(below, ast.Attribute):
-            names.append(below.attr)
-            below = below.value
-        if isinstance(below, ast.Name):
-            yield (below.id, *reversed(names))
-            return
-    elif isinstance(node, ast.Name):
-        yield (node.id,)
-    for inner in ast.iter_child_nodes(node):
-        yield from _uses(inner)
+def _uses(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ...]]:
+    """The names that some nodes read, each with the attributes that follow it. A node stands before those in it."""
+    read: set[int] = set()
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            if id(node) not in read:
+                yield (node.id,)
+        elif isinstance(node, ast.Attribute) and id(node) not in read:
+            names, below = [node.attr], node.value
+            while isinstance(below, ast.Attribute):
+                read.add(id(below))
+                names.append(below.attr)
+                below = below.value
+            if isinstance(below, ast.Name):
+                read.add(id(below))
+                yield (below.id, *reversed(names))
 
 
 def _imports_in(nodes: Iterable[ast.AST], package: str) -> Iterator[_Import]:

@@ -15,6 +15,7 @@ from mulligan.core.effects.tasks import Task
 CODE_DIGEST = "mulligan.worker.outputs.code_digest:digest_call"
 # The module of a text that is written into the step.
 INLINE = "<step>"
+OUR_MODULES = "mulligan."
 _INSTALLED = ("/site-packages", "/dist-packages")
 
 # The stamp of a file: None if there is none.
@@ -72,6 +73,8 @@ def code_request_of(task: Task) -> CodeRequest | None:
     """
     params: Mapping[str, Any] = task.params
     if "call" not in params and "import" not in params.get("code", ""):
+        return None
+    if str(params.get("call", "")).startswith(OUR_MODULES):
         return None
     home = task.started_in or "/"
     folders = [home]

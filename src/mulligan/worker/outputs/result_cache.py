@@ -201,7 +201,9 @@ class ResultCache:
         if classify(report.outcome)[0] is not None:
             return report
         if running.fingerprint and (running.code is None or running.code.is_unchanged):
-            contents = {name: running.input_hashes[_absolute(task, path)] for name, path in _reads_of(task).items()}
+            contents = {
+                name: running.input_hashes.get(_absolute(task, path), "") for name, path in _reads_of(task).items()
+            }
             made_of = parts_of(task, contents, running.code.parts if running.code is not None else {})
             report = msgspec.structs.replace(report, fingerprint=running.fingerprint, made_of=made_of)
         # Check again what it has read: it may have changed before the task read it.
