@@ -28,7 +28,6 @@ from mulligan.errors import InputInvalid, StoreUnavailable
 from mulligan.ports import Artifacts, Clock, FindResults, Lease, Offer
 from mulligan.worker.actions import python
 from mulligan.worker.actions.action_registry import SPAWNED, as_model_task, spawned_action, with_usage
-from mulligan.worker.actions.called_actions import runs_own_code
 from mulligan.worker.actions.plain_tasks import is_plain
 from mulligan.worker.child.background_jobs import BackgroundJobs
 from mulligan.worker.child.called_tasks import CalledTasks
@@ -346,8 +345,6 @@ class LocalExecutor:
                 return self._command_for(running)
             if requirements_of(task) and (order := self._find_environment(running, redactor)) is not None:
                 return order
-            if redactor is not None and not runs_own_code(task):
-                running.scope = self._boundary.scope(lease)
             self._called.start(running, redactor)
         except NotReady:
             self._not_ready.add(lease.token)

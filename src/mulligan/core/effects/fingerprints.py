@@ -47,7 +47,7 @@ def fingerprint(task: Task, contents: Mapping[str, str], code: str = "") -> str:
 
 
 def parts_of(task: Task, contents: Mapping[str, str], code: Mapping[str, str]) -> dict[str, str]:
-    """A hash of each part of a fingerprint, by its description, so that somebody can be told which one differed."""
+    """A hash of each part of a fingerprint, by its description, so that `explain` can name the one that differs."""
     about = task.reuse
     assert about is not None, f"'{task.place}' cannot be reused"
     args = task.params.get("args", {})
@@ -67,7 +67,7 @@ def parts_of(task: Task, contents: Mapping[str, str], code: Mapping[str, str]) -
 
 
 def _by_file(code: Mapping[str, str]) -> dict[str, str]:
-    """One hash for each file: a change of many functions is not told one by one."""
+    """One hash for each file: of so many functions, none is named."""
     by_file: dict[str, list[tuple[str, str]]] = {}
     for name, part in sorted(code.items()):
         by_file.setdefault(name.partition(": ")[0], []).append((name, part))

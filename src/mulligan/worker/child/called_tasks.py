@@ -15,6 +15,7 @@ from mulligan.core.model.reports import Report
 from mulligan.core.model.text.formatting import format_duration
 from mulligan.worker.actions import python
 from mulligan.worker.actions.action_registry import CalledAction, called_action
+from mulligan.worker.actions.called_actions import runs_own_code
 from mulligan.worker.actions.plain_tasks import is_plain_result
 from mulligan.worker.child.background_jobs import BackgroundJobs
 from mulligan.worker.child.child_pool import ChildPool
@@ -117,6 +118,8 @@ class CalledTasks:
         """Give a task to a child, or let it wait for one."""
         lease = running.resolved
         action = called_action(lease.task)
+        if redactor is not None and not running.scope and not runs_own_code(lease.task):
+            running.scope = self._boundary.scope(running.lease)
         if lease.task.waits and self._must_await_child(running, action, is_redacted=redactor is not None):
             return
         request = action.build_call(lease, running.scratch, self._folders)

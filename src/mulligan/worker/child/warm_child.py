@@ -25,7 +25,7 @@ from mulligan.worker.supervisor.supervisor_client import PACKAGE_PARENT, Supervi
 # take any time. From when on its progress says that it is still importing.
 IMPORT_SECONDS_MAX, IMPORT_SAID_AFTER_SECONDS = 300.0, 5.0
 _LENGTH_BYTES = 4
-# What a child is told of its use, so that the interpreter of a step needs nothing of ours to understand it.
+# What a child learns of its use, so that the interpreter of a step needs nothing of ours to understand it.
 REDACTED, SECRET = "redacted", "secret"
 _RECEIVE_BYTES = 1 << 16
 # The largest result, and space for the other fields.

@@ -201,9 +201,8 @@ class ResultCache:
         if classify(report.outcome)[0] is not None:
             return report
         if running.fingerprint and (running.code is None or running.code.is_unchanged):
-            contents = {
-                name: running.input_hashes.get(_absolute(task, path), "") for name, path in _reads_of(task).items()
-            }
+            reads = task.reuse.reads if task.reuse is not None else {}
+            contents = {name: running.input_hashes.get(_absolute(task, path), "") for name, path in reads.items()}
             made_of = parts_of(task, contents, running.code.parts if running.code is not None else {})
             report = msgspec.structs.replace(report, fingerprint=running.fingerprint, made_of=made_of)
         # Check again what it has read: it may have changed before the task read it.
@@ -231,10 +230,6 @@ def _has_size(path: str, size: int) -> bool:
         return not path or os.stat(path).st_size == size
     except OSError:
         return False
-
-
-def _reads_of(task: Task) -> dict[str, str]:
-    return {} if task.reuse is None else task.reuse.reads
 
 
 def _absolute(task: Task, path: str) -> str:
