@@ -144,6 +144,12 @@ def test_a_function_is_followed_however_it_is_imported(tmp_path: Path, line: str
     assert first.digest == third.digest
 
 
+def test_all_of_a_module_counts_also_if_it_imports_everything_of_another(tmp_path: Path) -> None:
+    dynamic = "from helpers import *\ndef a1(): return 1\ndef load(n): return globals()['a' + n]()\n"
+
+    assert "sales.py: a1" in code(project(tmp_path, {"sales.py": dynamic, "helpers.py": HELPER})).parts
+
+
 def test_all_of_a_module_counts_that_is_passed_on_as_a_value(tmp_path: Path) -> None:
     files = {"sales.py": "import helpers\ndef load(n): return getattr(helpers, n)(1)\n", "helpers.py": HELPER}
 

@@ -325,7 +325,7 @@ def _bound_by(node: ast.stmt) -> Iterator[str]:
     for one in ast.walk(node):
         if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load):
             yield one.id
-        elif isinstance(one, ast.alias):
+        elif isinstance(one, ast.alias) and one.name != _EVERYTHING:
             yield one.asname or one.name.split(".")[0]
         elif isinstance(one, _DEFINITIONS):
             yield one.name
