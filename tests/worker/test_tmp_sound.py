@@ -13,7 +13,7 @@ from tests.support.nightly import IS_NIGHTLY
 
 from mulligan.worker.outputs.code_digest import code_of
 
-PROJECTS = 500
+PROJECTS = 900
 MODULES, STATEMENTS = 4, 6
 
 
