@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.report_checks import PART_CHARS_MAX, PARTS_MAX
-from mulligan.core.effects.reuse import contents_of, digest_of
+from mulligan.core.effects.reuse import contents_of, digest_of, without_pinned
 from mulligan.core.effects.snapshot import read_place
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.file_records import FileRecord
@@ -40,7 +40,8 @@ def fingerprint(task: Task, contents: Mapping[str, str], code: str = "") -> str:
     """The fingerprint of a task, given the hashes of the files that it reads, by name, and of its code."""
     about = task.reuse
     assert about is not None, f"'{task.place}' cannot be reused"
-    values = [task.params, task.env, task.cwd, task.late, task.bound, about.key]
+    params = without_pinned(task.params) if code else task.params
+    values = [params, task.env, task.cwd, task.late, task.bound, about.key]
     values += [(one.step, one.output) for one in task.agent_context.outputs] if task.agent_context else []
     known_by = (_VERSION, task.workflow, task.step, task.home, task.kind, about.definition, about.after, contents)
     return digest_of((*known_by, contents_of(values), *filter(None, [code])))[:FINGERPRINT_CHARS]
@@ -54,7 +55,8 @@ def parts_of(task: Task, contents: Mapping[str, str], code: Mapping[str, str]) -
     found: dict[str, Any] = {"its definition": about.definition, "the key of 'cache'": about.key, "'cwd'": task.cwd}
     found |= {f"the argument '{name}'": value for name, value in args.items()} if isinstance(args, Mapping) else {}
     found |= {f"the variable '{name}'": value for name, value in task.env.items()}
-    found["its values"] = ({**task.params, "args": None}, task.late, task.bound)
+    params = without_pinned(task.params) if code else task.params
+    found["its values"] = ({**params, "args": None}, task.late, task.bound)
     found |= {f"the file '{name}'": content for name, content in contents.items()}
     found |= {f"what '{name}' did": trace for name, trace in about.after.items()}
     hashes = {name: digest_of(contents_of(value))[:_PART_CHARS] for name, value in found.items() if value}
