@@ -13,7 +13,7 @@ from tests.support.nightly import IS_NIGHTLY
 
 from mulligan.worker.outputs.code_digest import code_of
 
-PROJECTS = 1_000 if IS_NIGHTLY else 15
+PROJECTS = 500 if IS_NIGHTLY else 15
 MODULES, STATEMENTS = 4, 6
 
 
