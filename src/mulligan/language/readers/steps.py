@@ -389,6 +389,10 @@ def read_cache(fields: Fields, scope: Scope) -> dict[str, Any]:
         raise scope.source.refuse("stray_key", message, fields.key("cache"), hint="remove it")
     if cache is True:
         return {"cache": True}
+    written = fields.node.get("cache")
+    if isinstance(written, Mapping) and not written.entries:
+        message = "'cache' needs 'key', 'code' or both"
+        raise scope.source.refuse("missing_key", message, fields.key("cache"), hint="write 'cache: true'")
     found = {"cache": True, "cache_code": cache.get("code", True) is not False}
     if "key" not in cache:
         return found
