@@ -205,7 +205,7 @@ def test_a_refusal_names_the_file_as_it_was_named(folder: Path) -> None:
 def test_a_file_that_never_ends_is_stopped(folder: Path) -> None:
     (folder / "flow.py").write_text("while True: pass\n")
 
-    with pytest.raises(LanguageError, match="the file has made no workflow after 0.01 seconds, and was stopped"):
+    with pytest.raises(LanguageError, match=r"the file has made no workflow after 0\.01 seconds, and was stopped"):
         build(PythonFile(folder / "flow.py"), seconds_max=0.01)
 
 
