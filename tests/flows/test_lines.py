@@ -113,6 +113,19 @@ def test_a_gate_that_is_skipped_lets_nothing_pass_that_failed_before_it() -> Non
     assert (run["gate"].status, run["report"].status) == ("skipped", "skipped")
 
 
+def test_a_line_does_not_need_again_what_its_data_needs() -> None:
+    @flow
+    def reading():  # type: ignore[no-untyped-def]
+        count = load(fetch("a"))
+        mulligan.shell("other", "true")
+        mulligan.approve("gate", f"publish {count} rows?")
+        report(count)
+
+    assert needs_of(reading)["gate"] == ["load", "other?"]
+    run = played(reading).ok("other").fail("fetch")
+    assert {run[name].status for name in ("load", "gate", "report")} == {"skipped"}
+
+
 def test_a_conditional_gate_below_another_one_does_not_lead_round_it() -> None:
     @flow
     def twice(big: bool):  # type: ignore[no-untyped-def]

@@ -313,6 +313,8 @@ class _Lines:
         self._since: list[str] = []
         self._gate: dict[str, str] = {}
         self._passed: set[str] = set()
+        # What each step needs that has succeeded.
+        self._reads: dict[str, list[str]] = {}
 
     def follow(self, record: Record, needs: dict[str, str], *, is_gate: bool) -> None:
         """Add to the needs of a step those of its line."""
@@ -326,8 +328,8 @@ class _Lines:
 
     def _follow_gate(self, record: Record, needs: dict[str, str], *, is_gate: bool) -> None:
         if not self._is_behind(needs):
-            for step, on in self._gate.items():
-                needs.setdefault(step, on)
+            self._add(self._gate, needs)
+        self._reads[record.name] = [step for step, on in needs.items() if on == SUCCESS]
         if not is_gate:
             self._since.append(record.name)
             if self._is_behind(needs):
@@ -335,8 +337,7 @@ class _Lines:
             return
         # A step that was skipped holds up nobody; one that failed does.
         before = dict.fromkeys(self._since, OPTIONAL)
-        for step, on in before.items():
-            needs.setdefault(step, on)
+        self._add(before, needs)
         if "when" in record.keys:
             # A gate that is skipped lets pass, unless something failed before it.
             self._gate = {**before, **self._gate, record.name: OPTIONAL}
@@ -344,6 +345,20 @@ class _Lines:
         else:
             self._gate, self._passed = {record.name: SUCCESS}, {record.name}
         self._since = []
+
+    def _add(self, lines: dict[str, str], needs: dict[str, str]) -> None:
+        """Add the needs of a line, without those on steps that must have succeeded anyway."""
+        if not lines:
+            return
+        known: set[str] = set()
+        ahead = [step for step, on in needs.items() if on == SUCCESS]
+        while ahead:
+            new = [step for step in self._reads.get(ahead.pop(), ()) if step not in known]
+            known.update(new)
+            ahead += new
+        for step, on in lines.items():
+            if step not in known:
+                needs.setdefault(step, on)
 
     def _is_behind(self, needs: dict[str, str]) -> bool:
         """Whether a step with these needs runs only if the gate has succeeded."""
