@@ -385,6 +385,8 @@ def test_an_undo_always_has_a_time_limit():
         # several people are asked at the end
         "[{step: a, shell: make}, {step: legal, approve: 'fine?', needs: [a]}, {step: ask, approve: 'fine?',"
         " needs: [a]}]",
+        # the file says so
+        "[{step: a, shell: make}, {step: ask, approve: 'fine?', next: end}]",
         # an edge, a group of needs, a member of a matrix
         "[{step: ask, approve: 'fine?', next: a}, {step: a, shell: make}, {step: b, shell: make}]",
         "[{step: ask_1, approve: 'fine?'}, {step: a, shell: make, needs: [{match: 'ask_.*'}]}, {step: b, shell: make}]",

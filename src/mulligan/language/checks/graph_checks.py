@@ -156,13 +156,18 @@ def _reads_node(step: Step, need: Need, resolved: Resolved) -> Node | None:
 
 
 def check_approvals(uses: Iterable[Use], resolved: Resolved, source: Source) -> None:
-    """Refuse an approval that gates nothing: steps run beside it, and none waits for it or reads the answer."""
+    """Refuse an approval that gates nothing: steps run beside it, and none waits for it or reads the answer.
+
+    With `next: end` the file says that only the end of the run waits for it.
+    """
     gates = [step for step in resolved.steps.values() if traits_of(step.action).asks_person]
     if not gates:
         return
     links = forward_links(resolved)
     read = {use.step for use in uses}
-    idle = [step.name for step in gates if not links[step.name] and resolved.drafts[step.name].name not in read]
+    idle = [
+        step.name for step in gates if not (links[step.name] or step.edges or resolved.drafts[step.name].name in read)
+    ]
     if not idle:
         return
     asking = {step.name for step in gates}
@@ -173,7 +178,7 @@ def check_approvals(uses: Iterable[Use], resolved: Resolved, source: Source) -> 
         beside = next((name for name in usual if (name, gate) not in before), None)
         if beside is not None:
             message = f"nothing waits for the approval '{gate}': '{beside}' runs beside it"
-            hint = f"let '{beside}' need '{gate}', or read its answer in 'outputs'"
+            hint = f"let '{beside}' need '{gate}'; with 'next: end' it holds up the end of the run alone"
             found = source.refuse("idle_approval", message, resolved.drafts[gate].name_node, hint=hint)
             if source.origin:
                 source.warn_as(found)
