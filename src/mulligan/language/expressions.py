@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -101,7 +101,7 @@ class ExpressionRefused(MulliganError):
         self.length = max(length, 1)
 
 
-class Placeholder(NamedTuple):
+class Placeholder(msgspec.Struct, frozen=True):
     """A `${…}`: its source, and the position of the whole in the text."""
 
     source: str
@@ -176,7 +176,7 @@ def check(source: str, *, offset: int = 0) -> Expression:
     return expression
 
 
-class Checked(NamedTuple):
+class Checked(msgspec.Struct, frozen=True):
     """A checked expression, and its `paths`."""
 
     expression: Expression

@@ -334,11 +334,10 @@ def check_expression(source: str, node: Scalar, offset: int, scope: Scope) -> Ex
 
 def check_names(checked: Checked, node: Scalar, offset: int, scope: Scope) -> Expression:
     """The same for an expression of which no more than its names is to be checked."""
-    expression, paths = checked
-    position = Position(expression.source, node, offset)
-    for path in paths:
+    position = Position(checked.expression.source, node, offset)
+    for path in checked.paths:
         _check(path, position, scope)
-    return expression
+    return checked.expression
 
 
 def _refuse(refused: ExpressionRefused, node: Scalar, scope: Scope) -> Refusal:

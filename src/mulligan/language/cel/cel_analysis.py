@@ -7,7 +7,8 @@ computed index, at a method call, or with the last field. An engine gets the val
 from __future__ import annotations
 
 from itertools import chain
-from typing import NamedTuple
+
+import msgspec
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.language.cel.cel import FUNCTIONS, MACROS, METHODS
@@ -32,7 +33,7 @@ _PATH_OR_STRING = lazy_regex(r"""([A-Za-z_][A-Za-z0-9_.]*)|"[^"]*"|'[^']*'""")
 _NOT_NAMES = RESERVED | TYPE_NAMES
 
 
-class Analysis(NamedTuple):
+class Analysis(msgspec.Struct, frozen=True):
     """`plain` is set if the whole expression is one path, with list indexes: then no engine is needed.
 
     `reads_around`: whether a macro reads more than the variable that it binds.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -23,7 +23,7 @@ WITH_KEYS = "keys"
 _NOTHING = "the file ended its process before it made a workflow"
 
 
-class PythonFile(NamedTuple):
+class PythonFile(msgspec.Struct, frozen=True):
     """A Python file, and which of its workflows is meant: "" for the one that it makes or calls its main one."""
 
     path: Path
@@ -52,7 +52,7 @@ class Built(msgspec.Struct, omit_defaults=True):
     keys: dict[str, Any] | None = None
 
 
-class BuiltWorkflow(NamedTuple):
+class BuiltWorkflow(msgspec.Struct, frozen=True):
     """The checked workflow that a file makes, its warnings, the lines of its steps, and maybe its keys."""
 
     workflow: Workflow

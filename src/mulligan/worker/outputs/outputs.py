@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -139,7 +139,7 @@ def read_tail(path: str) -> str:
         return ""
 
 
-class LogEnds(NamedTuple):
+class LogEnds(msgspec.Struct, frozen=True):
     """The beginning and the end of a log, and how many bytes between them are in neither. A short log is all end."""
 
     head: str
