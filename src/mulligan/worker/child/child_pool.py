@@ -65,7 +65,8 @@ class ChildPool:
     def _find_idle(self, group: str, interpreter: str, *, is_redacted: bool) -> WarmChild | None:
         long_ago = time.monotonic() - IDLE_SECONDS_MAX
         for child in self._children.values():
-            if not child.is_idle:
+            # Its `is_idle`, which would be one more call for each step.
+            if child.task is not None or child.job is not None or child.is_leaving:
                 continue
             if child.idle_since < long_ago:
                 self.retire(child)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -171,11 +170,6 @@ def read_if_there(path: str, bytes_max: int, label: str) -> bytes | None:
 # Whether there is anything at a path, even a dangling link. No function of Python: it is asked for five files at the
 # end of every task.
 exists = partial(os.access, mode=os.F_OK, follow_symlinks=False)
-
-
-def any_exists(paths: Iterable[str]) -> bool:
-    """Whether one of them exists, as `exists` says it."""
-    return any(map(exists, paths))
 
 
 def _read(path: str, bytes_max: int, label: str) -> bytes | None:
