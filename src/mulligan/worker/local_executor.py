@@ -612,12 +612,12 @@ class LocalExecutor:
         at = datetime.now(UTC) if self._clock is None else self._clock.now()
         report = TaskEnded(at, task.place, task.attempt, output=output, usage=usage)
         self._task_files.give_back(running.scratch)
+        self._health.known = HEALTHY
         if output is None:
             # Nothing to redact, or to store elsewhere.
-            self._health.known = HEALTHY
             self._ended.add(running.lease, report)
         else:
-            self._report(running, report)
+            self._ended.report_plain(running, report)
 
     def _report(self, running: RunningTask, report: TaskEnded) -> None:
         self._ended.report(running, report, self._large, self._kept_files)

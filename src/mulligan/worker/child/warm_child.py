@@ -294,7 +294,10 @@ class WarmChild:
         if not self._buffer and len(data) == _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little"):
             # The usual case: one piece.
             answer = self._answer(memoryview(data)[_LENGTH_BYTES:])
-            return answer if not answer.phase else self._note_phase(answer)
+            if not answer.phase:
+                return answer
+            self._note_phase(answer)
+            return None
         self._buffer += data
         while self._buffer:
             size = _frame_size(self._buffer)
@@ -313,7 +316,10 @@ class WarmChild:
     def _read(self, frame: bytes | bytearray) -> CallResult | None:
         """The answer in a frame; None if the child says what it does before it answers."""
         answer = self._answer(memoryview(frame)[_LENGTH_BYTES:])
-        return answer if not answer.phase else self._note_phase(answer)
+        if not answer.phase:
+            return answer
+        self._note_phase(answer)
+        return None
 
     def _note_phase(self, answer: CallResult) -> None:
         """Note what the child does before it answers."""
