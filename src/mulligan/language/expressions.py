@@ -196,11 +196,11 @@ def check_simple(source: str) -> Checked | None:
             return None
         return Checked(Expression(source, reads((path,))), (path,))
     simple = analyse_simple(source)
-    return None if simple is None else Checked(Expression(source, reads(simple.paths)), _shortest_first(simple.paths))
-
-
-def _shortest_first(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    return tuple(sorted(paths, key=len)) if len(paths) > 1 else paths
+    if simple is None:
+        return None
+    # The shortest first.
+    found = simple.paths if len(simple.paths) < 2 else tuple(sorted(simple.paths, key=len))
+    return Checked(Expression(source, reads(simple.paths)), found)
 
 
 def paths(expression: Expression) -> tuple[Path, ...]:
@@ -419,7 +419,7 @@ class _EngineProgram:
         paths = analysis.paths
         self.expression = Expression(source, reads(paths))
         # Shortest first: a value that is copied whole is not entered again.
-        self.paths = _shortest_first(paths)
+        self.paths = tuple(sorted(paths, key=len)) if len(paths) > 1 else paths
         self._reads_around = analysis.reads_around
 
     @cached_property

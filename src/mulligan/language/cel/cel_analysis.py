@@ -108,7 +108,7 @@ def _letter(token: Token) -> str:
 
 def reads(paths: tuple[Path, ...]) -> tuple[str, ...]:
     """The names for `Expression.reads`: the member of `steps` and `secrets`, the root of everything else."""
-    return tuple(dict.fromkeys(map(_read, paths)))
+    return (_read(paths[0]),) if len(paths) == 1 else tuple(dict.fromkeys(map(_read, paths)))
 
 
 def _read(path: Path) -> str:
