@@ -26,7 +26,7 @@ from mulligan.language.keys.workflow_keys import ITEM_WORKSPACE, STEP
 from mulligan.language.matrices.matrix import base_name, read_matrix, step_names, written_names
 from mulligan.language.matrices.matrix_binding import Values, binder
 from mulligan.language.matrices.matrix_limits import keys_with_matrix_values, limits_per_step, without_keys
-from mulligan.language.readers.actions import read_plain_action, shell_action
+from mulligan.language.readers.actions import read_plain_action
 from mulligan.language.readers.budgets import read_budget, warn_of_idle_budget
 from mulligan.language.readers.commands import (
     action_field,
@@ -156,11 +156,7 @@ def _plain_step(node: Mapping, draft: Draft, settings: Settings) -> StepDraft | 
         fields = Fields(node, {})
         draft.plain_step = Step(**command_fields(fields, scope, settings))
     try:
-        action: Action | None
-        if kind == "shell":
-            action = shell_action(text, scope)
-        else:
-            action = read_plain_action(kind, Fields(node, {kind: text}), scope)
+        action: Action | None = read_plain_action(kind, text, node, scope)
     except Refusal as refusal:
         scope.note(refusal)
         action = None
