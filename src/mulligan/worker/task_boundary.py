@@ -97,7 +97,7 @@ class TaskBoundary:
 
     def sanitize(self, lease: Lease, report: TaskEnded, kept_files: Sequence[FileToStore] = ()) -> TaskEnded:
         """Return the report without secrets, and with a large output and kept files stored as artifacts."""
-        redactor = self.redactor(lease)
+        redactor = self._secrets.redactor(lease.task)
         if redactor is not None:
             report = redactor.redact_report(report)
             for one in kept_files:

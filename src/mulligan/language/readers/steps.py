@@ -156,7 +156,7 @@ def _plain_step(node: Mapping, draft: Draft, settings: Settings) -> StepDraft | 
         fields = Fields(node, {})
         draft.plain_step = Step(**command_fields(fields, scope, settings))
     try:
-        action: Action | None = read_plain_action(kind, Fields(node, {kind: text}), scope)
+        action: Action | None = read_plain_action(kind, text, node, scope)
     except Refusal as refusal:
         scope.note(refusal)
         action = None

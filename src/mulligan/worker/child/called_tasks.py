@@ -20,6 +20,7 @@ from mulligan.worker.actions.plain_tasks import is_plain_result
 from mulligan.worker.child.background_jobs import BackgroundJobs
 from mulligan.worker.child.child_pool import ChildPool
 from mulligan.worker.child.warm_child import (
+    CallRequest,
     CallResult,
     ChildDisconnected,
     ChildProtocolError,
@@ -56,7 +57,8 @@ class CalledTasks:
     """`running` are the tasks that the executor has taken, by token; `send` sends orders to its supervisor.
 
     `end` reports a task, `end_plain` one of which nothing but its result counts, `end_process` one whose child has
-    died; `name_logs_later` gets every task that starts, `note_seconds` how long each Python task took.
+    died; `name_logs_later` gets every task that starts, `note_seconds`, if there is one, how long
+    each Python task took.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class CalledTasks:
         end_plain: Callable[[int, Any, dict[str, Any]], None],
         end_process: Callable[[int, ProcessExit], None],
         name_logs_later: Callable[[RunningTask, float], None],
-        note_seconds: Callable[[float], None],
+        note_seconds: Callable[[float], None] | None,
     ) -> None:
         self._running = running
         self._children = children
@@ -117,6 +119,12 @@ class CalledTasks:
     def start(self, running: RunningTask, redactor: Redactor | None) -> None:
         """Give a task to a child, or let it wait for one."""
         lease = running.resolved
+        if running.is_plain and redactor is None:
+            # What is asked for below, a plain task has not.
+            request = python.build_call(lease, running.scratch, self._folders)
+            interpreter, group = python.interpreter_of(lease.task, self._programs), python.child_group_of(lease.task)
+            self._give(running, None, request, group, interpreter, left=lease.task.timeout, visit_left=None)
+            return
         action = called_action(lease.task)
         if redactor is not None and not running.scope and not runs_own_code(lease.task):
             running.scope = self._boundary.scope(running.lease)
@@ -135,6 +143,21 @@ class CalledTasks:
         if lease.task.gpus:
             # A process keeps the GPUs that it finds first, so this step gets a child that runs nothing else.
             group += f" {lease.token}"
+        self._give(running, redactor, request, group, interpreter, left=left, visit_left=visit_left)
+
+    def _give(
+        self,
+        running: RunningTask,
+        redactor: Redactor | None,
+        request: CallRequest,
+        group: str,
+        interpreter: str,
+        *,
+        left: float | None,
+        visit_left: float | None,
+    ) -> None:
+        """Send the request to an idle child, or to a new one."""
+        lease = running.resolved
         use = ChildUse(group, interpreter, is_redacted=redactor is not None, scope=running.scope)
         for _ in range(GIVE_ATTEMPTS_MAX):
             began = wall_clock.now()
@@ -248,15 +271,17 @@ class CalledTasks:
             import_seconds=child_task.import_seconds,
         )
         if running.is_plain and not child.is_leaving and is_plain_result(answer):
-            self._note_seconds(process_exit.ended - process_exit.started)
+            if self._note_seconds is not None:
+                self._note_seconds(process_exit.ended - process_exit.started)
             self._task_files.look_for_files(running)
             if not (running.may_have_files or running.has_progress):
                 self._end_plain(lease.token, answer.output, process_exit.usage)
                 if self._awaiting_child:
                     self.start_awaiting()
-                self._wake_up.at(self._children.retire_surplus(time.monotonic()))
+                if (due := self._children.retire_surplus(time.monotonic())) is not None:
+                    self._wake_up.at(due)
                 return
-        elif traits(lease.task.kind, lease.task.params).is_short:
+        elif self._note_seconds is not None and traits(lease.task.kind, lease.task.params).is_short:
             self._note_seconds(process_exit.ended - process_exit.started)
         is_over = not (child.is_leaving or answer.dirty or answer.forked)
         if is_over:

@@ -81,7 +81,8 @@ class ChildPool:
     def _find_idle(self, use: ChildUse, code_changed_at: float) -> WarmChild | None:
         long_ago = time.monotonic() - IDLE_SECONDS_MAX
         for child in self._children.values():
-            if not child.is_idle:
+            # Its `is_idle`, which would be one more call for each step.
+            if child.task is not None or child.job is not None or child.is_leaving:
                 continue
             is_outdated = child.launched_wall <= code_changed_at + TICK_SECONDS
             if child.idle_since < long_ago or (is_outdated and child.use == use):

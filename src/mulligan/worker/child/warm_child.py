@@ -305,8 +305,13 @@ class WarmChild:
             data = b""
         if not data:
             raise ChildDisconnected
-        if not self._buffer and len(data) == _frame_size(data):
-            return self._read(data)  # the usual case: one piece
+        if not self._buffer and len(data) == _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little"):
+            # The usual case: one piece.
+            answer = self._answer(memoryview(data)[_LENGTH_BYTES:])
+            if not answer.phase:
+                return answer
+            self._note_phase(answer)
+            return None
         self._buffer += data
         while self._buffer:
             size = _frame_size(self._buffer)
@@ -315,11 +320,11 @@ class WarmChild:
             if len(self._buffer) < size:
                 break
             whole, self._buffer = self._buffer, self._buffer[size:]
-            answer = self._read(whole if not self._buffer else whole[:size])
-            if answer is not None:
+            found = self._read(whole if not self._buffer else whole[:size])
+            if found is not None:
                 if self._buffer:
                     raise ChildProtocolError
-                return answer
+                return found
         return None
 
     def _read(self, frame: bytes | bytearray) -> CallResult | None:
@@ -327,11 +332,15 @@ class WarmChild:
         answer = self._answer(memoryview(frame)[_LENGTH_BYTES:])
         if not answer.phase:
             return answer
+        self._note_phase(answer)
+        return None
+
+    def _note_phase(self, answer: CallResult) -> None:
+        """Note what the child does before it answers."""
         if self.task is not None and answer.phase == "importing":
             self.task.begins_import(answer.module, time.monotonic())
         elif self.task is not None:
             self.task.begins_call(time.monotonic())
-        return None
 
     def _answer(self, body: memoryview) -> CallResult:
         try:

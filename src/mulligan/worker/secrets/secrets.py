@@ -8,7 +8,9 @@ import selectors
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from mulligan.core.effects.tasks import Task, fill_late_values
 from mulligan.core.model.text.formatting import error_reason
@@ -36,7 +38,7 @@ class SecretMissing(Exception):
         self.code = code
 
 
-class Source(NamedTuple):
+class Source(msgspec.Struct, frozen=True):
     """Where a value comes from; for one that was computed from secrets, the run it was computed for."""
 
     folder: str
