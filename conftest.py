@@ -89,8 +89,11 @@ def send_less(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two processes for each core: half of the time of a test is waiting for processes, disks and timers."""
-    return 2 * len(os.sched_getaffinity(0))
+    """Three processes for each core: half of the time of a test is waiting for processes, disks and timers.
+
+    A further one costs next to nothing: it is forked once the tests are collected.
+    """
+    return 3 * len(os.sched_getaffinity(0))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
