@@ -147,8 +147,12 @@ import os, signal, sys
 import pytest
 from tests.support import forked_tests
 
+def say(to=sys.stderr):
+    print("to whom it was when this was imported", file=to)
+
 @pytest.mark.parametrize("number", range(6))
 def test_of_a_number(number, capfd, tmp_path):
+    say()
     assert forked_tests.was_forked()
     os.write(1, b"of a number")
     assert capfd.readouterr().out == "of a number"

@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -26,7 +27,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.capture import FDCapture
 from execnet import gateway_base, gateway_io
+from xdist import remote
 from xdist.plugin import _sys_path
 from xdist.remote import TestQueue, WorkerInteractor, setup_config
 
@@ -35,6 +38,7 @@ PROGRAM = """
 import json, os, socket, sys
 from _pytest.config import _prepareconfig
 caller = socket.socket(fileno=os.dup(0))
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 call = json.loads(caller.recv(1 << 20))
 sys.path[:], sys.argv[:] = call["path"], ["-c"]
 os.environ.update(PYTEST_XDIST_WORKER="template", PYTEST_XDIST_WORKER_COUNT=str(call["count"]))
@@ -134,8 +138,6 @@ class Template:
 
 def be_template(config: pytest.Config, words: list[str], caller: socket.socket) -> None:
     """Collect, fork for whoever has the other end of stdin, and in what was forked: run tests."""
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
     setup_config(config, None)
     config._parser.prog = os.path.basename(words[0])
     config.workerinput = {"workerid": "template", "testrunuid": "", "mainargv": words}  # type: ignore[attr-defined]
@@ -170,6 +172,12 @@ def in_processes(work: Callable[[int], None], count: int) -> None:
         os.waitpid(pid, 0)
 
 
+def _have_file_of_ones_own(fd: int) -> None:
+    """What is captured goes to a file, which is that of all that were forked. Whoever has it open keeps it."""
+    with tempfile.TemporaryFile(buffering=0) as own:
+        os.dup2(own.fileno(), fd, inheritable=False)
+
+
 class Notes:
     """What stands for a channel until there is one: keeps what is sent."""
 
@@ -187,6 +195,8 @@ class ForkedWorkerInteractor(WorkerInteractor):
 
     def __init__(self, config: pytest.Config, caller: socket.socket) -> None:
         super().__init__(config, Notes())  # type: ignore[arg-type]
+        # An internal error is told by this name.
+        remote.interactor = self  # type: ignore[attr-defined]
         self._caller = caller
         self._channels: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._has_run = threading.Event()
@@ -200,10 +210,12 @@ class ForkedWorkerInteractor(WorkerInteractor):
             # Threads of libraries which they start again in a process that was forked.
             warnings.simplefilter("ignore")
             streams = self._fork_until_forked()
-        # The files of what is captured are those of all that were forked.
-        capture.stop_global_capturing()
+        capture.suspend_global_capture(in_=True)
+        for one in (capture._global_capturing.out, capture._global_capturing.err):
+            if isinstance(one, FDCapture):
+                _have_file_of_ones_own(one.tmpfile.fileno())
         self._begin(streams)
-        capture.start_global_capturing()
+        capture.resume_global_capture()
         capture.suspend_global_capture()
         return super().pytest_runtestloop(session)
 
