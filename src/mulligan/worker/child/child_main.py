@@ -56,6 +56,8 @@ ENCODING = "mulligan.values.encoding"
 FILES = "mulligan.values.files"
 # Loaded for steps that get a client of Dask.
 DASK_CLIENTS = "mulligan.worker.child.dask_clients"
+# Loaded for steps that are debugged.
+DEBUGGER = "mulligan.step_context.debugger"
 # Loaded for functions of a script or a notebook.
 PINNED = "mulligan.flows.pinned_modules"
 RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -102,6 +104,7 @@ class ChildServer:
         slot_result: str,
         inline_max: int,
         is_redacted: bool,
+        debugging: dict[str, Any] | None = None,
     ) -> None:
         self._sock = sock
         # Its results are searched for secrets, which is not possible in compressed files.
@@ -119,6 +122,16 @@ class ChildServer:
         self._termination = Termination()
         self._kernel = KernelState(slot_out, slot_err)
         self._has_forked = False
+        wanted = debugging or {}
+        # Opens where a step stops or fails, if this process has a terminal or a port for that.
+        self._debugger = (
+            self._interpreter.import_installed(DEBUGGER).Debugger(
+                wanted.get("terminal", ""), port=wanted.get("port", 0), stops=wanted.get("stops", False)
+            )
+            if wanted.get("terminal") or wanted.get("port")
+            else None
+        )
+        self._has_locals = bool(wanted.get("locals"))
         self._may_hide = any(map(_may_hide_processes, sys.modules, map(_library, list(sys.modules.values()))))
         sys.addaudithook(self._on_audit_event)
 
@@ -134,6 +147,8 @@ class ChildServer:
                 answer, output = self._run(message)
             if _getpid() != pid:
                 _end_copy(answer)
+            if self._debugger is not None and self._debugger.is_begun:
+                self._debugger.end()
             if CONTEXT in sys.modules:
                 sys.modules[CONTEXT].end_step()
             _flush()
@@ -229,6 +244,8 @@ class ChildServer:
                 return {"folder": getattr(error, "strerror", None) or str(error)}, "null"
             if self._call or OUTPUT_FOLDER in self._code:
                 self._interpreter.make_output_folder()
+            if self._debugger is not None and not self._call.startswith(OWN_PACKAGE):
+                return self._run_debugged(self._debugger, message)
             function = self._load_function(message["number"])
             arguments = self._decode_arguments(function, message)
             if "dask" in message:
@@ -249,7 +266,28 @@ class ChildServer:
             return {"exit": INTERRUPTED_STATUS}, "null"
         except BaseException as error:  # anything that a step raises is a failure of the step
             self._show_lines()
-            return describe_error(error, message["step"], PROGRAM), "null"
+            return describe_error(error, message["step"], PROGRAM, has_locals=self._has_locals), "null"
+
+    def _run_debugged(self, debugger: Any, message: dict[str, Any]) -> tuple[Any, ...]:
+        """Return the same for a step that has the terminal; where it fails, the person looks before this returns."""
+        self._show_lines()
+        debugger.begin()
+        try:
+            function = self._load_function(message["number"])
+            arguments = self._decode_arguments(function, message)
+            result = debugger.call(function, lambda: self._complete(function(**arguments)))
+            if not debugger.quit_at:
+                return {}, self._encode_result(result)
+        except (ArtifactUnreadable, ArgumentRefused, NotJson, SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            if not debugger.quit_at:
+                answer = describe_error(error, message["step"], PROGRAM, has_locals=self._has_locals)
+                if "reported" not in answer:
+                    debugger.post_mortem(error, message["step"])
+                return answer, "null"
+        # Whatever the step has made of that.
+        return {"reported": debugger.quit_report()}, "null"
 
     def _set_up(self, message: dict[str, Any]) -> None:
         self._call = message.get("call", self._call)
@@ -628,7 +666,9 @@ def _flush() -> None:
             continue  # a step may have closed or replaced them
 
 
-def main(slot_out: str, slot_err: str, slot_result: str, inline_max: str, redacted: str = "") -> None:
+def main(
+    slot_out: str, slot_err: str, slot_result: str, inline_max: str, redacted: str = "", debugging: str = ""
+) -> None:
     """Serve over standard input, which is the socket; a step gets /dev/null instead."""
     sock = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -646,6 +686,7 @@ def main(slot_out: str, slot_err: str, slot_result: str, inline_max: str, redact
             slot_result=slot_result,
             inline_max=int(inline_max),
             is_redacted=bool(redacted),
+            debugging=json.loads(debugging) if debugging else None,
         ).serve()
     except Terminated:
         # The signal came between the last instruction of the step and the end of `Termination`.
