@@ -45,7 +45,7 @@ def frames_of(error: BaseException, program: str, step: str, *, has_locals: bool
         found = found[:OUTER_FRAMES] + found[-INNER_FRAMES:]
     frames = [_frame(one, program, step) for one in found]
     if has_locals:
-        shown = _Values()
+        shown = Values()
         # The innermost first: there is no room for all of a deep traceback.
         for frame, one in zip(reversed(frames), reversed(found)):  # noqa: B905 - not before Python 3.10
             frame["locals"] = shown.locals_of(one.tb_frame)
@@ -75,11 +75,11 @@ class _TooSlow(BaseException):
     """A `__repr__` has taken too long."""
 
 
-class _Values:
+class Values:
     """Shows the values of variables, while there is time and room."""
 
-    def __init__(self) -> None:
-        self._until = time.monotonic() + SECONDS_MAX
+    def __init__(self, seconds: float = SECONDS_MAX) -> None:
+        self._until = time.monotonic() + seconds
         self._chars_left = CHARS_MAX
 
     def locals_of(self, frame: FrameType) -> dict[str, str]:

@@ -23,7 +23,12 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from mulligan.step_context.log_records import LEVEL_VARIABLE, OF_ACTIONS, OF_STEPS, follow_level, watch_logging
-from mulligan.values.annotations import ArgumentRefused, ArtifactUnreadable, has_typed_parameters
+from mulligan.values.annotations import (
+    ArgumentRefused,
+    ArtifactUnreadable,
+    has_typed_parameters,
+    is_surely_annotated,
+)
 from mulligan.values.exception_names import STEP_MODULE
 from mulligan.worker.child.json_encoding import ENCODER, NotJson, check_size, encode_plain
 from mulligan.worker.child.kernel_state import KernelState
@@ -54,6 +59,7 @@ CONTENTS = "mulligan.values.artifact_contents"
 DECODING = "mulligan.values.decoding"
 ENCODING = "mulligan.values.encoding"
 FILES = "mulligan.values.files"
+RESULTS = "mulligan.values.results"
 # Loaded for steps that get a client of Dask.
 DASK_CLIENTS = "mulligan.worker.child.dask_clients"
 # Loaded for steps that are debugged.
@@ -251,9 +257,10 @@ class ChildServer:
             if "dask" in message:
                 clients = self._interpreter.import_installed(DASK_CLIENTS)
                 with clients.open_client(message["dask"]) as client:
-                    return {}, self._encode_result(self._complete(function(**arguments, client=client)))
+                    result = self._complete(function(**arguments, client=client))
+                    return {}, self._encode_result(result, function)
             result = self._complete(function(**arguments))
-            return {}, self._encode_result(result)
+            return {}, self._encode_result(result, function)
         except ArtifactUnreadable as error:
             return {"unreadable": str(error)}, "null"
         except ArgumentRefused as error:
@@ -277,7 +284,7 @@ class ChildServer:
             arguments = self._decode_arguments(function, message)
             result = debugger.call(function, lambda: self._complete(function(**arguments)))
             if not debugger.quit_at:
-                return {}, self._encode_result(result)
+                return {}, self._encode_result(result, function)
         except (ArtifactUnreadable, ArgumentRefused, NotJson, SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -393,8 +400,14 @@ class ChildServer:
             self._loop = self._interpreter.import_installed(LOOP).StepLoop()
         return self._loop.run(result)
 
-    def _encode_result(self, result: object) -> str:
-        """Return the result as JSON text; raise NotJson if it cannot be stored."""
+    def _encode_result(self, result: object, function: Callable[..., Any]) -> str:
+        """Return the result as JSON text; raise NotJson if it cannot be stored, or is not what was promised."""
+        if not (is_surely_annotated(function, result) or self._call.startswith(OWN_PACKAGE)):
+            results = self._interpreter.import_installed(RESULTS)
+            try:
+                results.check_result(function, result)
+            except results.ResultMisfit as misfit:
+                raise NotJson(str(misfit)) from None
         text = encode_plain(result)
         if text is None:
             text = self._encode_typed(result)
