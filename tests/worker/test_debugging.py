@@ -165,7 +165,6 @@ def test_an_editor_connects_to_this_machine_alone(monkeypatch: pytest.MonkeyPatc
     fake = SimpleNamespace(
         listen=lambda address: asked.append(address),
         wait_for_client=lambda: asked.append("waits"),
-        breakpoint=lambda: asked.append("stops"),
     )
     monkeypatch.setitem(sys.modules, "debugpy", fake)
     debugger = Debugger(port=5678, stops=True)
@@ -178,4 +177,4 @@ def test_an_editor_connects_to_this_machine_alone(monkeypatch: pytest.MonkeyPatc
         assert debugger.call(step, step) == 5
         debugger.end()
 
-    assert asked == [("127.0.0.1", 5678), "waits", "stops", "stops"]
+    assert asked == [("127.0.0.1", 5678), "waits"]

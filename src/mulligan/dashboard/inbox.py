@@ -241,7 +241,7 @@ def _evidence(entry: PendingEntry) -> Iterator[object]:
             yield element("pre", *marked, tabindex="0", class_="diff", aria_label=one.name)
         else:
             yield ui.text_block("\n".join(one.lines), aria_label=one.name)
-        yield ui.left_out(one.left_out, "rows" if one.kind == "table" else "lines")
+        yield ui.left_out(one.left_out, f"more {'rows' if one.kind == 'table' else 'lines'}")
 
 
 def _head(call: Call, entry: PendingEntry) -> Html:

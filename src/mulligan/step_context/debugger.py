@@ -114,13 +114,11 @@ class Debugger:
 
     def call(self, function: Callable[..., Any], run: Callable[[], Any]) -> Any:
         """Run a step; stop at the first line of its function if that was asked for."""
-        code = _code_of(function) if self._stops else None
+        # An editor has its own breakpoints, and its own tracing.
+        code = _code_of(function) if self._stops and not self._port else None
         if code is None:
             return run()
-        if self._port:
-            self._stop_in_editor(code)
-        else:
-            sys.settrace(self._until(code))
+        sys.settrace(self._until(code))
         try:
             return run()
         finally:
@@ -136,20 +134,6 @@ class Debugger:
             return opened.trace_dispatch
 
         return trace
-
-    def _stop_in_editor(self, code: CodeType) -> None:
-        """Stop there, as `breakpoint()` would: an editor sets its own breakpoints besides."""
-        import debugpy
-
-        hook = sys.gettrace()
-
-        def trace(frame: FrameType, event: Any, value: Any) -> Any:
-            if event == "call" and frame.f_code is code:
-                sys.settrace(hook)
-                debugpy.breakpoint()
-            return hook(frame, event, value) if hook is not None else None
-
-        sys.settrace(trace)
 
     def _on_breakpoint(self, *values: Any, **named: Any) -> Any:
         if os.environ.get(CHOICE):

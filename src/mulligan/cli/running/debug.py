@@ -6,7 +6,7 @@ import sys
 from typing import Annotated
 
 from mulligan.cli.output.terminal import UsageRefused, complain, show_json
-from mulligan.cli.words.options import HomeFolder, RunName, StepName, service_at
+from mulligan.cli.words.options import AsJson, HomeFolder, RunName, StepName, service_at
 from mulligan.cli.words.parameters import Flag, Option
 from mulligan.service.driving.debugged_attempt import RecordedAttempt
 from mulligan.service.rendering.descriptions import summarize_failure
@@ -26,12 +26,13 @@ def debug(
     has_locals: Annotated[bool, Flag("Print the local variables of a failure.", "--locals")] = False,
     yes: Annotated[bool, Flag("Do not ask whether its side effects may happen again.", "--yes", "-y")] = False,
     home: HomeFolder = None,
+    as_json: AsJson = False,
 ) -> int:
     """Run a recorded attempt of a step in Python again, in a debugger.
 
     It gets the same arguments, files and secrets, and works in the folder of the run; it has no time limit. It stops at
-    its first line, at each breakpoint() and where it fails. Nothing is recorded: the run stays as it is, but what the
-    step does to the world is real. The exit code is 1 if it fails.
+    its first line, at each breakpoint() and where it fails; with --listen where the editor says. Nothing is recorded:
+    the run stays as it is, but what the step does to the world is real. The exit code is 1 if it fails.
     """
     if listen is not None and listen not in PORTS:
         raise UsageRefused(f"--listen takes a port from 1 to {PORTS[-1]}, not {listen}", hint="--listen 5678")
@@ -46,7 +47,13 @@ def debug(
         if recorded.danger and not yes and not _may_run(recorded):
             complain("nothing was run")
             return REFUSED
+        if listen is not None:
+            complain(f"a debugger can connect to 127.0.0.1:{listen}; the step begins when one has")
         end = service.driving.debug_attempt(recorded, port=listen or 0, has_locals=has_locals)
+    if as_json:
+        found = {"run_id": run_id, "place": recorded.place, "attempt": recorded.attempt}
+        show_json({**found, "failure": end.failure, "output": end.output})
+        return 0 if end.failure is None else 1
     if end.failure is None:
         complain("it completed")
         show_json(end.output)

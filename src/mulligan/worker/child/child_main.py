@@ -278,7 +278,10 @@ class ChildServer:
     def _run_debugged(self, debugger: Any, message: dict[str, Any]) -> tuple[Any, ...]:
         """Return the same for a step that has the terminal; where it fails, the person looks before this returns."""
         self._show_lines()
-        debugger.begin()
+        try:
+            debugger.begin()
+        except ImportError:
+            raise ArgumentRefused(f"{sys.executable} has no debugpy: {sys.executable} -m pip install debugpy") from None
         try:
             function = self._load_function(message["number"])
             arguments = self._decode_arguments(function, message)
