@@ -32,6 +32,7 @@ from mulligan.worker.actions.plain_tasks import is_plain
 from mulligan.worker.child.background_jobs import BackgroundJobs
 from mulligan.worker.child.called_tasks import CalledTasks
 from mulligan.worker.child.child_pool import ChildPool
+from mulligan.worker.child.warm_child import Debugging
 from mulligan.worker.ended_tasks import EndedTasks
 from mulligan.worker.environment import worker_environment
 from mulligan.worker.environments.python_environments import SEARCHES_MAX, PythonEnvironments, Request, requirements_of
@@ -50,7 +51,7 @@ from mulligan.worker.running_task import RunningTask
 from mulligan.worker.secrets.redactor import Redactor
 from mulligan.worker.secrets.secret_commands import NotReady
 from mulligan.worker.secrets.secrets import Secrets
-from mulligan.worker.slots.deadlines import seconds_left, with_local_deadline, with_local_time
+from mulligan.worker.slots.deadlines import seconds_left, with_local_deadline, with_local_time, without_limits
 from mulligan.worker.slots.machine_trouble import MachineHealth, with_machine_trouble
 from mulligan.worker.slots.resource_pool import Prefetch, ResourcePool
 from mulligan.worker.slots.task_limits import TaskLimits
@@ -115,12 +116,15 @@ class LocalExecutor:
         more_labels: Callable[[], tuple[str, ...]] = tuple,
         nodes: int = 1,
         nodes_min: int = 1,
+        debugging: Debugging | None = None,
     ) -> None:
         raise_fd_limit()
         self.name = name
         self.host = host
         # Deadlines of tasks and times of reports use this clock.
         self._clock = clock
+        self._debugging = debugging or Debugging()
+        self._with_time = without_limits if self._debugging.is_interactive else (lambda lease: lease)
         self._folders = Folders(home)
         self._folder = self._folders.worker(name)
         self._missing_folders = MissingFolders()
@@ -145,6 +149,7 @@ class LocalExecutor:
             more_labels=more_labels,
             nodes=nodes,
             nodes_min=nodes_min,
+            is_for_one=self._debugging.is_interactive,
         )
         self._programs = Programs(self._environment, is_direct=is_direct)
         self._environments = PythonEnvironments(self._environment, self._folders.home)
@@ -180,7 +185,7 @@ class LocalExecutor:
         self._children = ChildPool(
             cpus,
             self._selector,
-            lambda child: child.launch(self._supervisor),
+            lambda child: child.launch(self._supervisor, debugging),
             lambda child: self._called.on_child_ready(child),
         )
         self._background = BackgroundJobs(self._children, self._folder, concurrency_max=max(1, int(cpus)))
@@ -225,9 +230,8 @@ class LocalExecutor:
     # -- resources
 
     def fits(self, task: Task) -> bool:
-        if self._health.known.cause and self._tasks_allowed == 0:
-            return False
-        return self._limits.admits(task) and (self._resources.fits(task) or self._prefetch.fits(task))
+        may_start = not (self._health.known.cause and self._tasks_allowed == 0) and self._limits.admits(task)
+        return may_start and (self._resources.fits(task) or self._prefetch.fits(task))
 
     def may_hold(self, task: Task) -> bool:
         is_well = not self._health.known.cause
@@ -289,7 +293,7 @@ class LocalExecutor:
 
     def start(self, leases: Iterable[Lease]) -> None:
         orders = []
-        for lease in leases:
+        for lease in map(self._with_time, leases):
             if (order := self._start(in_own_folder(lease, self._folders.work))) is not None:
                 orders.append(order)
         if orders:
@@ -360,10 +364,7 @@ class LocalExecutor:
 
     def _on_prepared(self, running: RunningTask, refusal: TaskEnded | None) -> None:
         """Start the process whose input files are written, or end the task if they could not be."""
-        if refusal is None:
-            self._retry_starts()
-        else:
-            self._end(running.lease.token, refusal)
+        self._retry_starts() if refusal is None else self._end(running.lease.token, refusal)
 
     def _retry_starts(self) -> None:
         """Try again to start the tasks that wait for a secret, for the store or for a child."""
@@ -551,6 +552,7 @@ class LocalExecutor:
                 say=lambda token, report: self._ended.add(self._running[token].lease, report),
                 clock=self._clock,
                 bring_logs=None if self._log_shipping is None else self._log_shipping.bring,
+                debugging=self._debugging,
             )
         return self._program_turns
 
@@ -743,9 +745,6 @@ class LocalExecutor:
             return
         self._end(token, report_spawn_error(running.lease.task, what, number, text))
 
-    def _on_dropped(self) -> None:
-        self._is_dropped = True
-
     # -- time
 
     def _schedule_log_naming(self, running: RunningTask, now: float) -> None:
@@ -795,5 +794,5 @@ _MESSAGE_HANDLERS: dict[str, Callable[..., None]] = {
     "ended": LocalExecutor._on_ended,
     "start_failed": LocalExecutor._on_start_failed,
     "swept": lambda executor, key: executor._called.on_swept(key),
-    "dropped": LocalExecutor._on_dropped,
+    "dropped": lambda executor: setattr(executor, "_is_dropped", True),
 }

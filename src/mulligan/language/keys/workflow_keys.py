@@ -274,6 +274,7 @@ MAP = Record(
             is_required=True,
         ),
         "as": Key(TEXT, "the item's name (default item)"),
+        "item_name": Key(as_node(Template("a text")), "what people call an item: '${item.region}'"),
         "max_parallel": Key(
             as_node(Either("a whole number or an expression", number=whole(1), text=EXPRESSION)),
             "how many items run at the same time",
