@@ -28,7 +28,7 @@ PARTS = (
     # `step_context` and `values` run in the process of a step, which may be another interpreter.
     *("errors", "step_context", "values", "core", "history", "analysis", "plugins", "cache_folder", "language"),
     *("flows", "formats", "msgspec_import", "programs"),
-    *("ports", "store", "engine", "worker", "runtime", "dask_executor", "service", "client"),
+    *("ports", "object_store", "store", "engine", "worker", "runtime", "dask_executor", "service", "client"),
     # `python -m mulligan` stands at the very bottom: it calls the command line, and nobody calls it.
     *("api", "dashboard", "mcp_server", "cli", "testing", "pytest_plugin", "app", "__main__"),
 )

@@ -20,6 +20,7 @@ from mulligan.language.text.quantities import size
 from mulligan.ports import Executor, Store
 from mulligan.service.driving.driver import LEASE_SECONDS, Capacity, Driver, WorkerIdentity, WorkerLimits
 from mulligan.service.home import Home, this_host
+from mulligan.service.host.object_places import object_storage
 from mulligan.service.runs.changes.capacity_checks import refuse_no_processors
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
@@ -104,6 +105,7 @@ def local_worker(
             nodes_min=capacity.nodes_min,
             labels=capacity.labels,
             artifacts=store.artifacts,
+            objects=object_storage(store, os.environ, is_remote=home.is_remote),
             results=store.tagged_rows,
             clock=clock,
             lock_fd=worker.lock_fd,

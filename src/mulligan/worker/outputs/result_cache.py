@@ -58,7 +58,7 @@ class ResultCache:
         self._recording: dict[int, RunningTask] = {}
 
     @property
-    def recording(self) -> Collection[RunningTask]:
+    def storing(self) -> Collection[RunningTask]:
         """Tasks that have ended and whose files are being read."""
         return self._recording.values()
 
