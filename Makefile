@@ -186,7 +186,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 	echo "mulligan needs Python 3.11 or newer, and '$(PYTHON)' is not: name another with make PYTHON=python3.12" >&2; exit 1; }
 endef
 
-ALL_EXTRAS := $(addprefix --extra ,postgres private-postgres duckdb noetl png server mcp dask notify otel)
+ALL_EXTRAS := $(addprefix --extra ,postgres private-postgres duckdb noetl png server mcp dask notify objects otel)
 
 # Hashes of every file of a release, for every platform; no address of an index, no path of this machine.
 compile = $(compile-groups) pyproject.toml

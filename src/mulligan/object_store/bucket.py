@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -205,8 +205,9 @@ class _Translated:
         raise self._translated(error) from None
 
     def _translated(self, error: BaseException) -> Exception:
-        # Below stands what the library knows of its retries.
-        text, kind = str(error).partition("\n\nDebug source")[0], type(error).__name__
+        # Below its sentence the library says how it failed.
+        text, _, below = str(error).partition("\n\nDebug source")
+        kind = type(error).__name__
         what = f"artifact '{self._name}'" if self._name else f"'{self._place}'"
         where = f" in '{self._place}'" if self._name else ""
         if _NO_BUCKET.search(text):
@@ -218,7 +219,7 @@ class _Translated:
         if _UNCREDENTIALED.search(text) and kind == "GenericError":
             reason = "no credentials for it were found"
             return self._failed(f"{what} cannot be {self._verb}{where}: {reason}", "PERMISSION")
-        if _TIMED_OUT.search(text):
+        if "kind: Timeout" in below or _TIMED_OUT.search(text):
             return self._failed(f"{what} cannot be {self._verb}{where}: it does not answer in time", "TIMEOUT")
         if status := re.search(r"status code: (\d{3})|\((\d{3}) ", text):
             number = status[1] or status[2]
@@ -231,11 +232,12 @@ class _Translated:
         return ObjectStoreFailed(message, failure_code=failure_code)
 
 
-_opened: dict[str, Bucket] = {}
+_opened: dict[tuple[str, ...], Bucket] = {}
 
 
-def bucket_of(place: str, open: Callable[[str], Bucket] = Bucket) -> Bucket:
+def bucket_of(place: str) -> Bucket:
     """The bucket of a place, opened once in a process: connections and credentials are kept."""
-    if place not in _opened:
-        _opened[place] = open(place)
-    return _opened[place]
+    key = (place, *(os.environ.get(name, "") for name in (*_ENDPOINTS, TIMEOUT_VARIABLE)))
+    if key not in _opened:
+        _opened[key] = Bucket(place)
+    return _opened[key]

@@ -408,8 +408,7 @@ class LocalExecutor:
             self._task_files.open_pipes(running, redactor, self._selector)
         self._schedule_log_naming(running, time.monotonic())
         left = seconds_left(replace(task, timeout=None))
-        # Its end frees no slot: the task goes on.
-        token = running.lease.token
+        token = running.lease.token  # its end frees no slot: the task goes on
         return ("run_fractional", token, *self._environments.build_command(request, token, running.scratch, left))
 
     def _on_environment(self, running: RunningTask, request: Request, process_exit: ProcessExit) -> None:
