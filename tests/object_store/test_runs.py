@@ -185,6 +185,26 @@ steps:
     assert s3.objects and not any(b"hunter2" in data for data in s3.objects.values())
 
 
+def test_a_workflow_names_a_bucket_of_its_own(live: Live, s3: S3, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("MULLIGAN_OBJECT_STORE")
+
+    ran = live.run("artifacts: s3://bucket/mine\n" + ONE.lstrip() % "reads: []")
+
+    (key,) = s3.objects
+    (place,) = places_of(live).places
+    assert (ran.status, place.rpartition("/")[0]) == ("completed", "s3://bucket/mine")
+    assert key.startswith(place.removeprefix("s3://bucket/"))
+    assert places_of(live).setting == ""
+
+
+def test_without_a_setting_nothing_is_asked_of_a_bucket(live: Live, s3: S3, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("MULLIGAN_OBJECT_STORE")
+
+    ran = live.run(ONE % "reads: []")
+
+    assert (ran.status, s3.requests, places_of(live)) == ("completed", [], None)
+
+
 # -- garbage
 
 

@@ -7,12 +7,14 @@ what `gc` looks at. A reference names its place, so a change of the setting lose
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 
-from mulligan.core.model.artifacts import run_id_of
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model.artifacts import is_object_place, run_id_of
 from mulligan.errors import InputInvalid, ObjectStoreFailed, RevisionMismatch, StoreLibraryMissing, StoreRefused
 from mulligan.object_store.places import VARIABLE, checked_place, is_within
 from mulligan.ports import ArtifactRecord, Store
@@ -36,6 +38,10 @@ class ObjectPlaces(msgspec.Struct, frozen=True):
         """Where artifacts of this store are, in what a setting names."""
         return f"{setting}/{self.folder}" if setting else ""
 
+    def with_place(self, setting: str) -> ObjectPlaces:
+        """The same with what a setting names among the places in use."""
+        return msgspec.structs.replace(self, places=tuple(dict.fromkeys([*self.places, self.place_in(setting)])))
+
 
 def known_places(store: Store) -> ObjectPlaces | None:
     """What the store knows; None if it never had objects."""
@@ -43,8 +49,18 @@ def known_places(store: Store) -> ObjectPlaces | None:
     return None if found is None else msgspec.json.decode(found.data, type=ObjectPlaces)
 
 
-def agree(store: Store, setting: str, refuse: Callable[[ObjectPlaces], None]) -> ObjectPlaces:
+def agree(store: Store, setting: str, refuse: Callable[[ObjectPlaces], None] = lambda known: None) -> None:
     """Make this the setting of the store. `refuse` may object to a change."""
+
+    def changed(known: ObjectPlaces) -> ObjectPlaces:
+        if known.setting not in ("", setting):
+            refuse(known)
+        return msgspec.structs.replace(known.with_place(setting), setting=setting)
+
+    _changed(store, changed)
+
+
+def _changed(store: Store, change: Callable[[ObjectPlaces], ObjectPlaces]) -> ObjectPlaces:
     for _ in range(_TRIES_MAX):
         found = store.server_records.document("", OBJECT_STORE_KIND, _NAME)
         known = (
@@ -52,12 +68,7 @@ def agree(store: Store, setting: str, refuse: Callable[[ObjectPlaces], None]) ->
             if found is None
             else msgspec.json.decode(found.data, type=ObjectPlaces)
         )
-        if known.setting not in ("", setting):
-            refuse(known)
-        place = known.place_in(setting)
-        agreed = msgspec.structs.replace(
-            known, setting=setting, places=tuple(dict.fromkeys([*known.places, *([place] if place else [])]))
-        )
+        agreed = change(known)
         if agreed == known and found is not None:
             return known
         document = Document(OBJECT_STORE_KIND, _NAME, msgspec.json.encode(agreed), datetime.now(UTC))
@@ -88,12 +99,26 @@ def object_storage(store: Store, environ: Mapping[str, str], *, is_remote: bool)
         )
     if setting:
         agree(store, setting, lambda known: _refuse_beside_others(store, known, setting))
-    return ObjectStorage(lambda task: current_place(store), lambda place: True)
+    return ObjectStorage(partial(place_of, store), lambda place: True)
 
 
-def current_place(store: Store) -> str:
-    """Where an artifact of this store goes; "" if into the store itself."""
+def places_of(store: Store, tasks: Sequence[Task]) -> list[str]:
+    """`place_of` of several tasks, for one look at the store."""
+    known = known_places(store) if tasks else None
+    if known is None and not any(VARIABLE in task.env for task in tasks):
+        return [""] * len(tasks)
+    return [place_of(store, task) for task in tasks]
+
+
+def place_of(store: Store, task: Task) -> str:
+    """Where the artifacts of a task go: where its workflow says, or the setting of the store; "" if into the store."""
+    named = task.env.get(VARIABLE)
     known = known_places(store)
+    if isinstance(named, str) and is_object_place(named):
+        if known is None or known.place_in(named) not in known.places:
+            # Known to `gc` before anything is there.
+            known = _changed(store, lambda known: known.with_place(named))
+        return known.place_in(named)
     return "" if known is None else known.place_in(known.setting)
 
 

@@ -91,6 +91,8 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     webhook_secrets: dict[str, SecretSource | tuple[SecretSource, ...]] = {}
     otel: OtelSection = OtelSection()
     retention: RetentionSection = RetentionSection()
+    # Where artifacts are, if not in the store: s3://BUCKET/PREFIX.
+    artifacts: str = ""
 
 
 def find_config(home: Path, file: str | None = None) -> ServerConfig:

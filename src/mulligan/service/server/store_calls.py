@@ -58,7 +58,7 @@ from mulligan.language.python.definitions import read_definition
 from mulligan.ports import Answer, Lease, NewRun, Offer, RunRecord, Store, Turn, WorkerRecord
 from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
 from mulligan.service.home import Home
-from mulligan.service.host.object_places import current_place, refuse_foreign_places
+from mulligan.service.host.object_places import places_of, refuse_foreign_places
 from mulligan.service.host.slurm.job_ends import JobEnds
 from mulligan.service.logs.log_ranges import watched_runs
 from mulligan.service.runs.changes.changes import Changes
@@ -413,9 +413,8 @@ class StoreCalls:
     def _handed_out(self, leases: Sequence[Lease]) -> list[Lease]:
         """The leases for a worker elsewhere. What an older version has started works in the folder of this home."""
         here = self._reader.home.folders.work
-        place = current_place(self._store) if leases else ""
         found = []
-        for lease in leases:
+        for lease, place in zip(leases, places_of(self._store, [lease.task for lease in leases]), strict=True):
             home = WORKER_FOLDER if lease.task.home == here else lease.task.home
             is_other = place or home != lease.task.home
             found.append(replace(lease, task=replace(lease.task, home=home, objects=place)) if is_other else lease)
