@@ -274,7 +274,7 @@ def test_gc_says_which_place_it_cannot_look_at_and_removes_the_rest(live: Live, 
     assert found.unread == {place: f"'{place}' cannot be listed: access is denied"} and len(s3.objects) == 2
 
 
-def test_a_reader_is_told_which_object_is_gone(live: Live, s3: S3):
+def test_a_reader_learns_which_object_is_gone(live: Live, s3: S3):
     ran = live.run(ONE % "reads: []")
     s3.objects.clear()
 

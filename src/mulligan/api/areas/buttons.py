@@ -56,12 +56,8 @@ async def decide(call: Call, body: bytes) -> Answer:
     except (KeyError, ValueError):
         raise RequestRefused("this is not what the page sends", hint="open the link of the message") from None
     reason = reason[:REASON_CHARS_MAX]
-    # Limits count all that decides.
-    from mulligan.api.routes import ROUTES as ALL
-
-    actions = [one.name for one in ALL if one.scope == "decide" and one.changes]
     found = await call.change(
-        lambda service: service.buttons.decide(link[: LINK_CHARS_MAX + 1], reason, call.source, actions)
+        lambda service: service.buttons.decide(link[: LINK_CHARS_MAX + 1], reason, call.source, call.decisions)
     )
     return _page(_title(found), element("p", f"{_DONE[found.link.answer]}. It is recorded as '{found.by}'."))
 

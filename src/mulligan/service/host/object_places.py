@@ -87,7 +87,7 @@ def read_setting(environ: Mapping[str, str]) -> str:
 
 
 def object_storage(store: Store, environ: Mapping[str, str], *, is_remote: bool) -> ObjectStorage:
-    """What a worker of this store needs to know. `InputInvalid` if other workers were told another place."""
+    """What a worker of this store needs to know. `InputInvalid` if other workers use another place."""
     setting = read_setting(environ)
     if is_remote:
         # The server says where, and it has what this worker cannot reach itself.
