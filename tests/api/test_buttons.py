@@ -172,30 +172,30 @@ def changed(link: str, **fields: Any) -> str:
     return f"{base64.urlsafe_b64encode(data).decode().rstrip('=')}.{signature}"
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [{"answer": "approve"}, {"run_id": 2}, {"step": "broken"}, {"expires": 2**40}, {"nonce": "x"}, {"project": "p"}],
-    ids=str,
-)
-def test_a_changed_link_is_refused(team: Team, fields: dict[str, Any]):
-    link = changed(team.link("refuse"), **fields)
+CHANGES: list[dict[str, Any]] = [
+    {"answer": "approve"},
+    {"run_id": 2},
+    {"step": "broken"},
+    {"expires": 2**40},
+    {"nonce": "x"},
+    {"project": "p"},
+]
 
-    assert [team.open(link).code, team.press(link).code] == ["button.refused"] * 2
+
+def test_a_changed_link_is_refused(team: Team):
+    whole = team.link("refuse")
+    links = [changed(whole, **fields) for fields in CHANGES]
+    links += [whole[:-1], whole + "=", whole.split(".")[0], whole.upper()]
+
+    assert [team.press(one).code for one in links] == ["button.refused"] * len(links)
+    assert [team.open(one).code for one in links] == ["button.refused"] * len(links)
     assert team.waiting == {"ask", "broken"}
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [lambda one: one[:-1], lambda one: one + "=", lambda one: one.split(".")[0], str.upper],
-    ids=["cut", "padded", "bare", "upper"],
-)
-def test_a_link_that_is_not_whole_is_refused(team: Team, spoil: Any):
-    assert team.press(spoil(team.link("approve"))).code == "button.refused"
+def test_what_is_no_link_is_refused(team: Team):
+    links = ["", ".", "a.b", "é", "x" * 9000, "bnVsbA.bnVsbA", "\x00", "[]", "W10.W10"]
 
-
-@pytest.mark.parametrize("link", ["", ".", "a.b", "é", "x" * 9000, "bnVsbA.bnVsbA", "\x00"])
-def test_what_is_no_link_is_refused(team: Team, link: str):
-    assert team.press(link).status in (400, 403, 422)
+    assert {team.press(one).status for one in links} <= {400, 403, 422}
     assert team.waiting == {"ask", "broken"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.commands import mulligan, process
 from tests.support.runner import Live, Ran
 from tests.support.s3_server import S3
 
@@ -66,9 +67,11 @@ def test_values_and_files_go_through_the_bucket_and_none_stays_on_the_disk(live:
         one.rpartition("/")[0].rpartition("/")[2] for one in s3.objects
     }
     assert all(live.service.details.artifact(ran.run_id, one.sha256).data == b"weights" * 100 for one in kept)
+    assert f"in {place}/1/train/1/1/" in mulligan("show", 1, "--home", live.home.folder).out
     assert "secret-of-the-test" not in repr(ran.log)
 
 
+@pytest.mark.nightly
 def test_a_later_worker_without_the_setting_uses_that_of_the_store(live: Live, s3: S3, monkeypatch: pytest.MonkeyPatch):
     live.run(ONE % "reads: []")
     monkeypatch.delenv("MULLIGAN_OBJECT_STORE")
@@ -92,6 +95,7 @@ def test_a_worker_with_another_setting_is_refused_beside_the_workers_of_the_stor
     assert "'s3://bucket/team'" in caught.value.message
 
 
+@pytest.mark.nightly
 def test_without_workers_the_setting_may_change_and_nothing_is_lost(
     live: Live, s3: S3, monkeypatch: pytest.MonkeyPatch
 ):
@@ -129,7 +133,7 @@ def test_a_server_that_is_away_for_a_while_costs_an_attempt(live: Live, s3: S3):
     assert (ran.status, len(s3.objects)) == ("completed", 1)
 
 
-@pytest.mark.parametrize("damage", ["lost", "changed"])
+@pytest.mark.parametrize("damage", ["lost", pytest.param("changed", marks=pytest.mark.nightly)])
 def test_a_lost_or_changed_object_fails_who_reads_it_and_is_named(live: Live, s3: S3, damage: str):
     waiting = live.run("""
 name: read
@@ -153,6 +157,7 @@ steps:
     assert ("is gone from" if damage == "lost" else "its hash does not match") in message
 
 
+@pytest.mark.nightly
 def test_a_failed_step_keeps_its_failure_when_its_files_cannot_be_uploaded(live: Live, s3: S3):
     s3.refuse("PUT", 403)
 
@@ -208,6 +213,32 @@ def test_without_a_setting_nothing_is_asked_of_a_bucket(live: Live, s3: S3, monk
 # -- garbage
 
 
+@pytest.mark.nightly
+def test_a_worker_that_is_killed_between_the_upload_and_its_report_leaves_garbage_alone(live: Live, s3: S3):
+    path = live.write("killed.yaml", ONE.lstrip() % "on_lost: rerun")
+    killed: list[int] = []
+
+    def kill() -> None:
+        if not killed:
+            killed.append(running.pid)
+            running.kill()
+
+    s3.on_stored = kill
+    running = process("run", path, "--home", live.home.folder, cwd=live.folder)
+    running.communicate(timeout=60)
+    # Its supervisor ends what it has started.
+    (left,) = s3.objects
+
+    again = live.resume(1)
+    assert (again.status, len(s3.objects)) == ("completed", 2)
+    collect_garbage(live.service.reader, RunRetention())
+
+    (kept,) = s3.objects
+    (fact,) = again.facts(e.AttemptSucceeded)
+    assert left != kept and kept.endswith(parse_reference(fact.output).name)
+    assert killed and live.service.runs.output(1, "large").value == "r" * 100_000
+
+
 def orphan(live: Live, s3: S3, name: str = "1/large/1/1/HASH/output.json") -> str:
     """What a worker leaves that is killed between the upload and its report."""
     key = f"{places_of(live).places[0].removeprefix('s3://bucket/')}/{name}"
@@ -228,6 +259,7 @@ def test_gc_removes_what_no_run_refers_to_and_nothing_else(live: Live, s3: S3):
     assert set(s3.objects) == {kept, "team/of-somebody-else"}
 
 
+@pytest.mark.nightly
 def test_gc_leaves_what_was_uploaded_just_now(live: Live, s3: S3):
     live.run(ONE % "reads: []")
     left = orphan(live, s3)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -39,6 +39,8 @@ class S3:
         self.gate = threading.Event()
         self.gate.set()
         self.held: frozenset[str] = frozenset()
+        # Called when an object is stored, and before that is said.
+        self.on_stored: Callable[[], None] = lambda: None
         self.url = ""
 
     def refuse(self, verb: str, status: int, times: int = 1_000_000) -> None:
@@ -109,6 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.s3.add_part(asked["uploadId"], int(asked["partNumber"]), body)
         else:
             self.s3.objects[key] = body
+            self.s3.on_stored()
         self._answer(200, b"", _said_of(body))
 
     def _post(self, key: str, asked: dict[str, str], body: bytes) -> None:
