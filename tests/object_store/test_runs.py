@@ -14,7 +14,7 @@ from mulligan.core.model.artifacts import parse_reference
 from mulligan.errors import ArtifactGone, InputInvalid
 from mulligan.ports import WorkerRecord
 from mulligan.service.host.gc import RunRetention, collect_garbage
-from mulligan.service.host.object_places import known_places
+from mulligan.service.host.object_places import PLACES_MAX, agree, known_places
 
 WORKFLOW = """
 name: train
@@ -200,6 +200,18 @@ def test_a_workflow_names_a_bucket_of_its_own(live: Live, s3: S3, monkeypatch: p
     assert (ran.status, place.rpartition("/")[0]) == ("completed", "s3://bucket/mine")
     assert key.startswith(place.removeprefix("s3://bucket/"))
     assert places_of(live).setting == ""
+
+
+def test_a_store_takes_only_so_many_buckets_of_workflows(live: Live, s3: S3, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("MULLIGAN_OBJECT_STORE")
+    store = live.service.reader.store
+    for number in range(PLACES_MAX):
+        agree(store, f"s3://bucket/{number}")
+
+    ran = live.run("artifacts: s3://bucket/another\n" + ONE.lstrip() % "reads: []")
+
+    assert (ran.status, len(places_of(live).places), s3.objects) == ("failed", PLACES_MAX, {})
+    assert "this store has artifacts in 100 places" in failure(ran)[1]
 
 
 def test_without_a_setting_nothing_is_asked_of_a_bucket(live: Live, s3: S3, monkeypatch: pytest.MonkeyPatch):

@@ -15,7 +15,14 @@ import msgspec
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.artifacts import is_object_place, run_id_of
-from mulligan.errors import InputInvalid, ObjectStoreFailed, RevisionMismatch, StoreLibraryMissing, StoreRefused
+from mulligan.errors import (
+    InputInvalid,
+    ObjectStoreFailed,
+    RevisionMismatch,
+    StoreLibraryMissing,
+    StoreRefused,
+    StoreUnavailable,
+)
 from mulligan.object_store.places import VARIABLE, checked_place, is_within
 from mulligan.ports import ArtifactRecord, Store
 from mulligan.ports.server_records import OBJECT_STORE_KIND, Document
@@ -25,6 +32,8 @@ _NAME = "places"
 # A folder below each place that is only of this store: run 17 is in many stores.
 _FOLDER = "mulligan-"
 _TRIES_MAX = 10
+# A workflow may name any bucket, and gc looks at all of them.
+PLACES_MAX = 100
 
 
 class ObjectPlaces(msgspec.Struct, frozen=True):
@@ -40,7 +49,13 @@ class ObjectPlaces(msgspec.Struct, frozen=True):
 
     def with_place(self, setting: str) -> ObjectPlaces:
         """The same with what a setting names among the places in use."""
-        return msgspec.structs.replace(self, places=tuple(dict.fromkeys([*self.places, self.place_in(setting)])))
+        places = tuple(dict.fromkeys([*self.places, self.place_in(setting)]))
+        if len(places) > max(PLACES_MAX, len(self.places)):
+            raise StoreRefused(
+                f"this store has artifacts in {len(self.places)} places, and '{setting}' would be another",
+                hint="use one of them",
+            )
+        return msgspec.structs.replace(self, places=places)
 
 
 def known_places(store: Store) -> ObjectPlaces | None:
@@ -77,7 +92,7 @@ def _changed(store: Store, change: Callable[[ObjectPlaces], ObjectPlaces]) -> Ob
         except RevisionMismatch:
             continue
         return agreed
-    raise InputInvalid("the place of artifacts is changed by others again and again", hint="start one worker at a time")
+    raise StoreUnavailable("the places of artifacts are being changed by others")
 
 
 def read_setting(environ: Mapping[str, str]) -> str:
@@ -103,11 +118,17 @@ def object_storage(store: Store, environ: Mapping[str, str], *, is_remote: bool)
 
 
 def places_of(store: Store, tasks: Sequence[Task]) -> list[str]:
-    """`place_of` of several tasks, for one look at the store."""
+    """`place_of` of several tasks for workers elsewhere: "" for one whose place the store does not take."""
     known = known_places(store) if tasks else None
     if known is None and not any(VARIABLE in task.env for task in tasks):
         return [""] * len(tasks)
-    return [place_of(store, task) for task in tasks]
+    found = []
+    for task in tasks:
+        try:
+            found.append(place_of(store, task))
+        except StoreRefused:
+            found.append("")
+    return found
 
 
 def place_of(store: Store, task: Task) -> str:
