@@ -6,7 +6,6 @@ from urllib.parse import parse_qs
 
 from mulligan.api.areas.tokens import HTML
 from mulligan.api.http.routing import Answer, Call, Query, Routes
-from mulligan.errors import RequestRefused
 from mulligan.service.rendering.page.markup import element
 from mulligan.service.server.notices.buttons import LINK_CHARS_MAX, PATH, ShownQuestion
 
@@ -50,11 +49,9 @@ def ask(call: Call, query: DecideQuery) -> Answer:
 @ROUTES.add("POST", PATH, "public", media=HTML, is_page=True, body_bytes_max=BODY_BYTES_MAX)
 async def decide(call: Call, body: bytes) -> Answer:
     """Decide what a button of a notice says."""
-    try:
-        fields = parse_qs(body.decode(), max_num_fields=4, strict_parsing=True)
-        (link,), reason = fields["link"], fields.get("reason", [""])[0]
-    except (KeyError, ValueError):
-        raise RequestRefused("this is not what the page sends", hint="open the link of the message") from None
+    # What is no form has no link, and is refused as such.
+    fields = parse_qs(body.decode(errors="replace"))
+    link, reason = fields.get("link", [""])[0], fields.get("reason", [""])[0]
     reason = reason[:REASON_CHARS_MAX]
     found = await call.change(
         lambda service: service.buttons.decide(link[: LINK_CHARS_MAX + 1], reason, call.source, call.decisions)
