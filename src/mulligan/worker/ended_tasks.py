@@ -87,6 +87,20 @@ class EndedTasks:
         """Add a report of which everything is stored."""
         self.done.append((running.lease, self._judge(sanitized, running.resolved.task.home)))
 
+    def report_plain(self, running: RunningTask, report: TaskEnded, objects: ObjectFiles) -> None:
+        """`report` for a plain task that has returned something: no file of it is kept, and nothing is to blame."""
+        objects.outputs.running = running
+        try:
+            sanitized = self._boundary.sanitize(running.resolved, report)
+        except StoreUnavailable as error:
+            self._unstored.append((running, report))
+            self.store_error = error
+            return
+        if running.uploads:
+            objects.upload(running, sanitized)
+        else:
+            self.done.append((running.lease, sanitized))
+
     def take_unstored(self) -> list[tuple[RunningTask, TaskEnded]]:
         """Those that wait for the store to accept their output: the caller reports them again."""
         unstored, self._unstored = self._unstored, []

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import sys
+import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -21,9 +24,11 @@ _PROGRAM = (
 _PACKAGE_PARENT = str(Path(__file__).parents[3])
 WITH_KEYS = "keys"
 _NOTHING = "the file ended its process before it made a workflow"
+# As long as the imports of a step may take.
+SECONDS_MAX = 300.0
 
 
-class PythonFile(NamedTuple):
+class PythonFile(msgspec.Struct, frozen=True):
     """A Python file, and which of its workflows is meant: "" for the one that it makes or calls its main one."""
 
     path: Path
@@ -52,7 +57,7 @@ class Built(msgspec.Struct, omit_defaults=True):
     keys: dict[str, Any] | None = None
 
 
-class BuiltWorkflow(NamedTuple):
+class BuiltWorkflow(msgspec.Struct, frozen=True):
     """The checked workflow that a file makes, its warnings, the lines of its steps, and maybe its keys."""
 
     workflow: Workflow
@@ -61,20 +66,20 @@ class BuiltWorkflow(NamedTuple):
     keys: dict[str, Any] | None
 
 
-def build(file: PythonFile, *, with_keys: bool = False) -> BuiltWorkflow:
-    """The checked workflow that the file makes. LanguageError if it makes no valid workflow.
+def build(file: PythonFile, *, with_keys: bool = False, seconds_max: float = SECONDS_MAX) -> BuiltWorkflow:
+    """The checked workflow that the file makes. LanguageError if it makes no valid workflow, or none in time.
 
     With `with_keys` it comes with what a workflow file would say instead; a workflow that no file can say is refused.
     """
     path = file.path
-    answer = _run(file, with_keys)
+    answer = _run(file, with_keys, seconds_max)
     built = msgspec.json.decode(answer, type=Built) if answer else Built()
     if built.workflow is None:
         raise LanguageError(built.problems or (Problem("language.python", _NOTHING, str(path)),))
     return BuiltWorkflow(built.workflow, built.warnings, built.lines, built.keys)
 
 
-def _run(file: PythonFile, with_keys: bool) -> bytes:
+def _run(file: PythonFile, with_keys: bool, seconds_max: float) -> bytes:
     """Run the file and return its answer from a separate pipe: what it prints goes to the terminal."""
     reader, writer = os.pipe()
     argv = [sys.executable, "-c", _PROGRAM, _PACKAGE_PARENT, str(file.path), file.name, str(writer)]
@@ -84,8 +89,28 @@ def _run(file: PythonFile, with_keys: bool) -> bytes:
     files = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, 2, 1)]
     pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=files)
     os.close(writer)
+    answer = None
     try:
-        with os.fdopen(reader, "rb") as answer:
-            return answer.read()
+        with os.fdopen(reader, "rb") as pipe:
+            answer = _read(pipe.fileno(), time.monotonic() + seconds_max)
     finally:
+        if answer is None:
+            os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+    if answer is None:
+        message = f"the file has made no workflow after {seconds_max:g} seconds, and was stopped"
+        hint = "put what takes long, or never ends, into a step: all code outside of functions runs whenever it is read"
+        raise LanguageError([Problem("language.python", message, str(file.path), hint=hint)])
+    return answer
+
+
+def _read(pipe: int, until: float) -> bytes | None:
+    """All that comes through the pipe until it is closed; None if that takes too long."""
+    poll, parts = select.poll(), [b""]
+    poll.register(pipe, select.POLLIN)
+    while poll.poll(max(0.0, until - time.monotonic()) * 1_000):
+        part = os.read(pipe, 1 << 20)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+    return None
