@@ -291,7 +291,7 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("an inline step that is recorded at once is told to its program again", None, "memory", 49, "promise 10"),
     ("the next task of a program is the last one, with what that was told", None, "memory", 25, "promise 10"),
     ("a program is told of the last end of a call first", None, "memory", 5, "promise 16"),
-    ("a process that lives is told in another order than a replay", None, "memory", 436, "promise 16"),
+    ("a process that lives is told in another order than a replay", None, "memory", 533, "promise 16"),
     ("a replay is told that what has failed was cancelled", None, "memory", 5, "promise 16"),
     ("a call outlives a turn that was rolled back", None, "memory", 413, "promise 16"),
     ("a run that is loaded has forgotten its last call", None, "memory", 9, "promise 8"),
