@@ -116,6 +116,14 @@ def test_a_server_that_does_not_answer_is_given_up_in_bounded_time(s3: S3, tmp_p
     assert failure(lambda: put(tmp_path, b"content")).failure_code == "TIMEOUT"
 
 
+def test_whoever_has_heartbeats_to_send_waits_for_less_time(s3: S3, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MULLIGAN_OBJECT_TIMEOUT", "10m")
+    s3.held = frozenset({"HEAD"})
+    s3.gate.clear()
+
+    assert failure(lambda: Bucket(PLACE, 0.1).fetch(stored(b"content"))).failure_code == "TIMEOUT"
+
+
 def test_a_server_that_is_away_is_given_up_in_bounded_time(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     # Nobody listens on it: the server of the test has had it to itself.
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")

@@ -6,8 +6,10 @@ What goes wrong becomes an error of ours with a sentence of ours: those of the l
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -48,9 +50,11 @@ class ObjectRecord(NamedTuple):
 class Bucket:
     """The objects below one place, such as `s3://bucket/prefix/mulligan-4f2a91c0`."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, seconds_max: float = math.inf) -> None:
         self.place = place
-        seconds = timedelta(seconds=timeout_seconds(os.environ.get(TIMEOUT_VARIABLE, "")))
+        # Of a whole object, and of each request.
+        self._fetch_seconds = seconds_max
+        seconds = timedelta(seconds=min(timeout_seconds(os.environ.get(TIMEOUT_VARIABLE, "")), seconds_max))
         with _Translated(self.place, "used"):
             self._library = _library()
             self._store = self._library.store.from_url(
@@ -123,11 +127,14 @@ class Bucket:
 
     def _pieces(self, artifact: Artifact) -> Iterator[bytes]:
         """The content by ranges, each within the time of one request. One byte more shows that it has grown."""
+        until = time.monotonic() + self._fetch_seconds
         with _Translated(self.place, "read", artifact.name):
             size = self._library.head(self._store, artifact.name)["size"]
             if size != artifact.size:
                 raise damaged_size(artifact, size)
             for start in range(0, artifact.size, READ_BYTES):
+                if time.monotonic() > until:
+                    raise TimeoutError("timed out")
                 end = min(start + READ_BYTES, artifact.size)
                 yield bytes(self._library.get_range(self._store, artifact.name, start=start, end=end))
 
@@ -235,9 +242,12 @@ class _Translated:
 _opened: dict[tuple[str, ...], Bucket] = {}
 
 
-def bucket_of(place: str) -> Bucket:
-    """The bucket of a place, opened once in a process: connections and credentials are kept."""
-    key = (place, *(os.environ.get(name, "") for name in (*_ENDPOINTS, TIMEOUT_VARIABLE)))
+def bucket_of(place: str, seconds_max: float = math.inf) -> Bucket:
+    """The bucket of a place, opened once in a process: connections and credentials are kept.
+
+    `seconds_max`: for whoever has heartbeats to send, and cannot wait as long as the setting allows.
+    """
+    key = (place, str(seconds_max), *(os.environ.get(name, "") for name in (*_ENDPOINTS, TIMEOUT_VARIABLE)))
     if key not in _opened:
-        _opened[key] = Bucket(place)
+        _opened[key] = Bucket(place, seconds_max)
     return _opened[key]

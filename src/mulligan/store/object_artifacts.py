@@ -8,6 +8,8 @@ from mulligan.core.model.artifacts import Artifact, Format
 from mulligan.errors import ArtifactDamaged, ObjectStoreFailed, StoreUnavailable
 from mulligan.ports import ArtifactRecord, Artifacts
 
+# The loop of a worker fetches what an expression or a program reads, and has heartbeats to send: a lease lasts 30 s.
+FETCH_SECONDS_MAX = 10.0
 # What may be over when it is asked again.
 _TEMPORARY = frozenset({"CONNECTION", "TIMEOUT"})
 
@@ -44,7 +46,7 @@ def fetch_object(artifact: Artifact) -> bytes:
     from mulligan.object_store.bucket import bucket_of
 
     try:
-        return bucket_of(artifact.place).fetch(artifact)
+        return bucket_of(artifact.place, FETCH_SECONDS_MAX).fetch(artifact)
     except ObjectStoreFailed as error:
         if error.failure_code in _TEMPORARY:
             raise StoreUnavailable(error.message, hint=error.hint) from error
