@@ -126,7 +126,7 @@ def test_a_run_that_waits_for_a_paused_step_can_be_resumed_there(pages: Client, 
 
 
 def test_an_approval_that_waits_beside_a_parked_step_did_not_fail(pages: Client, flows: Flows) -> None:
-    run_id = flows.run(PARKS + "  - {step: ask, approve: {message: ship it}}\n")
+    run_id = flows.run(PARKS + "  - {step: ask, approve: {message: ship it}, next: end}\n")
 
     said = text_of(show(pages, f"/runs/{run_id}"))
 
