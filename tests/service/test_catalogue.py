@@ -12,6 +12,7 @@ from mulligan.errors import InputInvalid, LanguageError, Refused, RevisionMismat
 from mulligan.service.home import Home
 from mulligan.service.server.catalogue import catalogue
 from mulligan.service.server.catalogue.catalogue import Catalogue, UnknownWorkflow
+from mulligan.service.server.catalogue.texts import WorkflowText, read_text
 from mulligan.service.service import Service
 
 HELLO = "name: greeting\ninputs: {who: {default: world}}\nsteps:\n  - step: hello\n    shell: echo hi ${inputs.who}\n"
@@ -63,7 +64,9 @@ def test_a_dry_run_publishes_nothing(service: Service) -> None:
     ],
 )
 def test_a_file_is_published_under_the_name_of_its_workflow(text: str, file: str, name: str) -> None:
-    assert Catalogue.name_for(text, file) == name
+    workflow = read_text(WorkflowText(text, file)).workflow
+
+    assert Catalogue.name_for(workflow.name, file) == name
 
 
 def test_a_list_is_paged(service: Service) -> None:

@@ -17,6 +17,7 @@ from mulligan.language import loading
 from mulligan.language.checked_files import LoadResult
 from mulligan.language.garbage_collection import pause_garbage_collection
 from mulligan.language.loading import file_bytes, read_tree
+from mulligan.language.published import is_reference
 from mulligan.language.python import python_files
 from mulligan.language.python.python_limits import LIMIT_ERRORS, refuse_excess
 from mulligan.language.text.document import decode, parse
@@ -50,6 +51,28 @@ def examine(
     """What `reading.examine` returns, read anew. `digests` gets those of all files that were read, by their paths."""
     reader = _reader(Path(path), named, trust_templates, catalogue, given, options, is_alone)
     return _examine(path, text, reader, digests)
+
+
+class ReadFiles(NamedTuple):
+    """A checked workflow, and the files of which it is made, beside its own: workflows that it calls, and modules."""
+
+    result: LoadResult
+    files: tuple[str, ...]
+    modules: tuple[str, ...] = ()
+
+
+def examine_with_files(path: Path, *, named: str | None = None) -> ReadFiles:
+    """What `examine` returns, with the files that were read for it. Read anew."""
+    python = python_files.as_python_file(path)
+    if python is not None:
+        _reader(path, named, trust_templates=False).refuse_idle_options()
+        file_bytes(python.path)  # refuse an unreadable file before a process is started
+        built = python_files.build(python)
+        return ReadFiles(LoadResult(built.workflow, built.warnings), (), built.modules)
+    digests: dict[str, str] = {}
+    result = examine(path, named=named, digests=digests)
+    digests.pop(str(path), None)
+    return ReadFiles(result, tuple(name for name in digests if not is_reference(name)))
 
 
 class LocatedSteps(NamedTuple):
