@@ -58,7 +58,7 @@ from mulligan.service.server.catalogue.texts import (
     validate_text,
 )
 from mulligan.service.server.combined_structs import combine
-from mulligan.service.server.publishing.parts import Publishable, make_bundle
+from mulligan.service.server.publishing.parts import Publishable, SentBundle, make_bundle
 from mulligan.service.server.schedules.forms import check_sent_schedule
 
 DRAFT = "draft"
@@ -351,9 +351,7 @@ class Catalogue:
         about: dict[str, Any] = {"file": found.file, "note": note, "dry_run": dry_run}
         if found.is_text_alone and not is_bundle:
             return self.publish(name, found.text, format=found.format, labels=labels, **about)
-        sent = make_bundle(found, check_labels(labels))
-        if not dry_run:
-            self._put_contents(sent.contents)
+        sent = make_bundle(found, check_labels(labels)) if dry_run else self.send_files(found, labels)
         done = self.publish(name, found.text, labels=labels, bundle=sent.digest, **about)
         return msgspec.structs.replace(
             done,
@@ -361,6 +359,13 @@ class Catalogue:
             warnings=found.warnings,
             schedules=done.schedules or tuple(sorted(f"{name}.{key}" for key in found.workflow.schedules)),
         )
+
+    def send_files(self, found: Publishable, labels: Mapping[str, str]) -> SentBundle:
+        """Put what a workflow needs into the store, so that it can be published. Nothing is published yet."""
+        sent = make_bundle(found, check_labels(labels))
+        for digest in self.missing_contents([*sent.contents]):
+            self.put_content(digest, sent.contents[digest])
+        return sent
 
     def put_content(self, digest: str, content: bytes) -> None:
         """Keep the content of a file that is going to be published. `InputInvalid` unless it has this SHA-256."""
@@ -371,10 +376,6 @@ class Catalogue:
     def missing_contents(self, digests: Sequence[str]) -> list[str]:
         """Those of these contents that the store does not have."""
         return self._records.missing_contents(self._project, digests) if self._is_there else [*digests]
-
-    def _put_contents(self, contents: Mapping[str, bytes]) -> None:
-        for digest in self.missing_contents([*contents]):
-            self.put_content(digest, contents[digest])
 
     def _publish(
         self,
