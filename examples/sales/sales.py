@@ -1,10 +1,11 @@
-"""The sales of a day: four regions are fetched from a service that is often unwell, checked, approved if odd, and stored."""
+"""The sales of a day: four regions are fetched from a service that is often unwell, checked, and stored."""
 
 import json
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 import regions
+
 from mulligan import Retry, approve, flow, optional, secret, step
 
 REGIONS = ["north", "south", "east", "west"]

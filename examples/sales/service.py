@@ -1,4 +1,4 @@
-"""A service with the sales of each day, for trying the project: it answers the first request for anything with an error.
+"""A service with the sales of each day, for trying the project: it refuses the first request for anything.
 
     SALES_TOKEN=letmein python3 service.py 8099 2026-11-16
 
@@ -9,12 +9,13 @@ import json
 import os
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 SALES = {"north": [(3, 40), (2, 45)], "south": [(10, 10)], "east": [(5, 30)], "west": [(4, 25), (1, 15)]}
 
 
 class Service(BaseHTTPRequestHandler):
-    asked: set[str] = set()
+    asked: ClassVar[set[str]] = set()
     odd_day = ""
 
     def do_GET(self) -> None:
