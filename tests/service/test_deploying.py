@@ -200,3 +200,19 @@ def test_a_mistake_in_the_file_is_refused_at_its_line(old: str, new: str, line: 
 
 def test_a_project_without_a_name_has_that_of_its_folder() -> None:
     assert parse_project("[workflows.a]\nfile = 'a.yaml'", "mulligan.toml", "My project").name == "My-project"
+
+
+def test_a_workflow_of_a_project_is_below_its_folder(deployed: Deploy, folder: Path) -> None:
+    (folder.parent / "outside.yaml").write_text("steps: [{step: a, shell: echo}]")
+    (folder / "mulligan.toml").write_text('[workflows.a]\nfile = "../outside.yaml"\n')
+
+    with pytest.raises(MulliganError, match="outside the project"):
+        deployed()
+
+
+def test_a_project_file_in_a_folder_below_is_not_another_project(deployed: Deploy, folder: Path) -> None:
+    (folder / "data" / "mulligan.toml").write_text("")
+    (folder / "data" / "inner.yaml").write_text("steps: [{step: a, workflow: ../region.yaml}]")
+    (folder / "mulligan.toml").write_text('[workflows.a]\nfile = "data/inner.yaml"\n')
+
+    assert [one.count for one in deployed().workflows] == [2]

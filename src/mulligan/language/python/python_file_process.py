@@ -67,7 +67,9 @@ def _modules_here() -> Iterator[str]:
     """The files below the current folder that were imported: paths relative to it. What is installed there is none."""
     here = os.path.join(os.getcwd(), "")
     installed = tuple({os.path.join(folder, "") for folder in sysconfig.get_paths().values()})
-    for module in list(sys.modules.values()):
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "mulligan":
+            continue
         file = getattr(module, "__file__", None) or ""
         if file.endswith(".py") and file.startswith(here) and not file.startswith(installed):
             yield file.removeprefix(here)

@@ -115,7 +115,7 @@ def deploy(catalogue: Catalogue, folder: Path, now: datetime, *, note: str = "",
 def _read(config: ProjectConfig, name: str, now: datetime) -> Publishable:
     section = config.workflows[name]
     try:
-        found = read_publishable(Path(section.file), include=section.include)
+        found = read_publishable(Path(section.file), include=section.include, root=Path())
         schedules = dict(found.workflow.schedules)
         for key, form in config.schedules_of(name).items():
             if key in schedules:

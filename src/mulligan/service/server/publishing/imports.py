@@ -7,12 +7,16 @@ import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+# Installed wherever there is a worker.
+OWN_PACKAGE = "mulligan"
 # How many modules of a project are followed.
 MODULES_MAX = 5_000
 
 
 def module_files(root: Path, folders: Sequence[Path], name: str) -> list[Path]:
     """The file of a module in the first of these folders that has it, after those of its packages; [] if none has."""
+    if name.partition(".")[0] == OWN_PACKAGE:
+        return []
     for folder in folders:
         path, found = folder, []
         for part in name.split("."):

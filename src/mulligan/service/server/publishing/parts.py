@@ -56,20 +56,24 @@ class SentBundle(msgspec.Struct, frozen=True):
     contents: dict[str, bytes]
 
 
-def read_publishable(file: Path, *, include: Sequence[str] = (), format: str | None = None) -> Publishable:
-    """The workflow of a file with what it needs. `LanguageError` or `InputInvalid` where something is refused."""
+def read_publishable(
+    file: Path, *, include: Sequence[str] = (), format: str | None = None, root: Path | None = None
+) -> Publishable:
+    """The workflow of a file with what it needs. `LanguageError` or `InputInvalid` where something is refused.
+
+    `root`: the folder of its project, if that is known.
+    """
     python = python_files.as_python_file(file)
     path = file if python is None else python.path
     text = read_file(path)
-    root = find_root(path)
+    root = find_root(path) if root is None else root.resolve()
     files = ProjectFiles(root)
-    relative = Path(os.path.abspath(path)).resolve().relative_to(root)
+    # Its name is said first, and why: what is wrong with others is about them.
+    relative = Path(files.add(path.resolve(), "the workflow file"))
     named = f"{relative}:{python.name}" if python is not None and python.name else str(relative)
     with chdir(root):
         read = examine_with_files(Path(named), named=format)
     workflow = read.result.workflow
-    # Its name is said first, and why: what is wrong with others is about them.
-    files.add(relative, "the workflow file")
     for name in read.files:
         files.add(name, "a workflow that it calls")
     _add_modules(files, workflow, root, relative, [root / one for one in read.modules])

@@ -15,7 +15,7 @@ import msgspec
 
 from mulligan.core.model.text.formatting import error_reason, format_size, pluralize
 from mulligan.errors import InputInvalid
-from mulligan.ports.bundles import FILE_BYTES_MAX, FILES_MAX, BundleFile, digest_of, path_problem
+from mulligan.ports.bundles import BUNDLE_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, BundleFile, digest_of, path_problem
 from mulligan.service.authoring.named_files import read_file
 
 PROJECT_FILE = "mulligan.toml"
@@ -64,16 +64,20 @@ class ProjectFiles:
         # By path below the root, why it is published; and whether it was found by a pattern.
         self._wanted: dict[str, tuple[str, bool]] = {}
 
-    def add(self, path: str | Path, why: str) -> None:
-        """Add a file or all files in a folder. `InputInvalid` for one that is outside the project, or not there."""
+    def add(self, path: str | Path, why: str) -> str:
+        """Add a file or all files in a folder; return its path below the root.
+
+        `InputInvalid` for one that is outside the project, or not there.
+        """
         found = self._below(self.root / path, why)
         if (self.root / found).is_dir():
             for one in self._files_in(self.root / found):
                 self._wanted.setdefault(one, (why, True))
-            return
+            return found
         if not (self.root / found).is_file():
             raise InputInvalid(f"'{path}' ({why}) is not a file", hint=f"looked in {self.root}")
         self._wanted.setdefault(found, (why, False))
+        return found
 
     def add_matching(self, pattern: str, why: str) -> None:
         """Add all files that match. `InputInvalid` for a pattern that matches none, or leads out of the project."""
@@ -99,6 +103,7 @@ class ProjectFiles:
                 f"{pluralize(len(self._wanted), 'file')} would be published, and a version has at most {FILES_MAX:,}",
                 hint="name fewer with --include, or in 'include' of mulligan.toml",
             )
+        left = BUNDLE_BYTES_MAX
         for path, (why, is_matched) in sorted(self._wanted.items()):
             if path in ignored:
                 if is_matched:
@@ -108,6 +113,10 @@ class ProjectFiles:
                     hint="take it out of .gitignore, or do not name it",
                 )
             read.append(_read(self.root, path, why))
+            left -= read[-1].file.size
+            if left < 0:
+                message = f"the files have more than {format_size(BUNDLE_BYTES_MAX)} together, which is the limit"
+                raise InputInvalid(message, hint="let steps fetch large data from where it is kept")
         return read
 
     def _below(self, path: Path, why: str) -> str:
