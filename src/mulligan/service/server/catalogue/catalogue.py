@@ -606,6 +606,15 @@ def _bundle_of(found: WorkflowVersion) -> str:
     return found.digest.removeprefix(BUNDLE_DIGEST) if found.digest.startswith(BUNDLE_DIGEST) else ""
 
 
+def refuse_files(found: PublishedWorkflow) -> None:
+    """Refuse to edit the text of a version that is more than a text."""
+    if found.files:
+        raise InputInvalid(
+            f"'{found.name}' is published with its files, and is not edited here",
+            hint="change them in the project, and publish it again: mulligan publish, or mulligan deploy",
+        )
+
+
 def _not_there(name: str) -> StoreRefused:
     return StoreRefused(f"the files of '{name}' are not in the store", hint="publish it again")
 

@@ -167,14 +167,15 @@ def _deployed(found: Publishable, shown: PublishedWorkflow, before: _Old | None,
         name=shown.name,
         version=shown.version,
         change=change,
-        files=tuple(_file_changes(before.shown.files, files)) if is_changed and before else (),
+        files=tuple(file_changes(before.shown.files, files)) if is_changed and before else (),
         settings=tuple(_setting_changes(before, found.workflow, shown)) if is_changed and before else (),
         count=len(files),
         size=sum(one.size for one in files),
     )
 
 
-def _file_changes(old: tuple[BundleFile, ...], new: tuple[BundleFile, ...]) -> Iterator[str]:
+def file_changes(old: tuple[BundleFile, ...], new: tuple[BundleFile, ...]) -> Iterator[str]:
+    """The files that differ between two versions, each with what has happened to it: `+`, `~` or `-`."""
     before, after = {one.path: one for one in old}, {one.path: one for one in new}
     for path in sorted(before.keys() | after.keys()):
         if path not in before:
