@@ -126,7 +126,7 @@ def test_a_text_that_names_another_file_is_refused_and_the_file_is_not_read(
     found = service.catalogue.validate(text)
 
     assert not found.ok
-    assert "a published workflow cannot include other files" in found.problems[0].message
+    assert "a text that is sent alone cannot include other files" in found.problems[0].message
     assert "abc" not in found.problems[0].render()
 
 

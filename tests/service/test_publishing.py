@@ -382,3 +382,21 @@ def test_a_script_may_still_be_executed(project: Write) -> None:
         "flow.yaml": False,
         "run.sh": True,
     }
+
+
+PRODIGY = "imports: [parts.yml]\nenv_files: [ENV]\ncommands: [{shell: echo a}]\n"
+
+
+def test_a_file_of_another_system_goes_with_what_it_names(service: Service, project: Write) -> None:
+    project({"main.yml": PRODIGY.replace("ENV", "names.txt"), "parts.yml": "env: {B: c}\n", "names.txt": "A=1\n"})
+
+    done = publish(service, "main.yml")
+
+    assert [one.path for one in done.workflow.files] == ["main.yml", "names.txt", "parts.yml"]
+    assert service.catalogue.load("main").origin == "prodigy"
+
+
+def test_what_it_reads_of_a_file_with_secrets_is_not_published_either(service: Service, project: Write) -> None:
+    project({"main.yml": PRODIGY.replace("ENV", "prod.env"), "parts.yml": "env: {B: c}\n", "prod.env": "A=1\n"})
+
+    assert "'prod.env' is not published" in refused("main.yml")

@@ -17,11 +17,10 @@ from mulligan.language import loading
 from mulligan.language.checked_files import LoadResult
 from mulligan.language.garbage_collection import pause_garbage_collection
 from mulligan.language.loading import file_bytes, read_tree
-from mulligan.language.published import is_reference
 from mulligan.language.python import python_files
 from mulligan.language.python.python_limits import LIMIT_ERRORS, refuse_excess
 from mulligan.language.text.document import decode, parse
-from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems
+from mulligan.language.text.nodes import NAMED_FILES, Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems
 from mulligan.language.text.step_positions import line_of_step, step_nodes
 from mulligan.plugins import FormatPlugin, PluginError, describe_error, load_object
 
@@ -69,10 +68,13 @@ def examine_with_files(path: Path, *, named: str | None = None) -> ReadFiles:
         file_bytes(python.path)  # refuse an unreadable file before a process is started
         built = python_files.build(python)
         return ReadFiles(LoadResult(built.workflow, built.warnings), (), built.modules)
-    digests: dict[str, str] = {}
-    result = examine(path, named=named, digests=digests)
-    digests.pop(str(path), None)
-    return ReadFiles(result, tuple(name for name in digests if not is_reference(name)))
+    found: list[tuple[str, str]] = []
+    before = NAMED_FILES.set(found)
+    try:
+        result = examine(path, named=named)
+    finally:
+        NAMED_FILES.reset(before)
+    return ReadFiles(result, tuple(dict.fromkeys(str(Path(source).parent / file) for source, file in found)))
 
 
 class LocatedSteps(NamedTuple):

@@ -22,7 +22,7 @@ from mulligan.core.model.schedule import Schedule
 from mulligan.core.model.text.formatting import format_size, pluralize
 from mulligan.core.model.workflow import END, Step, Workflow, encode
 from mulligan.core.state.workspace import WORKER_FOLDER
-from mulligan.errors import InputInvalid, NotFound, Problem, Refused, RevisionMismatch, StoreRefused
+from mulligan.errors import InputInvalid, LanguageError, NotFound, Problem, Refused, RevisionMismatch, StoreRefused
 from mulligan.formats import Converted
 from mulligan.language.published import references_in
 from mulligan.language.text.suggestions import did_you_mean
@@ -350,7 +350,12 @@ class Catalogue:
         name = check_name(name) if name else self.name_for(found.workflow.name, found.file)
         about: dict[str, Any] = {"file": found.file, "note": note, "dry_run": dry_run}
         if found.is_text_alone and not is_bundle:
-            return self.publish(name, found.text, format=found.format, labels=labels, **about)
+            try:
+                return self.publish(name, found.text, format=found.format, labels=labels, **about)
+            except LanguageError as refused:
+                # A file of another system may name files that only its reader knows: they are in the definition.
+                if all(one.code != "language.include" for one in refused.problems):
+                    raise
         sent = make_bundle(found, check_labels(labels)) if dry_run else self.send_files(found, labels)
         done = self.publish(name, found.text, labels=labels, bundle=sent.digest, **about)
         return msgspec.structs.replace(
