@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from mulligan.core.model.workflow import Workflow, decode, encode
 from mulligan.errors import InputInvalid, LanguageError, MulliganError
 from mulligan.language.published import finding_published
 from mulligan.ports.bundles import Bundle, BundleFile, digest_of, encode_bundle
+from mulligan.service.driving.driver import Capacity
 from mulligan.service.home import Home
 from mulligan.service.server.catalogue.catalogue import Publication
 from mulligan.service.server.publishing.parts import make_bundle, read_publishable
@@ -400,3 +402,40 @@ def test_what_it_reads_of_a_file_with_secrets_is_not_published_either(service: S
     project({"main.yml": PRODIGY.replace("ENV", "prod.env"), "parts.yml": "env: {B: c}\n", "prod.env": "A=1\n"})
 
     assert "'prod.env' is not published" in refused("main.yml")
+
+
+# -- running what was published --------------------------------------------------------------------------------------
+
+RAN = """
+inputs: {name: {default: north}}
+steps:
+  - {step: count, reads: [data/rows.csv], shell: cat data/rows.csv; echo seen > seen.txt}
+  - {step: size, needs: [count], python: {call: 'tools:size'}, args: {text: '${inputs.name}'}}
+outputs: {size: '${steps.size.output}', rows: '${steps.count.output}'}
+"""
+
+
+def test_a_run_needs_none_of_the_files_and_each_child_has_those_of_its_version(
+    service: Service, project: Write, tmp_path: Path
+) -> None:
+    size = "def size(text):\n    return len(text)\n"
+    folder = project({"region.yaml": RAN, "data/rows.csv": "a\n", "tools.py": size})
+    publish(service, "region.yaml")
+    (folder / "data/rows.csv").write_text("b\n")
+    (folder / "tools.py").write_text(size.replace("len", "-len"))
+    calls = "steps: [{step: old, workflow: region@1}, {step: own, workflow: region.yaml}]\n"
+    project({"both.yaml": f"{calls}outputs: {{old: '${{steps.old.output}}', own: '${{steps.own.output}}'}}"})
+    publish(service, "both.yaml")
+    shutil.rmtree(folder)
+    folder.mkdir()
+    os.chdir(folder)
+
+    (run_id,) = service.changes.create(service.catalogue.prepare("both"))
+    with service.driving.driver(Capacity(cpus=2.0, memory=1 << 30)) as driver:
+        driver.drive(run_id, 0.0)
+
+    outputs = service.runs.show(run_id)["outputs"]
+    assert outputs == {"old": {"size": 5, "rows": "a"}, "own": {"size": -5, "rows": "b"}}
+    home = tmp_path / "home"
+    assert sorted(path.parent.parent.name for path in home.glob("*/*/seen.txt")) == ["work", "work"]
+    assert list(folder.iterdir()) == []
