@@ -348,6 +348,21 @@ def _skipped(facts: LogFacts, fact: e.StepSkipped | e.StepRestored, entry: e.Ent
     facts.outcomes[fact.step] = "skipped"
     facts.done.add(fact.step)
     facts.without_output.discard(fact.step)
+    if facts.failures and not _is_led_back_to(facts, fact.step):
+        _pass_over(facts, fact.step)
+
+
+def _is_led_back_to(facts: LogFacts, step: str) -> bool:
+    """Whether a loop that was taken leads back to a step or to what is before it."""
+    return any(step in facts.graph.region(facts.graph.arc(name, edge).to) for name, edge in facts.loops)
+
+
+def _pass_over(facts: LogFacts, step: str) -> None:
+    """A step was skipped: failures that wait for a visit of it are not handled, whoever gets its number later."""
+    visit = facts.visits.get(step, 0)
+    for index, failed in enumerate(facts.failures):
+        if failed.route.status == "selected" and failed.route.to == step and failed.route.visit > visit:
+            facts.failures[index] = msgspec.structs.replace(failed, route=Route("no_route"))
 
 
 def _replaced(facts: LogFacts, fact: e.StepReplaced, entry: e.Entry) -> None:

@@ -108,7 +108,7 @@ def test_what_a_step_is_called_and_what_it_writes_is_never_markup() -> None:
 def test_what_waits_for_a_person_is_shown_with_what_to_type() -> None:
     flow = load_text("""
 steps:
-  - {step: gate, approve: {message: "ship <it>?"}}
+  - {step: gate, approve: {message: "ship <it>?"}, next: end}
   - {step: build, shell: make, triage: true}
 """)
     run = History(flow, evaluator=Cel()).start().started("gate").fail("build", exit_code=7)

@@ -127,7 +127,7 @@ def test_a_large_output_is_read_whole():
 
 
 def test_the_story_is_the_one_that_the_command_line_prints():
-    run = mulligan.run(Workflow("w").step("build", shell="exit 2").step("ask", approve={"message": "Go?"}))
+    run = mulligan.run(Workflow("w").step("build", shell="exit 2").step("ask", approve={"message": "Go?"}, next="end"))
 
     story = run.explain()
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from mulligan.core.effects.run_lists import unhandled_by_records
 from mulligan.core.model import events as e
+from mulligan.history.route_outcomes import describe_route_outcome
 from mulligan.testing.history import History, edge, step, workflow
 
 
@@ -302,6 +306,26 @@ def test_a_failure_sent_to_a_visit_that_is_passed_over_is_not_repaired_by_the_vi
 
     assert run.facts(e.StepSettled) == [e.StepSettled("b", "failed")]
     assert (run.status, run.statuses) == ("failed", {"a": "completed", "b": "failed", "fix": "completed"})
+
+
+@pytest.mark.parametrize("then", [None, "rerun", "continue"])
+def test_a_failure_sent_to_a_visit_that_is_passed_over_is_not_handled_by_a_later_one_with_its_number(then):
+    flow = workflow(
+        step("a", next=[edge("fix", on="failure", then=then)]),
+        step("b", next=["fix"]),
+        step("fix", join="each", when="usable"),
+        fail_fast="never",
+    )
+    usable = iter([False, True])
+    run = History(flow, {"usable": lambda _: next(usable)}).start().fail("a").ok("b")
+    assert run["fix"].visit == 1
+
+    run.ok("fix")
+
+    assert (run.status, run.ended.failed_steps_count, run.ended.handled_steps_count) == ("failed", 1, 0)
+    [record] = run.state.failures
+    assert describe_route_outcome(run.state, record)[0] == "routed to 'fix', which was skipped: not handled"
+    assert unhandled_by_records([record]) == [record]
 
 
 def test_fail_fast_strikes_for_each_failure_that_waited_for_a_visit_that_is_passed_over():

@@ -20,7 +20,7 @@ from mulligan.testing.faults import Crash, faults
 from .conftest import World
 
 ONE = "steps: [{step: a, shell: make a}]"
-ASKING = "steps: [{step: a, shell: make a}, {step: ask, approve: {message: go on?}}]"
+ASKING = "steps: [{step: a, shell: make a}, {step: ask, approve: {message: go on?}, next: end}]"
 
 
 def ended(world: World) -> int:

@@ -157,7 +157,7 @@ def test_one_that_lets_no_more_run_says_how_many_do(record: BreakerRecord, text:
 BOTH = """
 name: both
 breakers: {llm: {failures: 2, reset: 1h}}
-steps: [{step: decide, approve: {message: go on?}}, {step: ask, shell: echo asked, breaker: llm}]
+steps: [{step: decide, approve: {message: go on?}, next: end}, {step: ask, shell: echo asked, breaker: llm}]
 """
 
 
@@ -170,7 +170,7 @@ def test_a_breakers_time_is_a_timer_beside_a_person_who_is_waited_for(opened: No
 
 
 def test_a_run_that_waits_for_a_breaker_alone_is_no_persons_business(opened: None, folder: Path):
-    text = BOTH.replace("{step: decide, approve: {message: go on?}}, ", "")
+    text = BOTH.replace("{step: decide, approve: {message: go on?}, next: end}, ", "")
     with process("run", workflow(text)) as running:
         try:
             wait_until(lambda: mulligan("breakers", "--json").json[0]["waiting"] == 1)

@@ -21,7 +21,7 @@ name: sweep
 steps:
   - {step: "mesh_{n}", matrix: {n: [1, 2]}, shell: echo}
   - {step: all, map: {over: [1]}, do: echo}
-  - {step: ask, approve: {message: "Go on?", timeout: 10ms, default: approve}}
+  - {step: ask, approve: {message: "Go on?", timeout: 10ms, default: approve}, next: end}
 """
 
 

@@ -635,7 +635,9 @@ def test_the_story_of_a_refusal_says_who_refused_and_why():
 
 
 def test_an_approval_that_is_classified_and_a_parked_step_that_is_approved_are_told_the_other_verb():
-    ran("name: two\nsteps:\n  - {step: gate, approve: 'ship?'}\n  - {step: sim, shell: 'exit 3', triage: true}\n")
+    ran(
+        "name: w\nsteps:\n  - {step: gate, approve: 'ship?', next: end}\n  - {step: sim, triage: true, shell: exit 3}\n"
+    )
 
     classified = mulligan("classify", 1, "gate", "retry", "--reason", "x")
     approved = mulligan("approve", 1, "sim", "--reason", "x")

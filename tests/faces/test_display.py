@@ -30,7 +30,7 @@ name: moving
 steps:
   - {step: again, shell: 'exit 4', retry: {max_retries: 1, delay: 1h}}
   - {step: slow, shell: 'cat pipe'}
-  - {step: gate, approve: {message: 'ship it?'}}
+  - {step: gate, approve: {message: 'ship it?'}, next: end}
 """
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -294,7 +294,7 @@ def test_without_a_terminal_the_command_to_type_is_said_when_somebody_has_to_dec
         """\
         name: asks
         steps:
-          - {step: gate, approve: {message: 'ship it?'}}
+          - {step: gate, approve: {message: 'ship it?'}, next: end}
           - {step: bad, shell: exit 3, triage: true}
         """
     )

@@ -44,6 +44,40 @@ def test_the_last_attempt_is_what_one_gets_out_to_out_and_err_to_err():
     assert mulligan("logs", 1, "build") == (0, "attempt 2\n", "-- run 1, 'build', attempt 2\nbroken 2\n")
 
 
+SWEEP = """\
+steps:
+  - {step: before, shell: echo fine}
+  - step: each
+    needs: [before]
+    map: {over: [1, 2, 3, 4, 5, 6, 7, 8]}
+    do: [{shell: 'echo item ${item}; [ ${item} = 3 ]'}]
+"""
+
+
+def test_without_a_step_one_gets_what_failed_and_is_told_of_more():
+    ran(SWEEP)
+
+    found = mulligan("logs")
+
+    assert found.out == "item 1\nitem 2\nitem 4\nitem 5\nitem 6\n"
+    assert found.err.splitlines()[0] == "-- run 1, 'each[0]', attempt 1"
+    assert found.err.splitlines()[-1] == "-- 2 more failed: mulligan show 1"
+    assert [one["place"] for one in mulligan("logs", "--json").json][:2] == ["each[0].0", "each[1].0"]
+
+
+def test_without_a_step_and_a_failure_one_gets_what_ran_last():
+    ran("steps: [{step: a, shell: echo first}, {step: b, needs: [a], shell: echo second}]")
+
+    assert mulligan("logs") == (0, "second\n", "-- run 1, 'b', attempt 1\n")
+
+
+def test_a_run_in_which_nothing_has_run_has_no_logs():
+    ran(ASKING)
+
+    assert mulligan("logs") == (0, "", "no step of run 1 has run: mulligan show 1\n")
+    assert mulligan("logs", 1, "--attempt", 1).code == 2
+
+
 def test_an_earlier_attempt_can_be_asked_for():
     ran(FLAKY)
 

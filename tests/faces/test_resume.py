@@ -55,7 +55,7 @@ def test_a_paused_run_goes_on():
 
 
 def test_a_run_goes_on_step_by_step():
-    ran("name: asking\nsteps:\n  - {step: gate, approve: {message: 'ship it?'}}\n  - {step: s, shell: 'true'}\n")
+    ran("name: asking\nsteps:\n  - {step: gate, approve: 'ship it?', next: end}\n  - {step: s, shell: 'true'}\n")
 
     stepped = mulligan("resume", 1, "--steps", 1, "--json")
     wrong = [mulligan("resume", 1, "--steps", 0), mulligan("resume", 1, "s", "--steps", 1)]

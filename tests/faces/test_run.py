@@ -35,7 +35,7 @@ ASKING = """\
 name: asking
 steps:
   - {step: sim, shell: 'echo odd >&2; exit 3', triage: true}
-  - {step: ship, approve: {message: 'ship it?'}}
+  - {step: ship, approve: {message: 'ship it?'}, next: end}
 """
 # A step that cancels its own run, from a process of its own.
 CANCELLED = """\
@@ -283,7 +283,9 @@ def test_of_very_many_that_are_well_again_the_rest_is_said_to_have_failed_before
 
 
 def test_a_run_that_is_taken_up_and_only_waits_still_tells_what_had_failed_before():
-    ran("name: w\nsteps:\n  - {step: a, shell: 'exit 3'}\n  - {step: ship, approve: {message: 'ship it?'}}\n")
+    ran(
+        "name: w\nsteps:\n  - {step: a, shell: 'exit 3'}\n  - {step: ship, approve: {message: 'ship it?'}, next: end}\n"
+    )
 
     said = mulligan("resume", "1")
 

@@ -29,7 +29,7 @@ steps:
     needs: [build]
     map: {over: "${steps.build.output}", as: one}
     do: [{shell: "echo ${one}", retry: 2, on_failure: "touch handled"}]
-  - {step: gate, approve: 'go?'}
+  - {step: gate, approve: 'go?', next: end}
 end: {shell: touch ended}
 """
 

@@ -362,7 +362,7 @@ def test_the_condition_of_a_branch_is_that_of_the_group_in_it() -> None:
 
 
 def test_every_action_of_a_file_is_a_function() -> None:
-    @flow(secrets={"database": {"env": "DATABASE_URL"}}, defaults={"agent": "coder"})
+    @flow(order="data", secrets={"database": {"env": "DATABASE_URL"}}, defaults={"agent": "coder"})
     def actions(name: str):  # type: ignore[no-untyped-def]
         token = mulligan.secret("token", file="/run/secrets/token")
         mulligan.shell("shell", "cat", stdin=name, capture="json", strict=False)
@@ -383,7 +383,7 @@ def test_every_action_of_a_file_is_a_function() -> None:
         mulligan.wait("morning", until="2030-01-31T09:00:00Z")
         mulligan.approve("ask", "Send it?", timeout="1h", default="refuse", after=answer)
         mulligan.shell("build", f"make {mulligan.file('mesh', 'out/mesh.vtk')}", writes=["mesh"], cache=True)
-        mulligan.action("raw", shell="true", resources={"cpus": 2})
+        mulligan.action("raw", shell="true", resources={"cpus": 2}, after="ask")
 
     same(
         actions,
@@ -416,7 +416,7 @@ def test_every_action_of_a_file_is_a_function() -> None:
           - {step: morning, wait: {until: "2030-01-31T09:00:00Z"}}
           - {step: ask, needs: [agent], approve: {message: "Send it?", default: refuse}, timeout: 1h}
           - {step: build, shell: "make ${files.mesh}", writes: [mesh], cache: true}
-          - {step: raw, shell: "true", resources: {cpus: 2}}
+          - {step: raw, needs: [ask], shell: "true", resources: {cpus: 2}}
         """,
     )
 

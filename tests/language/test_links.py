@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.core.model.workflow import Action, Backoff, Command, Edge, Expression, Need, Triage, encode
+from mulligan.errors import LanguageError
 
 from .reading import step, steps, workflow
 
@@ -371,3 +372,34 @@ def test_an_undo_always_has_a_time_limit():
     )
 
     assert [step.undo.timeout for step in found.steps if step.undo] == [300.0, 60.0]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        # nothing runs beside it: it is the last word about the whole run
+        "[{step: a, shell: make}, {step: ask, approve: 'fine?', needs: [a]}]",
+        # what repairs a failure runs only if there is one
+        "[{step: a, shell: make, next: [{to: fix, on: failure, then: rerun}]}, {step: fix, shell: make},"
+        " {step: more, shell: make, needs: [fix]}, {step: ask, approve: 'fine?', needs: [a]}]",
+        # several people are asked at the end
+        "[{step: a, shell: make}, {step: legal, approve: 'fine?', needs: [a]}, {step: ask, approve: 'fine?',"
+        " needs: [a]}]",
+        # the file says so
+        "[{step: a, shell: make}, {step: ask, approve: 'fine?', next: end}]",
+        # an edge, a group of needs, a member of a matrix
+        "[{step: ask, approve: 'fine?', next: a}, {step: a, shell: make}, {step: b, shell: make}]",
+        "[{step: ask_1, approve: 'fine?'}, {step: a, shell: make, needs: [{match: 'ask_.*'}]}, {step: b, shell: make}]",
+        "[{step: 'ask_{i}', matrix: {i: [1, 2]}, approve: 'fine?'}, {step: a, shell: make, needs: [ask_1, ask_2]},"
+        " {step: b, shell: make}]",
+    ],
+)
+def test_an_approval_is_accepted_that_something_waits_for_or_that_ends_the_run(steps):
+    assert workflow(f"steps: {steps}").steps
+
+
+def test_an_approval_is_accepted_whose_answer_is_an_output_of_the_run():
+    steps = "[{step: a, shell: make}, {step: ask, approve: 'fine?'}]"
+    assert workflow(f"steps: {steps}\noutputs: {{agreed: '${{steps.ask.output.approved}}'}}").steps
+    with pytest.raises(LanguageError, match="nothing waits for the approval 'ask'"):
+        workflow(f"steps: {steps}")

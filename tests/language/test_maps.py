@@ -71,7 +71,7 @@ def test_worktrees_are_opened_where_the_tasks_in_them_run() -> None:
         steps:
         - {{step: a, shell: make, resources: {{labels: [there], cpus: 2}}}}
         {mapped.strip()}
-        - {{step: ask, approve: may it?}}
+        - {{step: ask, approve: may it?, needs: [a, m]}}
         """
     )
     free = workflow("workspace: {git: worktree}\nsteps: [{step: a, shell: make}]")

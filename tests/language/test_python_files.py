@@ -13,7 +13,7 @@ from mulligan.errors import LanguageError
 from mulligan.language import examine, lint, load, load_text
 from mulligan.language.python.builder import Workflow
 from mulligan.language.python.python_file_process import choose_workflow
-from mulligan.language.python.python_files import PythonFile, as_python_file
+from mulligan.language.python.python_files import PythonFile, as_python_file, build
 
 HEAD = "from mulligan import Workflow\n"
 
@@ -200,6 +200,13 @@ def test_a_refusal_names_the_file_as_it_was_named(folder: Path) -> None:
         '  2 | flow = Workflow("w").step("a", shell="make", needs=["b"])\n'
         "    |                                                      ^"
     )
+
+
+def test_a_file_that_never_ends_is_stopped(folder: Path) -> None:
+    (folder / "flow.py").write_text("while True: pass\n")
+
+    with pytest.raises(LanguageError, match=r"the file has made no workflow after 0\.01 seconds, and was stopped"):
+        build(PythonFile(folder / "flow.py"), seconds_max=0.01)
 
 
 def test_a_file_that_is_not_there_is_refused(folder: Path) -> None:

@@ -95,7 +95,7 @@ def test_nothing_starts_in_a_stopping_run_and_reserved_retries_are_void(live: Li
         steps:
           - {step: climbing, shell: echo tried >> trace; exit 1, retry: {max_retries: 3, delay: 1h}}
           - {step: parked, shell: exit 1, triage: true}
-          - {step: asking, approve: {message: go on?}}
+          - {step: asking, approve: {message: go on?}, next: end}
           - {step: waiting, wait: 1h}
           - {step: running, shell: touch up; sleep 1000}
           - {step: behind, needs: [running], shell: echo never >> trace}

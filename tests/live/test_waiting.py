@@ -13,7 +13,7 @@ from mulligan.core.model import events as e
 ASKING = """
 name: asking
 steps:
-  - {step: ask, approve: {message: go on?}}
+  - {step: ask, approve: {message: go on?}, next: end}
   - {step: work, shell: sleep 0.2}
   - {step: soon, needs: [work], wait: TIME}
   - {step: behind, needs: [soon], shell: 'true'}
@@ -60,7 +60,7 @@ inputs: {until: string}
 steps:
   - {step: for, wait: 1h}
   - {step: until, wait: {until: "${inputs.until}"}}
-  - {step: gate, approve: go on?}
+  - {step: gate, approve: go on?, next: end}
 """
 
 

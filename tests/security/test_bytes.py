@@ -14,7 +14,7 @@ name: waits
 inputs: {who: {type: string, default: you}}
 steps:
   - {step: parked, shell: "exit 1", triage: true}
-  - {step: asks, approve: {message: "shall ${inputs.who}?"}}
+  - {step: asks, approve: {message: "shall ${inputs.who}?"}, next: end}
 """
 NOT_KEPT = "error[input.invalid]: the text is not valid UTF-8, so it cannot be stored\n"
 

@@ -44,7 +44,7 @@ def evil_workflow() -> str:
         {"step": "raises", "python": "def main(evil): raise ValueError(evil)", "args": {"evil": EVIL}},
         {"step": "gives", "shell": 'printf %s "$EVIL"', "env": {"EVIL": EVIL}},
         {"step": "each", "map": {"over": [EVIL], "as": "evil"}, "do": [{"shell": "exit 1"}]},
-        {"step": "asks", "needs": ["gives"], "approve": {"message": "deploy ${steps.gives.output}?"}},
+        {"step": "asks", "needs": ["gives"], "approve": {"message": "deploy ${steps.gives.output}?"}, "next": "end"},
         {"step": "parks", "shell": 'printf %s "$EVIL" >&2; exit 3', "env": {"EVIL": EVIL}, "triage": True},
     ]
     return json.dumps({"name": "evil", "steps": steps, "outputs": {"evil": "${steps.gives.output}"}})

@@ -41,7 +41,7 @@ breakers: {net: {failures: 1, reset: 5s}}
 steps:
   - {step: build, shell: make, retry: {max_retries: 2, delay: 2s}}
   - {step: fetch, shell: get, breaker: net, retry: {max_retries: 3, delay: 1s}}
-  - {step: ask, needs: [build], approve: {message: "ship it?"}}
+  - {step: ask, needs: [build], approve: {message: "ship it?"}, next: end}
 """
 
 

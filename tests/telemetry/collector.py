@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 
@@ -17,6 +18,8 @@ class Collector:
 
     def __init__(self) -> None:
         self.spans: dict[str, Any] = {}
+        # Records have no ids: one that is sent twice is there twice.
+        self.records: list[Any] = []
         self.resources: list[dict[str, str]] = []
         self.paths: list[str] = []
         # The status with which it answers.
@@ -26,6 +29,10 @@ class Collector:
     def take(self, path: str, body: bytes) -> None:
         self.paths.append(path)
         if self.status != 200:
+            return
+        if path == "/v1/logs":
+            for logs in ExportLogsServiceRequest.FromString(body).resource_logs:
+                self.records += [record for scope in logs.scope_logs for record in scope.log_records]
             return
         request = ExportTraceServiceRequest.FromString(body)
         for resource in request.resource_spans:

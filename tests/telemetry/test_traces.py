@@ -64,6 +64,55 @@ def test_a_trace_has_every_attempt_and_the_called_run_under_the_ids_that_steps_w
     assert collector.named("run calling").parent_span_id == b""
 
 
+LOGGING = """
+name: logging
+steps:
+  - step: loud
+    python: |
+      import logging, sys
+      def main():
+          print("2026-99-99T00:00:00.000Z WARNING odd: no such day", file=sys.stderr)
+          logging.getLogger("shop.load").warning("slow\\nfor an hour")
+          logging.getLogger("shop").debug("unseen")
+          raise ValueError("broken")
+    retry: 1
+"""
+
+
+def test_what_steps_log_belongs_to_the_spans_of_their_attempts():
+    assert ran(LOGGING).code == 1
+
+    with collecting() as collector:
+        without = mulligan("traces", "1", "--endpoint", collector.url)
+        assert collector.records == []
+        said = mulligan("traces", "1", "--logs", "--endpoint", f"{collector.url}/v1/traces")
+
+    assert without.out == f"sent {len(collector.spans)} spans of run 1\n"
+    assert said.out == f"sent {len(collector.spans)} spans and 4 records of run 1\n"
+    slow = [record for record in collector.records if record.body.string_value.startswith("slow\nfor an hour\n")]
+    assert [(one.severity_text, one.severity_number) for one in slow] == [("WARNING", 13)] * 2
+    assert [collector.spans[one.span_id.hex()].name for one in slow] == ["attempt loud"] * 2
+    assert len({one.span_id for one in slow}) == 2
+    assert {one.trace_id.hex() for one in slow} == {one.trace_id.hex() for one in collector.spans.values()}
+    attributes = {one.key: one.value.string_value for one in slow[0].attributes}
+    assert (attributes["mulligan.logger"], attributes["mulligan.place"]) == ("shop.load", "loud")
+
+
+def test_records_are_exported_with_the_spans_they_belong_to_and_not_again():
+    with collecting() as collector, open_service() as service:
+        exporter = service.telemetry.exporter(collector.url, with_records=True)
+        exporter.export_due(NOW)
+        assert mulligan("run", workflow(LOGGING)).code == 1
+        collector.status = 400
+        with pytest.raises(StoreUnavailable):
+            exporter.export_due(NOW)
+        collector.status = 200
+        exporter.export_due(NOW)
+        exporter.export_due(NOW)
+
+    assert len(collector.records) == 4
+
+
 def test_what_cannot_be_sent_is_refused_in_words(monkeypatch: pytest.MonkeyPatch):
     ran("steps: [{step: a, shell: 'true'}]")
 

@@ -193,13 +193,13 @@ class group:  # noqa: N801 - it is written like the other functions
     """
 
     def __init__(
-        self, name: str, *, order: Literal["sequential", "graph"] | None = None, **keys: Unpack[StepKeys]
+        self, name: str, *, order: Literal["data", "sequential"] | None = None, **keys: Unpack[StepKeys]
     ) -> None:
         self._recorder, site = current("mulligan.group"), call_site()
         record = self._recorder.add(name, is_chosen=True, site=site, keys_site=site)
         apply_keys(self._recorder, record, located(keys, site))
-        self._group = Group(record)
-        if order is not None:
+        self._group = Group(record, order or "")
+        if order is not None and order != "data":
             self._group.keys["order"] = order
 
     def __enter__(self) -> Any:

@@ -12,7 +12,7 @@ from mulligan.flows.functions import definition_site
 from mulligan.flows.input_types import inputs_of
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.recording import END, RESULT, Group, Record, Recorder
-from mulligan.flows.references import SUCCESS, Reference, merge, reads_of, source_of, step_path
+from mulligan.flows.references import OPTIONAL, SUCCESS, Reference, merge, reads_of, source_of, step_path
 from mulligan.flows.source_refusals import refuse_meaningless
 from mulligan.flows.step_keys import apply_keys
 from mulligan.flows.steps import MAP_KEYS, Step, map_keys
@@ -62,7 +62,7 @@ def build(flow: RecordedFlow) -> Built:
     parameters = Parameters(flow.fn, f"flow '{flow.name}'")
     refuse_meaningless(flow.fn, flow.__name__)
     declared = inputs_of(flow.fn, parameters, dict(flow.keys.get("inputs", {})))
-    recorder = Recorder(flow.name, is_sequential=flow.keys.get("order") == "sequential")
+    recorder = Recorder(flow.name, order=flow.keys.get("order", ""))
     recorded, stacked = RECORDER.set(recorder), _STACK.set((*_STACK.get(), flow))
     try:
         with pause_garbage_collection():
@@ -146,11 +146,10 @@ class _Builder:
         if end is not None:
             keys["end"] = end
         workflow = Workflow.at(_at(flow.site), keys)
-        previous: Record | None = None
+        lines = _Lines(recorder.order)
         for record in recorder.records:
             if record.group is None:
-                workflow.step_at(_at(record.site), *self._step(record, previous))
-                previous = previous if record.name in self.targets else record
+                workflow.step_at(_at(record.site), *self._step(record, lines))
         for name, (_, built) in recorder.children.items():
             workflow.child(name, built.workflow)
         return Built(workflow, is_one)
@@ -161,6 +160,8 @@ class _Builder:
         if description := " ".join((flow.__doc__ or "").split("\n\n")[0].split()):
             keys["description"] = description
         given = recorder.value({key: one for key, one in flow.keys.items() if key != "inputs"}, {})
+        if given.get("order") in _BY_DATA:
+            del given["order"]
         for section, values in recorder.sections.items():
             given[section] = {**given.get(section, {}), **values}
         keys.update(given)
@@ -236,7 +237,7 @@ class _Builder:
 
     # Steps
 
-    def _step(self, record: Record, previous: Record | None) -> tuple[str, dict[str, Any]]:
+    def _step(self, record: Record, lines: _Lines) -> tuple[str, dict[str, Any]]:
         group = self.recorder.group_of.get(record.name)
         keys: dict[str, Any] = dict(record.action)
         if "python" in keys:
@@ -250,7 +251,7 @@ class _Builder:
                 name = value
             else:
                 keys[key] = self._located(value, site)
-        needs = self._needs(record, reads, previous)
+        needs = self._needs(record, reads, lines)
         if needs:
             keys["needs"] = needs
         if record.edges:
@@ -265,7 +266,7 @@ class _Builder:
             self._values[key] = Located(value, _at(site))
         return self._values[key]
 
-    def _needs(self, record: Record, reads: dict[str, str], previous: Record | None) -> list[Any]:
+    def _needs(self, record: Record, reads: dict[str, str], lines: _Lines) -> list[Any]:
         by_name, sources = self.recorder.by_name, self.targets.get(record.name, ())
         found: dict[str, str] = {}
         for step, on in reads.items():
@@ -276,21 +277,26 @@ class _Builder:
                 merge(found, {step: on})
         if record.group is not None:
             found = {step: on for step, on in found.items() if self.insiders.get(step) is record.group}
-        if found and self.recorder.is_sequential and previous is not None and record.name not in self.targets:
-            found.setdefault(previous.name, SUCCESS)
+        if record.name not in self.targets:
+            lines.follow(record, found, is_gate=self._is_gate(record))
         return [_need(by_name[step], on) for step, on in found.items()]
+
+    def _is_gate(self, record: Record) -> bool:
+        """Whether it is an approval or a wait, or a group with one."""
+        group = self.recorder.group_of.get(record.name)
+        records = (record,) if group is None else group.records
+        return any(not _GATES.isdisjoint(one.action) for one in records)
 
     # Groups
 
     def _group(self, group: Group, reads: dict[str, str]) -> dict[str, Any]:
         """The steps of a group. What they read of other steps comes in as inputs, and the group needs those steps."""
         steps: list[Any] = []
-        previous: Record | None = None
+        lines = _Lines(group.order or self.recorder.order)
         for record in group.records:
             merge(reads, {step: on for step, on in record.reads.items() if self.insiders.get(step) is not group})
-            name, keys = self._step(record, previous)
+            name, keys = self._step(record, lines)
             steps.append(Located({"step": name, **keys}, _at(record.site)))
-            previous = previous if record.name in self.targets else record
         made = {**group.keys, "steps": steps}
         if group.inputs:
             made["inputs"] = group.inputs
@@ -326,6 +332,76 @@ class _Builder:
         return found[0]
 
 
+class _Lines:
+    """Which steps follow others because of the lines in which they stand, in a flow or in a group.
+
+    An approval or a wait waits for the lines above it, and the lines below wait for it. Everything else follows what
+    it reads. With `order="data"` that holds for all steps; with `order="sequential"` each follows the one before.
+    """
+
+    def __init__(self, order: str) -> None:
+        self._order = order
+        self._previous: Record | None = None
+        # The lines since the last gate, what a line below it needs, and the steps that run only if it has succeeded.
+        self._since: list[str] = []
+        self._gate: dict[str, str] = {}
+        self._passed: set[str] = set()
+        # What each step needs that has succeeded.
+        self._reads: dict[str, list[str]] = {}
+
+    def follow(self, record: Record, needs: dict[str, str], *, is_gate: bool) -> None:
+        """Add to the needs of a step those of its line."""
+        if self._order == "sequential":
+            # A step without needs follows the one before by the order of the file.
+            if needs and self._previous is not None:
+                needs.setdefault(self._previous.name, SUCCESS)
+            self._previous = record
+        elif self._order not in _BY_DATA:
+            self._follow_gate(record, needs, is_gate=is_gate)
+
+    def _follow_gate(self, record: Record, needs: dict[str, str], *, is_gate: bool) -> None:
+        if not self._is_behind(needs):
+            self._add(self._gate, needs)
+        self._reads[record.name] = [step for step, on in needs.items() if on == SUCCESS]
+        if not is_gate:
+            self._since.append(record.name)
+            if self._is_behind(needs):
+                self._passed.add(record.name)
+            return
+        # A step that was skipped holds up nobody; one that failed does.
+        before = dict.fromkeys(self._since, OPTIONAL)
+        self._add(before, needs)
+        if "when" in record.keys:
+            # A gate that is skipped lets pass, unless something failed before it.
+            self._gate = {**before, **self._gate, record.name: OPTIONAL}
+            self._passed = set()
+        else:
+            self._gate, self._passed = {record.name: SUCCESS}, {record.name}
+        self._since = []
+
+    def _add(self, lines: dict[str, str], needs: dict[str, str]) -> None:
+        """Add the needs of a line, without those on steps that must have succeeded anyway."""
+        if not lines:
+            return
+        known: set[str] = set()
+        ahead = [step for step, on in needs.items() if on == SUCCESS]
+        while ahead:
+            new = [step for step in self._reads.get(ahead.pop(), ()) if step not in known]
+            known.update(new)
+            ahead += new
+        for step, on in lines.items():
+            if step not in known:
+                needs.setdefault(step, on)
+
+    def _is_behind(self, needs: dict[str, str]) -> bool:
+        """Whether a step with these needs runs only if the gate has succeeded."""
+        return any(on == SUCCESS and step in self._passed for step, on in needs.items())
+
+
+# `graph` is the word of files.
+_BY_DATA = frozenset(("data", "graph"))
+# The actions that hold up the lines below them.
+_GATES = frozenset(("approve", "wait"))
 _STEP_FIELD = re.compile(r"""(?<![\w.])steps(?:\.([A-Za-z_]\w*)|\["([^"]+)"\])\.(\w+)""")
 
 

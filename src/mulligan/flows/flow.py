@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         files: Mapping[str, str]
         secrets: Mapping[str, Mapping[str, str]]
         breakers: Mapping[str, Mapping[str, Any]]
-        order: Literal["graph", "sequential"]
+        order: Literal["data", "sequential"]
         timeout: Duration
         budget: Mapping[str, Any]
         max_parallel: int

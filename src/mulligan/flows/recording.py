@@ -55,8 +55,9 @@ class Record:
 class Group:
     """Steps that are retried together: they are a step of the flow, and a flow inside it."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, order: str = "") -> None:
         self.record = record
+        self.order = order
         self.records: list[Record] = []
         self.keys: dict[str, Any] = {}
         # What its steps read of steps outside, as inputs of the group.
@@ -66,9 +67,9 @@ class Group:
 class Recorder:
     """Collects the steps of one flow."""
 
-    def __init__(self, name: str, *, is_sequential: bool = False) -> None:
+    def __init__(self, name: str, *, order: str = "") -> None:
         self.name = name
-        self.is_sequential = is_sequential
+        self.order = order
         self.records: list[Record] = []
         self.by_name: dict[str, Record] = {}
         # The last record that each step object made, for `after=[fetch]` and `latest(improve)`.

@@ -103,6 +103,8 @@ def _describe_raised(state: State, record: FailureRecord, handled: bool | None, 
 
 def _target_status(state: State, record: FailureRecord) -> str:
     """The status of the visit that a failure was routed to."""
+    if record.is_passed_over:
+        return "skipped"
     past = state.past.get((record.target, record.target_visit))
     return past.status if past is not None else state.places[record.target].status
 

@@ -21,7 +21,7 @@ from mulligan.core.model.workflow import (
     Workflow,
 )
 from mulligan.errors import LanguageError
-from mulligan.language.checks.graph_checks import check_graph, check_uses
+from mulligan.language.checks.graph_checks import check_approvals, check_graph, check_uses
 from mulligan.language.checks.likely_mistakes import (
     item_names,
     refuse_foreign_templates,
@@ -197,6 +197,8 @@ def _check(workflow: Workflow, resolved: Resolved, draft: Draft) -> None:
     is_sound = not any(problem.code in _LINK_PROBLEMS for problem in draft.source.problems)
     check_graph(workflow, resolved, draft.source)
     check_uses(draft.uses, resolved, draft.source, is_graph_sound=is_sound)
+    if is_sound:
+        check_approvals(draft.uses, resolved, draft.source)
 
 
 def _draft(fields: Fields, source: Source, includes: Includes | None) -> Draft:

@@ -257,7 +257,8 @@ def _children(home: Home, config: ServerConfig, log: Logger, log_format: str) ->
         # Apart from the background process: a collector that does not answer must not hold up schedules.
         traces = ["-m", "mulligan", "traces", "--follow", "--home", folder]
         named = ["--endpoint", config.otel.endpoint] if config.otel.endpoint else []
-        found.append(Child("trace exporter", [*traces, *named], log))
+        logs = ["--logs"] if config.otel.logs else []
+        found.append(Child("trace exporter", [*traces, *named, *logs], log))
     return found
 
 

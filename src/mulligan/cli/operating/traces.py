@@ -18,6 +18,7 @@ def traces(
     run: NewestRun = LATEST,
     endpoint: Annotated[str, Option("URL", "The collector (default: $OTEL_EXPORTER_OTLP_ENDPOINT).")] = "",
     follow: Annotated[bool, Flag("Send the spans of all runs from now on, as they end, until stopped.")] = False,
+    logs: Annotated[bool, Flag("Send also what Python steps wrote with 'logging'.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -25,11 +26,12 @@ def traces(
 
     A trace has a span for each round of the run, for each visit of a step and for each attempt, and includes the runs
     that it called. Ids are computed from the run, so sending a trace twice does no harm, and a program that a step
-    starts finds its parent in $TRACEPARENT.
+    starts finds its parent in $TRACEPARENT. With --logs, each record of a step belongs to the span of its attempt;
+    records have no ids, so a second call sends them a second time.
     """
     with service_at(home) as service:
         if follow:
-            exporter = service.telemetry.exporter(endpoint)
+            exporter = service.telemetry.exporter(endpoint, with_records=logs)
             complain("sending traces; press Ctrl-C to stop")
             reported = ""
             while True:
@@ -46,4 +48,5 @@ def traces(
             show_json([to_json(span) for span in service.telemetry.spans(run_id)])
             return
         count = service.telemetry.send_spans(run_id, endpoint)
-        show(f"sent {pluralize(count, 'span')} of run {run_id}")
+        records = f" and {pluralize(service.telemetry.send_records(run_id, endpoint), 'record')}" if logs else ""
+        show(f"sent {pluralize(count, 'span')}{records} of run {run_id}")

@@ -14,6 +14,7 @@ from mulligan.cli.output.tables import cut
 from mulligan.cli.output.terminal import INTERRUPTED, UsageRefused, complain, show, show_json, show_written
 from mulligan.cli.words.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
 from mulligan.cli.words.parameters import Argument, Flag, Option
+from mulligan.core.model.place_keys import step_name
 from mulligan.formats import systems_with_logs
 from mulligan.service.logs.log_following import LogPiece, LogSelection
 from mulligan.service.logs.log_levels import LEVELS, LevelFilter
@@ -48,7 +49,7 @@ def logs(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Print what the attempts of a step wrote, even while they run.
+    """Print what the attempts of a step wrote, even while they run. Without STEP: of what failed, or ran last.
 
     Stdout goes to stdout, stderr to stderr. STEP may also be a part of a step, such as 'build.undo@1'. --follow ends
     when the step, or the run, has ended. With --level, only what was logged.
@@ -67,21 +68,28 @@ def logs(
             if not named and (item is not None or wanted != LogSelection()):
                 raise UsageRefused("--item, --attempt, --handler and --script need a step", hint="name a STEP")
             return _follow(service, run_id, wanted, level=level, as_json=as_json, place=where(home))
-        if not named:
-            hint = f"all of it: mulligan logs {run_id} -f{where(home)}; its steps: mulligan show {run_id}{where(home)}"
-            raise UsageRefused("missing argument 'STEP'", hint=hint)
-        found = service.logs.step_logs(run_id, named, item=index, attempt=attempt, part=part)
+        more = 0
+        if named:
+            found = service.logs.step_logs(run_id, named, item=index, attempt=attempt, part=part)
+        elif item is not None or attempt is not None or part != "own":
+            raise UsageRefused("--item, --attempt, --handler and --script need a step", hint="name a STEP")
+        else:
+            found, more = service.logs.telling_logs(run_id)
         called = service.runs.called(run_id)
         names = service.runs.name_places(run_id, [log.place for log in found])
     shown = found if level is None else [_at_level(log, level) for log in found]
     if as_json:
-        show_json([{"run_id": run_id, "step": named, **to_json(log)} for log in shown])
+        show_json([{"run_id": run_id, "step": named or step_name(log.place), **to_json(log)} for log in shown])
         return 0
+    if not found:
+        complain(f"no step of run {run_id} has run: mulligan show {run_id}{where(home)}")
     for log, whole in zip(shown, found, strict=True):
         why = _why_empty(whole, called, where(home)) or _why_empty_at(log, level)
         complain(f"-- run {run_id}, '{names[log.place]}', attempt {log.attempt}{why}")
         show_written(log.stdout, sys.stdout)
         show_written(log.stderr, sys.stderr)
+    if more:
+        complain(f"-- {more} more failed: mulligan show {run_id}{where(home)}")
     return 0
 
 

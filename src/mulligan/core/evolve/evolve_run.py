@@ -65,6 +65,7 @@ from mulligan.core.state.state import (
     UndoableVisit,
 )
 from mulligan.core.state.transitions import PLACE
+from mulligan.core.state.verdict import will_go_back
 from mulligan.core.state.workspace import opened_folder, opens_worktree
 
 _replace = msgspec.structs.replace
@@ -400,7 +401,17 @@ def _step_restored(state: State, place: Place, fact: e.StepRestored, entry: e.En
 def _skip(state: State, place: Place) -> None:
     """Settle a step that is not entered, for all of its queued arrivals: the reason applies to all of them."""
     place.last_status, place.queue = "", ()
+    if state.failures:
+        _pass_over(state, place)
     settle(state, place.key, "skipped")
+
+
+def _pass_over(state: State, place: Place) -> None:
+    """No failure that was routed to the next visits of a step is handled by it, unless a loop leads back to it."""
+    for behind in range(1, len(state.graph.nodes[place.key].arrivals) + 1):
+        for record in state.failures_routed_to(place.key, place.visit + behind):
+            if not record.is_closed and not will_go_back(state, record):
+                state.set_at(state.failures, record.index, _replace(record, is_passed_over=True))
 
 
 def _step_completed(state: State, place: Place, fact: e.StepCompleted, entry: e.Entry) -> None:

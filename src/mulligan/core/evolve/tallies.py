@@ -205,8 +205,8 @@ def _close_routes(state: State, step: str, visit: int, at: datetime, *, worked: 
     while ended:
         target, number = ended.pop()
         for record in state.failures_routed_to(target, number):
-            # Not if a loop or a later round rerouted the failure.
-            if record.target_visit == number and not record.is_closed:
+            # Not if a loop or a later round rerouted the failure, or the visit that it was routed to was skipped.
+            if record.target_visit == number and not record.is_closed and not record.is_passed_over:
                 _add(state, tally_key(record.step, "route", target), _judge(worked, record.at, at))
                 if not record.is_allowed:
                     ended.append((record.step, record.visit))

@@ -314,12 +314,12 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     target_visit: int = 0
     then: str = ""
     is_allowed: bool = False
-    # The strategy of the handler that recovered the visit; "" if the visit failed.
-    recovered_by: str = ""
-    # A later round runs the step again: this failure no longer counts.
-    is_closed: bool = False
+    recovered_by: str = ""  # the strategy of the handler that recovered the visit
+    is_closed: bool = False  # a later round runs the step again: this failure no longer counts
     # Of a call: its program has failed for another reason, so that it has caught this.
     is_caught: bool = False
+    # The visit that it was routed to was skipped. Another arrival may get its number later.
+    is_passed_over: bool = False
     # The decision of rung 4, and why.
     route: Route = Route("no_route")
     # For an agent: the summary of the attempt before that its last attempt got.

@@ -18,14 +18,14 @@ def is_handled(state: State, record: FailureRecord) -> bool | None:
     or if the visit was skipped, cancelled, or failed with `continue_on_error`. A failure that went round in a loop is
     handled if the last failure of that loop is.
     """
-    while record.target:
+    while record.target and not record.is_passed_over:
         place = state.places[record.target]
         past = state.past.get((record.target, record.target_visit))
         if past is not None:
             status, index = past.status, past.failure_index
         elif place.visit < record.target_visit:
             # Not entered: it may still be, or it was skipped.
-            is_open = place.status == "waiting" or place.is_active or place.queue or _will_go_back(state, record)
+            is_open = place.status == "waiting" or place.is_active or place.queue or will_go_back(state, record)
             return None if is_open and state.run.stop is None else False
         else:
             status, index = place.status, place.failure_index
@@ -93,7 +93,7 @@ def _is_kept_from_leading_back(state: State, record: FailureRecord) -> bool:
     )
 
 
-def _will_go_back(state: State, record: FailureRecord) -> bool:
+def will_go_back(state: State, record: FailureRecord) -> bool:
     """Whether a loop will put back the step that the failure was routed to."""
     source = state.places[record.step]
     if source.visit == record.visit and source.loop_edge is not None:

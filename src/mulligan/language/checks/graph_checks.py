@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
+from mulligan.core.model.actions import traits_of
 from mulligan.core.model.graph import Arc, Graph
 from mulligan.core.model.workflow import END, Backoff, Need, Step, Workflow
 from mulligan.language.checks.links import forward_links, group_links, need_links, readable, success_links, vertex
@@ -152,6 +153,52 @@ def _reads_node(step: Step, need: Need, resolved: Resolved) -> Node | None:
     writer = resolved.steps.get(need.of)
     is_read = writer is not None and not need.is_group and not set(step.reads).isdisjoint(writer.writes)
     return resolved.drafts[step.name].node.get("reads") if is_read else None
+
+
+def check_approvals(uses: Iterable[Use], resolved: Resolved, source: Source) -> None:
+    """Refuse an approval that gates nothing: steps run beside it, and none waits for it or reads the answer.
+
+    With `next: end` the file says that only the end of the run waits for it.
+    """
+    gates = [step for step in resolved.steps.values() if traits_of(step.action).asks_person]
+    if not gates:
+        return
+    links = forward_links(resolved)
+    read = {use.step for use in uses}
+    idle = [
+        step.name for step in gates if not (links[step.name] or step.edges or resolved.drafts[step.name].name in read)
+    ]
+    if not idle:
+        return
+    asking = {step.name for step in gates}
+    # The last ones first: what is published stands below what was prepared.
+    usual = [name for name in _without_failures(resolved) if name not in asking][::-1]
+    before = Reachability(links).connected((name, gate) for gate in idle for name in usual)
+    for gate in idle:
+        beside = next((name for name in usual if (name, gate) not in before), None)
+        if beside is not None:
+            message = f"nothing waits for the approval '{gate}': '{beside}' runs beside it"
+            hint = f"let '{beside}' need '{gate}'; with 'next: end' it holds up the end of the run alone"
+            found = source.refuse("idle_approval", message, resolved.drafts[gate].name_node, hint=hint)
+            if source.origin:
+                source.warn_as(found)
+            else:
+                source.note(found)
+
+
+def _without_failures(resolved: Resolved) -> Iterator[str]:
+    """The steps that run when nothing fails, in file order: without repairs and what follows from them."""
+    links = success_links(resolved)
+    for step in resolved.steps.values():
+        links[step.name] += [edge.to for edge in step.edges if edge.on == "always" and edge.to != END]
+    entered = {edge.to for step in resolved.steps.values() for edge in step.edges}
+    ahead = [name for name in resolved.steps if name not in entered and not resolved.steps[name].needs]
+    found = set(ahead)
+    while ahead:
+        targets = [target for target in links[ahead.pop()] if target not in found]
+        found.update(targets)
+        ahead += targets
+    return (name for name in resolved.steps if name in found)
 
 
 def check_uses(uses: Iterable[Use], resolved: Resolved, source: Source, *, is_graph_sound: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
@@ -23,6 +24,21 @@ def record_of(line: bytes) -> dict[str, Any] | None:
         field = _FIELD.search(line)
         level = b"info" if field is None else field[1]
     return {"at": at.decode(), "level": level.decode().lower(), "logger": (logger or b"").decode("utf-8", "replace")}
+
+
+def split_records(data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """The records of a log, each with its text and the lines behind it. Lines before the first are left out."""
+    known: dict[str, Any] | None = None
+    text: list[bytes] = []
+    for line in data.splitlines(keepends=True):
+        if (found := record_of(line)) is None:
+            text.append(line)
+            continue
+        if known is not None:
+            yield known, b"".join(text)
+        known, text = found, [_HEAD.sub(b"", line, count=1)]
+    if known is not None:
+        yield known, b"".join(text)
 
 
 class LevelFilter:

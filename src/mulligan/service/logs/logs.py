@@ -12,10 +12,13 @@ from mulligan.core.model.codec import encode
 from mulligan.core.model.events import RunStarted
 from mulligan.core.model.place_keys import is_at_or_below, item_key, step_name
 from mulligan.errors import NotFound
+from mulligan.service.runs.stored.attempts import list_attempts
 from mulligan.service.runs.stored.run_reader import AttemptLog, RunReader
 
 Part = Literal["own", "handler", "script"]
 
+# Logs that are shown if no step is named.
+TELLING_MAX = 5
 # The marks in keys of places that are not attempts of the step or item itself.
 _MARKS = {"handler": ".on_failure@", "script": ".script@"}
 _CAUSE = re.compile(r"@(\d+)")
@@ -52,6 +55,20 @@ def step_logs(
     """
     meant = find_attempts(reader, run_id, step, item=item, attempt=attempt, part=part)
     return [reader.attempt_log(run_id, *one) for one in meant]
+
+
+def telling_logs(reader: RunReader, run_id: int) -> tuple[list[AttemptLog], int]:
+    """The logs that are asked for first, and how many more there are of that kind.
+
+    Those of the last attempts that failed; if none has, that of the attempt that began last.
+    """
+    tried = list_attempts(reader.events(run_id), lambda _: True)
+    # In the order of scheduling: the last one of each place remains. What no host ran has no log.
+    last = {one.place: one for one in tried if one.host}
+    failed = [one for one in last.values() if one.status in ("failed", "lost")]
+    meant = failed or sorted(last.values(), key=lambda one: one.started_at or one.scheduled_at)[-1:]
+    shown = [reader.attempt_log(run_id, one.place, one.attempt) for one in meant[:TELLING_MAX]]
+    return shown, len(meant) - len(shown)
 
 
 def find_attempts(

@@ -60,10 +60,12 @@ class ServerSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OtelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[otel]`: where traces are sent."""
+    """`[otel]`: where traces are sent, and whether logs are."""
 
     # Without it, `$OTEL_EXPORTER_OTLP_ENDPOINT` counts.
     endpoint: Annotated[str, msgspec.Meta(pattern="^(https?://.+)?$")] = ""
+    # Whether what steps write with `logging` is sent, too.
+    logs: bool = False
 
 
 class RetentionSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

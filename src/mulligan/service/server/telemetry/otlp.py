@@ -1,59 +1,91 @@
-"""Sends spans to a collector: OTLP over HTTP. The extra `otel` has the library."""
+"""Sends spans and log records to a collector: OTLP over HTTP. The extra `otel` has the library."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
+from opentelemetry._logs import LogRecord, SeverityNumber
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    set_span_in_context,
+)
 
 from mulligan import __version__
 from mulligan.errors import StoreUnavailable
 from mulligan.history.spans import Span
+from mulligan.service.server.telemetry.trace_export import StepRecord
 
-BATCH_SPANS = 500
+# Spans or records in one request.
+BATCH = 500
 SEND_SECONDS_MAX = 10.0
-_PATH = "/v1/traces"
+_TRACES, _LOGS = "/v1/traces", "/v1/logs"
+_SEVERITIES = {
+    "debug": SeverityNumber.DEBUG,
+    "info": SeverityNumber.INFO,
+    "warning": SeverityNumber.WARN,
+    "error": SeverityNumber.ERROR,
+    "critical": SeverityNumber.FATAL,
+}
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _STATUSES = {"unset": StatusCode.UNSET, "ok": StatusCode.OK, "error": StatusCode.ERROR}
 _SCOPE = InstrumentationScope("mulligan", __version__)
 
 
 class CollectorUnavailable(StoreUnavailable):
-    """The collector did not take the spans. They are sent again later."""
+    """The collector did not take what was sent. It is sent again later."""
 
     code = "telemetry.collector_unavailable"
 
 
-class SpanSender:
-    """Sends spans to one collector. `endpoint` is its address; "" takes that of the environment (`OTEL_…`)."""
+class Sender:
+    """Sends spans and log records to one collector. `endpoint` is its address; "" takes that of the environment."""
 
     def __init__(self, endpoint: str = "") -> None:
-        address = endpoint.rstrip("/")
-        where = None if not address else address if address.endswith(_PATH) else f"{address}{_PATH}"
+        self._address = endpoint.rstrip("/").removesuffix(_TRACES)
         self._reasons = _Reasons()
-        self._exporter = OTLPSpanExporter(where, timeout=SEND_SECONDS_MAX)
+        self._spans = OTLPSpanExporter(self._at(_TRACES), timeout=SEND_SECONDS_MAX)
+        # Made when it is first asked for: most collectors get spans alone.
+        self._records: OTLPLogExporter | None = None
         self._resource = Resource.create({"service.version": __version__}).merge(Resource(_service_name()))
 
     def send(self, spans: Iterable[Span]) -> int:
-        """Send them, in batches; how many. CollectorUnavailable if the collector does not take them."""
+        """Send spans, in batches; how many. CollectorUnavailable if the collector does not take them."""
+        return self._send(map(self._readable, spans), self._spans, "spans", "traces")
+
+    def send_records(self, records: Iterable[StepRecord]) -> int:
+        """Send what steps wrote with `logging`, in batches; how many."""
+        if self._records is None:
+            self._records = OTLPLogExporter(self._at(_LOGS), timeout=SEND_SECONDS_MAX)
+        return self._send(map(self._readable_record, records), self._records, "records", "logs")
+
+    def _at(self, path: str) -> str | None:
+        """The address for a kind of signal; None leaves it to the environment."""
+        return f"{self._address}{path}" if self._address else None
+
+    def _send(self, items: Iterator[Any], exporter: Any, what: str, of: str) -> int:
         count = 0
-        remaining = iter(spans)
-        while batch := [self._readable(span) for span in islice(remaining, BATCH_SPANS)]:
+        while batch := list(islice(items, BATCH)):
             with self._reasons:
-                result = self._exporter.export(batch)
-            if result is not SpanExportResult.SUCCESS:
+                result = exporter.export(batch)
+            if result is not type(result).SUCCESS:
                 reason = self._reasons.last or "it did not answer"
                 raise CollectorUnavailable(
-                    f"the collector of traces did not accept the spans: {reason}",
+                    f"the collector of {of} did not accept the {what}: {reason}",
                     hint="check the address in OTEL_EXPORTER_OTLP_ENDPOINT, or in [otel] of server.toml",
                 )
             count += len(batch)
@@ -74,6 +106,21 @@ class SpanSender:
             end_time=_nanoseconds(span.end),
             instrumentation_scope=_SCOPE,
         )
+
+    def _readable_record(self, record: StepRecord) -> ReadableLogRecord:
+        span = NonRecordingSpan(_context(record.span.trace_id, record.span.span_id))
+        at = _nanoseconds(record.at)
+        made = LogRecord(
+            timestamp=at,
+            observed_timestamp=at,
+            context=set_span_in_context(span),
+            severity_text=record.level.upper(),
+            # Levels of a program's own are between those that we know.
+            severity_number=_SEVERITIES.get(record.level, SeverityNumber.INFO),
+            body=record.text,
+            attributes={**record.span.attributes, "mulligan.logger": record.logger},
+        )
+        return ReadableLogRecord(made, self._resource, _SCOPE)
 
 
 def _service_name() -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from types import ModuleType
 
 from mulligan.core.effects.run_lists import RunFilter
@@ -12,7 +13,7 @@ from mulligan.engine.timings import Histogram
 from mulligan.errors import InputInvalid
 from mulligan.history.spans import Span, SpanReader
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.service.server.telemetry.trace_export import PAGE, TraceExporter
+from mulligan.service.server.telemetry.trace_export import PAGE, TraceExporter, read_records
 from mulligan.service.server.telemetry.worker_metrics import load_exposition, refuse_missing_library
 
 # The variables with which a collector is named everywhere.
@@ -33,24 +34,41 @@ class Telemetry:
 
     def spans(self, run_id: int) -> list[Span]:
         """The spans of a run and of the runs below it that have ended so far."""
+        return [span for spans in self._spans(run_id).values() for span in spans]
+
+    def _spans(self, run_id: int) -> dict[int, list[Span]]:
         store = self._reader.store
-        found: list[Span] = []
+        found: dict[int, list[Span]] = {}
         run_ids = [store.run(run_id).run_id]
         for one in run_ids:
-            reader, after = SpanReader(), 0
+            reader, after, found[one] = SpanReader(), 0, []
             while entries := store.log(one, after, PAGE):
-                found += reader.read(entries)
+                found[one] += reader.read(entries)
                 after = entries[-1].seq
             run_ids.extend(child.run_id for child in store.children(one))
         return found
 
     def send_spans(self, run_id: int, endpoint: str = "") -> int:
         """Send these spans to a collector; how many. Sending them twice does no harm."""
-        return int(_otlp().SpanSender(_checked(endpoint)).send(self.spans(run_id)))
+        return int(_otlp().Sender(_checked(endpoint)).send(self.spans(run_id)))
 
-    def exporter(self, endpoint: str = "") -> TraceExporter:
-        """Sends what ends from now on, whenever it is asked."""
-        return TraceExporter(self._reader.store, _otlp().SpanSender(_checked(endpoint)).send)
+    def send_records(self, run_id: int, endpoint: str = "") -> int:
+        """Send what the steps of these runs wrote with `logging`; how many records. Each call sends them again."""
+        sender = _otlp().Sender(_checked(endpoint))
+        records = (read_records(self._reader, one, spans) for one, spans in self._spans(run_id).items())
+        return int(sender.send_records(chain.from_iterable(records)))
+
+    def exporter(self, endpoint: str = "", *, with_records: bool = False) -> TraceExporter:
+        """Sends what ends from now on, whenever it is asked; also what steps wrote with `logging`, if that is asked."""
+        sender = _otlp().Sender(_checked(endpoint))
+
+        def send(run_id: int, spans: Sequence[Span]) -> None:
+            # Spans first: if these are refused no record was sent, which would be there twice later.
+            sender.send(spans)
+            if with_records:
+                sender.send_records(read_records(self._reader, run_id, spans))
+
+        return TraceExporter(self._reader.store, send)
 
     # -- metrics -----------------------------------------------------------------------------------------------------
 

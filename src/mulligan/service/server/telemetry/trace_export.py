@@ -1,12 +1,13 @@
 """Exports the traces of runs while they go on: reads what was added to their logs, and sends the spans that ended.
 
+With them goes, if that is asked, what Python steps wrote with `logging`, under the spans of their attempts.
 What was sent is remembered in the store, and only after the collector took it. So everything is sent at least once;
 the ids of spans are hashes, and a collector that gets one twice has it once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -16,6 +17,8 @@ from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import CodecError
 from mulligan.history.spans import Span, SpanReader
 from mulligan.ports import Document, RunRecord, Store
+from mulligan.service.logs.log_levels import split_records
+from mulligan.service.runs.stored.run_reader import RunReader
 
 POLL_SECONDS = 2.0
 # Ended runs whose later rounds are still noticed.
@@ -23,6 +26,40 @@ ENDED_RUNS_FOLLOWED = 500
 # How many runs are looked at in one round.
 NEW_RUNS_MAX, PAGE = 2_000, 500
 _KIND, _NAME = "trace_export", "state"
+
+
+# A collector refuses a request that is too large, with all records in it.
+TEXT_BYTES_MAX = 16 * 1024
+
+
+class StepRecord(msgspec.Struct, frozen=True):
+    """One record of an attempt, with the lines behind it."""
+
+    span: Span
+    at: datetime
+    level: str
+    logger: str
+    text: str
+
+
+def read_records(reader: RunReader, run_id: int, spans: Iterable[Span]) -> Iterator[StepRecord]:
+    """The records of the attempts among these spans of a run, as far as their logs are here or in the store."""
+    for span in spans:
+        attempt = span.attributes.get("mulligan.attempt")
+        if attempt is None:
+            continue
+        log = reader.attempt_log(run_id, span.attributes["mulligan.place"], attempt)
+        for head, body in split_records(log.stderr):
+            text = body[:TEXT_BYTES_MAX].decode("utf-8", "replace").rstrip("\n")
+            yield StepRecord(span, _moment(head["at"]) or span.end, head["level"], head["logger"], text)
+
+
+def _moment(text: str) -> datetime | None:
+    """A step may print what only looks like a time."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 class _State(msgspec.Struct):
@@ -35,7 +72,7 @@ class _State(msgspec.Struct):
 class TraceExporter:
     """Follows all runs of a store."""
 
-    def __init__(self, store: Store, send: Callable[[Iterable[Span]], object]) -> None:
+    def __init__(self, store: Store, send: Callable[[int, Sequence[Span]], object]) -> None:
         self._store = store
         self._send = send
         self._state: _State | None = None
@@ -88,7 +125,7 @@ class TraceExporter:
             spans += [span for span in reader.read(entries) if span.seq > after]
             known = entries[-1].seq
         if spans:
-            self._send(spans)
+            self._send(record.run_id, spans)
         self._readers[record.run_id] = (reader, known)
 
     def _forget(self, state: _State) -> None:
