@@ -153,13 +153,10 @@ def test_the_project_runs_on_a_server_is_killed_continues_and_is_backfilled(
             (waiting,) = server.ask("pending", token)["pending"]
             server.command("approve", str(waiting["run_id"]), "agree", "--reason", "a fair", cwd=tmp_path, token=token)
             wait_until(lambda: server.ask("runs/1", token)["status"] == "completed")
-            days = {"--from": tomorrow - timedelta(days=31), "--to": tomorrow - timedelta(days=1, hours=12)}
-            words = [word for name, day in days.items() for word in (name, f"{day:%Y-%m-%d}")]
-            planned = server.command(
-                "schedule", "backfill", "nightly.night", *words, "--dry-run", cwd=tmp_path, token=token
-            )
-            words[1] = f"{tomorrow - timedelta(days=3):%Y-%m-%d}"
-            started = server.command("schedule", "backfill", "nightly.night", *words, cwd=tmp_path, token=token)
+            backfill = ("schedule", "backfill", "nightly.night", "--to", f"{tomorrow - timedelta(days=1):%Y-%m-%d}")
+            begin = [f"{tomorrow - timedelta(days=1 + days):%Y-%m-%d}" for days in (30, 2)]
+            planned = server.command(*backfill, "--from", begin[0], "--dry-run", cwd=tmp_path, token=token)
+            started = server.command(*backfill, "--from", begin[1], cwd=tmp_path, token=token)
             count = len(started["instants"])
             wait_until(lambda: len(server.ask("runs?status=completed&workflow=nightly", token)["runs"]) == 1 + count)
             outputs = server.ask("runs/1", token)["outputs"]
