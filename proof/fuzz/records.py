@@ -30,7 +30,7 @@ from mulligan.core.turn import fold, turn
 from mulligan.errors import ArtifactDamaged, CodecError, InputInvalid, NotFound, Refused
 from mulligan.store import columns
 from mulligan.testing.history import Answers, History, edge, handler, retry, step, workflow
-from mulligan.worker.child.warm_child import ChildDisconnected, ChildProtocolError, WarmChild
+from mulligan.worker.child.warm_child import ChildDisconnected, ChildProtocolError, ChildUse, WarmChild
 from mulligan.worker.outputs import outputs
 from mulligan.worker.supervisor.frames import FrameDecoder, encode_frame
 from proof.simulator import hostile_reports
@@ -216,7 +216,7 @@ def frames(data: bytes) -> None:
 
 def answer(data: bytes) -> None:
     """What a warm child says, or a step of a user's that writes to what is ours: an answer, or raving."""
-    child = WarmChild(1, "v", "python", "/nowhere")
+    child = WarmChild(1, ChildUse("v", "python"), "/nowhere")
     theirs: Any = child._theirs
     try:
         child._number = 1

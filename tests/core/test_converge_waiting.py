@@ -28,7 +28,7 @@ def circle(number: int = 1) -> list[Any]:
     ]
 
 
-def test_who_waits_in_a_circle_is_passed_over_and_the_failure_stays_unhandled() -> None:
+def test_who_waits_in_a_circle_is_target_skipped_and_the_failure_stays_unhandled() -> None:
     # `y` was arrived at, and is over: it is not taken for one that waits.
     run = run_of(step("x", next=["y"]), step("y"), *circle(), step("z1")).ok("x").ok("y")
 

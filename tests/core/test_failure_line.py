@@ -89,6 +89,6 @@ def test_the_line_is_the_one_that_a_person_would_search_for(output: str, line: s
     assert most_useful_line(output) == line
 
 
-def test_a_progress_bar_is_passed_over() -> None:
+def test_a_progress_bar_is_target_skipped() -> None:
     assert most_useful_line("loading model\n 45% [####    ]\n") == "loading model"
     assert most_useful_line("fetching\n 45.5 % 1.2 MB/s eta\n100%\n") == "fetching"

@@ -479,7 +479,7 @@ def test_a_failure_of_an_earlier_visit_counts_although_the_loop_went_on():
     assert (run.status, run.ended.failed_steps_count) == ("failed", 1)
 
 
-def test_what_goes_back_with_a_loop_and_cannot_be_entered_is_passed_over_in_the_order_of_the_file():
+def test_what_goes_back_with_a_loop_and_cannot_be_entered_is_target_skipped_in_the_order_of_the_file():
     names = ["z", "m", "b", "q", "a"]
     flow = workflow(
         step("gone"),
@@ -532,7 +532,7 @@ def test_the_jitter_of_a_loop_is_a_digest_of_run_edge_and_number():
     assert taken.due - T0 == expected
 
 
-def test_a_step_that_has_had_all_its_visits_is_passed_over_by_further_rounds_of_a_loop():
+def test_a_step_that_has_had_all_its_visits_is_target_skipped_by_further_rounds_of_a_loop():
     flow = workflow(
         step("top", next=["again"]),
         step("r", needs=["top"], max_visits=1, continue_on_error=True),

@@ -292,7 +292,7 @@ def test_a_remediation_that_is_allowed_to_fail_handles_nothing_although_its_own_
 # -- visits that do not happen ---------------------------------------------------------------------------------------
 
 
-def test_a_failure_sent_to_a_visit_that_is_passed_over_is_not_repaired_by_the_visit_before():
+def test_a_failure_sent_to_a_visit_that_is_target_skipped_is_not_repaired_by_the_visit_before():
     flow = workflow(
         *(step(name, next=[edge("fix", on="failure", then="rerun")]) for name in ("a", "b")),
         step("fix", join="each", when="usable"),
@@ -309,7 +309,7 @@ def test_a_failure_sent_to_a_visit_that_is_passed_over_is_not_repaired_by_the_vi
 
 
 @pytest.mark.parametrize("then", [None, "rerun", "continue"])
-def test_a_failure_sent_to_a_visit_that_is_passed_over_is_not_handled_by_a_later_one_with_its_number(then):
+def test_a_failure_sent_to_a_visit_that_is_target_skipped_is_not_handled_by_a_later_one_with_its_number(then):
     flow = workflow(
         step("a", next=[edge("fix", on="failure", then=then)]),
         step("b", next=["fix"]),
@@ -328,7 +328,7 @@ def test_a_failure_sent_to_a_visit_that_is_passed_over_is_not_handled_by_a_later
     assert unhandled_by_records([record]) == [record]
 
 
-def test_fail_fast_strikes_for_each_failure_that_waited_for_a_visit_that_is_passed_over():
+def test_fail_fast_strikes_for_each_failure_that_waited_for_a_visit_that_is_target_skipped():
     flow = workflow(
         *(step(name, next=[edge("fix", on="failure")]) for name in ("a", "b")),
         step("fix", join="each", needs=["gone"]),

@@ -10,7 +10,7 @@ import pytest
 from mulligan.core import ordinary
 from mulligan.core.model import events as e
 from mulligan.core.model.graph import Graph
-from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.reports import TaskEnded, TaskStarted
 from mulligan.core.model.step_plan import plan_of
 from mulligan.core.model.workflow import (
     Action,
@@ -107,6 +107,24 @@ def test_a_failure_goes_at_length(compared: BothWays) -> None:
 
     assert compared.ends == 0
     assert (run["a"].attempt, run.statuses) == (2, {"a": "ready", "b": "waiting"})
+
+
+def starts_at_once(run: History, attempt: int = 1) -> bool:
+    return ordinary.may_start_at_once(run.state, TaskStarted(run.clock, "a", attempt, "w1", "h1"))
+
+
+def test_only_the_first_attempt_of_an_ordinary_step_starts_at_once(compared: BothWays) -> None:
+    run = History(CHAIN).start()
+
+    assert starts_at_once(run)
+    ordinary.start_step(run.state, run["a"], "w1", "h1", run.clock)
+    assert compared.starts == 1
+    assert not starts_at_once(run)
+    assert not starts_at_once(History(CHAIN).start(), attempt=2)
+    assert not starts_at_once(History(workflow(step("a", rules=retry(1)))).start().fail("a"), attempt=2)
+    assert not starts_at_once(History(workflow(step("a", deadline=9.0))).start())
+    assert not starts_at_once(History(CHAIN).start().pause())
+    assert not starts_at_once(History(CHAIN).start().pause_step("a"))
 
 
 def test_what_cannot_be_decided_leaves_no_gap_in_the_log() -> None:

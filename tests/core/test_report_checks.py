@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mulligan.core.deciding.report_checks import MACHINE_CHARS_MAX, check_report
+from mulligan.core.deciding.report_checks import MACHINE_CHARS_MAX, PARTS_MAX, check_report
 from mulligan.core.model.artifacts import KEY
 from mulligan.core.model.clusters.scheduler_job import JobEnd, WorkerJob
 from mulligan.core.model.outcome import Outcome
@@ -26,8 +26,10 @@ LONG = "x" * (MACHINE_CHARS_MAX + 1)
         TaskEnded(START, "build", 1, job=WorkerJob(LONG)),
         TaskInterrupted(START, "build", 1, reason=LONG),
         LeaseExpired(START, "build", 1, job=JobEnd(WorkerJob(LONG))),
+        TaskEnded(START, "build", 1, made_of={LONG: "0"}),
+        TaskEnded(START, "build", 1, made_of={str(n): "0" for n in range(PARTS_MAX + 1)}),
     ],
-    ids=["machine", "folder", "code", "job", "reason", "job that is gone"],
+    ids=["machine", "folder", "code", "job", "reason", "job that is gone", "part", "parts"],
 )
 def test_what_a_worker_says_of_its_machine_is_bounded(report: Report) -> None:
     with pytest.raises(InputInvalid):

@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from mulligan.core.deciding.agents.agent_context import AgentContext, PriorOutput
-from mulligan.core.effects.fingerprints import fingerprint
+from mulligan.core.deciding.report_checks import check_report
+from mulligan.core.effects.fingerprints import differences, fingerprint, parts_of
 from mulligan.core.effects.reuse import Reuse, contents_of, forced_child_steps, reuse_of
 from mulligan.core.effects.tasks import make_task
 from mulligan.core.model import reports as r
@@ -316,6 +317,49 @@ def test_everything_that_goes_into_a_task_is_part_of_its_fingerprint(field: str)
     changed = replace(task, reuse=replace(task.reuse, **{name: value})) if whose else replace(task, **{name: value})
 
     assert fingerprint(task, {}) != fingerprint(changed, {})
+
+
+@pytest.mark.parametrize("has_code", [True, False])
+def test_the_text_of_a_pinned_script_is_no_part_of_a_fingerprint_that_has_its_code(has_code: bool):
+    actions = [Action("python", {"call": "sales:load", "source": text}) for text in ("one", "two")]
+    steps = [step("a", action=one, cache=True, cache_code=has_code) for one in actions]
+
+    first, second = (fingerprint(make_task(started(one).state, "a"), {}, "same" if has_code else "") for one in steps)
+
+    assert (first == second) == has_code
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "told"),
+    [
+        ({"params": {"args": {"n": 2, "m": 1}}}, {}, ["the argument 'n'"]),
+        ({"params": {"args": {"m": 1}}}, {}, ["the argument 'n' (gone)"]),
+        ({"params": {"args": {"n": 1, "m": 1}, "code": "x"}}, {}, ["its values"]),
+        ({"env": {"DAY": "2"}}, {}, ["the variable 'DAY'"]),
+        ({}, {"sales.py: load": "b"}, ["the code of sales.py: load"]),
+        ({}, {"sales.py: load": "a", "sales.py: f": "a"}, ["the code of sales.py: f (new)"]),
+        ({}, {"sales.py: load": "a"}, []),
+    ],
+)
+def test_what_differs_between_two_results_has_a_name(changed: dict[str, Any], code: dict[str, str], told: list[str]):
+    task = replace(make_task(started(step("a")).state, "a"), params={"args": {"n": 1, "m": 1}}, env={"DAY": "1"})
+    before = parts_of(task, {"mesh": "1"}, {"sales.py: load": "a"})
+
+    now = parts_of(replace(task, **changed), {"mesh": "1"}, code or {"sales.py: load": "a"})
+
+    assert differences(now, before) == told
+    assert differences(parts_of(task, {"mesh": "2"}, {"sales.py: load": "a"}), before) == ["the file 'mesh'"]
+
+
+@pytest.mark.parametrize("files", [2, 5000])
+def test_a_result_of_much_code_is_known_by_a_few_hashes_that_say_where_it_differs(files: int):
+    task = make_task(started(step("a")).state, "a")
+    code = {f"{'x' * 400}{n % files}.py: f{n}": "a" for n in range(10_000)}
+    before, now = parts_of(task, {}, code), parts_of(task, {}, {**code, f"{'x' * 400}0.py: f0": "b"})
+
+    assert differences(now, before) != []
+    for made_of in (before, now):
+        check_report(r.TaskEnded(T0, "a", 1, made_of=made_of))
 
 
 def test_what_an_agent_is_told_of_earlier_steps_is_part_of_its_fingerprint():

@@ -56,6 +56,18 @@ steps:
       import os, here
       def main():
           return {"cwd": os.getcwd(), "five": open("five.txt").read().strip(), "here": here.NAME}
+  - step: classes
+    python: |
+      import os, here
+      def main():
+          errors = {"1": here.Refused("no"), "2": ConnectionResetError("by peer")}
+          if os.environ["MULLIGAN_ATTEMPT"] in errors:
+              raise errors[os.environ["MULLIGAN_ATTEMPT"]]
+          return os.environ["MULLIGAN_ATTEMPT"]
+    retry:
+      rules:
+        - {exceptions: [here.Refused], max_retries: 1, delay: 1ms}
+        - {exceptions: [builtins.ConnectionError], max_retries: 1, delay: 1ms}
   - {step: query, needs: [write], sql: {connection: 'sqlite:///numbers.db', query: select 2 + 3 as five}}
   - {step: ask, http: {url: '${inputs.url}/healthz'}}
   - {step: agent, agent: {provider: scripted, prompt: say hello}}
@@ -178,7 +190,7 @@ def test_every_action_of_a_run_of_the_server_works_in_the_folder_of_its_worker(o
     other.work.mkdir(parents=True)
     (other.work / "given.txt").write_text("given\n")
     (other.work / "word.txt").write_text("swordfish")
-    (other.work / "here.py").write_text("NAME = 'there'\n")
+    (other.work / "here.py").write_text("NAME = 'there'\nclass Refused(ValueError): pass\n")
     other.start_worker("--labels", "there")
     flow = tmp_path / "flow.yaml"
     flow.write_text(FLOW)
@@ -199,6 +211,8 @@ def test_every_action_of_a_run_of_the_server_works_in_the_folder_of_its_worker(o
     outputs = {name: step.get("output") for name, step in shown["steps"].items()}
     assert outputs["where"] == f"{other.work}\ngiven"
     assert outputs["python"] == {"cwd": str(other.work), "five": "5", "here": "there"}
+    # Each class is matched by the rule that names it, or a base of it: the worker reports them.
+    assert outputs["classes"] == "3"
     assert outputs["inside"] == "5"
     assert outputs["read_large"] == 300000
     assert outputs["agent"]["content"] == "given"

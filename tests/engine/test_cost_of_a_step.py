@@ -30,7 +30,7 @@ from mulligan.service.service import Service
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 OURS = str(Path(mulligan.__file__).parent)
 # From the end of a task to the start of the next one.
-CALLS_MAX = 200
+CALLS_MAX = 190
 # A run with more steps than this announces none of them.
 STEPS = STEPS_ANNOUNCED_MAX + 30
 # What is done after so much time, and so in most rounds of a slow machine: it is no part of a step.
@@ -45,8 +45,8 @@ NOW_AND_THEN = frozenset(
 # What a Python step of a chain looks like in other files: they may cost a little more, but not what they once did.
 FORMS = {
     "nothing": ('python: "def main(): return None"', CALLS_MAX),
-    "an output": ("python: \"def main(): return {'rows': 3}\"", CALLS_MAX + 10),
-    "a timeout and retries": ('python: "def main(): return None", timeout: 60s, retry: 2', CALLS_MAX + 10),
+    "an output": ("python: \"def main(): return {'rows': 3}\"", CALLS_MAX + 7),
+    "a timeout and retries": ('python: "def main(): return None", timeout: 60s, retry: 2', CALLS_MAX + 12),
     "arguments": ("python: \"def main(number): return None\", args: {number: '${1 + 1}'}", CALLS_MAX + 35),
 }
 

@@ -143,7 +143,7 @@ def test_in_a_sequence_each_step_needs_the_one_before_it() -> None:
     }
 
 
-def test_in_a_sequence_a_step_that_only_failures_lead_to_is_passed_over() -> None:
+def test_in_a_sequence_a_step_that_only_failures_lead_to_is_target_skipped() -> None:
     found = steps(
         """
         - {step: a, shell: make, next: {to: fix, on: failure, then: rerun}}

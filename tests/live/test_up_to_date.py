@@ -495,6 +495,81 @@ def test_python_steps_are_taken_over_with_values_of_any_type(live_file: Live):
     assert second.steps["make"]["output"] == {"n": 1, "list": [1, None, 2.5]}
 
 
+CALLS = """
+    name: calls
+    steps:
+      - step: load
+        python: {call: "sales:load"}
+        cache: SETTING
+      - {step: told, shell: 'echo "${steps.load.output}"', needs: load}
+"""
+SALES = """
+from helpers import value
+def load():
+    open("trace", "a").write("load\\n")
+    return value()
+"""
+
+
+def calls(live: Live, setting: str = "true", value: str = "1") -> Any:
+    live.write("sales.py", SALES)
+    live.write("helpers.py", f"def value():\n    return {value}\n")
+    return live.run(CALLS.replace("SETTING", setting)).steps["told"]["output"]
+
+
+def test_a_python_step_runs_again_if_the_code_that_it_calls_has_changed(live: Live):
+    told = [calls(live), calls(live), calls(live, value="(2)")]
+
+    assert (told, done(live)) == (["1", "1", "2"], ["load", "load"])
+
+
+def test_explain_names_what_is_not_as_it_was_in_the_run_before(live: Live):
+    workflow = CALLS.replace("SETTING", "true\n        args: {n: '${inputs.n}'}")
+    live.write("sales.py", SALES.replace("load()", "load(n)"))
+    ids = []
+    for n, value in ((1, 1), (2, 1), (2, 3)):
+        live.write("helpers.py", f"def value():\n    return {value} + 0\n")
+        text = workflow.replace("name: calls", f"name: calls\n    inputs: {{n: {{type: integer, default: {n}}}}}")
+        ids.append(live.run(text).run_id)
+
+    told = [[one.line.text for one in live.service.runs.story(run_id, "load")] for run_id in ids]
+
+    assert ["not up to date" in line for line in told[0]] == [False] * len(told[0])
+    assert "not up to date: changed since run 1: the argument 'n'" in told[1]
+    assert "not up to date: changed since run 2: the code of helpers.py: value" in told[2]
+
+
+def test_code_that_may_change_is_not_compared(live: Live):
+    told = [calls(live, "{code: false}"), calls(live, "{code: false}", "2")]
+
+    assert (told, done(live)) == (["1", "1"], ["load"])
+
+
+def test_a_result_of_code_that_changes_while_it_runs_is_taken_over_by_nobody(live: Live):
+    live.write("helpers.py", "def value():\n    open('helpers.py', 'a').write('# later\\n')\n    return 1\n")
+    live.write("sales.py", SALES)
+    workflow = CALLS.replace("SETTING", "true")
+
+    runs = [live.run(workflow) for _ in range(2)]
+
+    assert [since(one)["load"] for one in runs] == [None, None]
+
+
+def test_a_step_whose_code_has_changed_gets_a_process_that_has_not_loaded_it_before(live: Live):
+    workflow = """
+        name: changes
+        steps:
+          - {step: before, python: {call: "helpers:value"}, cache: true}
+          - {step: change, shell: "echo 'def value(): return 20' > helpers.py", needs: before}
+          - {step: after, python: {call: "helpers:value"}, cache: true, needs: change}
+    """
+    live.write("helpers.py", "def value():\n    return 1\n")
+
+    ran = live.run(workflow)
+
+    assert [ran.steps[name]["output"] for name in ("before", "after")] == [1, 20]
+
+
 def test_a_large_output_is_taken_over_and_outlives_the_run_that_gave_it(live: Live):
     workflow = """
         name: large

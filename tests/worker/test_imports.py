@@ -20,6 +20,7 @@ from mulligan.worker.child.warm_child import (
     CallRequest,
     ChildProtocolError,
     ChildTask,
+    ChildUse,
     WarmChild,
 )
 
@@ -77,7 +78,7 @@ def frame(**said: object) -> bytes:
 
 @pytest.fixture
 def child(tmp_path: Path) -> Iterator[WarmChild]:
-    found = WarmChild(1, "group", "python", str(tmp_path))
+    found = WarmChild(1, ChildUse("group", "python"), str(tmp_path))
     found.start_task(ChildTask(LEASE, 0.0, timeout=2.0), CallRequest())
     found.sock.setblocking(False)
     yield found

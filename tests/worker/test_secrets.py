@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import selectors
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.work import Announcements, Work
+from tests.support.work import Announcements, Work, is_alive
 
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.reports import Report, TaskEnded, TaskInterrupted
 from mulligan.core.model.workflow import Secret
 from mulligan.ports import Lease
+from mulligan.worker.child.child_pool import SCOPE_SECONDS, ChildPool
+from mulligan.worker.child.warm_child import ChildUse
 from mulligan.worker.logs.redacted_logs import RedactedLogs
 from mulligan.worker.secrets.redactor import Redactor
 from mulligan.worker.secrets.secrets import ROOTS_MAX
@@ -447,6 +451,7 @@ def test_a_step_that_writes_nothing_has_no_log(work: Work) -> None:
 
 def test_no_pipe_and_no_descriptor_is_left_behind(work: Work) -> None:
     work.run(knowing(work, PRINT))
+    work.run(work.python("def main(): print(5)", secrets=TOKEN))
     before = len(os.listdir("/proc/self/fd"))
 
     for _ in range(3):
@@ -456,7 +461,7 @@ def test_no_pipe_and_no_descriptor_is_left_behind(work: Work) -> None:
 
     assert len(os.listdir("/proc/self/fd")) == before
     folder = work.home / "workers" / work.name
-    assert [path for path in folder.iterdir() if path.is_fifo()] == []
+    assert sorted(path.name for path in folder.iterdir() if path.is_fifo()) == ["child-1.err", "child-1.out"]
 
 
 def test_no_descriptor_is_left_where_only_one_of_two_pipes_can_be_made(tmp_path: Path) -> None:
@@ -470,13 +475,168 @@ def test_no_descriptor_is_left_where_only_one_of_two_pipes_can_be_made(tmp_path:
         assert os.listdir(tmp_path) == []
 
 
-def test_a_python_step_that_knows_a_secret_has_a_process_of_its_own(work: Work) -> None:
-    code = "import os\ndef main(): return os.getpid()"
+# -- processes -------------------------------------------------------------------------------------------------------
 
-    ids = [work.run(work.python(code, secrets=TOKEN)).output for _ in range(2)]
-    others = [work.run(work.python(code, uid="another")).output for _ in range(2)]
+# In files: what is in the environment of a worker, every step has.
+FILES = {"token": Secret(file="token"), "other": Secret(file="other")}
+HIDDEN = "no-step-of-another-finds-this"
+WHO = "import os\ndef main(**given): return os.getpid()"
+KEEPS = """
+import atexit, builtins, json, os
+def main(token):
+    builtins.left, json.left, os.environ["LEFT"] = token, [token], token
+    json.dumps.__defaults__, main.cycle = ([token, main],), main
+    json.file = open("left", "w+"); json.file.write(token); json.file.flush()
+    atexit.register(print, token)
+    return os.getpid()
+"""
+SEARCHES = """
+import gc, os, sys
+SECRET = "".join(reversed(TURNED))
+def main(**given):
+    found, own = [], set(map(id, given.values()))
+    def look(where, value):
+        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+        if SECRET.encode() in data and id(value) not in own:
+            found.append(where)
+    look("environ", dict(os.environ))
+    for pid in ("self", os.getppid()):
+        look("process", open(f"/proc/{pid}/environ", "rb").read())
+    for name, module in list(sys.modules.items()):
+        for value in list(vars(module).values()):
+            if value is not SECRET and isinstance(value, (str, bytes, list)):
+                look("module", value)
+    for one in gc.get_objects():
+        if isinstance(one, (list, tuple)) and any(isinstance(x, str) and x is not SECRET and SECRET in x for x in one):
+            found.append("object")
+    for fd in os.listdir("/proc/self/fd"):
+        name = os.path.realpath(f"/proc/self/fd/{fd}")
+        if os.path.isfile(name) and "/here/" in name:
+            look("file", open(name, "rb").read())
+    return sorted(set(found)), os.getpid()
+""".replace("TURNED", repr(HIDDEN[::-1]))
 
-    assert len({*ids, *others}) == 3
+
+def given(work: Work, code: str, *names: str, **fields: Any) -> Lease:
+    """A Python task that has these secrets as arguments."""
+    late = {name: [{"secret": f"secrets.{name}"}] for name in names}
+    params = {"code": code, "args": {name: {"${}": name} for name in names}}
+    return work.lease("python", params, **{"secrets": FILES, "late": late, "uid": "r1", **fields})
+
+
+@pytest.fixture
+def files(work: Work) -> None:
+    (work.folder / "token").write_text(HIDDEN)
+    (work.folder / "other").write_text("another-one-entirely")
+
+
+@pytest.mark.usefixtures("files")
+def test_python_steps_of_a_run_share_a_process_if_they_are_given_the_same_secrets(work: Work) -> None:
+    rows: list[tuple[tuple[str, ...], dict[str, Any]]] = [
+        ((), {}),
+        (("token",), {}),
+        (("other",), {}),
+        (("token", "other"), {}),
+        (("token",), {"uid": "r2"}),
+        ((), {"uid": "r2"}),
+        (("token",), {"version": "v2"}),
+        ((), {"secrets": {}, "uid": "r3"}),
+    ]
+
+    ids = [[work.run(given(work, WHO, *names, **fields)).output for _ in range(2)] for names, fields in rows]
+    child = work.run(given(work, WHO, "token", uid="r1.call.1", run_id=8)).output
+    (work.folder / "token").write_text("the-newer-one")
+    again = work.run(given(work, WHO, "token")).output
+
+    assert [len(set(pair)) for pair in ids] == [1] * len(rows)
+    assert len({*(first for first, _ in ids), again}) == len(rows) + 1
+    assert child not in {first for first, _ in ids[2:]}
+
+
+@pytest.mark.usefixtures("files")
+def test_a_step_finds_nothing_that_a_step_with_another_secret_has_left(work: Work) -> None:
+    kept = work.run(given(work, KEEPS, "token")).output
+
+    same, _ = work.run(given(work, SEARCHES, "token")).output
+    others = [
+        work.run(given(work, SEARCHES, *names, **fields)).output
+        for names, fields in [((), {}), (("other",), {}), (("other", "token"), {}), ((), {"secrets": {}, "uid": "r3"})]
+    ]
+
+    # Who was given the same finds all of it: this search can find something.
+    assert {"module", "object", "file"} <= set(same)
+    assert [found for found, _ in others] == [[]] * 4
+    assert kept not in [pid for _, pid in others]
+
+
+@pytest.mark.usefixtures("files")
+def test_what_a_step_writes_when_its_process_ends_is_in_no_log(work: Work) -> None:
+    report = work.run(given(work, KEEPS, "token"))
+
+    work.executor._children.retire_surplus(time.monotonic() + SCOPE_SECONDS)
+    work.wait_for(lambda: not is_alive(report.output))
+
+    everything = b"\n".join(path.read_bytes() for path in work.home.rglob("*") if path.is_file())
+    assert HIDDEN.encode() not in everything
+
+
+WATCHES = """
+import ctypes, os
+def main(token):
+    def umask(mask, before=os.umask):  # what our own code calls between two steps
+        seen.append(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))
+        return before(mask)
+    os.umask, os.seen = umask, (seen := [ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)])
+"""
+
+
+@pytest.mark.usefixtures("files")
+def test_no_other_process_can_read_the_memory_of_an_idle_one_that_knew_a_secret(work: Work) -> None:
+    work.run(given(work, WATCHES, "token"))
+
+    assert work.run(given(work, "import os\ndef main(token): return os.seen[:2]", "token")).output == [1, 0]
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[ChildPool]:
+    """The children of a worker with one slot. None is a process."""
+    with selectors.DefaultSelector() as selector:
+        found = ChildPool(1, selector, launch=lambda child: child._theirs.close(), on_message=lambda child: None)
+        yield found
+        found.forget_all()
+
+
+def uses(pool: ChildPool, folder: Path, *scopes: str) -> list[int]:
+    """The children that tasks of these scopes get, one after the other."""
+    keys = []
+    for scope in scopes:
+        child = pool.take(ChildUse("v1", "python", scope=scope), str(folder))
+        child.idle_since = time.monotonic()
+        keys.append(child.key)
+    return keys
+
+
+def test_steps_that_take_turns_with_a_secret_and_without_start_two_processes(pool: ChildPool, tmp_path: Path) -> None:
+    assert len(set(uses(pool, tmp_path, *["", "a"] * 5))) == 2
+
+
+def test_only_a_few_processes_are_kept_for_steps_with_many_secrets(pool: ChildPool, tmp_path: Path) -> None:
+    uses(pool, tmp_path, *(f"secret {number}" for number in range(20)))
+
+    assert sum(pool.has_idle(ChildUse("v1", "python", scope=f"secret {number}")) for number in range(20)) == 4
+
+
+def test_a_process_that_knows_a_secret_is_kept_for_a_moment(pool: ChildPool, tmp_path: Path) -> None:
+    uses(pool, tmp_path, "", "a")
+    now = time.monotonic()
+    for child in pool:
+        child.idle_since = now
+
+    assert pool.retire_surplus(now) == now + SCOPE_SECONDS
+    assert pool.has_idle(ChildUse("v1", "python", scope="a"))
+    assert pool.retire_surplus(now + SCOPE_SECONDS) is None
+    assert not pool.has_idle(ChildUse("v1", "python", scope="a"))
+    assert pool.has_idle(ChildUse("v1", "python"))
 
 
 # -- a disk on which there is no room ----------------------------------------------------------------------------------

@@ -40,11 +40,11 @@ from mulligan.core.model.failure import failure
 from mulligan.core.model.graph import Node
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.program_calls import CALLS_MAX, TurnEnd
-from mulligan.core.model.reports import CallsMade, TaskEnded
+from mulligan.core.model.reports import CallsMade, TaskEnded, TaskStarted
 from mulligan.core.model.workflow import END
 from mulligan.core.state.program_progress import NO_PROGRESS
 from mulligan.core.state.scope import DecisionContext, Evaluator
-from mulligan.core.state.state import Place, State
+from mulligan.core.state.state import NOTHING_TRIED, Place, State
 from mulligan.errors import ExpressionFailed
 
 _SUCCESS = Outcome()
@@ -322,13 +322,15 @@ def _wake_all(now: DecisionContext, names: Sequence[str]) -> Facts:
 
 
 def task_of(state: State, place: Place) -> Task:
-    """The task of a step that `end_step` has entered in this turn, or of the next turn of a program."""
+    """`make_task` for the current attempt of a place: at once for the first of an ordinary step."""
     if place.program is not None:
         return _task_of_turn(state, place)
-    run, workflow, node = state.run, state.workflow, state.graph.nodes[place.key]
+    run, workflow, node = state.run, state.workflow, state.graph.nodes.get(place.key)
+    if node is None or place.spec is not node.step or place.attempt != 1 or place.climb != NOTHING_TRIED:
+        return make_task(state, place.key)
     plan = node.made_plan or node.plan
-    is_plain = plan.has_plain_task and run.due is None and not (run.data or run.changed_only)
-    if not is_plain or workflow.secrets or workflow.callers_secrets:
+    is_plain = plan.has_plain_task and run.due is None and not (run.data or run.changed_only or state.informed)
+    if not is_plain or workflow.secrets or workflow.callers_secrets or workflow.workspace is not None:
         return make_task(state, place.key)
     return plain_task(state, place, plan)
 
@@ -353,8 +355,22 @@ def _task_of_turn(state: State, place: Place) -> Task:
     return task
 
 
+def may_start_at_once(state: State, report: TaskStarted) -> bool:
+    """Whether `start_step` is all that follows when this task starts: the first attempt of an ordinary step."""
+    run, workflow, node = state.run, state.workflow, state.graph.nodes.get(report.place)
+    if node is None or run.status != "running" or run.stop is not None or run.loops or run.stepping is not None:
+        return False
+    if workflow.max_parallel is not None or workflow.workspace is not None:
+        return False
+    place, plan = state.places[report.place], node.made_plan or node.plan
+    if not plan.is_ordinary or place.spec is not node.step or place.status != "ready" or place.program is not None:
+        return False
+    is_first = place.attempt == report.attempt == 1 and place.climb == NOTHING_TRIED
+    return bool(is_first and _not_set(_astuple(place)) == _NOTHING)
+
+
 def start_step(state: State, place: Place, worker: str, host: str, at: datetime) -> e.Entry:
-    """Start the task of a step that `end_step` has entered in this turn, or of the next turn of a program."""
+    """Start the task of a step that `end_step` has entered or `may_start_at_once`, or of a program's next turn."""
     run = state.run
     if place.program is not None and place.program.is_later:
         started = e.TurnStarted(place.key, place.attempt, place.program.turn, worker, host)

@@ -425,7 +425,7 @@ class RunDriver:
 
     def _task(self, key: str) -> Task:
         """The task of a place, with its times by the clock of this process."""
-        return self._localized(make_task(self.state, key))
+        return self._localized(ordinary.task_of(self.state, self.state.places[key]))
 
     def _localized(self, task: Task) -> Task:
         if self.ahead and (task.deadline is not None or task.run_due is not None):
@@ -437,9 +437,15 @@ class RunDriver:
         state, entries, rules = self.state, pending.entries, fx.RULES
         while pending.next:
             report = pending.next.popleft()
-            if isinstance(report, r.TaskStarted) and self._is_too_late(pending, report):
-                self._give_back(pending, (report.place, report.attempt))
-                continue
+            if type(report) is r.TaskStarted:
+                if self._is_too_late(pending, report):
+                    self._give_back(pending, (report.place, report.attempt))
+                    continue
+                if ordinary.may_start_at_once(state, report):
+                    place = state.places[report.place]
+                    entries.append(ordinary.start_step(state, place, report.worker, report.host, report.at))
+                    pending.is_ordinary = False
+                    continue
             end = None
             if type(report) is r.TaskEnded or type(report) is r.CallsMade:
                 end = ordinary.end_step(state, report, self.evaluator, entries)

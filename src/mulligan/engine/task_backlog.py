@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from operator import attrgetter
+
+import msgspec
 
 # Place and attempt.
 TaskKey = tuple[str, int]
 
 
-class BacklogEntry(NamedTuple):
+class BacklogEntry(msgspec.Struct, frozen=True):
     """A task in the backlog. `waits`: it waits for another machine, and has other capacity than tasks that compute."""
 
     number: int
@@ -30,7 +32,7 @@ class TaskBacklog:
         return bool(self._computing or self._waiting)
 
     def __iter__(self) -> Iterator[TaskKey]:
-        return (entry.task_key for entry in sorted((*self._computing, *self._waiting)))
+        return (entry.task_key for entry in sorted((*self._computing, *self._waiting), key=attrgetter("number")))
 
     @property
     def has_only_waiting(self) -> bool:

@@ -103,7 +103,7 @@ def _describe_raised(state: State, record: FailureRecord, handled: bool | None, 
 
 def _target_status(state: State, record: FailureRecord) -> str:
     """The status of the visit that a failure was routed to."""
-    if record.is_passed_over:
+    if record.is_target_skipped:
         return "skipped"
     past = state.past.get((record.target, record.target_visit))
     return past.status if past is not None else state.places[record.target].status

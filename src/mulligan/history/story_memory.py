@@ -9,7 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from mulligan.core.deciding.end_status import parse_end_output
 from mulligan.core.evolve.evolve_places import spec_below
@@ -28,7 +31,7 @@ from mulligan.history.item_names import index_names, place_name
 _Visit = tuple[str, int]
 
 
-class _Routed(NamedTuple):
+class _Routed(msgspec.Struct, frozen=True):
     """A failed visit that was routed: when it failed, by number of facts; and its loop, if it is in one."""
 
     number: int
@@ -276,13 +279,13 @@ class StoryMemory:
             self._open.pop(handled, None)
             self._went[handled] = followed
             if fact.no_route and followed in self._routed and self._is_at_limit(fact.step):
-                self._routed[followed] = self._routed[followed]._replace(dead_end=own)
+                self._routed[followed] = replace(self._routed[followed], dead_end=own)
         # A remediation that is visited once more is no dead end any longer.
         if fact.visit > 1:
             before = (fact.step, fact.visit - 1)
             for visit, routed in self._routed.items():
                 if routed.dead_end == before:
-                    self._routed[visit] = routed._replace(dead_end=None)
+                    self._routed[visit] = replace(routed, dead_end=None)
 
     def _is_at_limit(self, name: str) -> bool:
         """Whether a success edge of the step leads back to one that has no visit left."""

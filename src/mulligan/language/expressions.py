@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -101,7 +101,7 @@ class ExpressionRefused(MulliganError):
         self.length = max(length, 1)
 
 
-class Placeholder(NamedTuple):
+class Placeholder(msgspec.Struct, frozen=True):
     """A `${…}`: its source, and the position of the whole in the text."""
 
     source: str
@@ -176,7 +176,7 @@ def check(source: str, *, offset: int = 0) -> Expression:
     return expression
 
 
-class Checked(NamedTuple):
+class Checked(msgspec.Struct, frozen=True):
     """A checked expression, and its `paths`."""
 
     expression: Expression
@@ -196,11 +196,11 @@ def check_simple(source: str) -> Checked | None:
             return None
         return Checked(Expression(source, reads((path,))), (path,))
     simple = analyse_simple(source)
-    return None if simple is None else Checked(Expression(source, reads(simple.paths)), _shortest_first(simple.paths))
-
-
-def _shortest_first(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    return tuple(sorted(paths, key=len)) if len(paths) > 1 else paths
+    if simple is None:
+        return None
+    # The shortest first.
+    found = simple.paths if len(simple.paths) < 2 else tuple(sorted(simple.paths, key=len))
+    return Checked(Expression(source, reads(simple.paths)), found)
 
 
 def paths(expression: Expression) -> tuple[Path, ...]:
@@ -419,7 +419,7 @@ class _EngineProgram:
         paths = analysis.paths
         self.expression = Expression(source, reads(paths))
         # Shortest first: a value that is copied whole is not entered again.
-        self.paths = _shortest_first(paths)
+        self.paths = tuple(sorted(paths, key=len)) if len(paths) > 1 else paths
         self._reads_around = analysis.reads_around
 
     @cached_property

@@ -334,27 +334,21 @@ def check_expression(source: str, node: Scalar, offset: int, scope: Scope) -> Ex
 
 def check_names(checked: Checked, node: Scalar, offset: int, scope: Scope) -> Expression:
     """The same for an expression of which no more than its names is to be checked."""
-    expression, paths = checked
-    position = Position(expression.source, node, offset)
-    for path in paths:
-        _check(path, position, scope)
-    return expression
+    position, known = Position(checked.expression.source, node, offset), scope.known_names
+    for path in checked.paths:
+        root = path[0]
+        if root not in known:
+            hint = hint_for_name(root, position.source, scope)
+            raise _unknown(path, 0, position, scope, f"'{root}' is not known here", hint)
+        if check := _CHECKS.get(root):
+            check(path, position, scope)
+    return checked.expression
 
 
 def _refuse(refused: ExpressionRefused, node: Scalar, scope: Scope) -> Refusal:
     return scope.source.refuse_in(
         "expression", refused.message, node, refused.offset, refused.length, hint=refused.hint
     )
-
-
-def _check(path: tuple[str, ...], position: Position, scope: Scope) -> None:
-    root = path[0]
-    if root not in scope.known_names:
-        hint = hint_for_name(root, position.source, scope)
-        raise _unknown(path, 0, position, scope, f"'{root}' is not known here", hint)
-    check = _CHECKS.get(root)
-    if check:
-        check(path, position, scope)
 
 
 def hint_for_name(name: str, expression: str, scope: Scope) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from mulligan.store.statements import Dialect
 
 
-class StoreKind(NamedTuple):
+class StoreKind(msgspec.Struct, frozen=True):
     """One kind of store. A new kind needs an entry in `KINDS`, a class, SQL, and a reader for shell completion."""
 
     label: str

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 from mulligan.core.effects.run_lists import Attribute, RunFilter
 from mulligan.ports import RunRecord
@@ -36,14 +38,14 @@ class Words(tuple[str, ...]):
     """A parameter: beginnings of words, for which each database has a form of its own."""
 
 
-class Lookup(NamedTuple):
+class Lookup(msgspec.Struct, frozen=True):
     """A statement that chooses among given runs, with its other parameters."""
 
     statement: str
     params: tuple[Any, ...]
 
 
-class Index(NamedTuple):
+class Index(msgspec.Struct, frozen=True):
     """Lists of the runs that match a value, the newest first: what `sql_lists` begins with."""
 
     statement: str
@@ -53,7 +55,7 @@ class Index(NamedTuple):
     has_children: bool = False
 
 
-class Filter(NamedTuple):
+class Filter(msgspec.Struct, frozen=True):
     """How the runs are found that match one field of `RunFilter`."""
 
     # Whether a run matches this value of the field, which asks for something.

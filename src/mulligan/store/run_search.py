@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from mulligan.core.effects.run_lists import Attribute, attribute_words, attributes, start_words
 from mulligan.ports import NewRun
@@ -14,7 +15,7 @@ NO_LIMIT = 2**63 - 1
 NEAR_RUNS = 1_000
 
 
-class NewEntries(NamedTuple):
+class NewEntries(msgspec.Struct, frozen=True):
     """What a new run is found by: attributes, words that stay, and words of inputs, which a corrected file changes."""
 
     attributes: Sequence[Attribute]

@@ -6,7 +6,9 @@ import os
 import re
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from mulligan.errors import StoreOvertaken
 from mulligan.store.columns import RUN_COLUMNS
@@ -43,7 +45,7 @@ SEARCH = 7
 SQLITE_NEEDED = "a newer Mulligan has migrated it (schema 13); start this again with the newer version"
 
 
-class Migration(NamedTuple):
+class Migration(msgspec.Struct, frozen=True):
     """One step of the schema. It is applied in the transaction that records its number."""
 
     number: int

@@ -70,6 +70,14 @@ class EndedTasks:
             self._unstored.append((running, report))
             self.store_error = error
 
+    def report_plain(self, running: RunningTask, report: TaskEnded) -> None:
+        """`report` for a plain task that has returned something: no file of it is kept, and nothing is to blame."""
+        try:
+            self.done.append((running.lease, self._boundary.sanitize(running.resolved, report)))
+        except StoreUnavailable as error:
+            self._unstored.append((running, report))
+            self.store_error = error
+
     def take_unstored(self) -> list[tuple[RunningTask, TaskEnded]]:
         """Those that wait for the store to accept their output: the caller reports them again."""
         unstored, self._unstored = self._unstored, []

@@ -214,7 +214,7 @@ class LocalExecutor:
             end_plain=self._end_plain,
             end_process=self._end_process,
             name_logs_later=self._schedule_log_naming,
-            note_seconds=self._prefetch.record_duration if leases_ahead else lambda seconds: None,
+            note_seconds=self._prefetch.record_duration if leases_ahead else None,
         )
         self._program_turns: ProgramTurns | None = None  # from the first program on
         self._read_history = read_history
@@ -226,7 +226,7 @@ class LocalExecutor:
     # -- resources
 
     def fits(self, task: Task) -> bool:
-        if self._tasks_allowed == 0:
+        if self._health.known.cause and self._tasks_allowed == 0:
             return False
         return self._limits.admits(task) and (self._resources.fits(task) or self._prefetch.fits(task))
 
@@ -264,7 +264,7 @@ class LocalExecutor:
 
     def reserve(self, task: Task) -> None:
         self._limits.take()
-        if self._prefetch.has_room(task) and not self._resources.fits(task):
+        if not self._resources.fits(task) and self._prefetch.has_room(task):
             self._prefetch.reserve(task)
         else:
             self._resources.reserve(task)
@@ -274,7 +274,7 @@ class LocalExecutor:
         self._release(task)
 
     def _release(self, task: Task) -> None:
-        if not self._prefetch.release(task):
+        if not self._prefetch.reserved or not self._prefetch.release(task):
             self._resources.release(task)
 
     @property
@@ -302,7 +302,7 @@ class LocalExecutor:
         running = self._running.get(lease.token)
         if running is None:
             running = self._running[lease.token] = RunningTask(lease, lease, self._task_files.take_scratch())
-        if task.kind not in SPAWNED and self._prefetch.contains(task):
+        if self._prefetch.reserved and task.kind not in SPAWNED and self._prefetch.contains(task):
             self._hold(lease.token, task)
             return None
         try:
@@ -610,12 +610,12 @@ class LocalExecutor:
         at = datetime.now(UTC) if self._clock is None else self._clock.now()
         report = TaskEnded(at, task.place, task.attempt, output=output, usage=usage)
         self._task_files.give_back(running.scratch)
+        self._health.known = HEALTHY
         if output is None:
             # Nothing to redact, or to store elsewhere.
-            self._health.known = HEALTHY
             self._ended.add(running.lease, report)
         else:
-            self._report(running, report)
+            self._ended.report_plain(running, report)
 
     def _report(self, running: RunningTask, report: TaskEnded) -> None:
         self._ended.report(running, report, self._large, self._kept_files)

@@ -8,6 +8,7 @@ from mulligan.core.model.reports import Report
 from mulligan.ports import Lease
 from mulligan.worker.folders import ScratchFiles
 from mulligan.worker.logs.redacted_logs import RedactedLogs
+from mulligan.worker.outputs.code_files import Code
 from mulligan.worker.outputs.output_storage import FileToStore
 
 
@@ -20,6 +21,8 @@ class RunningTask(msgspec.Struct):
     scratch: ScratchFiles
     # It asks for nothing but a call of its function: see `plain_tasks`.
     is_plain: bool = False
+    # For code that may know secrets: the tasks that may share its process, see `Secrets.scope`. "" for others.
+    scope: str = ""
     # The child that runs it, or 0 if it has its own process, whose key is the token.
     child: int = 0
     # The report to send when everything that the step started is dead.
@@ -60,5 +63,12 @@ class RunningTask(msgspec.Struct):
     progress: bytes = b""
     # The tag by which later runs find its result; "" if they must not.
     fingerprint: str = ""
+    # The code of its function, if that counts.
+    code: Code | None = None
     # The hashes of the files that it reads, before it started: by path, "" for a missing file.
     input_hashes: dict[str, str] = {}
+
+    @property
+    def code_changed_at(self) -> float:
+        """When the code of its function changed last, if that counts."""
+        return 0.0 if self.code is None else self.code.changed_at

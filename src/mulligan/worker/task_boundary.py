@@ -87,13 +87,17 @@ class TaskBoundary:
         """Return the secrets that the task may know."""
         return sorted(self._secrets.values(lease.task))
 
+    def scope(self, lease: Lease) -> str:
+        """Name the tasks that may share a process with one that may know secrets: see `Secrets.scope`."""
+        return self._secrets.scope(lease.task)
+
     def redactor(self, lease: Lease) -> Redactor | None:
         """Return the redactor for the secrets that the task may know; None if there are none."""
         return self._secrets.redactor(lease.task)
 
     def sanitize(self, lease: Lease, report: TaskEnded, kept_files: Sequence[FileToStore] = ()) -> TaskEnded:
         """Return the report without secrets, and with a large output and kept files stored as artifacts."""
-        redactor = self.redactor(lease)
+        redactor = self._secrets.redactor(lease.task)
         if redactor is not None:
             report = redactor.redact_report(report)
             for one in kept_files:

@@ -82,9 +82,8 @@ class TaskFiles:
     def look_for_files(self, running: RunningTask) -> None:
         """Note whether a task that has ended, and of which nothing runs any more, has written any file but its logs."""
         scratch = running.scratch
-        running.may_have_files = outputs.any_exists(
-            (scratch.error, scratch.data_set, scratch.output, scratch.progress, scratch.artifacts)
-        )
+        written = (scratch.error, scratch.data_set, scratch.output, scratch.progress, scratch.artifacts)
+        running.may_have_files = any(map(outputs.exists, written))
 
     def prepare(self, running: RunningTask) -> None:
         """Write the files that any kind of task may get: failure context, data; make the folders of its logs."""

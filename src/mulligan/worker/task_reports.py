@@ -6,7 +6,7 @@ import errno
 import os
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -84,7 +84,7 @@ class ProcessExit(msgspec.Struct, frozen=True):
         return {**found, "import_seconds": round(self.import_seconds, 3)} if is_long else found
 
 
-class ExitedTask(NamedTuple):
+class ExitedTask(msgspec.Struct, frozen=True):
     """A task whose process has ended, and where what it has written is."""
 
     task: Task

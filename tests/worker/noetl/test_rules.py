@@ -197,7 +197,7 @@ def test_a_single_tool_whose_retry_sets_something_is_retried_in_place(tmp_path: 
     assert result(name="s", tool=ruled(counting(tmp_path / "calls", 2), rule))["calls"] == 3
 
 
-def test_what_is_passed_over_leaves_the_last_success_where_it_was() -> None:
+def test_what_is_target_skipped_leaves_the_last_success_where_it_was() -> None:
     tools = [
         python("result = {'v': 1}"),
         ruled(BROKEN, {"else": {"then": {"do": "continue"}}}),

@@ -74,7 +74,7 @@ def logs(
         elif item is not None or attempt is not None or part != "own":
             raise UsageRefused("--item, --attempt, --handler and --script need a step", hint="name a STEP")
         else:
-            found, more = service.logs.telling_logs(run_id)
+            found, more = service.logs.first_logs(run_id)
         called = service.runs.called(run_id)
         names = service.runs.name_places(run_id, [log.place for log in found])
     shown = found if level is None else [_at_level(log, level) for log in found]

@@ -11,7 +11,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
 
 from mulligan.cli.output.terminal import UsageRefused, complain, show, show_json, show_result
 from mulligan.cli.running.drive_run import WAIT_SECONDS, CommandContext, drive_run
@@ -39,7 +41,7 @@ Follow = Annotated[
 Detach = Annotated[bool, Flag("Run it in the background, print the number of the run, and return.", "--detach", "-d")]
 
 
-class Continuation(NamedTuple):
+class Continuation(msgspec.Struct, frozen=True):
     """What was asked for: to drive the run here, not to, or None for the rule; and to drive it in the background."""
 
     follows: bool | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import NamedTuple
+
+import msgspec
 
 from mulligan.cli.output.terminal import show_json, show_json_parts
 from mulligan.cli.words.options import where
@@ -19,7 +20,7 @@ WAIT_SECONDS = 600.0
 _WORST_FIRST = (130, 1, 3, 5, 4, 0)
 
 
-class CommandContext(NamedTuple):
+class CommandContext(msgspec.Struct, frozen=True):
     """The service that a command works with, and how it answers: which home its hints name, whether as JSON."""
 
     service: Service

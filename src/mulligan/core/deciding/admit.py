@@ -427,6 +427,7 @@ def _attempt_ended(now: DecisionContext, report: r.TaskEnded) -> e.Fact:
             reused_run_id=report.reused_run_id,
             artifacts=report.artifacts,
             data=report.data,
+            made_of=report.made_of,
         )
     if found is None or _was_stopped(now, place):
         return e.AttemptCancelled(place.key, place.attempt, spent_from_usage(report.usage).as_usage)

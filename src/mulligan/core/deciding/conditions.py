@@ -7,7 +7,9 @@ A rule has exactly one condition; an edge may have several, and all of them must
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from mulligan.core.deciding.bounded_regex import is_found
 from mulligan.core.model.failure import Failure
@@ -15,7 +17,7 @@ from mulligan.core.model.text.formatting import number_ranges
 from mulligan.core.model.workflow import Edge, Rule
 
 
-class Condition(NamedTuple):
+class Condition(msgspec.Struct, frozen=True):
     """One key. `value` is what the rule or the edge has under it; an empty value means that the key is not set."""
 
     key: str

@@ -112,12 +112,13 @@ def _outputs(now: DecisionContext, end: Place) -> tuple[dict[str, Any], str]:
 def _counts(state: State) -> dict[str, Any]:
     failed = {record.step for record in unhandled(state)}
     handled = {record.step for record in open_failures(state) if record.step != END and is_handled(state, record)}
-    items = {p.parent for p in state.places.values() if p.role == "item" and p.recovered_by}
+    steps, places = state.graph.nodes, state.places.values()
+    recovered = {p.parent or p.key for p in places if p.recovered_by and p.role in ("step", "item")}
     return {
-        "total_steps": len(state.graph.nodes),
+        "total_steps": len(steps),
         "failed_steps_count": len(failed),
         "handled_steps_count": len(handled - failed),
-        "recovered_steps_count": sum(bool(step.recovered_by) or step.key in items for step in state.steps()),
-        "skipped_steps_count": sum(step.status == "skipped" for step in state.steps()),
+        "recovered_steps_count": len(recovered & steps.keys()),
+        "skipped_steps_count": [step.status for step in state.steps()].count("skipped"),
         "dropped_outputs_count": sum(1 for _ in dropped_outputs(state)),
     }

@@ -30,6 +30,8 @@ NUMBER_MAX = 2**63 - 1
 DEPTH_MAX, CHILDREN_MAX, STEPS_MAX = 200, 50, 1_000_000
 # How much one text of a person may say, and a worker about its machine: the core cuts what steps say.
 TEXT_CHARS_MAX, MACHINE_CHARS_MAX = 100_000, 10_000
+# Of how many parts a fingerprint is recorded, and how long their descriptions may be.
+PARTS_MAX, PART_CHARS_MAX = 200, 300
 # The key of a sender.
 KEY_CHARS_MAX = 200
 
@@ -208,6 +210,8 @@ def _task_ended(report: r.TaskEnded) -> None:
     outcome = report.outcome
     _check_machine(outcome.code, outcome.machine, outcome.lacks_folder, outcome.log_warning, outcome.output_warning)
     _check_job(report.job)
+    if len(report.made_of) > PARTS_MAX or any(len(text) > PART_CHARS_MAX for text in parts(report.made_of)):
+        raise InputInvalid(f"a result is known by at most {PARTS_MAX} parts of {PART_CHARS_MAX} characters each")
     _check_references(report)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,6 +13,9 @@ from mulligan.core.model.artifacts import KEY_AS_JSON, parse_reference, replace_
 from mulligan.core.model.workflow import END, Command, Workflow
 from mulligan.core.state.scope import CACHE_KEY
 from mulligan.core.state.state import Place, State
+
+# The parameter with the text of the module of a function, if that is pinned with the run.
+PINNED = "source"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -31,6 +35,8 @@ class Reuse(msgspec.Struct, frozen=True, omit_defaults=True):
     has_undo: bool = False
     # For a step without declared dependencies: hashes of what the steps before it did, by name.
     after: dict[str, str] = {}
+    # Whether the code of its function counts.
+    code: bool = True
 
 
 def reuse_of(state: State, place: Place) -> Reuse | None:
@@ -48,7 +54,7 @@ def reuse_of(state: State, place: Place) -> Reuse | None:
         return None
     is_forced = _is_forced(state, above)
     return Reuse(
-        definition=_definition(spec, has_undo=step.undo is not None),
+        definition=_definition(spec, has_undo=step.undo is not None, has_code=above.spec.cache_code),
         looks=bool(is_wanted) and above.visit == 1 and place.climb.tries == 0 and not is_forced,
         reads={
             **{name: path_of(state, above, name) for name in above.spec.reads},
@@ -57,6 +63,7 @@ def reuse_of(state: State, place: Place) -> Reuse | None:
         key=above.bindings.get(CACHE_KEY),
         has_undo=step.undo is not None,
         after=(_upstream_traces(state, above) if not spec.reads else {}) | _data_trace(state),
+        code=above.spec.cache_code,
     )
 
 
@@ -123,6 +130,11 @@ def _content_hash(reference: dict[str, Any]) -> list[str]:
     return ["artifact", found.sha256 or found.name, found.format, *filter(None, (found.type,))]
 
 
+def without_pinned(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters without the text of the script that the function is in."""
+    return {name: value for name, value in params.items() if name != PINNED}
+
+
 def digest_of(value: Any) -> str:
     return hashlib.sha256(_encode(value)).hexdigest()
 
@@ -142,6 +154,12 @@ def path_of(state: State, owner: Place, name: str) -> str:
     return owner.paths.get(f"file.{name}") or state.workflow.files.get(name, name)
 
 
-def _definition(spec: Command, *, has_undo: bool) -> str:
-    """A hash of what determines the result of a step and its acceptance; without retries and limits."""
-    return digest_of((spec.action, spec.capture, spec.validate, spec.validator, spec.on_success, has_undo))
+def _definition(spec: Command, *, has_undo: bool, has_code: bool) -> str:
+    """A hash of what determines the result of a step and its acceptance; without retries and limits.
+
+    Of a script that is pinned with the run, only what the function uses counts, if its code does.
+    """
+    action = spec.action
+    if has_code and action is not None and PINNED in action.params:
+        action = msgspec.structs.replace(action, params=without_pinned(action.params))
+    return digest_of((action, spec.capture, spec.validate, spec.validator, spec.on_success, has_undo))

@@ -206,7 +206,7 @@ def unhandled_by_records(records: Iterable[FailureRecord]) -> list[FailureRecord
 
 
 def _is_handled_by_records(record: FailureRecord, by_visit: Mapping[tuple[str, int], FailureRecord]) -> bool:
-    while record.target and not record.is_passed_over:
+    while record.target and not record.is_target_skipped:
         remedy = by_visit.get((record.target, record.target_visit))
         if remedy is None:
             return True

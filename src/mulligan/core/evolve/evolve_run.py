@@ -411,7 +411,7 @@ def _pass_over(state: State, place: Place) -> None:
     for behind in range(1, len(state.graph.nodes[place.key].arrivals) + 1):
         for record in state.failures_routed_to(place.key, place.visit + behind):
             if not record.is_closed and not will_go_back(state, record):
-                state.set_at(state.failures, record.index, _replace(record, is_passed_over=True))
+                state.set_at(state.failures, record.index, _replace(record, is_target_skipped=True))
 
 
 def _step_completed(state: State, place: Place, fact: e.StepCompleted, entry: e.Entry) -> None:

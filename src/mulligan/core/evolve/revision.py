@@ -52,6 +52,7 @@ _POLICIES: dict[str, Any] = {
     "logs": {},
     "cache": None,
     "cache_key": None,
+    "cache_code": True,
 }
 # The same for a step, and when it may start: for a step that has run, that depends on what runs again before it.
 _STEP_POLICIES: dict[str, Any] = {
@@ -76,6 +77,7 @@ _FILE_KEYS = {
     "handler_failure_fatal": "on_failure",
     "sweep": "matrix",
     "cache_key": "cache",
+    "cache_code": "cache",
     "breaker_key": "breaker",
     "file_paths": "writes",
     "accepts": "coverage",

@@ -206,7 +206,7 @@ def _close_routes(state: State, step: str, visit: int, at: datetime, *, worked: 
         target, number = ended.pop()
         for record in state.failures_routed_to(target, number):
             # Not if a loop or a later round rerouted the failure, or the visit that it was routed to was skipped.
-            if record.target_visit == number and not record.is_closed and not record.is_passed_over:
+            if record.target_visit == number and not record.is_closed and not record.is_target_skipped:
                 _add(state, tally_key(record.step, "route", target), _judge(worked, record.at, at))
                 if not record.is_allowed:
                     ended.append((record.step, record.visit))

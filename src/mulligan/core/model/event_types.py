@@ -1,7 +1,5 @@
 """The values that facts hold: what a fork keeps, adjusted limits, hosts to avoid, the route of a failure."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any, Literal
 
@@ -129,7 +127,7 @@ class ChildRound(msgspec.Struct, frozen=True, omit_defaults=True):
     stale: tuple[StaleFile, ...] = ()
     budgets: dict[str, Budget] = {}
     # The round of one child run of that child run.
-    child: ChildRound | None = None
+    child: "ChildRound | None" = None
 
 
 class ReceivedEvent(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -453,6 +453,8 @@ class AttemptSucceeded(Fact):
     artifacts: tuple[dict[str, Any], ...] = ()
     # The data of the run that it sets if its result is accepted.
     data: dict[str, Any] = {}
+    # What its fingerprint was made of: a hash of each part, by its description.
+    made_of: dict[str, str] = {}
 
 
 class AttemptFailed(Fact):

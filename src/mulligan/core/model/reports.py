@@ -1,7 +1,5 @@
 """What can be reported to a run: the result of a worker, a timer, a verb of an operator, the end of a child run."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any, Literal, dataclass_transform
 
@@ -61,7 +59,7 @@ class RunRequested(Report):
     history: bytes | None = None
     forked_at: int = 0
     has_inputs: bool = False
-    decision: Classified | ApprovalGiven | None = None
+    decision: "Classified | ApprovalGiven | None" = None
     reason: str = ""
     # In a fork of a run with a worktree: what its own worktree is copied from.
     worktree: WorktreeOrigin | None = None
@@ -93,6 +91,8 @@ class TaskEnded(Report):
     job: WorkerJob | None = None
     # For a program: what it has called in this turn.
     turn: TurnEnd | None = None
+    # See `AttemptSucceeded`.
+    made_of: dict[str, str] = {}
 
 
 class CallsMade(Report):

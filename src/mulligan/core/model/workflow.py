@@ -5,8 +5,7 @@ merged, policies and handlers are inlined, durations are seconds, sizes are byte
 (tests use `mulligan.testing`).
 """
 
-from __future__ import annotations
-
+# Annotations are values here, not texts: each text would be compiled when a workflow is decoded.
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -131,7 +130,7 @@ class Rule(_Frozen):
     any: bool = False
     max_retries: int = MAX_RETRIES_DEFAULT
     backoff: Backoff = Backoff()
-    recovery_script: Command | None = None
+    recovery_script: "Command | None" = None
     adjust: Adjust | None = None
     # It grants no retry after the visit has had this many attempts, by any rule.
     max_attempts: int | None = None
@@ -146,7 +145,7 @@ class Rule(_Frozen):
 class Handler(_Frozen):
     """The `on_failure` commands of a place."""
 
-    commands: tuple[Command, ...]
+    commands: "tuple[Command, ...]"
     strategy: Strategy = "recovery"
     timeout: float | None = None
     capture: dict[str, Expression] = {}
@@ -196,7 +195,7 @@ class StepTool(_Frozen):
     """A step of the file that is not part of the graph: agents call it, with its inputs as arguments."""
 
     name: str
-    command: Command
+    command: "Command"
     description: str = ""
     inputs: dict[str, Input] = {}
 
@@ -207,7 +206,7 @@ class ToolServer(_Frozen):
     `prefix` stands before the names of its tools, for two servers whose tools have the same names.
     """
 
-    command: Command
+    command: "Command"
     allow: tuple[str, ...]
     prefix: str = ""
 
@@ -225,7 +224,7 @@ class AgentTools(_Frozen):
     on_failure: Literal["report", "fail"] = "report"
 
     @property
-    def commands(self) -> tuple[Command, ...]:
+    def commands(self) -> "tuple[Command, ...]":
         """What runs when a tool is called, by the position of the tool or of its server."""
         return (*(tool.command for tool in self.steps), *(server.command for server in self.servers))
 
@@ -240,10 +239,10 @@ class Command(_Frozen):
     deadline: float | None = None
     on_failure: Handler | None = None
     handler_failure_fatal: bool = False
-    on_success: tuple[Command, ...] = ()
+    on_success: "tuple[Command, ...]" = ()
     # A condition over `output`, or a command that checks it: at most one of the two.
     validate: Expression | None = None
-    validator: Command | None = None
+    validator: "Command | None" = None
     continue_on_error: bool = False
     capture: Capture = "text"
     env: dict[str, Template] = {}
@@ -268,6 +267,8 @@ class Command(_Frozen):
     session: str = ""
     # Its breaker is one of several, one per value of this.
     breaker_key: Template | None = None
+    # Whether a result may be reused only if the code of its function is the same.
+    cache_code: bool = True
 
     @property
     def retries_max(self) -> int:
@@ -439,7 +440,7 @@ class Workflow(_Frozen):
     cancel_grace: float | None = CANCEL_GRACE_SECONDS
     description: str = ""
     # Workflows called by `workflow` actions, by file name as written: pinned with this one.
-    children: dict[str, Workflow] = {}
+    children: "dict[str, Workflow]" = {}
     # The system whose file it was translated from; "" for our own format.
     origin: str = ""
     # How many steps may be active at a time.
@@ -466,7 +467,7 @@ class Workflow(_Frozen):
     # The digest of the bundle with the files that it was published with; "" if it is a text alone.
     source: str = ""
 
-    def __reduce__(self) -> tuple[Callable[[bytes], Workflow], tuple[bytes]]:
+    def __reduce__(self) -> "tuple[Callable[[bytes], Workflow], tuple[bytes]]":
         """By its canonical JSON: otherwise what is a default here would be written there, as another version."""
         return decode, (encode(self),)
 

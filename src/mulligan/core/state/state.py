@@ -319,7 +319,7 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     # Of a call: its program has failed for another reason, so that it has caught this.
     is_caught: bool = False
     # The visit that it was routed to was skipped. Another arrival may get its number later.
-    is_passed_over: bool = False
+    is_target_skipped: bool = False
     # The decision of rung 4, and why.
     route: Route = Route("no_route")
     # For an agent: the summary of the attempt before that its last attempt got.

@@ -18,7 +18,7 @@ def is_handled(state: State, record: FailureRecord) -> bool | None:
     or if the visit was skipped, cancelled, or failed with `continue_on_error`. A failure that went round in a loop is
     handled if the last failure of that loop is.
     """
-    while record.target and not record.is_passed_over:
+    while record.target and not record.is_target_skipped:
         place = state.places[record.target]
         past = state.past.get((record.target, record.target_visit))
         if past is not None:
@@ -125,14 +125,18 @@ def is_degraded(state: State) -> bool:
     """Whether a failure was recovered, handled or allowed, or an output is missing because it was too large."""
     if any(True for _ in open_failures(state)):
         return True
-    lasting = (place for place in state.places.values() if place.role in ("step", "item"))
-    if any(place.recovered_by or (place.role == "item" and place.status == "failed") for place in lasting):
-        return True
+    for place in state.places.values():
+        if place.recovered_by and place.role in ("step", "item"):
+            return True
+        if place.role == "item" and place.status == "failed":
+            return True
     return any(True for _ in dropped_outputs(state))
 
 
 def dropped_outputs(state: State) -> Iterator[str]:
     """The steps and items whose outputs were too large to be kept. A map has the outputs of its items in its own."""
     for place in state.places.values():
-        if place.role in ("step", "item") and place.items is None and find_dropped(place.output) is not None:
+        # Most have none, or a text: then there is nothing to look at.
+        may_drop = isinstance(place.output, dict | list) and place.role in ("step", "item") and place.items is None
+        if may_drop and find_dropped(place.output) is not None:
             yield place.key

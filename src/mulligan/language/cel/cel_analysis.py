@@ -7,7 +7,8 @@ computed index, at a method call, or with the last field. An engine gets the val
 from __future__ import annotations
 
 from itertools import chain
-from typing import NamedTuple
+
+import msgspec
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.language.cel.cel import FUNCTIONS, MACROS, METHODS
@@ -32,7 +33,7 @@ _PATH_OR_STRING = lazy_regex(r"""([A-Za-z_][A-Za-z0-9_.]*)|"[^"]*"|'[^']*'""")
 _NOT_NAMES = RESERVED | TYPE_NAMES
 
 
-class Analysis(NamedTuple):
+class Analysis(msgspec.Struct, frozen=True):
     """`plain` is set if the whole expression is one path, with list indexes: then no engine is needed.
 
     `reads_around`: whether a macro reads more than the variable that it binds.
@@ -107,7 +108,7 @@ def _letter(token: Token) -> str:
 
 def reads(paths: tuple[Path, ...]) -> tuple[str, ...]:
     """The names for `Expression.reads`: the member of `steps` and `secrets`, the root of everything else."""
-    return tuple(dict.fromkeys(map(_read, paths)))
+    return (_read(paths[0]),) if len(paths) == 1 else tuple(dict.fromkeys(map(_read, paths)))
 
 
 def _read(path: Path) -> str:

@@ -6,7 +6,7 @@ reads, which functions it calls, where a placeholder ends.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
 
@@ -38,7 +38,7 @@ _OPEN_BRACES_MAX = 64
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 
 
-class Token(NamedTuple):
+class Token(msgspec.Struct, frozen=True):
     kind: str
     text: str
     offset: int

@@ -314,7 +314,10 @@ MATRIX = AnyOf("a mapping of lists, {product: …} or {zip: …}", (MATRIX_ZIP, 
 
 CACHE = Record(
     "cache",
-    {"key": Key(Template("a text"), "what must also be equal, such as '${inputs.day}'", is_required=True)},
+    {
+        "key": Key(Template("a text"), "what must also be equal, such as '${inputs.day}'"),
+        "code": Key(FLAG, "false: the code of its function may change (default true)"),
+    },
 )
 
 INPUT = Record(

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -29,7 +29,7 @@ _NOTHING = "the file ended its process before it made a workflow"
 SECONDS_MAX = 300.0
 
 
-class PythonFile(NamedTuple):
+class PythonFile(msgspec.Struct, frozen=True):
     """A Python file, and which of its workflows is meant: "" for the one that it makes or calls its main one."""
 
     path: Path
@@ -62,7 +62,7 @@ class Built(msgspec.Struct, omit_defaults=True):
     wanted: tuple[str, ...] = ()
 
 
-class BuiltWorkflow(NamedTuple):
+class BuiltWorkflow(msgspec.Struct, frozen=True):
     """The checked workflow that a file makes, its warnings, the lines of its steps, and maybe its keys."""
 
     workflow: Workflow

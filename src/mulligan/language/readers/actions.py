@@ -79,9 +79,10 @@ def read_action(fields: Fields, label: str, scope: Scope, *, may_be_program: boo
     return action
 
 
-def read_plain_action(kind: str, fields: Fields, scope: Scope) -> Action:
+def read_plain_action(kind: str, text: Scalar, node: Mapping, scope: Scope) -> Action:
     """The action of a step that says nothing but its action, of a kind that workers run, in the scope of an attempt."""
-    return _READERS[kind](fields.at(kind), fields, scope)
+    reader = _TEXT_READERS.get(kind)
+    return _READERS[kind](text, Fields(node, {kind: text}), scope) if reader is None else reader(text, scope)
 
 
 def _refuse_secrets(action: Action, node: Node, scope: Scope) -> None:
@@ -476,3 +477,5 @@ _READERS: dict[str, Callable[[Node, Fields, Scope], Action]] = {
     "wait": _wait,
     "approve": _approve,
 }
+# Those that need no more than the text, where it is all that is said.
+_TEXT_READERS: dict[str, Callable[[Node, Scope], Action]] = {"shell": shell_action}

@@ -156,7 +156,7 @@ def _plain_step(node: Mapping, draft: Draft, settings: Settings) -> StepDraft | 
         fields = Fields(node, {})
         draft.plain_step = Step(**command_fields(fields, scope, settings))
     try:
-        action: Action | None = read_plain_action(kind, Fields(node, {kind: text}), scope)
+        action: Action | None = read_plain_action(kind, text, node, scope)
     except Refusal as refusal:
         scope.note(refusal)
         action = None
@@ -387,13 +387,20 @@ def read_cache(fields: Fields, scope: Scope) -> dict[str, Any]:
     if isinstance(agent, Mapping) and ("tools" in agent.entries or "session" in agent.entries):
         message = "an agent with tools or a session cannot be cached: what it does depends on more than its inputs"
         raise scope.source.refuse("stray_key", message, fields.key("cache"), hint="remove it")
-    if cache is True or "key" not in cache:
-        return {"cache": True}  # without a key it is already refused
+    if cache is True:
+        return {"cache": True}
+    written = fields.node.get("cache")
+    if isinstance(written, Mapping) and not written.entries:
+        message = "'cache' needs 'key', 'code' or both"
+        raise scope.source.refuse("missing_key", message, fields.key("cache"), hint="write 'cache: true'")
+    found = {"cache": True, "cache_code": cache.get("code", True) is not False}
+    if "key" not in cache:
+        return found
     key = read_template(cache["key"], scope)
     if reads_secrets(key):
         message = "a cache key cannot contain a secret: only workers know secrets, and the engine computes the key"
         raise scope.source.refuse("secret", message, cache["key"], hint="use a value that changes when the secret does")
-    return {"cache": True, "cache_key": key}
+    return {**found, "cache_key": key}
 
 
 # -- worktrees of items -----------------------------------------------------------------------------------------------

@@ -13,7 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.errors import InputInvalid
@@ -50,7 +52,7 @@ _SHELLS = lazy_regex(r"(?:ba|rba|da|a|k|mk|ya|z)?sh(?:93)?(?:-?[\d.]+)?")
 _WITHOUT_PIPEFAIL = lazy_regex(r"(?:da|a|ya)?sh")
 
 
-class ShellText(NamedTuple):
+class ShellText(msgspec.Struct, frozen=True):
     """The script, the expression of each environment variable in it, and the placeholders of the original text."""
 
     text: str

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import NamedTuple
+
+import msgspec
 
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.language.cel.cel_tokens import closing_brace
@@ -49,7 +50,7 @@ class UnknownName(ShellRefused):
         self.source = source
 
 
-class ShellPlaceholder(NamedTuple):
+class ShellPlaceholder(msgspec.Struct, frozen=True):
     """Our `${…}` from `offset` to `end`. With a shell operator, `end` is where the operator begins."""
 
     source: str
@@ -59,7 +60,7 @@ class ShellPlaceholder(NamedTuple):
     prefix: str = ""
 
 
-class Names(NamedTuple):
+class Names(msgspec.Struct, frozen=True):
     """Our names in one text."""
 
     bound: frozenset[str]

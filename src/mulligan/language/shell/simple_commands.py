@@ -72,8 +72,7 @@ def _find_values(parts: list[str], names: Names) -> list[SafeValue] | None:
     Every second of the parts is the source of a value, or None for a quote; the others are the text between them.
     """
     found: list[SafeValue] = []
-    is_quoted = False
-    at = 0
+    is_quoted, roots, at = False, names.roots, 0
     for literal, source in zip(parts[::2], parts[1::2], strict=False):
         at += len(literal)
         if source is None:
@@ -81,14 +80,17 @@ def _find_values(parts: list[str], names: Names) -> list[SafeValue] | None:
             at += 1
             continue
         root, dot, _ = source.partition(".")
-        if not (dot and root in names.roots) and not names.is_start_of(source.lstrip()):
+        if not (dot and root in roots) and not names.is_start_of(source.lstrip()):
             return None
         end = at + len(source) + 3
         source = source.strip()
         checked = check_simple(source)
         reads = check(source).reads if checked is None else checked.expression.reads
-        if not all(map(names.knows, reads)):
-            return None
+        for read in reads:
+            # As `names.knows`, which would be a call for each value.
+            first = read.partition(".")[0]
+            if first not in roots and first not in names.bound:
+                return None
         found.append(SafeValue(source, at, end, is_quoted, checked))
         at = end
     return found

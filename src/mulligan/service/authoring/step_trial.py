@@ -35,7 +35,7 @@ BARE: dict[str, Any] = {
 ALONE: dict[str, Any] = {
     **{"needs": (), "edges": (), "when": None, "triage": None, "undo": None, "is_start": True},
     # It runs, whatever an earlier run returned.
-    **{"cache": False, "cache_key": None},
+    **{"cache": False, "cache_key": None, "cache_code": True},
 }
 
 

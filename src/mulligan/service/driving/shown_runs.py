@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from mulligan.engine.observers import Observer
 from mulligan.service.driving.driver import Capacity, Driver
@@ -31,7 +33,7 @@ class RunDisplay(Observer, Protocol):
         """Always called last, also after an error."""
 
 
-class ShownRun(NamedTuple):
+class ShownRun(msgspec.Struct, frozen=True):
     """What came of driving a run, and the signal that interrupted it: 0 if none did."""
 
     outcome: Outcome

@@ -53,11 +53,11 @@ class Logs:
 
         return logs.step_logs(self._reader, run_id, step, item=item, attempt=attempt, part=part)
 
-    def telling_logs(self, run_id: int) -> tuple[list[AttemptLog], int]:
+    def first_logs(self, run_id: int) -> tuple[list[AttemptLog], int]:
         """The logs that are asked for first, of what failed or else ran last; and how many more failed."""
         from mulligan.service.logs import logs
 
-        return logs.telling_logs(self._reader, run_id)
+        return logs.first_logs(self._reader, run_id)
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What one attempt wrote; empty if it wrote nothing, or its log is neither here nor in the store."""

@@ -18,7 +18,7 @@ from mulligan.service.runs.stored.run_reader import AttemptLog, RunReader
 Part = Literal["own", "handler", "script"]
 
 # Logs that are shown if no step is named.
-TELLING_MAX = 5
+FIRST_LOGS_MAX = 5
 # The marks in keys of places that are not attempts of the step or item itself.
 _MARKS = {"handler": ".on_failure@", "script": ".script@"}
 _CAUSE = re.compile(r"@(\d+)")
@@ -57,7 +57,7 @@ def step_logs(
     return [reader.attempt_log(run_id, *one) for one in meant]
 
 
-def telling_logs(reader: RunReader, run_id: int) -> tuple[list[AttemptLog], int]:
+def first_logs(reader: RunReader, run_id: int) -> tuple[list[AttemptLog], int]:
     """The logs that are asked for first, and how many more there are of that kind.
 
     Those of the last attempts that failed; if none has, that of the attempt that began last.
@@ -67,7 +67,7 @@ def telling_logs(reader: RunReader, run_id: int) -> tuple[list[AttemptLog], int]
     last = {one.place: one for one in tried if one.host}
     failed = [one for one in last.values() if one.status in ("failed", "lost")]
     meant = failed or sorted(last.values(), key=lambda one: one.started_at or one.scheduled_at)[-1:]
-    shown = [reader.attempt_log(run_id, one.place, one.attempt) for one in meant[:TELLING_MAX]]
+    shown = [reader.attempt_log(run_id, one.place, one.attempt) for one in meant[:FIRST_LOGS_MAX]]
     return shown, len(meant) - len(shown)
 
 

@@ -31,7 +31,7 @@ from mulligan.store.postgres.postgres_connection import TimeoutConnection
 from mulligan.store.postgres.postgres_pipeline import pipeline
 from mulligan.store.sql.sql_arrays import Columns
 from mulligan.store.sql.sql_database import Statement
-from mulligan.store.statements import SEARCH, missing, newest
+from mulligan.store.statements import SEARCH, Migration, missing, newest
 
 Result = TypeVar("Result")
 
@@ -365,15 +365,15 @@ class PostgresClient:
             self._take_time()
             # A process that has waited here finds the migration done.
             self.execute("lock_schema")
-            for number, sql in self._missing():
-                self.connection().execute(sql, prepare=False)
-                if number == SEARCH:
+            for migration in self._missing():
+                self.connection().execute(migration.sql, prepare=False)
+                if migration.number == SEARCH:
                     from mulligan.store.sql.sql_backfill import backfill_search
 
                     backfill_search(self)
                 self.execute("create_schema_version")
                 self.execute("delete_schema_version")
-                self.execute("insert_schema_version", number)
+                self.execute("insert_schema_version", migration.number)
 
     def _take_time(self) -> None:
         """Lift the limits in this transaction: migrating large tables may take longer than a lease."""
@@ -381,7 +381,7 @@ class PostgresClient:
         for name in _LIMITS:
             self.connection().execute("SELECT set_config(name, '0', true) FROM pg_settings WHERE name = %s", [name])
 
-    def _missing(self) -> list[Any]:
+    def _missing(self) -> list[Migration]:
         _, has_version = self.execute("schema")[0]
         found = self.execute("schema_version")[0][0] if has_version else 0
         return missing("postgres", found, self.where)

@@ -7,7 +7,7 @@ the owner; whoever reads them from the store gets them whole. What a later turn 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -35,7 +35,7 @@ _packed = msgspec.msgpack.Encoder().encode
 _Selected = TypeVar("_Selected", bound=Sequence[Any])
 
 
-class _Owned(NamedTuple):
+class _Owned(msgspec.Struct, frozen=True):
     """An output, as rows have it, and the number of the entry that owns it."""
 
     packed: bytes

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from mulligan.core.effects.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, OutcomeCount, RunFilter
 from mulligan.ports import RunRecord
@@ -36,7 +38,7 @@ SAMPLE = 200
 CHUNK_MIN, CHUNK_MAX = 200, 5_000
 
 
-class Source(NamedTuple):
+class Source(msgspec.Struct, frozen=True):
     """Runs that may match: those that one statement gives for any of these parameters."""
 
     statement: str
@@ -152,10 +154,10 @@ class SqlRunLists:
     def _looked_up(self, run_ids: Collection[int], asked: Iterable[Lookup]) -> list[int]:
         """Those of these runs that all these statements find, the newest first if one was asked."""
         found = list(run_ids)
-        for statement, params in asked:
+        for lookup in asked:
             if found:
-                given = [self._words(one) if isinstance(one, Words) else one for one in params]
-                found = [run_id for (run_id,) in self._db.query(statement, Bigints(found), *given)]
+                given = [self._words(one) if isinstance(one, Words) else one for one in lookup.params]
+                found = [run_id for (run_id,) in self._db.query(lookup.statement, Bigints(found), *given)]
         return found
 
     # -- what is shown of runs

@@ -10,7 +10,14 @@ from typing import Any
 
 from mulligan.worker.actions.called_actions import BUILT_IN_CHILDREN
 from mulligan.worker.child.child_pool import ChildPool
-from mulligan.worker.child.warm_child import BackgroundJob, CallRequest, CallResult, ChildDisconnected, WarmChild
+from mulligan.worker.child.warm_child import (
+    BackgroundJob,
+    CallRequest,
+    CallResult,
+    ChildDisconnected,
+    ChildUse,
+    WarmChild,
+)
 
 # A child may have died while it was idle, or may be killed.
 ATTEMPTS_MAX = 3
@@ -64,7 +71,7 @@ class BackgroundJobs:
     def _start(self, job: BackgroundJob) -> None:
         while job.attempts < ATTEMPTS_MAX:
             job.attempts += 1
-            child = self._children.take(BUILT_IN_CHILDREN, sys.executable, self._folder)
+            child = self._children.take(ChildUse(BUILT_IN_CHILDREN, sys.executable), self._folder)
             try:
                 self._children.start_job(child, job)
             except ChildDisconnected:

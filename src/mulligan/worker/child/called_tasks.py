@@ -20,10 +20,12 @@ from mulligan.worker.actions.plain_tasks import is_plain_result
 from mulligan.worker.child.background_jobs import BackgroundJobs
 from mulligan.worker.child.child_pool import ChildPool
 from mulligan.worker.child.warm_child import (
+    CallRequest,
     CallResult,
     ChildDisconnected,
     ChildProtocolError,
     ChildTask,
+    ChildUse,
     WarmChild,
     importing_words,
 )
@@ -55,7 +57,8 @@ class CalledTasks:
     """`running` are the tasks that the executor has taken, by token; `send` sends orders to its supervisor.
 
     `end` reports a task, `end_plain` one of which nothing but its result counts, `end_process` one whose child has
-    died; `name_logs_later` gets every task that starts, `note_seconds` how long each Python task took.
+    died; `name_logs_later` gets every task that starts, `note_seconds`, if there is one, how long
+    each Python task took.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class CalledTasks:
         end_plain: Callable[[int, Any, dict[str, Any]], None],
         end_process: Callable[[int, ProcessExit], None],
         name_logs_later: Callable[[RunningTask, float], None],
-        note_seconds: Callable[[float], None],
+        note_seconds: Callable[[float], None] | None,
     ) -> None:
         self._running = running
         self._children = children
@@ -116,7 +119,15 @@ class CalledTasks:
     def start(self, running: RunningTask, redactor: Redactor | None) -> None:
         """Give a task to a child, or let it wait for one."""
         lease = running.resolved
+        if running.is_plain and redactor is None:
+            # What is asked for below, a plain task has not.
+            request = python.build_call(lease, running.scratch, self._folders)
+            interpreter, group = python.interpreter_of(lease.task, self._programs), python.child_group_of(lease.task)
+            self._give(running, None, request, group, interpreter, left=lease.task.timeout, visit_left=None)
+            return
         action = called_action(lease.task)
+        if redactor is not None and not running.scope and not runs_own_code(lease.task):
+            running.scope = self._boundary.scope(running.lease)
         if lease.task.waits and self._must_await_child(running, action, is_redacted=redactor is not None):
             return
         request = action.build_call(lease, running.scratch, self._folders)
@@ -128,13 +139,29 @@ class CalledTasks:
         if running.environment is not None:
             variables = {**self._environments.variables(interpreter), **request.env}
             request = msgspec.structs.replace(request, env=variables)
-        child_group = action.child_group_of(lease.task)
+        group = action.child_group_of(lease.task)
         if lease.task.gpus:
             # A process keeps the GPUs that it finds first, so this step gets a child that runs nothing else.
-            child_group += f" {lease.token}"
+            group += f" {lease.token}"
+        self._give(running, redactor, request, group, interpreter, left=left, visit_left=visit_left)
+
+    def _give(
+        self,
+        running: RunningTask,
+        redactor: Redactor | None,
+        request: CallRequest,
+        group: str,
+        interpreter: str,
+        *,
+        left: float | None,
+        visit_left: float | None,
+    ) -> None:
+        """Send the request to an idle child, or to a new one."""
+        lease = running.resolved
+        use = ChildUse(group, interpreter, is_redacted=redactor is not None, scope=running.scope)
         for _ in range(GIVE_ATTEMPTS_MAX):
             began = wall_clock.now()
-            child = self._children.take(child_group, interpreter, self._folder, is_redacted=redactor is not None)
+            child = self._children.take(use, self._folder, running.code_changed_at)
             now = time.monotonic()
             child_task = ChildTask(
                 lease,
@@ -152,7 +179,7 @@ class CalledTasks:
                 self._children.retire(child)
                 continue
             running.child, running.pipes = child.key, child.pipes
-            child.is_leaving = lease.task.gpus > 0 or (redactor is not None and not runs_own_code(lease.task))
+            child.is_leaving = lease.task.gpus > 0
             self._name_logs_later(running, now)
             if child_task.due is not None:
                 self._wake_up.at(child_task.due)
@@ -168,7 +195,9 @@ class CalledTasks:
         """
         token, task, now = running.lease.token, running.resolved.task, time.monotonic()
         group, interpreter = action.child_group_of(task), action.interpreter_of(task, self._programs)
-        if self._children.has_idle(group, interpreter, is_redacted=is_redacted):
+        if self._children.has_idle(
+            ChildUse(group, interpreter, is_redacted=is_redacted, scope=running.scope), running.code_changed_at
+        ):
             self._awaiting_child.pop(token, None)
             return False
         since = self._awaiting_child.setdefault(token, now)
@@ -242,15 +271,17 @@ class CalledTasks:
             import_seconds=child_task.import_seconds,
         )
         if running.is_plain and not child.is_leaving and is_plain_result(answer):
-            self._note_seconds(process_exit.ended - process_exit.started)
+            if self._note_seconds is not None:
+                self._note_seconds(process_exit.ended - process_exit.started)
             self._task_files.look_for_files(running)
             if not (running.may_have_files or running.has_progress):
                 self._end_plain(lease.token, answer.output, process_exit.usage)
                 if self._awaiting_child:
                     self.start_awaiting()
-                self._wake_up.at(self._children.retire_surplus(time.monotonic()))
+                if (due := self._children.retire_surplus(time.monotonic())) is not None:
+                    self._wake_up.at(due)
                 return
-        elif traits(lease.task.kind, lease.task.params).is_short:
+        elif self._note_seconds is not None and traits(lease.task.kind, lease.task.params).is_short:
             self._note_seconds(process_exit.ended - process_exit.started)
         is_over = not (child.is_leaving or answer.dirty or answer.forked)
         if is_over:
@@ -297,7 +328,7 @@ class CalledTasks:
             # The child was dead before it got the step.
             self.start(self._running[child_task.lease.token], self._boundary.redactor(child_task.lease))
             return
-        if child.is_unread and process_exit.exit_code and child.interpreter == sys.executable:
+        if child.is_unread and process_exit.exit_code and child.use.interpreter == sys.executable:
             self._running[child_task.lease.token].broken_program = BROKEN_PYTHON
         own = msgspec.structs.replace(
             process_exit,

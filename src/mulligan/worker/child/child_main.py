@@ -26,11 +26,13 @@ from mulligan.step_context.log_records import LEVEL_VARIABLE, OF_ACTIONS, OF_STE
 from mulligan.values.annotations import ArgumentRefused, ArtifactUnreadable, has_typed_parameters
 from mulligan.values.exception_names import STEP_MODULE
 from mulligan.worker.child.json_encoding import ENCODER, NotJson, check_size, encode_plain
-from mulligan.worker.child.kernel_state import KernelState
+from mulligan.worker.child.kernel_state import KernelState, OwnMemory
 from mulligan.worker.child.step_errors import describe_error, exit_status
 
 SIGTERM = _signal.SIGTERM
 LENGTH_BYTES = 4
+# Beside "redacted": see `warm_child`.
+SECRET = "secret"
 RECEIVE_BYTES = 1 << 16
 # A child that uses more memory than this after a step is not kept.
 KEPT_BYTES_MAX = 512 * 1024 * 1024
@@ -101,11 +103,13 @@ class ChildServer:
         slot_err: str,
         slot_result: str,
         inline_max: int,
-        is_redacted: bool,
+        redacted: str,
     ) -> None:
         self._sock = sock
         # Its results are searched for secrets, which is not possible in compressed files.
-        self._is_redacted = is_redacted
+        self._is_redacted = bool(redacted)
+        # Between two steps no other process may read what one that knew a secret has left in it.
+        self._memory = OwnMemory() if redacted == SECRET else None
         self._slot_result, self._inline_max = slot_result, inline_max
         self._programs: dict[str, types.CodeType] = {}
         self._interpreter = InterpreterState()
@@ -130,6 +134,8 @@ class ChildServer:
             if "fresh_logs" in message:
                 self._kernel.start_logs(message["fresh_logs"])
             self._has_forked = False
+            if self._memory is not None:
+                self._memory.unprotect()
             with self._termination:
                 answer, output = self._run(message)
             if _getpid() != pid:
@@ -141,6 +147,8 @@ class ChildServer:
             self._note_leftovers(answer, peak)
             out, err = self._kernel.log_sizes()
             measured = f'"number":{message["number"]},"cpu":{cpu:.6f},"peak":{peak},"out":{out},"err":{err}'
+            if self._memory is not None:
+                self._memory.protect()
             self._send(answer, output, measured)
             self._kernel.restore()
             meter.settle()
@@ -645,7 +653,7 @@ def main(slot_out: str, slot_err: str, slot_result: str, inline_max: str, redact
             slot_err=slot_err,
             slot_result=slot_result,
             inline_max=int(inline_max),
-            is_redacted=bool(redacted),
+            redacted=redacted,
         ).serve()
     except Terminated:
         # The signal came between the last instruction of the step and the end of `Termination`.

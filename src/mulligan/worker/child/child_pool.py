@@ -1,19 +1,29 @@
-"""The warm children of a worker: at most one for each slot is kept, and none runs steps of two workflows."""
+"""The warm children of a worker: none runs steps of two workflows, or of two scopes of secrets.
+
+At most one for each slot is kept, and a few more where steps know different secrets.
+"""
 
 from __future__ import annotations
 
+import math
 import selectors
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
-from mulligan.worker.child.warm_child import BackgroundJob, CallRequest, ChildTask, WarmChild
+from mulligan.worker.child.warm_child import BackgroundJob, CallRequest, ChildTask, ChildUse, WarmChild
 from mulligan.worker.supervisor.fd_events import watch_reads, watch_writes
 
 # A child that was idle for longer may have modules loaded that were changed since.
 IDLE_SECONDS_MAX = 60.0
+# The clocks of file systems tick slowly.
+TICK_SECONDS = 0.02
 # Children beyond one for each slot, which tasks needed that only waited, are kept for this long.
 SURPLUS_SECONDS = 1.0
+# A child of steps that may know secrets is kept idle for this long, and so many more children as there are scopes of
+# secrets: otherwise steps that take turns, with a secret and without, would each start one.
+SCOPE_SECONDS = 10.0
+SCOPES_MAX = 3
 # Starting a child keeps a processor busy for this long: it loads the libraries of its task.
 LAUNCH_SECONDS = 0.25
 
@@ -35,6 +45,9 @@ class ChildPool:
         self._children: dict[int, WarmChild] = {}
         self._last_number = 0
 
+    def __iter__(self) -> Iterator[WarmChild]:
+        return iter(self._children.values())
+
     def __contains__(self, key: int) -> bool:
         return key in self._children
 
@@ -45,36 +58,46 @@ class ChildPool:
         """The child with this key; None if it has ended, and for the key of no child."""
         return self._children.get(key)
 
-    def take(self, group: str, interpreter: str, folder: str, *, is_redacted: bool = False) -> WarmChild:
-        """Return an idle child of the same group and interpreter, or a new one. If redacted, it logs into pipes."""
-        found = self._find_idle(group, interpreter, is_redacted=is_redacted)
+    def take(self, use: ChildUse, folder: str, code_changed_at: float = 0.0) -> WarmChild:
+        """Return an idle child of the same use, or a new one. If redacted, it logs into pipes.
+
+        It was launched after the code of its task changed last: another may have loaded what was there before.
+        """
+        found = self._find_idle(use, code_changed_at)
         if found is not None:
             return found
         idle = [child for child in self._children.values() if child.is_idle]
-        if len(self._children) >= self._idle_max and idle:
+        if len(self._children) >= self._idle_max + self._scope_count(use) and idle:
             self.retire(min(idle, key=lambda child: child.idle_since))
         self._last_number += 1
-        child = WarmChild(self._last_number, group, interpreter, folder)
-        if is_redacted:
+        child = WarmChild(self._last_number, use, folder)
+        if use.is_redacted:
             child.open_pipes(self._selector)
         self._children[child.key] = child
         self._launch(child)
         watch_reads(self._selector, child, partial(self._on_ready, child))
         return child
 
-    def _find_idle(self, group: str, interpreter: str, *, is_redacted: bool) -> WarmChild | None:
+    def _find_idle(self, use: ChildUse, code_changed_at: float) -> WarmChild | None:
         long_ago = time.monotonic() - IDLE_SECONDS_MAX
         for child in self._children.values():
-            if not child.is_idle:
+            # Its `is_idle`, which would be one more call for each step.
+            if child.task is not None or child.job is not None or child.is_leaving:
                 continue
-            if child.idle_since < long_ago:
+            is_outdated = child.launched_wall <= code_changed_at + TICK_SECONDS
+            if child.idle_since < long_ago or (is_outdated and child.use == use):
                 self.retire(child)
-            elif (child.group, child.interpreter, child.pipes is not None) == (group, interpreter, is_redacted):
+            elif child.use == use:
                 return child
         return None
 
-    def has_idle(self, group: str, interpreter: str, *, is_redacted: bool) -> bool:
-        return self._find_idle(group, interpreter, is_redacted=is_redacted) is not None
+    def has_idle(self, use: ChildUse, code_changed_at: float = 0.0) -> bool:
+        return self._find_idle(use, code_changed_at) is not None
+
+    def _scope_count(self, *uses: ChildUse) -> int:
+        """How many children are kept beyond one for each slot."""
+        scopes = {use.scope for use in (*uses, *(child.use for child in self._children.values())) if use.scope}
+        return min(len(scopes), SCOPES_MAX)
 
     @property
     def has_spare_slot(self) -> bool:
@@ -87,17 +110,23 @@ class ChildPool:
         return recent < max(1, int(self._idle_max))
 
     def retire_surplus(self, now: float) -> float | None:
-        """Retire idle children beyond one for each slot. Return when to look again, if there may be more."""
-        kept = max(1, int(self._idle_max))
-        if len(self._children) <= kept:
+        """Retire idle children that are too many, or whose scope had no step for a while.
+
+        Return when to look again, if there may be more.
+        """
+        scopes = self._scope_count()
+        kept = max(1, int(self._idle_max)) + scopes
+        if len(self._children) <= kept and not scopes:
             return None
         idle = sorted((child.idle_since, child.key) for child in self._children.values() if child.is_idle)
-        surplus = idle[: max(0, len(idle) - kept)]
-        for since, key in surplus:
-            if since + SURPLUS_SECONDS > now:
-                return since + SURPLUS_SECONDS
-            self.retire(self._children[key])
-        return None
+        dues = [since + SURPLUS_SECONDS for since, _ in idle[: max(0, len(idle) - kept)]]
+        dues += [
+            since + SCOPE_SECONDS if self._children[key].use.scope else math.inf for since, key in idle[len(dues) :]
+        ]
+        for due, (_, key) in zip(dues, idle, strict=True):
+            if due <= now:
+                self.retire(self._children[key])
+        return min((due for due in dues if now < due < math.inf), default=None)
 
     def start_task(self, child: WarmChild, task: ChildTask, request: CallRequest) -> None:
         """Give a child a task; raise `ChildDisconnected` if it is gone."""

@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+PR_SET_DUMPABLE = 4
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Signals that the next step would miss, or die of. `Termination` handles SIGTERM.
 SIGNALS = tuple(
@@ -81,6 +82,29 @@ class KernelState:
         except OSError:
             self._has_no_logs = True
             return os.open(os.devnull, LOG_FLAGS)
+
+
+class OwnMemory:
+    """Whether other processes of this user may read the memory of this one. The kernel asks `dumpable` for that."""
+
+    def __init__(self) -> None:
+        self._prctl: Any = None
+        try:
+            import ctypes  # few children know secrets
+
+            self._prctl = ctypes.CDLL(None).prctl
+        except (ImportError, OSError, AttributeError):
+            return
+
+    def protect(self) -> None:
+        self._set(0)
+
+    def unprotect(self) -> None:
+        self._set(1)
+
+    def _set(self, is_dumpable: int) -> None:
+        if self._prctl is not None:
+            self._prctl(PR_SET_DUMPABLE, is_dumpable, 0, 0, 0)
 
 
 def _size_of(log: int) -> int:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,8 @@ from mulligan.worker.supervisor.supervisor_client import PACKAGE_PARENT, Supervi
 # take any time. From when on its progress says that it is still importing.
 IMPORT_SECONDS_MAX, IMPORT_SAID_AFTER_SECONDS = 300.0, 5.0
 _LENGTH_BYTES = 4
+# What a child learns of its use, so that the interpreter of a step needs nothing of ours to understand it.
+REDACTED, SECRET = "redacted", "secret"
 _RECEIVE_BYTES = 1 << 16
 # The largest result, and space for the other fields.
 _ANSWER_BYTES_MAX = OUTPUT_BYTES_MAX + (4 << 20)
@@ -46,6 +48,17 @@ class ChildDisconnected(Exception):
 
 class ChildProtocolError(Exception):
     """What arrived is not an answer to the last call: the step wrote to the socket."""
+
+
+class ChildUse(NamedTuple):
+    """What a child may be used for: it gets no task of another use."""
+
+    group: str
+    interpreter: str
+    # Its logs go into pipes.
+    is_redacted: bool = False
+    # Of code that may know secrets: see `RunningTask.scope`.
+    scope: str = ""
 
 
 class ChildTask(msgspec.Struct):
@@ -188,10 +201,9 @@ _decode = msgspec.json.Decoder(CallResult).decode
 class WarmChild:
     """One process, which runs a task or a job, or is idle. No method blocks on it."""
 
-    def __init__(self, number: int, group: str, interpreter: str, folder: str) -> None:
+    def __init__(self, number: int, use: ChildUse, folder: str) -> None:
         self.key = -number
-        self.group = group
-        self.interpreter = interpreter
+        self.use = use
         self.task: ChildTask | None = None
         self.job: BackgroundJob | None = None
         # It gets no further task.
@@ -202,6 +214,8 @@ class WarmChild:
         self.is_watched_for_writes = False
         self.idle_since = 0.0
         self.launched_at = time.monotonic()
+        # Compared with the times of files.
+        self.launched_wall = time.time()
         self._slots = {1: f"{folder}/child-{number}.out", 2: f"{folder}/child-{number}.err"}
         self._slot_result = f"{folder}/child-{number}.result"
         # The pipes it logs into, if its steps may know secrets.
@@ -221,12 +235,12 @@ class WarmChild:
         out, err = self._slots.values()
         # A larger result comes in a file.
         inline_max = LOOP_BYTES_MAX if self.pipes is None else LOOP_BYTES_MAX_REDACTED
-        argv = [self.interpreter, "-c", _PROGRAM, PACKAGE_PARENT, out, err, self._slot_result, str(inline_max)]
+        argv = [self.use.interpreter, "-c", _PROGRAM, PACKAGE_PARENT, out, err, self._slot_result, str(inline_max)]
         if self.pipes is not None:
-            argv.append("redacted")
+            argv.append(SECRET if self.use.scope else REDACTED)
         environment = {"MULLIGAN_CHILD": str(-self.key)}
         # No file for standard input: it is the descriptor that is sent with the message.
-        request = ("run", self.key, self.interpreter, argv, environment, "/", None, out, err, None, None)
+        request = ("run", self.key, self.use.interpreter, argv, environment, "/", None, out, err, None, None)
         supervisor.send_fd(self._theirs.detach(), request)
 
     def open_pipes(self, selector: selectors.BaseSelector) -> None:
@@ -291,8 +305,13 @@ class WarmChild:
             data = b""
         if not data:
             raise ChildDisconnected
-        if not self._buffer and len(data) == _frame_size(data):
-            return self._read(data)  # the usual case: one piece
+        if not self._buffer and len(data) == _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little"):
+            # The usual case: one piece.
+            answer = self._answer(memoryview(data)[_LENGTH_BYTES:])
+            if not answer.phase:
+                return answer
+            self._note_phase(answer)
+            return None
         self._buffer += data
         while self._buffer:
             size = _frame_size(self._buffer)
@@ -301,11 +320,11 @@ class WarmChild:
             if len(self._buffer) < size:
                 break
             whole, self._buffer = self._buffer, self._buffer[size:]
-            answer = self._read(whole if not self._buffer else whole[:size])
-            if answer is not None:
+            found = self._read(whole if not self._buffer else whole[:size])
+            if found is not None:
                 if self._buffer:
                     raise ChildProtocolError
-                return answer
+                return found
         return None
 
     def _read(self, frame: bytes | bytearray) -> CallResult | None:
@@ -313,11 +332,15 @@ class WarmChild:
         answer = self._answer(memoryview(frame)[_LENGTH_BYTES:])
         if not answer.phase:
             return answer
+        self._note_phase(answer)
+        return None
+
+    def _note_phase(self, answer: CallResult) -> None:
+        """Note what the child does before it answers."""
         if self.task is not None and answer.phase == "importing":
             self.task.begins_import(answer.module, time.monotonic())
         elif self.task is not None:
             self.task.begins_call(time.monotonic())
-        return None
 
     def _answer(self, body: memoryview) -> CallResult:
         try:

@@ -9,7 +9,8 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+
+import msgspec
 
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.text.formatting import error_reason
@@ -60,7 +61,7 @@ def make_log_folders(task: Task, folders: Folders) -> None:
             pass
 
 
-class _LinkPath(NamedTuple):
+class _LinkPath(msgspec.Struct, frozen=True):
     """Where to create a link: a name in an open folder; or, without one, a path whose folder may not exist."""
 
     name: str

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -139,7 +138,7 @@ def read_tail(path: str) -> str:
         return ""
 
 
-class LogEnds(NamedTuple):
+class LogEnds(msgspec.Struct, frozen=True):
     """The beginning and the end of a log, and how many bytes between them are in neither. A short log is all end."""
 
     head: str
@@ -171,11 +170,6 @@ def read_if_there(path: str, bytes_max: int, label: str) -> bytes | None:
 # Whether there is anything at a path, even a dangling link. No function of Python: it is asked for five files at the
 # end of every task.
 exists = partial(os.access, mode=os.F_OK, follow_symlinks=False)
-
-
-def any_exists(paths: Iterable[str]) -> bool:
-    """Whether one of them exists, as `exists` says it."""
-    return any(map(exists, paths))
 
 
 def _read(path: str, bytes_max: int, label: str) -> bytes | None:

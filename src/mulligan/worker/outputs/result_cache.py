@@ -15,21 +15,25 @@ from typing import Any
 import msgspec
 
 from mulligan.core.deciding.classify import classify
-from mulligan.core.effects.fingerprints import Result, fingerprint, result_of
+from mulligan.core.effects.fingerprints import Result, fingerprint, parts_of, result_of
 from mulligan.core.effects.tasks import Task
 from mulligan.core.model.artifacts import holds_reference, parse_reference, references
 from mulligan.core.model.file_records import FileRecord
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import ArtifactDamaged, CodecError
 from mulligan.ports import Artifacts, FindResults
+from mulligan.worker.actions.action_registry import is_python
 from mulligan.worker.child.background_jobs import BackgroundJobs
 from mulligan.worker.child.warm_child import CallResult
+from mulligan.worker.outputs.code_files import CODE_DIGEST, Code, CodeRequest, code_request_of
 from mulligan.worker.outputs.file_hashes import RECORD_FILES, FileHashCache, are_small_enough, is_untouched, record_file
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.secrets.secret_commands import NotReady
 
 # The newest results under one fingerprint: they differ only in their files.
 RESULTS_MAX = 5
+# How many functions have their code remembered.
+CODES_MAX = 10_000
 
 # The record of each path; None if there is nothing.
 _Files = dict[str, FileRecord | None]
@@ -56,6 +60,8 @@ class ResultCache:
         # By lease token: the files that were read for a task that has not started; None while a child reads.
         self._contents_by_token: dict[int, _Files | None] = {}
         self._recording: dict[int, RunningTask] = {}
+        # The code of functions; an empty list while a child reads it.
+        self._codes: dict[CodeRequest, list[Code | None]] = {}
 
     @property
     def recording(self) -> Collection[RunningTask]:
@@ -68,6 +74,7 @@ class ResultCache:
 
     def clear(self) -> None:
         """Forget everything that is in progress."""
+        self._codes = {request: code for request, code in self._codes.items() if code}
         self._contents_by_token.clear()
         self._recording.clear()
 
@@ -84,7 +91,11 @@ class ResultCache:
         if any(record is not None and not record.sha256 for record in records.values()):
             return None  # a file that cannot be read cannot be compared
         contents = {name: record.sha256 if record else "" for name, record in records.items()}
-        running.fingerprint = tag = fingerprint(task, contents)
+        if about.code and is_python(task):
+            running.code = self._find_code(task)
+            if running.code is None:
+                return None  # nobody knows which code the result would belong to
+        running.fingerprint = tag = fingerprint(task, contents, running.code.digest if running.code else "")
         running.input_hashes = {_absolute(task, path): contents[name] for name, path in about.reads.items()}
         if not about.looks or self._results is None:
             return None
@@ -155,6 +166,31 @@ class ResultCache:
         files = (None if item is None else msgspec.convert(item, FileRecord) for item in answer.output)
         return {path: self._remember(item) for path, item in zip(paths, files, strict=True)}
 
+    def _find_code(self, task: Task) -> Code | None:
+        """Return the code of a Python task; None if it cannot be read. NotReady while a child reads it."""
+        request = code_request_of(task)
+        if request is None:
+            return Code()
+        known = self._codes.get(request)
+        if known is not None and not known:
+            raise NotReady
+        if known and known[0] is not None and known[0].is_unchanged:
+            return known[0]
+        if known and known[0] is None:
+            del self._codes[request]  # it is tried again for the next task
+            return None
+        if len(self._codes) >= CODES_MAX:
+            self._codes = {one: code for one, code in self._codes.items() if not code}
+        self._codes[request] = []
+        self._jobs.call(CODE_DIGEST, request.arguments, partial(self._on_code, request), {})
+        raise NotReady
+
+    def _on_code(self, request: CodeRequest, answer: CallResult | None) -> None:
+        is_known = answer is not None and not answer.exception and isinstance(answer.output, dict)
+        if self._codes.get(request) == []:
+            self._codes[request] = [msgspec.convert(answer.output, Code) if answer and is_known else None]
+            self._on_ready()
+
     # -- after a task
 
     def record(self, running: RunningTask, report: TaskEnded) -> TaskEnded | None:
@@ -164,8 +200,11 @@ class ResultCache:
             return report
         if classify(report.outcome)[0] is not None:
             return report
-        if running.fingerprint:
-            report = msgspec.structs.replace(report, fingerprint=running.fingerprint)
+        if running.fingerprint and (running.code is None or running.code.is_unchanged):
+            reads = task.reuse.reads if task.reuse is not None else {}
+            contents = {name: running.input_hashes.get(_absolute(task, path), "") for name, path in reads.items()}
+            made_of = parts_of(task, contents, running.code.parts if running.code is not None else {})
+            report = msgspec.structs.replace(report, fingerprint=running.fingerprint, made_of=made_of)
         # Check again what it has read: it may have changed before the task read it.
         files: _Files = {
             path: record for path in running.input_hashes if (record := self._hashes.find(path)) is not None
@@ -226,7 +265,7 @@ def _with_files(running: RunningTask, report: TaskEnded, files: _Files) -> TaskE
             records.append(msgspec.structs.replace(record, name=name, path=path))
     is_whole = len(records) == len(task.files) and all(record.sha256 for record in records)
     if not (is_whole and all(_is_unchanged(content, files[path]) for path, content in running.input_hashes.items())):
-        report = msgspec.structs.replace(report, fingerprint="")
+        report = msgspec.structs.replace(report, fingerprint="", made_of={})
     return msgspec.structs.replace(report, files=tuple(records)) if records else report
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import selectors
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from mulligan.core.effects.tasks import Task, fill_late_values
 from mulligan.core.model.text.formatting import error_reason
@@ -35,7 +38,7 @@ class SecretMissing(Exception):
         self.code = code
 
 
-class Source(NamedTuple):
+class Source(msgspec.Struct, frozen=True):
     """Where a value comes from; for one that was computed from secrets, the run it was computed for."""
 
     folder: str
@@ -50,12 +53,13 @@ class Secrets:
     ) -> None:
         self._environment = environment
         self._commands = SecretCommands(selector, environment, on_change)
-        # All values that were ever found there: an old value may still be in a file.
+        # All values that were ever found there, the current one last: an old value may still be in a file.
         self._values: dict[Source, dict[str, None]] = {}
         # Commands that were run only so that their secret can be redacted.
         self._commands_run: set[Source] = set()
         # By top-level run: child runs may print what other runs of the same tree have written.
         self._sources_by_root: dict[str, set[Source]] = {}
+        self._scope_key = os.urandom(32)
 
     def resolve(self, task: Task) -> Task:
         """Return the task with its secrets filled in.
@@ -67,9 +71,7 @@ class Secrets:
         self._find_all(task)
         if not task.late:
             return task
-        parts = [part["secret"] for parts in task.late.values() for part in parts if not isinstance(part, str)]
-        read = {name: task.secrets[name] for name in task.secrets if _is_read(parts, name)}
-        values = {name: self._find_value(name, secret, task.started_in) for name, secret in read.items()}
+        values = {name: self._find_value(name, task.secrets[name], task.started_in) for name in _names_read(task)}
         return fill_late_values(
             task, {name: self._fill_template(parts, values, task) for name, parts in task.late.items()}
         )
@@ -92,6 +94,16 @@ class Secrets:
         # Add its own, in case its tree was forgotten because so many others came later.
         sources = self._sources_by_root.get(_root_run_of(task), set()).union(_own_sources(task))
         return frozenset(value for source in sources for value in self._values.get(source, ()))
+
+    def scope(self, task: Task) -> str:
+        """Name the top-level run of a task that was resolved, and exactly the secrets that it was given.
+
+        Tasks of the same scope may share a process: none of them finds there what it was not given. The name tells
+        nothing of a value.
+        """
+        sources = {name: Source(task.started_in, task.secrets[name]) for name in sorted(_names_read(task))}
+        given = [(name, next(reversed(self._values[source]))) for name, source in sources.items()]
+        return hashlib.blake2b(repr((_root_run_of(task), given)).encode(), key=self._scope_key).hexdigest()
 
     def run_due(self, now: float) -> float:
         """Do what is due; return when to call it again."""
@@ -160,7 +172,9 @@ class Secrets:
     # -- remembering
 
     def _remember(self, source: Source, value: str) -> None:
-        self._values.setdefault(source, {})[value] = None
+        values = self._values.setdefault(source, {})
+        values.pop(value, None)
+        values[value] = None
 
     def _sources_of(self, task: Task) -> set[Source]:
         root = _root_run_of(task)
@@ -176,8 +190,11 @@ def _redactor(values: frozenset[str]) -> Redactor:
     return Redactor(values)
 
 
-def _is_read(sources: Collection[str], name: str) -> bool:
-    return any(f"secrets.{name}" in check(source).reads for source in sources)
+def _names_read(task: Task) -> list[str]:
+    """Return the names of the secrets that the task is given."""
+    expressions = [part["secret"] for parts in task.late.values() for part in parts if not isinstance(part, str)]
+    reads = {path for expression in expressions for path in check(expression).reads}
+    return [name for name in task.secrets if f"secrets.{name}" in reads]
 
 
 def _own_sources(task: Task) -> list[Source]:

@@ -230,7 +230,7 @@ class Prefetch:
         self._limit = math.inf if tasks_max is None else tasks_max
         self._is_ahead = is_ahead
         self._average_seconds: float | None = None
-        self._reserved: set[tuple[int, str, int]] = set()
+        self.reserved: set[tuple[int, str, int]] = set()
 
     def fits(self, task: Task) -> bool:
         """Whether a task may be taken that nobody else has been offered: only a short one, which is over soon."""
@@ -239,14 +239,14 @@ class Prefetch:
     def has_room(self, task: Task) -> bool:
         action = traits(task.kind, task.params)
         is_held = action.is_short and (self._is_ahead or action.runs_in == "process")
-        return is_held and may_be_held(task) and len(self._reserved) < self._tasks_max
+        return is_held and may_be_held(task) and len(self.reserved) < self._tasks_max
 
     @property
     def room_ahead(self) -> int:
         """How many tasks to ask for: some at a time, since each question costs as much as several short tasks."""
         tasks_max = self._tasks_max if self._is_ahead else 0
-        has_many = len(self._reserved) > tasks_max / 2
-        return 0 if has_many else tasks_max - len(self._reserved)
+        has_many = len(self.reserved) > tasks_max / 2
+        return 0 if has_many else tasks_max - len(self.reserved)
 
     @property
     def _tasks_max(self) -> int:
@@ -256,17 +256,17 @@ class Prefetch:
         return int(min(self._limit, held_max(self._slots, average)))
 
     def reserve(self, task: Task) -> None:
-        self._reserved.add(_key(task))
+        self.reserved.add(_key(task))
 
     def release(self, task: Task) -> bool:
         """Return whether it was reserved here, and forget it."""
-        if not self._reserved or (key := _key(task)) not in self._reserved:
+        if (key := _key(task)) not in self.reserved:
             return False
-        self._reserved.remove(key)
+        self.reserved.remove(key)
         return True
 
     def contains(self, task: Task) -> bool:
-        return bool(self._reserved) and _key(task) in self._reserved
+        return _key(task) in self.reserved
 
     def record_duration(self, seconds: float) -> None:
         average = self._average_seconds

@@ -9,7 +9,9 @@ tokens or money, but never a limit of calls.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from mulligan.core.evolve.evolve_places import is_agent_call
 from mulligan.core.evolve.spending_ledger import raise_budget
@@ -27,7 +29,7 @@ LIMITED = ("calls", "tokens", "cost")
 TOOL_CALLS = "tool_calls"
 
 
-class BudgetUse(NamedTuple):
+class BudgetUse(msgspec.Struct, frozen=True):
     """A budget, its owner ("step", "run" or "caller"), and what was spent of it."""
 
     owner: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -35,7 +35,7 @@ Message = dict[str, Any]
 # -- what a model asks for -------------------------------------------------------------------------------------------
 
 
-class AskedCall(NamedTuple):
+class AskedCall(msgspec.Struct, frozen=True):
     """A tool that a model asked for. `problem`: why its arguments cannot be used."""
 
     id: str
@@ -82,7 +82,7 @@ def _is_storable(arguments: dict[str, Any]) -> bool:
 # -- what a model is offered -----------------------------------------------------------------------------------------
 
 
-class OfferedTool(NamedTuple):
+class OfferedTool(msgspec.Struct, frozen=True):
     """A tool as a model sees it. `position`: of the tool or its server in `AgentTools.commands`.
 
     `target`: its name on its server; "" for a step.

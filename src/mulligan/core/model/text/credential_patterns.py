@@ -12,7 +12,9 @@ sequence of its own characters, so that no sequence is scanned twice.
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from mulligan.core.model.artifacts import is_artifact
 from mulligan.core.model.text.lazy_regex import lazy_regex as compiled_later
@@ -40,7 +42,7 @@ _ODD = r"(?=[^\s\"'&;,|]{0,200}\d)(?![\d.,:]{1,40}(?:[\s,;)\]}]|$))[^\s\"'&;,|]{
 _WORD = r"[A-Za-z0-9_-]"
 
 
-class Credential(NamedTuple):
+class Credential(msgspec.Struct, frozen=True):
     """One kind of credential: its name, its pattern, and an example with the credential hidden.
 
     A text without any of `needles` (in lower case) has no credential of this kind, so most patterns are never run.

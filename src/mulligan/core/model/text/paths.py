@@ -7,7 +7,7 @@ that it is relative to. Symbolic links are checked by the worker: see `worker.pa
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from mulligan.core.model.workflow import Expression, Template
 
@@ -16,7 +16,7 @@ _TRUSTED_NAMES = frozenset({"env", "files"})
 _TEXT_CHARS_SHOWN = 200
 
 
-class TemplatedPath(NamedTuple):
+class TemplatedPath(msgspec.Struct, frozen=True):
     """A path with a value in it. `folder` is what the author wrote before the value: "", or it ends with a slash."""
 
     text: str

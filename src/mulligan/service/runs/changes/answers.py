@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -36,7 +36,7 @@ class StartedRun(msgspec.Struct, frozen=True):
     is_new: bool
 
 
-class Given(NamedTuple):
+class Given(msgspec.Struct, frozen=True):
     """What was given for a run of a published workflow, whichever version it is of."""
 
     inputs: Mapping[str, Any]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from itertools import groupby
 
 import msgspec
 
-from mulligan.core.model.events import Entry, RunReopened
+from mulligan.core.effects.fingerprints import differences
+from mulligan.core.model.events import AttemptSucceeded, Entry, RunReopened
 from mulligan.core.model.place_keys import is_at_or_below, step_name
 from mulligan.core.model.program_calls import name_of
 from mulligan.core.state.transitions import RUN_ENDED
@@ -25,6 +27,9 @@ __all__ = ["LocatedLine", "LocatedWait", "StoryLine", "run_story", "run_waits"]
 CALLS_OF_A_LINE_MIN = 20
 # So many lines of the program are named with such calls.
 _LINES_NAMED_MAX = 3
+# So many parts are named that are not as they were; of so many runs before, as far as they are of the same workflow.
+_DIFFERENCES_NAMED_MAX = 3
+_RUNS_SEARCHED_MAX, _RUNS_COMPARED_MAX = 50, 3
 
 
 class LocatedLine(msgspec.Struct, frozen=True):
@@ -74,15 +79,65 @@ def _located_lines(
 ) -> Iterator[LocatedLine]:
     """The lines of a run; of one round, if it is named: a child run tells each where its caller asked for it."""
     opened: list[int] = []
-    lines = story(_noting(service.events(run_id), opened), service.first_workflow(run_id), service.called(run_id))
+    noted: list[Entry] = []
+    entries = _noting(service.events(run_id), opened, noted)
+    comparison = _Comparison(service, run_id)
+
+    def explain(entry: Entry) -> Iterator[LocatedLine]:
+        line = comparison.line(entry)
+        if line is not None and is_selected(line.place) and round in (0, 1 + bisect_right(opened, line.seq)):
+            yield LocatedLine(run_id, f"{prefix}{line.shown_place}", line)
+
+    lines = story(entries, service.first_workflow(run_id), service.called(run_id))
     for line in summarize_calls(line for line in lines if is_selected(line.place)):
         if round and round != 1 + bisect_right(opened, line.seq):
             continue
+        while noted and noted[0].seq <= line.seq:
+            yield from explain(noted.pop(0))
         where = line.shown_place
         yield LocatedLine(run_id, f"{prefix}{where}".rstrip("/") if prefix else where, line)
         if is_tree and line.child_run_id:
             above = f"{prefix}{where}/"
             yield from _located_lines(service, line.child_run_id, lambda _: True, True, above, line.child_round)
+
+    for entry in noted:
+        yield from explain(entry)
+
+
+class _Comparison:
+    """Says which part of what a result is known by is not what it was, when its step last ran before this run."""
+
+    def __init__(self, service: RunReader, run_id: int) -> None:
+        self._service, self._run_id = service, run_id
+
+    def line(self, entry: Entry) -> StoryLine | None:
+        """The line for an attempt that has succeeded; None if nothing differs, or no earlier run is found."""
+        fact = entry.fact
+        assert isinstance(fact, AttemptSucceeded)
+        for run_id, earlier in self._earlier:
+            if (before := earlier.get(fact.place)) is not None:
+                if not (found := differences(fact.made_of, before)):
+                    return None
+                more = len(found) - _DIFFERENCES_NAMED_MAX
+                named = [*found[:_DIFFERENCES_NAMED_MAX], *([f"{more} more"] if more > 0 else [])]
+                text = f"not up to date: changed since run {run_id}: {', '.join(named)}"
+                return StoryLine(entry.at, fact.place, text, seq=entry.seq, is_detail=True)
+        return None
+
+    @cached_property
+    def _earlier(self) -> list[tuple[int, dict[str, dict[str, str]]]]:
+        """What results of earlier runs of the workflow are known by, the newest run first."""
+        own = self._service.record(self._run_id)
+        some = self._service.runs(limit=_RUNS_SEARCHED_MAX, before=self._run_id)
+        runs = [one.run_id for one in some if (one.workflow, one.project) == (own.workflow, own.project)]
+        found = []
+        for run_id in runs[:_RUNS_COMPARED_MAX]:
+            facts = (entry.fact for entry in self._service.events(run_id))
+            made_of = {
+                fact.place: fact.made_of for fact in facts if isinstance(fact, AttemptSucceeded) and fact.made_of
+            }
+            found.append((run_id, made_of))
+        return found
 
 
 def summarize_calls(lines: Iterable[StoryLine]) -> Iterator[StoryLine]:
@@ -111,9 +166,11 @@ def _summary(calls: list[StoryLine]) -> StoryLine:
     return msgspec.structs.replace(first, text=text, name=f"{first.shown_place} … {last.shown_place}", called_at="")
 
 
-def _noting(entries: Iterable[Entry], opened: list[int]) -> Iterator[Entry]:
-    """The entries; the number of each that opens a further round is added to `opened`."""
+def _noting(entries: Iterable[Entry], opened: list[int], noted: list[Entry]) -> Iterator[Entry]:
+    """The entries. `opened` gets the number of each that opens a further round, `noted` each with a findable result."""
     for entry in entries:
+        if isinstance(entry.fact, AttemptSucceeded) and entry.fact.made_of:
+            noted.append(entry)
         if isinstance(entry.fact, RunReopened):
             opened.append(entry.seq)
         yield entry
