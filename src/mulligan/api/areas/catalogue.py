@@ -168,7 +168,7 @@ class Deleted(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    digest: str
+    sha256: str
     is_kept: bool
 
 
@@ -193,18 +193,17 @@ def publish_workflow(call: Call, name: str, query: DryRunQuery, body: PublishedT
 
 @ROUTES.add(
     "PUT",
-    "contents/{digest}",
+    "contents/{sha256}",
     "write",
     body=bytes,
-    is_change=False,
     body_bytes_max=CONTENT_BYTES_MAX,
     is_upload=True,
     problems=(413,),
 )
-def put_content(call: Call, digest: str) -> Kept:
+def put_content(call: Call, sha256: str) -> Kept:
     """Keep the content of a file that is going to be published, or of a manifest, by its SHA-256."""
-    call.service.catalogue.put_content(digest, Path(call.body.path).read_bytes())
-    return Kept(digest, is_kept=True)
+    call.service.catalogue.put_content(sha256, Path(call.body.path).read_bytes())
+    return Kept(sha256, is_kept=True)
 
 
 @ROUTES.add("GET", "workflows/{name}/versions", "read", answer=WorkflowsPage)
