@@ -20,6 +20,7 @@ from _pytest.assertion import rewrite
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 from tests.support import rows
+from tests.support.forked_tests import ForkTests, in_processes, is_template
 from tests.support.memory import processes_in, use_memory
 from tests.support.nightly import IS_NIGHTLY, leave_to_the_night
 from tests.support.times import Times
@@ -61,6 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Times(adds_up=is_printing))
     if is_printing:
         use_memory(config)
+        config.pluginmanager.register(ForkTests())
     elif not any(config.getoption(name, None) for name in ("--times", "--durations", "--junit-xml")):
         send_less(config)
 
@@ -70,7 +72,9 @@ def send_less(config: pytest.Config) -> None:
 
     The process that prints makes nothing of these, and to send and read them costs more than most tests.
     """
-    for sender in [one for one in config.pluginmanager.get_plugins() if type(one).__name__ == "WorkerInteractor"]:
+    for sender in [
+        one for one in config.pluginmanager.get_plugins() if type(one).__name__.endswith("WorkerInteractor")
+    ]:
         send = sender.pytest_runtest_logreport
 
         def pytest_runtest_logreport(report: pytest.TestReport, send: Callable[..., None] = send) -> None:
@@ -85,29 +89,35 @@ def send_less(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two processes for each core: half of the time of a test is waiting for processes, disks and timers."""
-    return 2 * len(os.sched_getaffinity(0))
+    """Three processes for each core: half of the time of a test is waiting for processes, disks and timers.
+
+    A further one costs next to nothing: it is forked once the tests are collected.
+    """
+    return 3 * len(os.sched_getaffinity(0))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Each process prepares its share of the files that were never loaded, and finds those of the others prepared.
+    """The files that were never loaded are prepared by several processes, before one of them collects.
 
-    In a fresh clone, compiling and rewriting asserts is two thirds of the time of collecting. The processes load the
-    same files in the same order at the same time: without this, each of them would compile and rewrite all.
+    In a fresh clone, compiling and rewriting asserts is two thirds of the time of collecting.
     """
-    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if count < 2:
+    if not is_template():
         return
+    count = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     state = session.config.stash[rewrite.assertstate_key]
-    number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
-    for file in sorted(_modules())[number::count]:
-        compile_file(file, quiet=2)
-    for file in sorted(_test_files(session.config.args))[number::count]:
-        folder = rewrite.get_cache_dir(file)
-        prepared = folder / (file.stem + rewrite.PYC_TAIL)
-        if not prepared.exists() and rewrite.try_makedirs(folder):
-            source_hash, code = rewrite._rewrite_test(file, session.config)
-            rewrite._write_pyc(state, code, source_hash, prepared)
+    modules, tests = sorted(_modules()), sorted(_test_files(session.config.args))
+
+    def prepare(number: int) -> None:
+        for file in modules[number::count]:
+            compile_file(file, quiet=2)
+        for file in tests[number::count]:
+            folder = rewrite.get_cache_dir(file)
+            prepared = folder / (file.stem + rewrite.PYC_TAIL)
+            if not prepared.exists() and rewrite.try_makedirs(folder):
+                source_hash, code = rewrite._rewrite_test(file, session.config)
+                rewrite._write_pyc(state, code, source_hash, prepared)
+
+    in_processes(prepare, count)
 
 
 @pytest.hookimpl(wrapper=True)

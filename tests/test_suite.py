@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis.internal.conjecture.providers import HypothesisProvider
-from tests.support import memory, rows, unsteady
+from tests.support import forked_tests, memory, rows, unsteady
 from tests.support.nightly import IS_NIGHTLY, leave_to_the_night
 from tests.support.times import GENERATED, HERE, PROCESSES, Cost, Times, tables
 from tests.support.unsteady import Repeat, RepeatFailed, Repeats, Round, describe, main, repeat_failed
@@ -130,6 +131,56 @@ def test_by_day_what_is_marked_is_left_out_and_postgres_runs_where_it_matters(py
 
 def test_a_test_of_the_night_that_is_named_runs_by_day(pytester: pytest.Pytester) -> None:
     assert chosen(pytester, "test_it.py::test_long") == ["test_long"]
+
+
+# -- processes of the tests ------------------------------------------------------------------------------------------
+
+FORKING = """
+from tests.support.forked_tests import ForkTests
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(ForkTests())
+"""
+ENDING = """
+import os, signal, sys
+import pytest
+from tests.support import forked_tests
+
+def say(to=sys.stderr):
+    print("to whom it was when this was imported", file=to)
+
+@pytest.mark.parametrize("number", range(6))
+def test_of_a_number(number, capfd, tmp_path):
+    say()
+    assert forked_tests.was_forked()
+    os.write(1, b"of a number")
+    assert capfd.readouterr().out == "of a number"
+    assert os.environ["PYTEST_XDIST_WORKER"] in str(tmp_path)
+    if number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if number == 4:
+        os._exit(3)
+"""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or "PYTEST_XDIST_WORKER" not in os.environ, reason="it has collected itself"
+)
+def test_the_processes_of_the_tests_are_forked_once_they_are_collected() -> None:
+    assert forked_tests.was_forked()
+
+
+@pytest.mark.nightly
+def test_a_forked_process_that_dies_is_replaced_and_what_was_not_collected_is_told(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(FORKING)
+    pytester.makepyfile(test_ending=ENDING, test_wrong="import what_nobody_has")
+
+    words = [sys.executable, "-m", "pytest", "-n2", "-pno:schemathesis", "-pno:anyio", "-pno:mulligan"]
+    ran = pytester.run(*words)
+
+    ran.assert_outcomes(passed=4, failed=2, errors=1)
+    ran.stdout.fnmatch_lines(["*No module named 'what_nobody_has'", "*crashed while running*number?2?*"])
 
 
 # -- tables of rows --------------------------------------------------------------------------------------------------

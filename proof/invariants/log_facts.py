@@ -133,6 +133,10 @@ class LogFacts:
         self.taken_events: dict[int, e.EventDelivered] = {}
         self.event_keys: set[str] = set()
 
+    def has_completed(self, step: str) -> bool:
+        """Whether its last visit has, also if it was put back for another that was skipped."""
+        return "completed" in (self.outcomes.get(step), self.ends.get((step, self.visits.get(step, 0))))
+
     def lineage(self, place: str) -> list[str]:
         """Return the place, its parent, and so on up to its step."""
         found = [place]
@@ -586,7 +590,7 @@ def _give_back_events(facts: LogFacts, steps: set[str]) -> None:
             continue
         if fact.place != step:
             facts.maybe_free.add(number)
-        elif facts.outcomes.get(step) == "completed" and facts.attempts[step] == fact.attempt:
+        elif facts.has_completed(step) and facts.attempts[step] == fact.attempt:
             facts.free_events[fact.name] = sorted([*facts.free_events[fact.name], number])
             del facts.taken_events[number]
 

@@ -102,6 +102,7 @@ FAILURE: dict[str, Any] = {
     "cause": [],
     "handler_failure": None,
     "exceptions": [],
+    "traceback": [],
 }
 
 

@@ -9,7 +9,7 @@ from mulligan.testing.history import History, command, edge, expression, handler
 
 FIELDS = {
     *("code", "message", "severity", "retryable", "exit_code", "signal", "step", "item", "visit", "attempt", "at"),
-    *("timestamp", "details", "trace", "cause", "handler_failure", "exceptions"),
+    *("timestamp", "details", "trace", "cause", "handler_failure", "exceptions", "traceback"),
 }
 
 

@@ -182,3 +182,20 @@ def test_an_agent_without_an_answer_is_said(pages: Client, flows: Flows) -> None
 
     assert "It gave no answer: it failed (INPUT_INVALID: agent 'nobody' is not available" in text_of(html)
     assert "data-accept" not in html
+
+
+def test_the_evidence_of_an_approval_is_text_and_nothing_of_it_is_part_of_the_page(pages: Client, flows: Flows) -> None:
+    rows = [{"region": HOSTILE, "sold": 12}]
+    evidence = {"sales": rows, "changes": f"@@ -1 +1 @@\n-{HOSTILE}\n+ok", "note": HOSTILE}
+    run_id = flows.run(f"""
+name: publish
+steps:
+  - step: gate
+    approve: {{message: Publish?, evidence: {json.dumps(evidence)}}}
+""")
+
+    html = show(pages, "/inbox", run=run_id, step="gate")
+
+    assert HOSTILE not in html
+    assert '<span class="added">+ok' in html
+    assert "region sold" in text_of(html)

@@ -60,7 +60,7 @@ DRIVING = {"run", "resume"}
 OTHERS = set(
     "wait worker server mcp dashboard list workers show explain logs events data report pause pending notices stats "
     "whatif usage suggest breakers traces step rehearse validate coverage graph convert publish workflows schedule "
-    "webhook schema login logout token postgres slurm gc remove doctor demo".split()
+    "webhook schema login logout token postgres slurm gc remove doctor demo debug".split()
 )
 EVERY_ROW = pytest.mark.parametrize("verb", ROWS)
 # For what needs a process beside this one: a run that goes on, one that is made, and one that is stopped.

@@ -70,7 +70,8 @@ WRITING: dict[str, tuple[object, ...]] = {
 }
 # They read no home, or another one; `doctor` has a test of its own, and agents ask with `mcp` what is asked here.
 OTHERS = set(
-    "data traces step rehearse validate coverage convert schema login logout postgres slurm doctor demo mcp".split()
+    "data traces step debug rehearse validate coverage convert schema login logout postgres slurm doctor demo "
+    "mcp".split()
 )
 # How the files of a database are left.
 WAYS = ["closed", "killed", "copied without the index of the log"]

@@ -26,6 +26,8 @@ import mulligan
 from mulligan import flow
 from mulligan.errors import InputInvalid, LanguageError
 
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 
 @flow
 def child(url: str):  # type: ignore[no-untyped-def]

@@ -17,6 +17,8 @@ from tests.support.pipes import Pipe
 from mulligan import flow, step
 from mulligan.errors import LanguageError
 
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 # The second step waits for a reader of `pipe` the first time, and is quick the second.
 NIGHTLY = """\
 from __future__ import annotations

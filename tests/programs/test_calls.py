@@ -89,7 +89,8 @@ def test_a_step_error_of_the_program_keeps_its_code():
     assert failure is not None
     assert failure.exceptions == ("mulligan.StepError", "Exception")
     expected = m.CallFailure("EMPTY", "no rows", details={"day": "monday"}, retryable=False)
-    assert msgspec.structs.replace(failure, trace="", exceptions=()) == expected
+    assert [frame["function"] for frame in failure.traceback][-1].endswith("strict")
+    assert msgspec.structs.replace(failure, trace="", exceptions=(), traceback=()) == expected
 
 
 def test_arguments_are_stored_by_parameter_with_defaults():

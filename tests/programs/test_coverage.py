@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from tests.programs import covered_programs as programs
@@ -31,6 +32,13 @@ def played(name: str, tmp_path: Path, fakes: str = FAKES) -> RehearsedProgram:
     file = tmp_path / "fakes.yaml"
     file.write_text(fakes)
     return read_program(f"{Path(programs.__file__).relative_to(Path.cwd())}:{name}", file)
+
+
+@cache
+def covered(name: str) -> Coverage:
+    """With the fakes above. Several tests ask about the same program, and nothing of it changes."""
+    with TemporaryDirectory() as folder:
+        return played(name, Path(folder)).cover()
 
 
 def cells(found: Coverage) -> dict[tuple[str, str], Cell]:
@@ -70,10 +78,8 @@ NIGHTLY = ("fetch", "load", "load#2", "check", "publish", "count", "announce")
         ("beside", ("load", "check", "publish")),
     ],
 )
-def test_each_cell_says_what_the_engine_does_when_the_call_fails_like_that(
-    tmp_path: Path, name: str, labels: tuple[str, ...]
-) -> None:
-    found = cells(played(name, tmp_path).cover())
+def test_each_cell_says_what_the_engine_does_when_the_call_fails_like_that(name: str, labels: tuple[str, ...]) -> None:
+    found = cells(covered(name))
 
     # A call that fails every time: in a run each of its attempts does. `check` is called again: see below.
     for label in labels:
@@ -86,8 +92,8 @@ def test_each_cell_says_what_the_engine_does_when_the_call_fails_like_that(
             assert case.attempts == state.places[label].attempt, (label, code)
 
 
-def test_a_failure_that_goes_on_meets_the_call_again_that_the_program_makes(tmp_path: Path) -> None:
-    found = cells(played("nightly", tmp_path).cover())["check", "EXCEPTION"]
+def test_a_failure_that_goes_on_meets_the_call_again_that_the_program_makes() -> None:
+    found = cells(covered("nightly"))["check", "EXCEPTION"]
 
     programs.FAILING.update(dict.fromkeys(("check", "check#2", "check#3"), "EXCEPTION"))
     status = Run(programs.nightly, {}, {}).drive().run.status
@@ -97,8 +103,8 @@ def test_a_failure_that_goes_on_meets_the_call_again_that_the_program_makes(tmp_
     assert [case.verdict for case in found.cases] == ["handled", "handled", "fails"]
 
 
-def test_the_path_and_what_lies_behind_a_failure_have_rows(tmp_path: Path) -> None:
-    found = played("nightly", tmp_path).cover()
+def test_the_path_and_what_lies_behind_a_failure_have_rows() -> None:
+    found = covered("nightly")
 
     assert found.steps == (*NIGHTLY, "restore")
     assert cells(found)["restore", "EXCEPTION"].verdict == "fails"
@@ -115,11 +121,11 @@ def test_a_call_whose_value_nobody_knows_is_unknown_until_it_has_a_fake(tmp_path
     assert (cell.cases[0].needs, cell.cases[0].at.partition(":")[0]) == ("restore", "covered_programs.py")
     assert "restore" not in found.steps
     assert any("'restore'" in one and "restore: {output: …}" in one for one in found.unknown)
-    assert cells(played("nightly", tmp_path).cover())["count", "EXCEPTION"].verdict == "handled"
+    assert cells(covered("nightly"))["count", "EXCEPTION"].verdict == "handled"
 
 
-def test_people_events_keys_and_values_are_played(tmp_path: Path) -> None:
-    found = cells(played("asking", tmp_path).cover())
+def test_people_events_keys_and_values_are_played() -> None:
+    found = cells(covered("asking"))
 
     assert {key: cell.verdict for key, cell in found.items() if key[1] not in ("WORKER_LOST", "OUT_OF_MEMORY")} == {
         ("approve", "APPROVAL_REFUSED"): "handled",
@@ -138,8 +144,8 @@ def test_people_events_keys_and_values_are_played(tmp_path: Path) -> None:
     }
 
 
-def test_the_calls_of_a_program_that_is_called_have_rows(tmp_path: Path) -> None:
-    found = played("year", tmp_path).cover()
+def test_the_calls_of_a_program_that_is_called_have_rows() -> None:
+    found = covered("year")
 
     assert found.steps == ("month", "month/load", "month/load#2", "load")
     verdicts = {key: cell.verdict for key, cell in cells(found).items()}
@@ -159,13 +165,13 @@ def test_a_story_is_that_of_the_cell(tmp_path: Path) -> None:
 
     story = program.story_of_case("load#2", "QUOTA")
 
-    assert story.case in cells(program.cover())["load#2", "QUOTA"].cases
+    assert story.case in cells(covered("nightly"))["load#2", "QUOTA"].cases
     assert [line.place for line in story.story if "QUOTA" in line.text] == ["load#2"]
     assert any(line.place == "nightly" and f"'load#2' at {story.case.at}" in line.text for line in story.story)
 
 
-def test_the_handler_the_triager_and_the_undo_of_a_call_fail_too(tmp_path: Path) -> None:
-    found = cells(played("nightly", tmp_path).cover())
+def test_the_handler_the_triager_and_the_undo_of_a_call_fail_too() -> None:
+    found = cells(covered("nightly"))
 
     assert found["publish", "undo fails"].verdict == "fails"
     assert found["announce", "EXCEPTION"].verdict == "parked"

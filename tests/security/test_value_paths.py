@@ -11,6 +11,8 @@ import pytest
 from tests.support.runner import Live, opened
 from tests.support.work import Work
 
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 LOGS = 'logs: {stdout: "logs/${f}"}'
 LOGS_ALONE = 'logs: {stdout: "${f}"}'
 CWD = 'cwd: "logs/${f}"'

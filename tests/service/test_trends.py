@@ -24,7 +24,7 @@ from mulligan.service.runs.changes.prepared_runs import prepare
 from mulligan.service.runs.statistics.trends import monday
 from mulligan.service.service import Service
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.usefixtures("forked_children")]
 
 FLAKY = """
 name: flaky

@@ -88,10 +88,13 @@ class ForkedProcess(subprocess.Popen[Any]):
         }
         streams = [stream if stream != -1 else number for number, stream in enumerate((p2cread, c2pwrite, errwrite))]
         try:
-            self.pid = _server(os.getpid()).fork(call, streams)
+            self.pid = self.fork(call, streams)
             self._child_created = True
         finally:
             self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)  # type: ignore[attr-defined]
+
+    def fork(self, call: dict[str, Any], streams: list[int]) -> int:
+        return _server(os.getpid()).fork(call, streams)
 
 
 class _Server:

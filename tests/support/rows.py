@@ -45,7 +45,8 @@ def folded(collector: pytest.Module, name: str, function: object) -> pytest.Func
     tables = _tables(function)
     if not tables or _takes(function) != {one for table in tables for one in table.names}:
         return None
-    if any(collector.get_closest_marker(mark) for mark in ("one_by_one", "usefixtures")):
+    asked_for = {name for mark in collector.iter_markers("usefixtures") for name in mark.args}
+    if collector.get_closest_marker("one_by_one") or not asked_for <= SHARED:
         return None
     item: pytest.Function = pytest.Function.from_parent(collector, name=name, callobj=in_a_loop(function, tables))
     return item if _is_for_all_rows(item) else None

@@ -1,7 +1,7 @@
 """What the tests cost: `make test-times` prints it by kinds and by folders, after the tests.
 
 The time of a test is that of its process and of the children that it has waited for. What PostgreSQL does is not in it,
-nor what each process needs to collect the tests: the last line has all that was waited for.
+nor what it takes to collect the tests: the last line has all that was waited for.
 """
 
 from __future__ import annotations

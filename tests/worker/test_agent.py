@@ -23,6 +23,8 @@ from mulligan.worker.actions.agent_answer import decision
 from mulligan.worker.actions.agent_prompt import CONTEXT_NOTICE
 from mulligan.worker.actions.default_agents import SKIP_PERMISSIONS
 
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 AT = datetime(2026, 11, 15, tzinfo=UTC)
 FAILED = FailedSource("build", 1, 2, 1, 1, "retries_exhausted", failure("EXIT_NONZERO", "disk full"), 4, 9, AT)
 TOLD = AgentContext("fix", failed=(FAILED,), outputs=(PriorOutput("plan", 1, 1, 2, 3, AT, {"steps": 3}),))

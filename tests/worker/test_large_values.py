@@ -550,6 +550,7 @@ CHILD_MODULES = (
     *(f"worker.child.{name}" for name in ("child_main", "step_errors", "json_encoding")),
     *(f"worker.child.{name}" for name in ("kernel_state", "step_loop")),
     *("step_context.artifacts", "step_context.errors", "step_context.log_records", "step_context.step_generators"),
+    *("step_context.debugger", "step_context.trace_frames"),
     *(f"values.{name}" for name in ("annotations", "artifact_contents", "decoding", "durations", "encoding", "files")),
     *("values.exception_names", "values.pandas_tables", "values.tables"),
 )

@@ -638,3 +638,11 @@ def test_a_breakpoint_says_where_a_debugger_works(work: Work) -> None:
     outcome = work.run_python("def main(): breakpoint()").outcome
 
     assert outcome.message == "BdbQuit: a step has no terminal for a debugger; call the function itself: NAME.fn(…)"
+
+
+@pytest.mark.parametrize("call", ["def main() -> list[int]:", "async def main() -> list[int]:"])
+def test_a_result_that_is_not_what_the_function_promises_fails_the_step(work: Work, call: str) -> None:
+    outcome = work.run_python(f"{call}\n  return [1, '2']").outcome
+
+    reason = "the result does not fit '-> list[int]': the result[1] must be an integer, and is \"2\""
+    assert outcome.output_error == reason

@@ -21,7 +21,7 @@ from mulligan_nl2sql.failures import Code, QueryFailed, Stage
 from mulligan_nl2sql.limits import Limits
 from mulligan_nl2sql.schema import Schema
 
-from .shop import POLICY
+from .shop import POLICY, SECONDS
 
 STATEMENTS_MIN = 60
 REPAIRABLE = {
@@ -91,7 +91,7 @@ def assert_layers(schema: Schema, layers: Mapping[str, Layer], folder: Path) -> 
 def assert_nothing_is_executed(database: Database, schema: Schema, folder: Path, *, cost_max: float) -> None:
     """All layers together, as a user meets them: the check or the plan refuses, and no file appears."""
     before = sorted(folder.iterdir())
-    policy = msgspec.structs.replace(POLICY, limits=Limits(cost=cost_max))
+    policy = msgspec.structs.replace(POLICY, limits=Limits(seconds=SECONDS, cost=cost_max))
     executed = []
     for row in read_rows(schema.dialect):
         try:

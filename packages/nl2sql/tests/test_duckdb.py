@@ -21,7 +21,7 @@ from mulligan_nl2sql.policy import Policy
 from mulligan_nl2sql.schema import ForeignKey
 
 from .accepted_statements import accepted
-from .shop import CITIES, POLICY, make_duckdb_shop, make_shop, schema_of
+from .shop import CITIES, POLICY, SECONDS, make_duckdb_shop, make_shop, patient, schema_of
 
 SCHEMA = schema_of("duckdb")
 
@@ -32,7 +32,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Database:
 
 
 def limited(**limits: Any) -> Policy:
-    return msgspec.structs.replace(POLICY, limits=Limits(**limits))
+    return msgspec.structs.replace(POLICY, limits=Limits(**{"seconds": SECONDS, **limits}))
 
 
 def test_the_schema_has_what_the_policy_leaves_with_keys_comments_and_values(shop: Database) -> None:
@@ -122,7 +122,7 @@ def test_the_database_itself_refuses_tables_that_it_was_not_shown(shop: Database
 def test_a_file_that_is_written_to_is_busy(tmp_path: Path) -> None:
     path = make_duckdb_shop(tmp_path / "shop.duckdb")
     with duckdb.connect(str(path)), pytest.raises(QueryFailed) as caught:
-        read_schema(parse_url(f"duckdb:///{path}"), Policy())
+        read_schema(parse_url(f"duckdb:///{path}"), patient())
 
     assert (caught.value.code, caught.value.retryable) == (Code.BUSY, True)
 
@@ -131,7 +131,7 @@ def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "text.duckdb").write_text("no database " * 100)
 
     with pytest.raises(QueryFailed, match="cannot be read as a DuckDB database") as caught:
-        inspect(parse_url(f"duckdb:///{tmp_path}/text.duckdb"), Policy())
+        inspect(parse_url(f"duckdb:///{tmp_path}/text.duckdb"), patient())
 
     assert caught.value.code == Code.UNUSABLE
 
@@ -141,7 +141,7 @@ def test_a_generated_column_is_hidden_with_what_it_may_be_made_of(tmp_path: Path
     connection.execute("create table t (id int, pin int, copy int generated always as (pin))")
     connection.close()
 
-    (table,) = read_schema(parse_url(f"duckdb:///{tmp_path}/t.duckdb"), Policy(hidden=("t.pin",))).tables
+    (table,) = read_schema(parse_url(f"duckdb:///{tmp_path}/t.duckdb"), patient(hidden=("t.pin",))).tables
 
     assert table.hidden_columns == ("pin", "copy")
 
@@ -150,6 +150,6 @@ def test_a_file_of_another_database_is_said_to_be_none_of_duckdb(tmp_path: Path)
     path = make_shop(tmp_path / "shop.db")
 
     with pytest.raises(QueryFailed, match="cannot be read as a DuckDB database: it is not one") as caught:
-        read_schema(parse_url(f"duckdb:///{path}"), Policy())
+        read_schema(parse_url(f"duckdb:///{path}"), patient())
 
     assert caught.value.code == Code.UNUSABLE

@@ -30,7 +30,7 @@ from mulligan_nl2sql.policy import Policy
 from mulligan_nl2sql.question_steps import kept
 from mulligan_nl2sql.workflows import SCAN
 
-from .shop import POLICY, make_duckdb_shop, make_shop
+from .shop import POLICY, make_duckdb_shop, make_shop, patient
 
 NOW = datetime(2026, 11, 17, tzinfo=UTC)
 
@@ -74,12 +74,12 @@ def test_what_stands_in_the_log_of_a_database_makes_its_index_unfit(tmp_path: Pa
     writer = apsw.Connection(str(tmp_path / "log.db"))
     list(writer.execute("pragma journal_mode = wal; create table a (x text)"))
     database = parse_url(f"sqlite:///{tmp_path}/log.db")
-    index = keep_index(tmp_path, database, Policy(), NOW)
-    assert why_file_does_not_fit(index, database, Policy()) == ""
+    index = keep_index(tmp_path, database, patient(), NOW)
+    assert why_file_does_not_fit(index, database, patient()) == ""
 
     writer.execute("insert into a values ('new')")
 
-    assert why_file_does_not_fit(index, database, Policy()) == "the file has changed"
+    assert why_file_does_not_fit(index, database, patient()) == "the file has changed"
     writer.close()
 
 
@@ -87,21 +87,21 @@ def test_another_policy_makes_an_index_unfit(tmp_path: Path) -> None:
     shop = parse_url(f"sqlite:///{make_shop(tmp_path / 'shop.db')}")
     index = keep_index(tmp_path, shop, POLICY, NOW)
 
-    assert why_file_does_not_fit(index, shop, Policy()) == "the policy is another one"
+    assert why_file_does_not_fit(index, shop, patient()) == "the policy is another one"
     # It is applied at use in any case: a stricter one leaves less of the same index.
-    stricter = Policy(tables=("orders",))
+    stricter = patient(tables=("orders",))
     assert [table.name for table in stricter.apply(index.schema).tables] == ["orders"]
 
 
 def test_the_structure_has_neither_values_nor_sizes(tmp_path: Path) -> None:
     first = parse_url(f"sqlite:///{make_shop(tmp_path / 'shop.db')}")
     larger = parse_url(f"sqlite:///{make_shop(tmp_path / 'larger.db', customers=7, orders=9)}")
-    index = keep_index(tmp_path, first, Policy(), NOW)
+    index = keep_index(tmp_path, first, patient(), NOW)
 
-    assert digest_of_structure(index.schema) == digest_of_structure(read_structure(larger, Policy()))
+    assert digest_of_structure(index.schema) == digest_of_structure(read_structure(larger, patient()))
     with apsw.Connection(larger.location) as connection:
         connection.execute("alter table orders add column note text")
-    assert digest_of_structure(index.schema) != digest_of_structure(read_structure(larger, Policy()))
+    assert digest_of_structure(index.schema) != digest_of_structure(read_structure(larger, patient()))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_the_structure_has_neither_values_nor_sizes(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_no_index_of_this_database_is_none(change: Callable[[KeptIndex], bytes], tmp_path: Path) -> None:
     shop = parse_url(f"sqlite:///{make_shop(tmp_path / 'shop.db')}")
-    index = keep_index(tmp_path, shop, Policy(), NOW)
+    index = keep_index(tmp_path, shop, patient(), NOW)
     (file,) = tmp_path.glob("shop-*.json")
     file.write_bytes(change(index))
 
@@ -125,6 +125,7 @@ def test_a_file_that_is_no_index_of_this_database_is_none(change: Callable[[Kept
 def test_databases_that_need_not_be_read_are_named_and_others_have_a_reason(tmp_path: Path) -> None:
     same = parse_url(f"sqlite:///{make_shop(tmp_path / 'same.db')}")
     changed = parse_url(f"sqlite:///{make_shop(tmp_path / 'changed.db')}")
+    # With the policy of who names none, which is compared.
     for database in (same, changed):
         keep_index(tmp_path, database, Policy(), NOW)
     os.utime(changed.location, ns=(1, 1))
@@ -165,7 +166,7 @@ def test_a_wrong_name_in_a_kept_index_makes_the_schema_be_read_again_and_the_sam
     tmp_path: Path, mulligan_home: mulligan.Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = parse_url(f"sqlite:///{make_shop(tmp_path / 'shop.db')}")
-    old = read_schema(shop, Policy())
+    old = read_schema(shop, patient())
     with apsw.Connection(shop.location) as connection:
         connection.execute("alter table orders add column note text")
     (tmp_path / "script.toml").write_text('answers = [{sql = "select count(note) as notes from orders"}]')

@@ -26,13 +26,13 @@ from mulligan_nl2sql.schema import ForeignKey
 
 from .accepted_statements import accepted
 from .postgres_shop import PostgresShop
-from .shop import CITIES, schema_of
+from .shop import CITIES, SECONDS, patient, schema_of
 
 pytestmark = pytest.mark.skipif(GIVEN in os.environ, reason="needs roles and a database of its own")
 
 SCHEMA = schema_of("postgres", "public")
 # What the role may not read is hidden without a policy.
-POLICY = Policy()
+POLICY = patient()
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def shop(server_url: str) -> Iterator[PostgresShop]:
 
 
 def limited(**limits: Any) -> Policy:
-    return msgspec.structs.replace(POLICY, limits=Limits(**limits))
+    return msgspec.structs.replace(POLICY, limits=Limits(**{"seconds": SECONDS, **limits}))
 
 
 def test_the_schema_has_what_the_role_may_read_with_keys_comments_and_values(shop: PostgresShop) -> None:
@@ -118,7 +118,7 @@ def test_nothing_is_executed_by_a_role_that_may_write(shop: PostgresShop, tmp_pa
     assert "is a member of 'pg_execute_server_program'" in owner.message
     assert any("may write to public.customers" in problem for problem in owner.details["problems"])
     assert "is a superuser" in superuser.message
-    assert explain(shop.owner(), "select id from orders", SCHEMA, Policy(allow_writing_role=True)) > 0
+    assert explain(shop.owner(), "select id from orders", SCHEMA, patient(allow_writing_role=True)) > 0
 
 
 def test_doctor_says_what_a_role_may_do(shop: PostgresShop) -> None:
@@ -169,7 +169,7 @@ def test_a_generated_column_is_hidden_with_what_it_may_be_made_of(shop: Postgres
         connection.execute("create schema pins")
         connection.execute("create table pins.t (id int, pin int, copy int generated always as (pin) stored)")
     try:
-        (table,) = read_schema(shop.owner(), Policy(schemas=("pins",), hidden=("t.pin",))).tables
+        (table,) = read_schema(shop.owner(), patient(schemas=("pins",), hidden=("t.pin",))).tables
     finally:
         with psycopg.connect(shop.owner_url, autocommit=True) as connection:
             connection.execute("drop schema pins cascade")

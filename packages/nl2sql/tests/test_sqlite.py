@@ -21,7 +21,7 @@ from mulligan_nl2sql.policy import Policy
 from mulligan_nl2sql.schema import Column, ForeignKey, Schema, Table
 
 from .accepted_statements import accepted
-from .shop import CITIES, POLICY, STATUSES, make_shop, schema_of
+from .shop import CITIES, POLICY, SECONDS, STATUSES, make_shop, patient, schema_of
 
 SCHEMA = schema_of("sqlite")
 
@@ -32,7 +32,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Database:
 
 
 def limited(**limits: Any) -> Policy:
-    return msgspec.structs.replace(POLICY, limits=Limits(**limits))
+    return msgspec.structs.replace(POLICY, limits=Limits(**{"seconds": SECONDS, **limits}))
 
 
 def rows_of(result: Result) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("no database " * 100)
 
     with pytest.raises(QueryFailed, match="cannot be read as a SQLite database") as caught:
-        read_schema(parse_url(f"sqlite:///{tmp_path}/text.db"), Policy())
+        read_schema(parse_url(f"sqlite:///{tmp_path}/text.db"), patient())
 
     assert caught.value.code == Code.UNUSABLE
 
@@ -149,16 +149,16 @@ def test_what_a_virtual_table_keeps_elsewhere_is_not_readable_there(tmp_path: Pa
     )
     connection.close()
     database = parse_url(f"sqlite:///{tmp_path}/d.db")
-    everything, restricted = read_schema(database, Policy()), read_schema(database, Policy(hidden=("diary",)))
+    everything, restricted = read_schema(database, patient()), read_schema(database, patient(hidden=("diary",)))
 
-    result = execute(database, "select body from diary", everything, Policy(), file=tmp_path / "rows.jsonl")
+    result = execute(database, "select body from diary", everything, patient(), file=tmp_path / "rows.jsonl")
 
     assert [table.name for table in everything.tables] == ["diary", "notes", "places"]
     assert [table.name for table in restricted.tables] == ["notes"]
     assert rows_of(result) == [{"body": "dear diary"}]
     for number, table in enumerate(("diary_content", "places_node")):
         with pytest.raises(QueryFailed) as caught:
-            execute(database, f"select * from {table}", everything, Policy(), file=tmp_path / f"{number}.jsonl")
+            execute(database, f"select * from {table}", everything, patient(), file=tmp_path / f"{number}.jsonl")
         assert caught.value.code == Code.TABLE_UNKNOWN
 
 
@@ -183,8 +183,8 @@ def test_a_generated_column_is_hidden_with_what_it_may_be_made_of(tmp_path: Path
     connection.close()
     database = parse_url(f"sqlite:///{tmp_path}/t.db")
 
-    (hidden,) = read_schema(database, Policy(hidden=("t.pin",))).tables
-    (named,) = read_schema(database, Policy(columns={"t": ("id", "copy")})).tables
+    (hidden,) = read_schema(database, patient(hidden=("t.pin",))).tables
+    (named,) = read_schema(database, patient(columns={"t": ("id", "copy")})).tables
 
     assert [column.name for column in hidden.columns] == ["id"]
     assert [column.name for column in named.columns] == ["id", "copy"]
@@ -195,7 +195,7 @@ def test_only_ascii_letters_are_folded(tmp_path: Path) -> None:
     connection.execute('create table "Ünits" (a, "Ä"); create table "ünits" (b); insert into "ünits" values (1)')
     connection.close()
     database = parse_url(f"sqlite:///{tmp_path}/u.db")
-    policy = Policy(hidden=("Ünits",))
+    policy = patient(hidden=("Ünits",))
     schema = read_schema(database, policy)
 
     result = execute(database, 'select B from "üNITS"', schema, policy, file=tmp_path / "rows.jsonl")
@@ -211,11 +211,11 @@ def test_a_text_that_is_not_utf_8_hides_only_the_values_of_its_column(tmp_path: 
     connection.execute("create table t (good, bad); insert into t values ('a', cast(x'ff41' as text))")
     connection.close()
     database = parse_url(f"sqlite:///{tmp_path}/b.db")
-    schema = read_schema(database, Policy())
+    schema = read_schema(database, patient())
 
-    result = execute(database, "select good from t", schema, Policy(), file=tmp_path / "rows.jsonl")
+    result = execute(database, "select good from t", schema, patient(), file=tmp_path / "rows.jsonl")
     with pytest.raises(QueryFailed, match=r"not UTF-8: b'\\xffA'") as caught:
-        execute(database, "select bad from t", schema, Policy(), file=tmp_path / "none.jsonl")
+        execute(database, "select bad from t", schema, patient(), file=tmp_path / "none.jsonl")
 
     assert [column.values for column in schema.tables[0].columns] == [("a",), ()]
     assert rows_of(result) == [{"good": "a"}]
@@ -228,6 +228,8 @@ def test_columns_may_have_the_names_of_keywords(tmp_path: Path) -> None:
     connection.close()
     database = parse_url(f"sqlite:///{tmp_path}/k.db")
 
-    result = execute(database, "select * from t", read_schema(database, Policy()), Policy(), file=tmp_path / "r.jsonl")
+    result = execute(
+        database, "select * from t", read_schema(database, patient()), patient(), file=tmp_path / "r.jsonl"
+    )
 
     assert rows_of(result) == [{"group by": 1, 'a"b': 2}]

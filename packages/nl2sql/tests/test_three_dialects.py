@@ -14,11 +14,10 @@ from mulligan.testing.postgres import GIVEN
 from mulligan_nl2sql.command_line import main
 from mulligan_nl2sql.execution.schema_reading import read_schema
 from mulligan_nl2sql.indexing.kept_indexes import SECONDS_MAX, find_index, keep_index, why_server_does_not_fit
-from mulligan_nl2sql.policy import Policy
 from mulligan_nl2sql.question_steps import index
 
 from .postgres_shop import PostgresShop
-from .shop import make_duckdb_shop, make_shop
+from .shop import make_duckdb_shop, make_shop, patient
 
 pytestmark = pytest.mark.skipif(GIVEN in os.environ, reason="needs roles and a database of its own")
 
@@ -65,7 +64,7 @@ def test_three_databases_answer_together_and_one_table_says_which(
 def test_the_index_of_a_server_fits_for_an_hour_and_as_long_as_its_structure_is_the_same(
     server: PostgresShop, tmp_path: Path
 ) -> None:
-    database, policy = server.reader(), Policy()
+    database, policy = server.reader(), patient()
     keep_index(tmp_path, database, policy, NOW)
     known = find_index(tmp_path, database)
     assert known is not None
@@ -84,7 +83,7 @@ def test_the_index_of_a_server_fits_for_an_hour_and_as_long_as_its_structure_is_
 
 @pytest.mark.nightly
 def test_a_question_says_why_the_index_of_a_server_was_not_used(server: PostgresShop, tmp_path: Path) -> None:
-    keep_index(tmp_path, server.reader(), Policy(), NOW - timedelta(days=1000))
+    keep_index(tmp_path, server.reader(), patient(), NOW - timedelta(days=1000))
 
     found = index(server.reader_url, "shop", index=str(tmp_path))
 

@@ -107,6 +107,8 @@ def find_notebook_display(session: Session, service: Service) -> NotebookDisplay
 class NotebookDisplay:
     """Shows a run in the output of a cell while it is driven. Its last state stays there."""
 
+    is_debugged = False
+
     def __init__(
         self,
         output: CellOutput,

@@ -30,6 +30,7 @@ from mulligan.service.rendering.page.styles import time_element
 # How many entries a page has.
 ENTRIES_MAX = 200
 # The kinds in their order, with their titles; and since when an entry of each waits.
+_DIFF_TONES = {"+": "added", "-": "removed"}
 _KINDS = {"parked": "Parked steps", "approval": "Approvals", "paused": "Pauses"}
 _SINCE = {"parked": "parked", "approval": "asked", "paused": "paused"}
 # How many characters of what a handler returned are shown.
@@ -218,6 +219,7 @@ def _details(call: Call, entries: Sequence[PendingEntry], shown: _Shown) -> Iter
         yield element("p", f"The run cannot be read: {entry.error}", class_="problem")
     elif entry.kind == "approval":
         yield element("p", shortened(entry.message or "The step asks for an approval."), class_="asked")
+        yield from _evidence(entry)
     elif entry.kind == "paused":
         yield element("p", _paused_words(entry), class_="sentence")
     else:
@@ -226,6 +228,20 @@ def _details(call: Call, entries: Sequence[PendingEntry], shown: _Shown) -> Iter
         yield from _tried(entry)
         yield from _earlier(entry, details.decisions)
     yield from _where(entry)
+
+
+def _evidence(entry: PendingEntry) -> Iterator[object]:
+    """What is shown with the question. All of it is text of the run: nothing of it becomes part of the page."""
+    for one in entry.evidence:
+        yield element("h3", one.name)
+        if one.kind == "table":
+            yield ui.table(one.columns, [ui.Row(row, {}) for row in one.rows], label=one.name)
+        elif one.kind == "diff":
+            marked = (element("span", f"{line}\n", class_=_DIFF_TONES.get(line[:1])) for line in one.lines)
+            yield element("pre", *marked, tabindex="0", class_="diff", aria_label=one.name)
+        else:
+            yield ui.text_block("\n".join(one.lines), aria_label=one.name)
+        yield ui.left_out(one.left_out, f"more {'rows' if one.kind == 'table' else 'lines'}")
 
 
 def _head(call: Call, entry: PendingEntry) -> Html:

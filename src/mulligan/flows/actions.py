@@ -123,7 +123,12 @@ def wait(
 def approve(message: str, /, *, timeout: Duration | None = None, key: str = "") -> Any: ...
 @overload
 def approve(
-    name: str, message: str, *, default: Literal["approve", "refuse"] | None = None, **keys: Unpack[StepKeys]
+    name: str,
+    message: str,
+    *,
+    default: Literal["approve", "refuse"] | None = None,
+    evidence: Mapping[str, Any] | None = None,
+    **keys: Unpack[StepKeys],
 ) -> Any: ...
 
 
@@ -132,18 +137,24 @@ def approve(
     message: str = "",
     *,
     default: Literal["approve", "refuse"] | None = None,
+    evidence: Mapping[str, Any] | None = None,
     **keys: Any,
 ) -> Any:
     """Wait until a person approves. A refusal is the failure APPROVAL_REFUSED. `timeout=` limits the wait.
+
+    `evidence={"rows": summary}` is shown with the question: texts, rows, diffs, files.
 
     In a program: `approve("publish 40 rows?", timeout="8h")`, which raises `Rejected`.
     """
     program = running_program()
     if program is not None:
+        if evidence is not None:
+            refuse("arguments", "'evidence' of approve is for a flow", hint="say it in the message")
         return program.approve(*filter(None, (name, message)), **given({"default": default, **keys}))
     if not message:
         refuse("arguments", "mulligan.approve needs a name and a message", hint='approve("publish", "publish it?")')
-    asked = message if default is None else {"message": message, "default": default}
+    more = given({"default": default, "evidence": None if evidence is None else dict(evidence)})
+    asked = {"message": message, **more} if more else message
     return _add("approve", name, {"approve": asked}, keys)
 
 

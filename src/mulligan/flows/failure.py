@@ -37,6 +37,8 @@ class Failure:
     # What is known about the failed step and its attempts, for a step that a failure was routed to.
     context: Any = None
     exceptions: list[str] = field(default_factory=list)
+    # The frames of its traceback, the outermost first: each with `file`, `line`, `function`, `text`, perhaps `locals`.
+    traceback: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def exception(self) -> str:

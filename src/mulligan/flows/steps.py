@@ -50,6 +50,7 @@ else:
 
 
 MAP_KEYS = (
+    "item_name",
     "max_parallel",
     "filter",
     "sort_by",
@@ -176,6 +177,7 @@ class Step(FunctionWrapper, Generic[P, R]):
         items: Iterable[Any] | dict[str, str],
         /,
         *args: Any,
+        item_name: str | None = None,
         max_parallel: int | None = None,
         on_item_failure: Literal["fail", "stop", "collect"] | None = None,
         max_failures: int | None = None,
@@ -197,7 +199,8 @@ class Step(FunctionWrapper, Generic[P, R]):
         failure; by default all items run, and the step fails if one did. A critical failure of an item fails the step
         in any case, unless `collect_critical` is true.
 
-        `filter`, `sort_by` and `distinct` are expressions over `item`: `filter="item.size > 0"`.
+        `filter`, `sort_by` and `distinct` are expressions over `item`: `filter="item.size > 0"`. `item_name` is what
+        people call an item: `item_name="${item.region}"`.
         """
         chosen = locals()
         recorder = current(

@@ -6,7 +6,6 @@ People see `load[west]` and type `--item west`. Keys (`load[1].0`) stay what the
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,13 +14,10 @@ import msgspec
 from mulligan.core.model.artifacts import is_artifact
 from mulligan.core.model.place_keys import step_name
 from mulligan.core.model.text.artifact_words import describe_file
-from mulligan.core.model.text.formatting import escape_unprintable, single_line, strip_control_characters
+from mulligan.core.model.text.item_words import NAMED_MAX, item_word, with_numbers
 from mulligan.core.model.text.lazy_regex import lazy_regex
-from mulligan.core.state.state import State
+from mulligan.core.state.state import Items, State
 
-NAME_CHARS_MAX = 48
-# Of more items the names are not compared: their places are named by their index.
-NAMED_MAX = 1000
 # How many of the differing keys the name of a mapping has at most.
 _KEYS_MAX = 3
 # What may stand behind the brackets in the name of a place.
@@ -34,9 +30,7 @@ def item_names(values: Sequence[Any]) -> list[str]:
     Items with the same name get their number appended.
     """
     keys = _distinguishing_keys(values)
-    names = [_name(value, keys) for value in values]
-    often = Counter(names)
-    return [f"{name} #{index}".strip() if often[name] > 1 or not name else name for index, name in enumerate(names)]
+    return with_numbers([_name(value, keys) for value in values])
 
 
 def _distinguishing_keys(values: Sequence[Any]) -> list[str]:
@@ -62,25 +56,29 @@ def _name(value: Any, keys: Sequence[str]) -> str:
         text = _text(found[0][1]) if is_plain else ", ".join(f"{key}={_text(one)}" for key, one in found)
     else:
         text = _text(value)
-    text = escape_unprintable(single_line(strip_control_characters(text))).strip()
-    return text if len(text) <= NAME_CHARS_MAX else text[: NAME_CHARS_MAX - 1] + "…"
+    return item_word(text)
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
+def names_of_items(items: Items) -> list[str]:
+    """What stands between the brackets for each item of a map."""
+    return index_names(items.values, items.names)
+
+
 # -- places ----------------------------------------------------------------------------------------------------------
 
 
-def index_names(values: Sequence[Any]) -> list[str]:
-    """What stands between the brackets for each item: its name, or its index.
+def index_names(values: Sequence[Any], given: Sequence[str] = ()) -> list[str]:
+    """What stands between the brackets for each item: its name, or its index. `given`: the names of `item_name`.
 
     A number is no name, since it would read as the index of another item. So is nothing that is not unique.
     """
     if len(values) > NAMED_MAX:
         return [str(index) for index in range(len(values))]
-    names = item_names(values)
+    names = given or item_names(values)
     return [
         str(index) if name.lstrip("-").isdecimal() or name.startswith("#") else name for index, name in enumerate(names)
     ]
@@ -115,11 +113,11 @@ def place_key(name: str, names: Sequence[str]) -> str | None:
     return None
 
 
-def find_item(values: Sequence[Any], word: str) -> int | None:
+def find_item(values: Sequence[Any], word: str, given: Sequence[str] = ()) -> int | None:
     """The index of the item that a word names: its index, or its name as places show it. None if there is none."""
     if word.isdecimal() and int(word) < len(values):
         return int(word)
-    names = index_names(values)
+    names = index_names(values, given)
     return names.index(word) if word in names else None
 
 
@@ -136,5 +134,5 @@ class PlaceNames:
             return key
         known = self._names.get((state.run.run_id, step.key))
         if known is None or known[0] is not step.items.values:
-            known = self._names[state.run.run_id, step.key] = step.items.values, index_names(step.items.values)
+            known = self._names[state.run.run_id, step.key] = step.items.values, names_of_items(step.items)
         return place_name(key, known[1], len(state.step(step.key).do))

@@ -23,6 +23,7 @@ from mulligan.core.notices.due_notices import DueNotice
 from mulligan.core.state.scope import approval_of
 from mulligan.core.state.state import FailureRecord, Place, State
 from mulligan.core.state.verdict import dropped_outputs, open_failures, unhandled
+from mulligan.history.evidence import NOTICE_LINES_MAX, evidence_lines, evidence_of
 from mulligan.history.item_names import PlaceNames
 from mulligan.history.phrases import PARKED_FOR, describe_failure, describe_suggestion
 from mulligan.history.route_outcomes import describe_outcome, format_times
@@ -165,6 +166,8 @@ def _asked(place: Place) -> Iterator[str]:
     asked = approval_of(place)
     if message := _line(str(asked.get("message") or "")):
         yield message
+    for piece in evidence_of(asked):
+        yield from evidence_lines(piece, NOTICE_LINES_MAX)
     if place.due is not None:
         yield f"without an answer by {format_time(place.due)}: {asked.get('default') or 'refuse'}"
 

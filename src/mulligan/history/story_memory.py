@@ -258,7 +258,7 @@ class StoryMemory:
 
     def _map_expanded(self, fact: e.MapExpanded) -> None:
         if fact.items is not None:
-            self._item_names[fact.place] = index_names(fact.items)
+            self._item_names[fact.place] = index_names(fact.items, fact.names)
 
     def _step_entered(self, fact: e.StepEntered) -> None:
         self._undone.pop(fact.step, None)

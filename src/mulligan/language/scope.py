@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -16,6 +16,8 @@ from mulligan.language.expressions import Checked, ExpressionRefused, Placeholde
 from mulligan.language.keys.value_schemas import Fields
 from mulligan.language.text.nodes import Mapping, Node, ProblemCollector, Refusal, Scalar, Source, describe, shorten
 from mulligan.language.text.suggestions import did_you_mean, quote_list
+
+ReadByEngine = TypeVar("ReadByEngine", Expression, Template)
 
 # Names that every expression may read, and those that exist only in some positions.
 ROOTS = frozenset({"inputs", "steps", "run", "env", "secrets", "files", "failure"})
@@ -42,7 +44,7 @@ STEP_FIELDS = ("output", "status", "failure", "visits", "attempts", "recovered",
 MATRIX_FIELDS = ("output", "failed", "matrix")
 ERROR_FIELDS = tuple(
     "code message severity retryable exit_code signal step item visit attempt at timestamp details trace cause "
-    "handler_failure exceptions".split()
+    "handler_failure exceptions traceback".split()
 )
 FAILURE_FIELDS = (*ERROR_FIELDS, "context")
 OWN_STEP_FIELDS = ("name", "number")
@@ -270,7 +272,7 @@ def _to_cel(source: str) -> str:
     return source
 
 
-def require_no_secrets(expression: Expression, node: Node, scope: Scope) -> Expression:
+def require_no_secrets(expression: ReadByEngine, node: Node, scope: Scope) -> ReadByEngine:
     secret = next((name for name in expression.reads if name.startswith("secrets.")), None)
     if secret:
         message = f"'{secret}' can only be read by workers, and this expression is evaluated by the engine"

@@ -9,7 +9,13 @@ from typing import Any, get_origin, get_type_hints
 
 from mulligan.core.model.artifacts import KEY_AS_JSON, references
 from mulligan.programs.errors import NotStorable
-from mulligan.values.annotations import ArgumentRefused, ArtifactUnreadable, TableUnreadable, has_typed_parameters
+from mulligan.values.annotations import (
+    ArgumentRefused,
+    ArtifactUnreadable,
+    TableUnreadable,
+    has_typed_parameters,
+    is_surely_annotated,
+)
 from mulligan.values.artifact_contents import VALUE_FORMATS, check_file, checked_bytes
 from mulligan.values.encoding import DEPTH_MAX, ValueRefused, encode
 from mulligan.values.files import KEY, StoredFile, load_arguments
@@ -153,6 +159,18 @@ def reader_of(function: Any) -> Callable[[Any], Any] | None:
     from mulligan.values.decoding import convert_value
 
     return lambda value: convert_value(value, hint)
+
+
+def check_returned(function: Any, result: object) -> None:
+    """Raise NotStorable if a result is not what its function is annotated with."""
+    if is_surely_annotated(function, result):
+        return
+    from mulligan.values.results import ResultMisfit, check_result
+
+    try:
+        check_result(function, result)
+    except ResultMisfit as misfit:
+        raise NotStorable(str(misfit), code="OUTPUT_INVALID") from None
 
 
 class _Annotated:

@@ -10,7 +10,7 @@ import msgspec
 
 from mulligan.core.effects.program_history import ProgramHistory
 from mulligan.core.model.artifacts import KEY_AS_JSON
-from mulligan.core.model.failure import TRACE_CHARS_MAX, Failure, bounded_exceptions, failure
+from mulligan.core.model.failure import TRACE_CHARS_MAX, Failure, bounded_exceptions, bounded_traceback, failure
 from mulligan.core.model.program_calls import Delivery, ProgramCall, TurnEnd
 from mulligan.core.model.workflow import Step
 from mulligan.core.state.program_progress import RecordedCall
@@ -165,4 +165,5 @@ def _failure(found: m.CallFailure | None) -> Failure | None:
         details=found.details,
         trace=found.trace[-TRACE_CHARS_MAX:],
         exceptions=bounded_exceptions(found.exceptions),
+        traceback=bounded_traceback(found.traceback),
     )

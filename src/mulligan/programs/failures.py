@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from traceback import TracebackException
 
 TRACE_CHARS_MAX = 40_000
+# Loaded for programs that are debugged.
+DEBUGGER = "mulligan.step_context.debugger"
+# Whether the failures of this process keep the local variables of their frames.
+HAS_LOCALS = False
 _SEVERITIES = ("warning", "error", "critical")
 # Of this package: what it has called to check a step is no code of the user's either.
 _OWN_FOLDER = __file__.rpartition("/programs/")[0] + "/"
@@ -35,10 +40,12 @@ def failure_of(error: BaseException) -> CallFailure:
     if isinstance(error, ProgramError):
         retryable = error.code == "EXCEPTION"
         return CallFailure(code=error.code, message=_short(str(error)), retryable=retryable, trace=trace_of(error))
-    exceptions = _classes_of(error)
+    exceptions, frames = _classes_of(error), _frames_of(error)
     reported = _report_of(error)
     if reported is not None:
-        return CallFailure(trace=trace_of(error), exceptions=exceptions, **reported)
+        return CallFailure(trace=trace_of(error), exceptions=exceptions, traceback=frames, **reported)
+    if (quit_report := _debugged(error)) is not None:
+        return CallFailure(**quit_report)
     text, kind, code = debugger_hint(error) or _text(error), type(error).__name__, code_of_exception(exceptions)
     return CallFailure(
         code=code,
@@ -46,6 +53,7 @@ def failure_of(error: BaseException) -> CallFailure:
         retryable=RETRYABLE[code],
         trace=trace_of(error),
         exceptions=exceptions,
+        traceback=frames,
     )
 
 
@@ -54,6 +62,30 @@ def _classes_of(error: BaseException) -> tuple[str, ...]:
         return bounded_exceptions(map(_plain, names_with_bases(error)))
     except Exception:
         return ()
+
+
+def _frames_of(error: BaseException) -> tuple[dict[str, Any], ...]:
+    # Few programs fail.
+    from mulligan.step_context.trace_frames import frames_of
+
+    try:
+        return tuple(frames_of(error, "", "", has_locals=HAS_LOCALS))
+    except Exception:
+        return ()
+
+
+def _debugged(error: BaseException) -> dict[str, Any] | None:
+    """Let a person look at what was raised, if the program is debugged; the report, if they have ended it there."""
+    debugger = getattr(sys.modules.get(DEBUGGER), "ACTIVE", None)
+    if debugger is None or debugger.is_replaying:
+        return None
+    if debugger.quit_at:
+        report: dict[str, Any] = debugger.quit_report()
+        debugger.quit_at = ""
+        return report
+    debugger.show_traceback(trace_of(error))
+    debugger.post_mortem(error, os.environ.get("MULLIGAN_STEP", "program"))
+    return None
 
 
 def _of_step(error: StepFailed) -> CallFailure:

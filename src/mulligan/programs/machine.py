@@ -26,6 +26,7 @@ from mulligan.programs import messages as m
 from mulligan.programs.call_labels import CallLabels
 from mulligan.programs.call_values import (
     as_stored,
+    check_returned,
     encode_arguments,
     given_arguments,
     read_result,
@@ -544,7 +545,9 @@ class Machine:
     def _run_as_step(self, function: Callable[..., Any], encoded: bytes) -> Any:
         """Run an inline step with what a worker would give it: what it changes of that is not seen by the program."""
         arguments = given_arguments(function, encoded, self._files)
-        return copy_context().run(run_inline, function, arguments)
+        result = copy_context().run(run_inline, function, arguments)
+        check_returned(function, result)
+        return result
 
     def _attempt_inline(self, call: Call[Any]) -> None:
         """Run it, and say what came of it."""

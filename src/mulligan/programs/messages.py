@@ -56,6 +56,7 @@ class CallFailure(msgspec.Struct, frozen=True, omit_defaults=True):
     step: str = ""
     attempt: int = 0
     exceptions: tuple[str, ...] = ()
+    traceback: tuple[dict[str, Any], ...] = ()
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -166,6 +167,9 @@ class Begin(msgspec.Struct, frozen=True, omit_defaults=True, tag="begin"):
     step: str = ""
     # When it was entered, by the log: the same for every attempt.
     at: float = 0.0
+    # The terminal on which it is debugged; "" if it is not. Whether a failure has the local variables of its frames.
+    terminal: str = ""
+    has_locals: bool = False
 
 
 class Deliver(msgspec.Struct, frozen=True, omit_defaults=True, tag="deliver"):

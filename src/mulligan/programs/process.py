@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from mulligan.flows import pinned_modules
-from mulligan.programs import audit, definitions
+from mulligan.programs import audit, definitions, failures
 from mulligan.programs import messages as m
 from mulligan.programs.call_values import ResultFile
 from mulligan.programs.errors import Nondeterministic
@@ -29,6 +29,10 @@ from mulligan.programs.running import run_function
 from mulligan.values.annotations import ArgumentRefused, ArtifactUnreadable, has_typed_parameters
 from mulligan.values.artifact_contents import with_contents
 from mulligan.values.files import load_arguments
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mulligan.step_context.debugger import Debugger
 
 RECEIVE_BYTES = 1 << 16
 STDOUT, STDERR = 1, 2
@@ -49,6 +53,7 @@ class SocketLink:
         self._logs: tuple[int, int] | None = None
         # The processor time that it has said.
         self._cpu = 0.0
+        self._debugger: Debugger | None = None
 
     def begin(self) -> m.Begin:
         message = self.receive()
@@ -61,6 +66,13 @@ class SocketLink:
     def attach(self, machine: Machine, keys: dict[str, Any]) -> None:
         """The program that speaks here, and the keys of `@program` that its steps may refer to."""
         self._machine, self._keys = machine, keys
+
+    def debug(self, terminal: str) -> None:
+        """Give the program the terminal, to the end of the process."""
+        from mulligan.step_context.debugger import Debugger
+
+        self._debugger = Debugger(terminal)
+        self._debugger.begin()
 
     # -- the link of the machine
 
@@ -104,6 +116,8 @@ class SocketLink:
 
     def hold_output(self) -> None:
         """Drop what is printed until `replayed`: it was printed when the program ran here first."""
+        if self._debugger is not None:
+            self._debugger.is_replaying = True
         flush()
         self._logs = os.dup(STDOUT), os.dup(STDERR)
         nothing = os.open(os.devnull, os.O_WRONLY)
@@ -112,6 +126,8 @@ class SocketLink:
         os.close(nothing)
 
     def replayed(self) -> None:
+        if self._debugger is not None:
+            self._debugger.is_replaying = False
         if self._logs is None:
             return
         flush()
@@ -158,7 +174,8 @@ class SocketLink:
         self.disarm()
         self.replayed()
         if message.failure is not None and message.failure.trace:
-            print(message.failure.trace, end="", file=sys.stderr)
+            # Who debugs the program has seen it.
+            print(message.failure.trace, end="", file=getattr(sys.stderr, "log", sys.stderr))
         flush()
         self.send(message)
         os._exit(0)
@@ -204,6 +221,9 @@ def run_program(sock: socket.socket, folder: str) -> NoReturn:
         seen=begin.seen,
     )
     link.attach(machine, {})
+    failures.HAS_LOCALS = begin.has_locals
+    if begin.terminal:
+        link.debug(begin.terminal)
     try:
         program, function = load_function(begin, folder)
         link.attach(machine, dict(getattr(program, "keys", {})))

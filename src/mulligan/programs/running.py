@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mulligan.flows.context import PROGRAM
-from mulligan.programs.call_values import storable
+from mulligan.programs.call_values import check_returned, storable
 from mulligan.programs.errors import Nondeterministic, NotStorable, Stopped, ThreadRefused
 from mulligan.programs.failures import failure_of, site_of
 from mulligan.programs.machine import Machine
@@ -29,6 +29,7 @@ def run_function(machine: Machine, function: Callable[..., Any], arguments: Mapp
     except BaseException as error:
         return _raised(machine, error)
     try:
+        check_returned(function, result)
         return machine.ended("returned", storable(result, "the result"))
     except NotStorable as refusal:
         return machine.ended("raised", failure=CallFailure(code=OUTPUT_INVALID, message=str(refusal)))

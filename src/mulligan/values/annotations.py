@@ -52,6 +52,34 @@ def _is_plain(annotation: Any) -> bool:
     return False
 
 
+_NAMES = {"str": str, "int": int, "float": float, "bool": bool, "None": None, "list": list, "dict": dict, "Any": object}
+
+
+def is_surely_annotated(function: Callable[..., Any], result: object) -> bool:
+    """Whether a result certainly is what the function is annotated with, or has no annotation: nearly always."""
+    try:
+        hint = function.__annotations__["return"]
+    except (AttributeError, KeyError):
+        return True
+    except Exception:
+        return False  # from Python 3.14 on annotations are evaluated when they are read
+    return _surely_fits(result, _NAMES.get(hint, hint) if isinstance(hint, str) else hint)
+
+
+def _surely_fits(value: object, hint: Any) -> bool:
+    if hint is None or value is None:
+        return value is hint or hint is object or (type(hint).__name__ == "UnionType" and type(None) in hint.__args__)
+    if hint is object or type(value) is hint:
+        return hint in PLAIN_TYPES
+    if not isinstance(hint, types.GenericAlias) or type(value) is not hint.__origin__:
+        return False
+    if type(value) is list:
+        return all(_surely_fits(one, hint.__args__[0]) for one in value)
+    if type(value) is dict and hint.__args__[0] is str:
+        return all(type(key) is str and _surely_fits(one, hint.__args__[1]) for key, one in value.items())
+    return False
+
+
 class TableUnreadable(Exception):
     """A file that this interpreter cannot read as what is wanted; the message says why."""
 

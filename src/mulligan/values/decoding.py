@@ -30,14 +30,15 @@ class ArgumentMisfit(ArgumentRefused):
     """An argument that does not fit the annotation of its parameter; the message says which field."""
 
 
-class _Misfit(Exception):
+class Misfit(Exception):
     """A value that does not fit. Containers add where it is."""
 
     def __init__(self, expected: str, value: object = None, *, reason: str = "") -> None:
-        self.reason = reason or f"must be {expected}, and is {_show(value)}"
+        self.expected = expected
+        self.reason = reason or f"must be {expected}, and is {show(value)}"
         self.path = ""
 
-    def within(self, step: str) -> _Misfit:
+    def within(self, step: str) -> Misfit:
         self.path = step + self.path
         return self
 
@@ -57,7 +58,7 @@ def convert_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]
         converter = converters.get(name)
         try:
             converted[name] = load_files(value) if converter is None else converter.convert(value)
-        except _Misfit as misfit:
+        except Misfit as misfit:
             raise ArgumentMisfit(f"argument '{name}' does not fit: {name}{misfit.path} {misfit.reason}") from None
         except TableUnreadable as problem:
             raise ArgumentMisfit(f"argument '{name}' cannot be read: {problem}") from None
@@ -66,10 +67,10 @@ def convert_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]
 
 def convert_value(value: Any, annotation: Any) -> Any:
     """Return a value as what the annotation says; raise ArgumentMisfit or TableUnreadable."""
-    converter = _compile(annotation)
+    converter = compile_type(annotation)
     try:
         return load_files(value) if converter.is_plain else converter.convert(value)
-    except _Misfit as misfit:
+    except Misfit as misfit:
         raise ArgumentMisfit(f"the value{misfit.path} {misfit.reason}") from None
 
 
@@ -86,10 +87,19 @@ def _converters_of(function: Callable[..., Any]) -> dict[str, Converter]:
     found = _cached.get(function)
     if found is None:
         hints = {name: _resolve(name, hint, function) for name, hint in _annotations_of(function) if name != "return"}
-        compiled = {name: _compile(hint) for name, hint in hints.items()}
+        compiled = {name: compile_type(hint) for name, hint in hints.items()}
         found = {name: converter for name, converter in compiled.items() if not converter.is_plain}
         _cached[function] = found
     return found
+
+
+def result_hint(function: Callable[..., Any]) -> Any:
+    """The annotation of what a function returns; Any if it has none, or none that can be resolved."""
+    function = getattr(function, "__func__", function)
+    if not isinstance(function, types.FunctionType):
+        return Any
+    hint = dict(_annotations_of(function)).get("return", Any)
+    return _resolve("return", hint, function)
 
 
 def _annotations_of(function: types.FunctionType) -> Iterable[tuple[str, Any]]:
@@ -116,16 +126,16 @@ def _resolve(name: str, hint: Any, function: types.FunctionType) -> Any:
 _ANY = Converter(load_files, is_plain=True)
 
 
-def _compile(hint: Any) -> Converter:
+def compile_type(hint: Any) -> Converter:
     """Return the converter of an annotation. What is not known here is left as it is."""
-    hint = _unwrap(hint)
+    hint = unwrap_type(hint)
     if hint in _SCALARS:
         return _SCALARS[hint]
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
         return _literal(args)
-    if origin in _UNIONS:
-        return _union([_compile(one) for one in args], hint)
+    if origin in UNIONS:
+        return _union([compile_type(one) for one in args], hint)
     kind = origin or hint
     if not isinstance(kind, type):
         return _ANY
@@ -140,7 +150,7 @@ def _compile(hint: Any) -> Converter:
     return _class(kind, hint if args else kind)
 
 
-def _unwrap(hint: Any) -> Any:
+def unwrap_type(hint: Any) -> Any:
     """Return what is behind `Annotated`, `NewType`, `Required` and aliases."""
     while True:
         if typing.get_origin(hint) in _WRAPPERS:
@@ -156,7 +166,7 @@ def _unwrap(hint: Any) -> Any:
 def _scalar(expected: str, *kinds: type) -> Converter:
     def check(value: Any) -> Any:
         if type(value) not in kinds:
-            raise _Misfit(expected, value)
+            raise Misfit(expected, value)
         return value
 
     return Converter(check, is_plain=True)
@@ -164,7 +174,7 @@ def _scalar(expected: str, *kinds: type) -> Converter:
 
 def _to_float(value: Any) -> float:
     if type(value) not in (int, float):
-        raise _Misfit("a number", value)
+        raise Misfit("a number", value)
     return float(value)
 
 
@@ -179,7 +189,7 @@ _SCALARS: dict[Any, Converter] = {
     str: _scalar("text", str),
 }
 # `X | Y` is a type from Python 3.10 on.
-_UNIONS = (typing.Union, getattr(types, "UnionType", typing.Union))
+UNIONS = (typing.Union, getattr(types, "UnionType", typing.Union))
 _WRAPPERS = tuple(
     getattr(typing, name)
     for name in ("Annotated", "Required", "NotRequired", "ReadOnly", "Final", "ClassVar")
@@ -205,7 +215,7 @@ def _literal(allowed: tuple[Any, ...]) -> Converter:
                 return one
             if hasattr(one, "value") and hasattr(type(one), "__members__") and one.value == value:
                 return one
-        raise _Misfit(f"one of {', '.join(map(_show, allowed))}", value)
+        raise Misfit(f"one of {', '.join(map(show, allowed))}", value)
 
     return Converter(check, is_plain=all(type(one) in (str, int, bool, type(None)) for one in allowed))
 
@@ -218,13 +228,13 @@ def _union(members: list[Converter], hint: Any) -> Converter:
 
     def convert(value: Any) -> Any:
         if isinstance(value, StoredFile) and (kind := _kind_of_file(value, hint)):
-            return _compile(kind).convert(value)
+            return compile_type(kind).convert(value)
         order = [*plain, *typed] if isinstance(value, (str, int, float, type(None))) else [*typed, *plain]
         reasons, found = [], []
         for member in order:
             try:
                 found.append((member, member.convert(value)))
-            except _Misfit as misfit:
+            except Misfit as misfit:
                 reasons.append(misfit)
             else:
                 if member.is_plain or len(typed) == 1:
@@ -232,7 +242,7 @@ def _union(members: list[Converter], hint: Any) -> Converter:
         if found:
             return found[0][1] if len(found) == 1 else _only_one(found, value)
         deepest = max(reasons, key=lambda misfit: len(misfit.path))
-        raise deepest if deepest.path else _Misfit(_name_of(hint), value)
+        raise deepest if deepest.path else Misfit(name_of_type(hint), value)
 
     return Converter(convert, is_plain)
 
@@ -251,7 +261,7 @@ def _only_one(found: list[tuple[Converter, Any]], value: Any) -> Any:
     kinds = list(dict.fromkeys(type(one).__name__ for one in exact))
     if len(kinds) > 1:
         reason = f"fits {' and '.join(kinds)}, so it is not known which it was; let them differ in a field"
-        raise _Misfit("", reason=reason)
+        raise Misfit("", reason=reason)
     return (exact or made)[0]
 
 
@@ -259,16 +269,16 @@ def _items(convert: Callable[[Any], Any], values: Iterable[Any]) -> Iterator[Any
     for at, value in enumerate(values):
         try:
             yield convert(value)
-        except _Misfit as misfit:
+        except Misfit as misfit:
             raise misfit.within(f"[{at}]") from None
 
 
 def _sequence(make: Callable[..., Any], args: tuple[Any, ...], *, is_plain: bool) -> Converter:
-    item = _compile(args[0]) if args else _ANY
+    item = compile_type(args[0]) if args else _ANY
 
     def convert(value: Any) -> Any:
         if not isinstance(value, list):
-            raise _Misfit("a list", value)
+            raise Misfit("a list", value)
         return make(_items(item.convert, value))
 
     return Converter(convert, is_plain and item.is_plain)
@@ -277,11 +287,11 @@ def _sequence(make: Callable[..., Any], args: tuple[Any, ...], *, is_plain: bool
 def _tuple(args: tuple[Any, ...]) -> Converter:
     if not args or (len(args) == 2 and args[1] is ...):
         return _sequence(tuple, args[:1], is_plain=False)
-    members = [_compile(one) for one in args if one != ()]
+    members = [compile_type(one) for one in args if one != ()]
 
     def convert(value: Any) -> Any:
         if not isinstance(value, list) or len(value) != len(members):
-            raise _Misfit(f"a list of {len(members)} values", value)
+            raise Misfit(f"a list of {len(members)} values", value)
         parts = iter(members)
         return tuple(_items(lambda one: next(parts).convert(one), value))
 
@@ -291,7 +301,7 @@ def _tuple(args: tuple[Any, ...]) -> Converter:
 def _mapping(args: tuple[Any, ...]) -> Converter:
     if len(args) != 2:
         return Converter(_check_mapping, is_plain=True)
-    key, inner = _compile(args[0]), _compile(args[1])
+    key, inner = compile_type(args[0]), compile_type(args[1])
     convert_key = _KEYS.get(args[0], key.convert)
     is_plain = args[0] in (str, Any, object) and inner.is_plain
 
@@ -300,7 +310,7 @@ def _mapping(args: tuple[Any, ...]) -> Converter:
         for name, one in _check_mapping(value).items():
             try:
                 result[convert_key(name)] = inner.convert(one)
-            except _Misfit as misfit:
+            except Misfit as misfit:
                 raise misfit.within(f"[{name!r}]") from None
         return result
 
@@ -309,7 +319,7 @@ def _mapping(args: tuple[Any, ...]) -> Converter:
 
 def _check_mapping(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _Misfit("a mapping", value)
+        raise Misfit("a mapping", value)
     return value
 
 
@@ -318,7 +328,7 @@ def _number_key(kind: Callable[[str], Any], expected: str) -> Callable[[Any], An
         try:
             return kind(key)
         except ValueError:
-            raise _Misfit("", reason=f"has a key that must be {expected}") from None
+            raise Misfit("", reason=f"has a key that must be {expected}") from None
 
     return convert
 
@@ -374,30 +384,30 @@ class _Fields:
     def convert(self, value: Any, *, is_closed: bool = True) -> dict[str, Any]:
         """Return the fields of an object as keyword arguments."""
         if not isinstance(value, dict):
-            raise _Misfit(f"an object for {self._kind.__name__}", value)
+            raise Misfit(f"an object for {self._kind.__name__}", value)
         result: dict[str, Any] = {}
         for name, one in value.items():
             if name not in self._fields:
                 if is_closed:
-                    raise _Misfit("", reason=f"has the field '{name}', which {self._kind.__name__} does not have")
+                    raise Misfit("", reason=f"has the field '{name}', which {self._kind.__name__} does not have")
                 result[name] = load_files(one)
             else:
                 try:
                     result[name] = self._converter(name).convert(one)
-                except _Misfit as misfit:
+                except Misfit as misfit:
                     raise misfit.within(f".{name}") from None
         for name, field in self._fields.items():
             if field.is_required and name not in value:
-                raise _Misfit("", reason=f"lacks the field '{name}' of {self._kind.__name__}")
+                raise Misfit("", reason=f"lacks the field '{name}' of {self._kind.__name__}")
         return result
 
     def _converter(self, name: str) -> Converter:
         if name not in self._compiled:
-            self._compiled[name] = _compile(self._fields[name].hint)
+            self._compiled[name] = compile_type(self._fields[name].hint)
         return self._compiled[name]
 
 
-def _hints_of(kind: type, hint: Any = None) -> dict[str, Any]:
+def hints_of_class(kind: type, hint: Any = None) -> dict[str, Any]:
     """Return the annotations of the fields, with the type parameters that `hint` gives: `Page[date]`."""
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
@@ -455,11 +465,11 @@ def _call(kind: Callable[..., Any], values: dict[str, Any]) -> Any:
         return kind(**values)
     except (ValueError, TypeError) as error:
         name = getattr(kind, "__name__", "it")
-        raise _Misfit("", reason=f"is refused by {name}: {_first_line(error)}") from None
+        raise Misfit("", reason=f"is refused by {name}: {_first_line(error)}") from None
 
 
 def _dataclass(kind: Any, generic: Any) -> Converter:
-    hints, fields = _hints_of(kind, generic), {}
+    hints, fields = hints_of_class(kind, generic), {}
     for name, field in kind.__dataclass_fields__.items():
         # A pseudo-field has another type: ClassVar fields are no fields, an InitVar is only an argument.
         role = field._field_type.name
@@ -473,7 +483,7 @@ def _dataclass(kind: Any, generic: Any) -> Converter:
 
 
 def _attrs(kind: Any, generic: Any) -> Converter:
-    hints = _hints_of(kind, generic)
+    hints = hints_of_class(kind, generic)
     fields = {
         one.name: _Field(hints.get(one.name, Any), one.init and type(one.default).__name__ == "_Nothing", one.init)
         for one in kind.__attrs_attrs__
@@ -483,7 +493,7 @@ def _attrs(kind: Any, generic: Any) -> Converter:
 
 
 def _named_tuple(kind: Any, generic: Any) -> Converter:
-    hints, defaults = _hints_of(kind, generic), kind._field_defaults
+    hints, defaults = hints_of_class(kind, generic), kind._field_defaults
     fields = _Fields(kind, {name: _Field(hints.get(name, Any), name not in defaults) for name in kind._fields})
 
     def convert(value: Any) -> Any:
@@ -499,13 +509,13 @@ _open_dicts: set[type] = set()
 
 
 def _typed_dict(kind: Any, generic: Any) -> Converter:
-    hints = _hints_of(kind, generic)
+    hints = hints_of_class(kind, generic)
     fields = _Fields(kind, {name: _Field(hint, name in kind.__required_keys__) for name, hint in hints.items()})
     is_plain = False
     if kind not in _open_dicts:
         _open_dicts.add(kind)
         try:
-            is_plain = all(_compile(hint).is_plain for hint in hints.values())
+            is_plain = all(compile_type(hint).is_plain for hint in hints.values())
         finally:
             _open_dicts.discard(kind)
     return Converter(lambda value: fields.convert(value, is_closed=False), is_plain)
@@ -523,7 +533,7 @@ def _enum(kind: Any) -> Converter:
                 # A Decimal, a date: texts in JSON. A number may be the key of a mapping.
                 if str(member.value) == str(value) or _is_stored_as(member.value, value):
                     return member
-            raise _Misfit(f"one of {', '.join(_show(member.value) for member in kind)}", value) from None
+            raise Misfit(f"one of {', '.join(show(member.value) for member in kind)}", value) from None
 
     return Converter(convert)
 
@@ -533,7 +543,7 @@ def _struct(kind: Any, generic: Any = None) -> Converter:
     msgspec: Any = sys.modules["msgspec"]
 
     def convert_other(hint: Any, value: Any) -> Any:
-        return _compile(hint).convert(value)
+        return compile_type(hint).convert(value)
 
     def convert(value: Any) -> Any:
         if isinstance(value, kind):
@@ -543,7 +553,7 @@ def _struct(kind: Any, generic: Any = None) -> Converter:
         except msgspec.ValidationError as error:
             reason, _, path = str(error).partition(" - at `$")
             reason = reason[:1].lower() + reason[1:]
-            raise _Misfit("", reason=f"does not fit {kind.__name__}: {reason}").within(path.rstrip("`")) from None
+            raise Misfit("", reason=f"does not fit {kind.__name__}: {reason}").within(path.rstrip("`")) from None
 
     return Converter(convert)
 
@@ -567,7 +577,7 @@ def _pydantic(kind: Any) -> Converter:
             first = error.errors()[0]
             path = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in first["loc"])
             reason = first["msg"][:1].lower() + first["msg"][1:]
-            raise _Misfit("", reason=f"does not fit {kind.__name__}: {reason}").within(path) from None
+            raise Misfit("", reason=f"does not fit {kind.__name__}: {reason}").within(path) from None
 
     return Converter(convert)
 
@@ -580,11 +590,11 @@ def _from_text(expected: str, make: Callable[[Any, str], Any], *others: type) ->
             if type(value) is not str and type(value) not in others:
                 if isinstance(value, kind):
                     return value
-                raise _Misfit(expected, value)
+                raise Misfit(expected, value)
             try:
                 return make(kind, value)
             except (ValueError, ArithmeticError):
-                raise _Misfit(expected, value) from None
+                raise Misfit(expected, value) from None
 
         return Converter(convert)
 
@@ -610,7 +620,7 @@ def _path(kind: Any) -> Converter:
             found = value.as_path()
             return found if isinstance(found, kind) else kind(value.path)
         if type(value) is not str:
-            raise _Misfit("the text of a path", value)
+            raise Misfit("the text of a path", value)
         return kind(value)
 
     return Converter(convert)
@@ -623,7 +633,7 @@ def _bytes(kind: Any) -> Converter:
         try:
             return kind(base64.b64decode(value, validate=True))
         except (ValueError, TypeError):
-            raise _Misfit("bytes as base64 text", value) from None
+            raise Misfit("bytes as base64 text", value) from None
 
     return Converter(convert)
 
@@ -636,7 +646,7 @@ def _table(kind: Any) -> Converter:
             return value.load(name)
         if isinstance(value, kind):
             return value
-        raise _Misfit(f"a {name}", value)
+        raise Misfit(f"a {name}", value)
 
     return Converter(convert)
 
@@ -667,7 +677,7 @@ _CLASSES: dict[tuple[str, str], Callable[[Any], Converter]] = {
 }
 
 
-def _show(value: object) -> str:
+def show(value: object) -> str:
     """The value as JSON, shortened."""
     if isinstance(value, StoredFile):
         return value.describe()
@@ -678,9 +688,9 @@ def _show(value: object) -> str:
     return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
 
 
-def _name_of(hint: Any) -> str:
-    if typing.get_origin(hint) in _UNIONS:
-        return " or ".join(map(_name_of, typing.get_args(hint)))
+def name_of_type(hint: Any) -> str:
+    if typing.get_origin(hint) in UNIONS:
+        return " or ".join(map(name_of_type, typing.get_args(hint)))
     return "null" if hint is type(None) else str(getattr(hint, "__name__", hint))
 
 

@@ -32,6 +32,7 @@ from mulligan.worker.actions.plain_tasks import is_plain
 from mulligan.worker.child.background_jobs import BackgroundJobs
 from mulligan.worker.child.called_tasks import CalledTasks
 from mulligan.worker.child.child_pool import ChildPool
+from mulligan.worker.child.warm_child import Debugging
 from mulligan.worker.ended_tasks import EndedTasks
 from mulligan.worker.environment import worker_environment
 from mulligan.worker.environments.python_environments import SEARCHES_MAX, PythonEnvironments, Request, requirements_of
@@ -42,6 +43,7 @@ from mulligan.worker.logs.log_shipping import LogShipping, ShippedLogs
 from mulligan.worker.logs.progress_files import ProgressFiles
 from mulligan.worker.outputs.kept_files import KeptFiles
 from mulligan.worker.outputs.large_values import LargeValues
+from mulligan.worker.outputs.object_files import NO_OBJECTS, ObjectFiles, ObjectStorage
 from mulligan.worker.outputs.path_containment import check_paths
 from mulligan.worker.outputs.result_cache import ResultCache
 from mulligan.worker.programs import Programs, find_program
@@ -50,7 +52,7 @@ from mulligan.worker.running_task import RunningTask
 from mulligan.worker.secrets.redactor import Redactor
 from mulligan.worker.secrets.secret_commands import NotReady
 from mulligan.worker.secrets.secrets import Secrets
-from mulligan.worker.slots.deadlines import seconds_left, with_local_deadline, with_local_time
+from mulligan.worker.slots.deadlines import seconds_left, with_local_deadline, with_local_time, without_limits
 from mulligan.worker.slots.machine_trouble import MachineHealth, with_machine_trouble
 from mulligan.worker.slots.resource_pool import Prefetch, ResourcePool
 from mulligan.worker.slots.task_limits import TaskLimits
@@ -103,6 +105,7 @@ class LocalExecutor:
         prefetch: int | None = None,
         leases_ahead: bool = False,
         artifacts: Artifacts | None = None,
+        objects: ObjectStorage = NO_OBJECTS,
         results: FindResults | None = None,
         clock: Clock | None = None,
         is_direct: bool = True,
@@ -116,12 +119,15 @@ class LocalExecutor:
         nodes: int = 1,
         nodes_min: int = 1,
         read_content: ReadContent | None = None,
+        debugging: Debugging | None = None,
     ) -> None:
         raise_fd_limit()
         self.name = name
         self.host = host
         # Deadlines of tasks and times of reports use this clock.
         self._clock = clock
+        self._debugging = debugging or Debugging()
+        self._with_time = without_limits if self._debugging.is_interactive else (lambda lease: lease)
         self._folders = Folders(home)
         self._folder = self._folders.worker(name)
         self._work_folders = WorkFolders(self._folders, host, read_content)
@@ -146,6 +152,7 @@ class LocalExecutor:
             more_labels=more_labels,
             nodes=nodes,
             nodes_min=nodes_min,
+            is_for_one=self._debugging.is_interactive,
         )
         self._programs = Programs(self._environment, is_direct=is_direct)
         self._environments = PythonEnvironments(self._environment, self._folders.home)
@@ -181,7 +188,7 @@ class LocalExecutor:
         self._children = ChildPool(
             cpus,
             self._selector,
-            lambda child: child.launch(self._supervisor),
+            lambda child: child.launch(self._supervisor, debugging),
             lambda child: self._called.on_child_ready(child),
         )
         self._background = BackgroundJobs(self._children, self._folder, concurrency_max=max(1, int(cpus)))
@@ -193,6 +200,9 @@ class LocalExecutor:
             report_end=self._report,
         )
         self._kept_files = KeptFiles(self._background, self._boundary, report_end=self._report)
+        self._objects = ObjectFiles(
+            self._background, self._boundary, objects, after_preparing=self._on_prepared, report_end=self._ended.finish
+        )
         self._result_cache = ResultCache(
             self._background, results, artifacts, on_ready=self._retry_starts, report_end=self._report
         )
@@ -216,6 +226,7 @@ class LocalExecutor:
             name_logs_later=self._schedule_log_naming,
             note_seconds=self._prefetch.record_duration if leases_ahead else None,
         )
+        self._storing = (self._result_cache, self._large, self._kept_files, self._objects)
         self._program_turns: ProgramTurns | None = None  # from the first program on
         self._read_history = read_history
         self._supervisor = self._launch_supervisor()
@@ -226,13 +237,12 @@ class LocalExecutor:
     # -- resources
 
     def fits(self, task: Task) -> bool:
-        if self._health.known.cause and self._tasks_allowed == 0:
-            return False
-        return self._limits.admits(task) and (self._resources.fits(task) or self._prefetch.fits(task))
+        may_start = not (self._health.known.cause and self._tasks_allowed == 0) and self._limits.admits(task)
+        return may_start and (self._resources.fits(task) or self._prefetch.fits(task))
 
     def may_hold(self, task: Task) -> bool:
-        is_well = not self._health.known.cause
-        return is_well and self._leases_ahead and self._limits.admits(task) and self._prefetch.has_room(task)
+        is_ahead = self._leases_ahead and not self._health.known.cause
+        return is_ahead and self._limits.admits(task) and self._prefetch.has_room(task)
 
     def can_ever_fit(self, task: Task) -> bool:
         return self._resources.can_ever_fit(task)
@@ -279,8 +289,8 @@ class LocalExecutor:
 
     @property
     def running(self) -> Collection[Lease]:
-        process_exit = (*self._result_cache.recording, *self._large.storing, *self._kept_files.searching)
-        return [*(running.lease for running in (*self._running.values(), *process_exit)), *self._ended.waiting]
+        ended = (running for part in self._storing for running in part.storing)
+        return [*(running.lease for running in (*self._running.values(), *ended)), *self._ended.waiting]
 
     @property
     def is_busy(self) -> bool:
@@ -290,7 +300,7 @@ class LocalExecutor:
 
     def start(self, leases: Iterable[Lease]) -> None:
         orders = []
-        for lease in leases:
+        for lease in map(self._with_time, leases):
             if (order := self._start(lease)) is not None:
                 orders.append(order)
         if orders:
@@ -320,6 +330,7 @@ class LocalExecutor:
                 running.is_plain, running.has_references = True, False
                 self._called.start(running, None)
                 return None
+            self._objects.inputs.running = running
             # Only here is it known which agents are models, and which are commands.
             taken = as_model_task(lease, self._programs)
             task = taken.task
@@ -354,14 +365,13 @@ class LocalExecutor:
             if isinstance(error, FileNotFoundError) and self._task_files.restore_folder(self._running.values()):
                 return self._start(self._running.pop(lease.token).lease)
             self._end(lease.token, report_start_error(task, error))
+        finally:
+            self._objects.inputs.running = None
         return None
 
     def _on_prepared(self, running: RunningTask, refusal: TaskEnded | None) -> None:
         """Start the process whose input files are written, or end the task if they could not be."""
-        if refusal is None:
-            self._retry_starts()
-        else:
-            self._end(running.lease.token, refusal)
+        self._retry_starts() if refusal is None else self._end(running.lease.token, refusal)
 
     def _retry_starts(self) -> None:
         """Try again to start the tasks that wait for a secret, for the store or for a child."""
@@ -398,8 +408,7 @@ class LocalExecutor:
             self._task_files.open_pipes(running, redactor, self._selector)
         self._schedule_log_naming(running, time.monotonic())
         left = seconds_left(replace(task, timeout=None))
-        # Its end frees no slot: the task goes on.
-        token = running.lease.token
+        token = running.lease.token  # its end frees no slot: the task goes on
         return ("run_fractional", token, *self._environments.build_command(request, token, running.scratch, left))
 
     def _on_environment(self, running: RunningTask, request: Request, process_exit: ProcessExit) -> None:
@@ -446,13 +455,8 @@ class LocalExecutor:
         self._prefetched.clear()
         self._held_since.clear()
         self._not_ready.clear()
-        self._called.clear()
-        self._ended.clear()
-        self._large.clear()
-        self._kept_files.clear()
-        self._result_cache.clear()
-        self._background.clear()
-        self._shared_signal.clear()
+        for part in (self._called, self._ended, self._background, self._shared_signal, *self._storing):
+            part.clear()
         self._children.retire_all()
         if self._program_turns is not None:
             self._program_turns.drop_all()
@@ -549,6 +553,7 @@ class LocalExecutor:
                 say=lambda token, report: self._ended.add(self._running[token].lease, report),
                 clock=self._clock,
                 bring_logs=None if self._log_shipping is None else self._log_shipping.bring,
+                debugging=self._debugging,
             )
         return self._program_turns
 
@@ -573,8 +578,8 @@ class LocalExecutor:
         self._not_ready.discard(token)
         self._called.forget(token)
         self._release(running.lease.task)
-        self._large.forget(running)
-        self._result_cache.forget(running)
+        for part in (self._large, self._objects, self._result_cache):
+            part.forget(running)
         return running
 
     def _end(self, token: int, report: Report) -> None:
@@ -611,14 +616,13 @@ class LocalExecutor:
         report = TaskEnded(at, task.place, task.attempt, output=output, usage=usage)
         self._task_files.give_back(running.scratch)
         self._health.known = HEALTHY
-        if output is None:
-            # Nothing to redact, or to store elsewhere.
+        if output is None:  # nothing to redact, or to store elsewhere
             self._ended.add(running.lease, report)
         else:
-            self._ended.report_plain(running, report)
+            self._ended.report_plain(running, report, self._objects)
 
     def _report(self, running: RunningTask, report: TaskEnded) -> None:
-        self._ended.report(running, report, self._large, self._kept_files)
+        self._ended.report(running, report, self._large, self._kept_files, self._objects)
 
     def _on_supervisor_ready(self) -> None:
         try:
@@ -697,8 +701,7 @@ class LocalExecutor:
                 self._promote(token)
                 self._supervisor.send(("start_queued", token))
             elif self.must_renew:
-                # The lease may be void by now.
-                break
+                break  # the lease may be void by now
             else:
                 self._promote(token)
                 self.start([self._running[token].lease])
@@ -740,9 +743,6 @@ class LocalExecutor:
             self._supervisor.send(self._command_for(running))
             return
         self._end(token, report_spawn_error(running.lease.task, what, number, text))
-
-    def _on_dropped(self) -> None:
-        self._is_dropped = True
 
     # -- time
 
@@ -795,5 +795,5 @@ _MESSAGE_HANDLERS: dict[str, Callable[..., None]] = {
     "ended": LocalExecutor._on_ended,
     "start_failed": LocalExecutor._on_start_failed,
     "swept": lambda executor, key: executor._called.on_swept(key),
-    "dropped": LocalExecutor._on_dropped,
+    "dropped": lambda executor: setattr(executor, "_is_dropped", True),
 }

@@ -31,6 +31,7 @@ from mulligan.errors import InputInvalid, OutputDropped
 from mulligan.ports import Clock
 from mulligan.programs import messages as m
 from mulligan.programs.conversion import begin_of, deliveries_of, history_of, turn_end_of
+from mulligan.worker.child.warm_child import Debugging
 from mulligan.worker.environment import program_environment, working_folder_of
 from mulligan.worker.exit_reader import ExitReader
 from mulligan.worker.folders import Folders
@@ -174,7 +175,9 @@ class ProgramTurns:
         say: Callable[[int, Report], None],
         clock: Clock | None,
         bring_logs: Callable[[Task], None] | None = None,
+        debugging: Debugging | None = None,
     ) -> None:
+        self._debugging = debugging or Debugging()
         self._bring_logs = bring_logs
         self._running = running
         self._selector = selector
@@ -250,6 +253,8 @@ class ProgramTurns:
             timeout=task.timeout,
             step=task.place,
             at=turn.begun,
+            terminal=self._debugging.terminal,
+            has_locals=self._debugging.locals,
         )
         env = program_environment(running.lease, running.scratch, self._folders.outputs(task.run_id))
         process = self._fork(key, task, env)
@@ -376,7 +381,8 @@ class ProgramTurns:
 
     def _keep(self, process: _Process) -> None:
         """Keep the process for the next turn, for a while."""
-        process.kept_until = time.monotonic() + KEPT_SECONDS
+        # A replay would stop again where a debugger was opened by hand.
+        process.kept_until = math.inf if self._debugging.is_interactive else time.monotonic() + KEPT_SECONDS
         self._wake_up.at(process.kept_until)
         waiting = [one for one in self._processes.values() if not one.token]
         if len(waiting) > KEPT_MAX:

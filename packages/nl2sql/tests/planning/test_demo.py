@@ -21,9 +21,9 @@ from mulligan_nl2sql.execution.queries import execute
 from mulligan_nl2sql.execution.schema_reading import read_schema
 from mulligan_nl2sql.planning.planner import Plan
 from mulligan_nl2sql.planning.rules.planner import plan
-from mulligan_nl2sql.policy import Policy
 from mulligan_nl2sql.schema import Schema, Table
 
+from ..shop import patient
 from .answered_questions import ANSWERED, SORTED
 
 TODAY = date(2025, 11, 17)
@@ -59,7 +59,7 @@ def test_the_schema_that_is_read_from_the_file_is_that_of_the_demo(tmp_path: Pat
     path = tmp_path / "shop.db"
     demo.make_shop(path)
 
-    found = read_schema(parse_url(f"sqlite:///{path}"), Policy())
+    found = read_schema(parse_url(f"sqlite:///{path}"), patient())
 
     def by_name(schema: Schema) -> dict[str, Table]:
         return {table.name: comparable(table) for table in schema.tables}
@@ -71,11 +71,11 @@ def test_a_question_is_answered_from_the_file(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     demo.make_shop(path)
     database = parse_url(f"sqlite:///{path}")
-    schema = read_schema(database, Policy())
+    schema = read_schema(database, patient())
     found = plan("how many products over 50 euros are there", schema, TODAY)
     assert isinstance(found, Plan)
 
-    result = execute(database, found.sql, schema, Policy(), file=tmp_path / "rows.jsonl")
+    result = execute(database, found.sql, schema, patient(), file=tmp_path / "rows.jsonl")
 
     assert msgspec.json.decode(Path(result.path).read_bytes()) == {"product_count": 15}
     assert result.tables == ("main.products",)

@@ -31,7 +31,7 @@ from mulligan.service.decisions.decisions import (
     make_decision,
     read_decisions,
 )
-from mulligan.service.decisions.pending import PendingEntry, commands_for_pending, describe_earlier_run
+from mulligan.service.decisions.pending import PendingEntry, commands_for_pending, describe_earlier_run, evidence_text
 from mulligan.service.rendering.descriptions import message_lines, summarize_failure
 from mulligan.service.rendering.formatting import (
     PARKED_FOR,
@@ -107,7 +107,8 @@ def _describe_paused_run(one: PendingEntry) -> list[str]:
 
 def _describe_approval(who: str, one: PendingEntry) -> list[str]:
     first, *others = str(one.message).splitlines() or [""]
-    return [f"{who} waits for an approval{': ' if first else ''}{first}", *(f"  | {line}" for line in others)]
+    head = f"{who} waits for an approval{': ' if first else ''}{first}"
+    return [head, *(f"  | {line}" for line in (*others, *evidence_text(one)))]
 
 
 def _describe_paused(who: str, one: PendingEntry) -> str:

@@ -28,6 +28,9 @@ class CommandContext(msgspec.Struct, frozen=True):
     as_json: bool
     # Whether it writes on stdout: not about each of several runs.
     prints: bool = True
+    # Whether its steps in Python have the terminal, and whether failures keep local variables.
+    is_debugged: bool = False
+    has_locals: bool = False
 
     @property
     def home_option(self) -> str:
@@ -51,6 +54,8 @@ def drive_run(
     """
     sheet, service = printer(), context.service
     capacity = capacity or machine()
+    if context.is_debugged or context.has_locals:
+        capacity = service.driving.debugged(capacity, is_debugged=context.is_debugged, has_locals=context.has_locals)
     forecast = service.driving.forecast(capacity.cpus) if sheet.is_live else None
     display = Display(sheet, context.home_option, forecast, read_progress=service.runs.attempt_progress)
     if is_driven:

@@ -33,6 +33,7 @@ from mulligan.language.readers.workspace_steps import with_default_workspace
 from mulligan.service.authoring.format_options import read_format_options
 from mulligan.service.authoring.values import parse_duration
 from mulligan.service.authoring.workflow_files import replay_warnings
+from mulligan.service.driving.debugging import find_terminal
 from mulligan.service.driving.driver import capacity_for
 from mulligan.service.runs.changes.prepared_runs import prepare
 
@@ -42,6 +43,8 @@ Wait = Annotated[str, Option("TIME", "How long to wait for a timer if everything
 NOTES_MAX = 5
 
 ChangedOnly = Annotated[bool, Flag("Run only changed steps; take other results from earlier runs.", "--changed")]
+Debug = Annotated[bool, Flag("Run steps in Python in this terminal, one at a time: breakpoint(), pdb where one fails.")]
+Locals = Annotated[bool, Flag("Keep the local variables of a Python failure, without secrets.", "--locals")]
 Forced = Annotated[
     list[str] | None, Option("STEP", "A step to run even if it has not changed (repeatable).", "--force")
 ]
@@ -75,6 +78,8 @@ def run(
         list[str] | None,
         Option("TARGET[=EVENT,…]", "Notify a target of server.toml when the run ends or needs a person (repeatable)."),
     ] = None,
+    debug: Debug = False,
+    has_locals: Locals = False,
     as_json: AsJson = False,
 ) -> int:
     """Run a workflow to its end in this process, and show its progress.
@@ -94,12 +99,14 @@ def run(
             reference = (file.name, None)
         else:
             _refuse_published_name(file.name, home)
+    if debug:
+        _refuse_debugging(home, detach=detach)
     labels = pairs(label, "label", "--label name=value")
     has_file_options = system is not None or trust_templates or catalogue is not None or bool(options)
     if reference is not None and has_file_options:
         raise UsageRefused(f"'{file}' is published, and read as it was published", hint="give no option of files")
     if is_on_server(home):
-        _refuse_for_server(asked, worktree=worktree)
+        _refuse_for_server(asked, worktree=worktree, has_locals=has_locals)
         if reference is not None and not dry_run:
             if changed_only or forced:
                 raise UsageRefused(
@@ -165,7 +172,7 @@ def run(
         if permissions := service.starts.permission_note(workflow):
             complain(f"note: {permissions}")
         return start(
-            CommandContext(service, home, as_json),
+            CommandContext(service, home, as_json, is_debugged=debug, has_locals=has_locals),
             prepared,
             key=key,
             is_detached=detach,
@@ -175,7 +182,19 @@ def run(
         )
 
 
-def _refuse_for_server(asked: HostCapacity | None, *, worktree: bool) -> None:
+def _refuse_debugging(home: str | None, *, detach: bool) -> None:
+    """Refuse, before anything is started, a run whose steps could not be debugged in this terminal."""
+    if detach:
+        raise UsageRefused("--debug needs this terminal, and --detach leaves it", hint="leave one of them out")
+    if is_on_server(home):
+        raise UsageRefused(
+            "--debug runs the steps in this terminal, and the workers of a server run these",
+            hint="to debug a failed attempt here: mulligan debug RUN STEP",
+        )
+    find_terminal()
+
+
+def _refuse_for_server(asked: HostCapacity | None, *, worktree: bool, has_locals: bool) -> None:
     """Refuse options about this machine: a server runs the steps."""
     option = (
         "--on"
@@ -184,6 +203,8 @@ def _refuse_for_server(asked: HostCapacity | None, *, worktree: bool) -> None:
         if asked is not None
         else "--worktree"
         if worktree
+        else "--locals"
+        if has_locals
         else ""
     )
     if option:

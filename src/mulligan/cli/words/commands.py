@@ -52,6 +52,7 @@ COMMANDS = {
     "breakers": ("operating.breakers:show_breakers", "Show the circuit breakers of a store, or close one."),
     "traces": ("operating.traces:traces", "Send the trace of a run to a collector of OpenTelemetry."),
     "replay": ("reading.replay:replay", "Show a run as it was at any of its events, or check its log."),
+    "debug": ("running.debug:debug", "Run a recorded attempt again in a debugger, outside of its run."),
     "step": ("authoring.step:step", "Run a single step of a workflow once, or its handler."),
     "rehearse": ("authoring.rehearse:rehearse", "Run a workflow with some steps faked, and discard the run."),
     "validate": ("authoring.validate:validate", "Check workflow files, and show what is wrong and where."),
@@ -74,7 +75,7 @@ COMMANDS = {
     "demo": ("authoring.demo:main", "Watch a run fail on every rung of the ladder, and recover."),
 }
 # They drive runs in this process: they load nearly everything.
-_DRIVING = frozenset({"run", "resume", "step", "rehearse", "worker"})
+_DRIVING = frozenset({"run", "resume", "step", "rehearse", "worker", "debug"})
 
 
 def load(name: str) -> Command:

@@ -15,6 +15,7 @@ from mulligan.core.model.failure import (
     TRACE_CHARS_MAX,
     Failure,
     bounded_exceptions,
+    bounded_traceback,
     code_of_exception,
     failure,
 )
@@ -114,6 +115,7 @@ def _failure(outcome: Outcome, errors: list[Failure]) -> Failure | None:
         trace=outcome.trace[-TRACE_CHARS_MAX:],
         cause=tuple(others),
         exceptions=bounded_exceptions(outcome.exceptions),
+        traceback=bounded_traceback(outcome.traceback) if outcome.traceback else (),
     )
 
 
@@ -166,6 +168,7 @@ def _observed_failure(outcome: Outcome, code: str, in_words: str, cause: tuple[F
         trace=outcome.trace[-TRACE_CHARS_MAX:],
         cause=cause,
         exceptions=bounded_exceptions(outcome.exceptions),
+        traceback=bounded_traceback(outcome.traceback) if outcome.traceback else (),
     )
 
 
@@ -212,6 +215,7 @@ def failure_of_program(found: Failure, *believed: str) -> Failure:
         details=details,
         trace=found.trace[-TRACE_CHARS_MAX:],
         exceptions=bounded_exceptions(found.exceptions),
+        traceback=bounded_traceback(found.traceback) if found.traceback else (),
         **kept,
     )
 

@@ -12,6 +12,7 @@ from mulligan.core.deciding.lifecycle import Facts, add_location, command_key, e
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure, failure
 from mulligan.core.model.place_keys import item_key
+from mulligan.core.model.text.item_words import NAMED_MAX, item_word, with_numbers
 from mulligan.core.model.workflow import Map
 from mulligan.core.state.scope import DecisionContext
 from mulligan.core.state.state import Items, Place
@@ -84,6 +85,7 @@ def _too_late(now: DecisionContext, place: Place) -> e.AttemptFailed:
 def _expand_with(now: DecisionContext, place: Place, values: Callable[[], Any]) -> Facts:
     try:
         items = select_items(now, place, values())
+        names = _item_names(now, place, items)
     except ExpressionFailed as error:
         yield e.AttemptFailed(place.key, place.attempt, make_failure(now, place, error.failure_code, error.message))
         return
@@ -91,7 +93,18 @@ def _expand_with(now: DecisionContext, place: Place, values: Callable[[], Any]) 
     if place.items is not None and _have_same_items(place.items.values, items):
         yield _continue_list(now, place, place.items)
     else:
-        yield e.MapExpanded(place.key, place.attempt, items)
+        yield e.MapExpanded(place.key, place.attempt, items, names=names)
+
+
+def _item_names(now: DecisionContext, place: Place, items: list[Any]) -> tuple[str, ...]:
+    """What the file calls the items; of very many they are not made."""
+    policy = _policy(now, place)
+    if policy.item_name is None or len(items) > NAMED_MAX:
+        return ()
+    found = [
+        now.render(policy.item_name, place, **{policy.name: value, "index": index}) for index, value in enumerate(items)
+    ]
+    return tuple(with_numbers([item_word(one if isinstance(one, str) else json.dumps(one)) for one in found]))
 
 
 def _have_same_items(before: list[Any], items: list[Any]) -> bool:

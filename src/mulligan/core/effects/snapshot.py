@@ -65,8 +65,18 @@ _RUN_NAMES = tuple(name for name in Run.__struct_fields__ if name not in _LARGE)
 # Without the key, which is that of the row, and the spec, which is in the workflow. The list of a map has its own row.
 _ITEMS = Place.__struct_fields__.index("items")
 _IN_ROW = slice(0, Place.__struct_fields__.index("key"))
+
+
+class _ItemsRow(msgspec.Struct, array_like=True):
+    """The row of the list of a map. One without names is as it was before there were any."""
+
+    values: list[Any]
+    todo: tuple[int, ...]
+    names: tuple[str, ...] = ()
+
+
 _TYPES: dict[str, Any] = {
-    "items": tuple[list[Any], tuple[int, ...]],
+    "items": _ItemsRow,
     "arcs": str,
     "barriers": tuple[int, int],
     "failures": FailureRecord,
@@ -163,7 +173,8 @@ def _items_rows(key: str, items: Items | None, before: Items | None) -> list[Row
         return [("items", key, "", None)]
     if before is not None and items.values is before.values and items.todo is before.todo:
         return []
-    return [("items", key, "", _encode((items.values, items.todo)))]
+    row = (items.values, items.todo, items.names) if items.names else (items.values, items.todo)
+    return [("items", key, "", _encode(row))]
 
 
 def decision_tag(code: str, exit_code: int | None = None, *, workflow: str = "", step: str = "") -> str:
@@ -264,10 +275,10 @@ def read_step_statuses(workflow: bytes, rows: Iterable[Row]) -> dict[str, str]:
     return {name: found.get(name, "waiting") for name in names}
 
 
-def read_items(data: bytes) -> list[Any]:
-    """The values of the items of a map, from their row alone."""
-    values: list[Any] = _read_row("items", data)[0]
-    return values
+def read_items(data: bytes) -> tuple[list[Any], tuple[str, ...]]:
+    """The values of the items of a map, and the names that its file gives them, from their row alone."""
+    row: _ItemsRow = _read_row("items", data)
+    return row.values, row.names
 
 
 def read_spent(data: bytes) -> Spent:
@@ -480,8 +491,8 @@ def _complete(place: Place, key: str, items: _Table, texts: _SharedTexts) -> Non
     if place.parent:
         place.parent = texts[place.parent]
     if place.items is not None:
-        values, todo = _reader("items")(items[key])
-        place.items = msgspec.structs.replace(place.items, values=values, todo=todo)
+        row: _ItemsRow = _reader("items")(items[key])
+        place.items = msgspec.structs.replace(place.items, values=row.values, todo=row.todo, names=row.names)
     if place.climb == NOTHING_TRIED:
         # The shared instance, as in a live state: most places never fail.
         place.climb = NOTHING_TRIED

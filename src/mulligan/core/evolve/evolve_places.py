@@ -444,9 +444,9 @@ def _command_skipped(state: State, fact: e.CommandSkipped, entry: e.Entry) -> No
 def _map_expanded(state: State, place: Place, fact: e.MapExpanded, entry: e.Entry) -> None:
     if fact.items is not None:
         reset_items(state, fact.place)
-        place.items = Items(place.visit, values=fact.items, todo=tuple(range(len(fact.items))))
+        place.items = Items(place.visit, values=fact.items, todo=tuple(range(len(fact.items))), names=fact.names)
     elif place.items is not None and fact.todo is not None:
-        place.items = Items(place.visit, values=place.items.values, todo=fact.todo)
+        place.items = Items(place.visit, values=place.items.values, todo=fact.todo, names=place.items.names)
 
 
 def reset_items(state: State, step: str, indexes: Iterable[int] | None = None) -> None:

@@ -615,6 +615,8 @@ class MapExpanded(Fact):
     attempt: int
     items: list[Any] | None = None
     todo: tuple[int, ...] | None = None
+    # Of the items, as the template `item_name` of the map says; empty without one.
+    names: tuple[str, ...] = ()
 
 
 class ItemEntered(Fact):

@@ -52,6 +52,9 @@ CODE_OF_EXCEPTION = {
 # How many names of classes a failure keeps, and how long they may be.
 EXCEPTIONS_MAX, EXCEPTION_CHARS_MAX = 20, 200
 
+# How many frames of a traceback a failure keeps, how many variables of each, how long a text of one and all are.
+FRAMES_MAX, LOCALS_MAX, FRAME_CHARS_MAX, FRAME_TEXT_CHARS_MAX = 30, 25, 301, 32_000
+
 # A NUL cannot go into an environment variable, a lone surrogate not into a file: a handler must start in spite of them.
 UNWRITABLE = lazy_regex("[\x00\ud800-\udfff]")
 MESSAGE_CHARS_MAX = 2000
@@ -86,6 +89,9 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     # Of an exception in Python: its class, then its bases; of each the name under which it is defined, and the shorter
     # ones under which packages offer it. Classes of Python itself have no module: `ConnectionResetError`.
     exceptions: tuple[str, ...] = ()
+    # Of such an exception: the frames of the user's code, the outermost first. Each has `file`, `line`, `function` and
+    # `text`; and `locals`, the variables as text, where the worker was asked for them.
+    traceback: tuple[dict[str, Any], ...] = ()
 
     @property
     def is_raised(self) -> bool:
@@ -120,6 +126,31 @@ def known_classes(name: str) -> tuple[str, ...]:
     if kind is None:
         return (name, "Exception")
     return tuple(one.__name__ for one in kind.__mro__ if one not in (object, BaseException))
+
+
+def bounded_traceback(frames: Iterable[Any]) -> tuple[dict[str, Any], ...]:
+    """The frames that a failure keeps: of those that a process has said, with the fields that there are."""
+    found: list[dict[str, Any]] = []
+    chars = 0
+    # The innermost first, since there it was raised.
+    for one in reversed([one for one in frames if isinstance(one, Mapping)]):
+        frame: dict[str, Any] = {"file": "", "line": 0, "function": "", "text": ""}
+        for name in ("file", "function", "text"):
+            frame[name] = _frame_text(one.get(name))
+        frame["line"] = one["line"] if isinstance(one.get("line"), int) and 0 <= one["line"] < 1 << 31 else 0
+        variables = one.get("locals")
+        if isinstance(variables, Mapping):
+            few = islice(variables.items(), LOCALS_MAX)
+            frame["locals"] = {_frame_text(name): _frame_text(value) for name, value in few}
+        chars += len(str(frame))
+        if len(found) >= FRAMES_MAX or chars > FRAME_TEXT_CHARS_MAX:
+            break
+        found.append(frame)
+    return tuple(reversed(found))
+
+
+def _frame_text(value: object) -> str:
+    return UNWRITABLE.sub("\ufffd", value[:FRAME_CHARS_MAX]) if isinstance(value, str) else ""
 
 
 def bounded_exceptions(exceptions: Iterable[str]) -> tuple[str, ...]:

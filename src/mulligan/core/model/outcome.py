@@ -52,3 +52,5 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     lacks_folder: str = ""
     # The class of the exception that a Python step raised, and its bases: see `Failure.exceptions`.
     exceptions: tuple[str, ...] = ()
+    # The frames of its traceback: see `Failure.traceback`.
+    traceback: tuple[dict[str, Any], ...] = ()

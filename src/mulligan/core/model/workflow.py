@@ -351,6 +351,8 @@ class Map(_Frozen):
     item_timeout: float | None = None
     # Whether critical failures of items are collected and tolerated like others.
     collect_critical: bool = False
+    # What people call an item: a text over the item and its index.
+    item_name: Template | None = None
 
 
 class Step(Command):

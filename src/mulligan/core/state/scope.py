@@ -460,7 +460,7 @@ def error_view(failure: Failure | None) -> dict[str, Any]:
     view: dict[str, Any] = {name: getattr(failure, name) for name in _ERROR_FIELDS}
     view["at"] = view["timestamp"] = None if failure.at is None else failure.at.isoformat().replace("+00:00", "Z")
     view["cause"] = [error_view(cause) for cause in failure.cause]
-    view["exceptions"] = list(failure.exceptions)
+    view["exceptions"], view["traceback"] = list(failure.exceptions), list(failure.traceback)
     view["handler_failure"] = None if failure.handler_failure is None else error_view(failure.handler_failure)
     return view
 

@@ -136,9 +136,9 @@ class Items(msgspec.Struct, frozen=True, array_like=True):
     is_judged: bool = False
     # How many of those that failed did so with a critical failure.
     critical: int = 0
-    # In a row of their own.
-    values: list[Any] = []
+    values: list[Any] = []  # from here on in a row of their own
     todo: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
 
     @property
     def counts(self) -> tuple[int, int, int, int, bool, int]:

@@ -258,6 +258,9 @@ APPROVE = Record(
         "message": Key(as_node(Template("a message")), "the question", is_required=True),
         "timeout": Key(LIMIT, "how long to wait for an answer"),
         "default": Key(Choice(("approve", "refuse")), "the answer after the timeout (default refuse)"),
+        "evidence": Key(
+            as_node(MapOf(TEMPLATED)), "what is shown with the question: texts, rows, diffs, files by name"
+        ),
     },
 )
 

@@ -31,6 +31,7 @@ from mulligan.language.keys.value_schemas import (
     FLAG,
     LABEL,
     LIMIT,
+    OBJECT_PLACE,
     PLAIN,
     SIZE,
     STEP_NAME,
@@ -274,6 +275,7 @@ MAP = Record(
             is_required=True,
         ),
         "as": Key(TEXT, "the item's name (default item)"),
+        "item_name": Key(as_node(Template("a text")), "what people call an item: '${item.region}'"),
         "max_parallel": Key(
             as_node(Either("a whole number or an expression", number=whole(1), text=EXPRESSION)),
             "how many items run at the same time",
@@ -494,6 +496,9 @@ WORKFLOW = Record(
             "typed inputs",
         ),
         "defaults": Key(as_node(DEFAULTS), "settings for all steps that do not set them"),
+        "artifacts": Key(
+            OBJECT_PLACE, "the bucket for large outputs and kept files (default: that of the store, if it has one)"
+        ),
         "retry_policies": Key(MapOf(as_node(POLICY), _NAMES, names=_NAMES_IN_WORDS), "named lists of rules"),
         "handlers": Key(MapOf(HANDLER_FORMS, _NAMES, names=_NAMES_IN_WORDS), "named handlers"),
         "files": Key(MapOf(PLAIN), "names of files, for 'reads' and 'writes'"),

@@ -20,6 +20,7 @@ from mulligan.language.scope import (
     bare_expression,
     read_condition,
     read_path_template,
+    read_template,
     refuse_name,
     require_no_secrets,
 )
@@ -116,6 +117,9 @@ def _lister(node: Mapping, scope: Scope, settings: Settings) -> Command:
 def _selection_fields(fields: Fields, scope: Scope) -> dict[str, Any]:
     """The fields that select and sort items."""
     values: dict[str, Any] = {}
+    if "item_name" in fields:
+        node = fields.at("item_name")
+        values["item_name"] = require_no_secrets(read_template(node, scope), node, scope)
     if "filter" in fields:
         values["filter"] = read_condition(fields.at("filter"), scope)
     if "sort_by" in fields:

@@ -20,6 +20,7 @@ from mulligan.core.model.workflow import Handler, decode
 from mulligan.core.state.scope import approval_of, error_view
 from mulligan.core.state.state import Place, State, Suggestion
 from mulligan.errors import CodecError, MulliganError, StoreUnavailable
+from mulligan.history.evidence import Evidence, evidence_lines, evidence_of
 from mulligan.history.item_names import PlaceNames
 from mulligan.history.phrases import describe_failure
 from mulligan.history.retry_reasons import RetryReason, why_not
@@ -68,6 +69,8 @@ class PendingEntry(msgspec.Struct, kw_only=True):
     since: datetime | None = None
     failure: dict[str, Any] | None = None
     message: str = ""
+    # What an approval shows with its question.
+    evidence: list[Evidence] = []
     parked_for: str | None = None
     # Of each rule, why it granted no retry.
     rules: list[RetryReason] = []
@@ -88,6 +91,11 @@ class PendingEntry(msgspec.Struct, kw_only=True):
     error: str | None = None
     # The commands that answer it, filled in by the command line.
     commands: list[str] = []
+
+
+def evidence_text(one: PendingEntry) -> list[str]:
+    """What an approval shows with its question, as lines."""
+    return [line for piece in one.evidence for line in evidence_lines(piece)]
 
 
 class PendingPage(msgspec.Struct, frozen=True):
@@ -262,6 +270,7 @@ def _approval(state: State, place: Place) -> dict[str, Any]:
     return {
         "since": place.entered_at,
         "message": str(asked.get("message") or ""),
+        "evidence": evidence_of(asked),
         "due": place.due,
         "default": (asked.get("default") or "refuse") if place.due else None,
     }

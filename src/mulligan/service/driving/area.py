@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
     from mulligan.engine.observers import Observer
     from mulligan.ports import RunRecord, WorkerRecord
+    from mulligan.service.driving.debugged_attempt import AttemptEnd, RecordedAttempt
     from mulligan.service.driving.driver import Capacity, Driver, Ending
     from mulligan.service.driving.outcome import Outcome
     from mulligan.service.driving.run_progress import RunProgress
@@ -54,7 +56,30 @@ class Driving:
             return self.follow_shown(begin, display, wait_seconds=wait_seconds)
         from mulligan.service.driving import shown_runs
 
+        if os.environ.get("MULLIGAN_DEBUG"):
+            from mulligan.service.driving import debugging
+
+            capacity = debugging.debugged_if_asked(capacity, os.environ)
         return shown_runs.drive_shown(self._reader, begin, display, capacity=capacity, wait_seconds=wait_seconds)
+
+    def debugged(self, capacity: Capacity, *, is_debugged: bool, has_locals: bool) -> Capacity:
+        """The capacity of a worker whose steps in Python are debugged in the terminal of this process."""
+        from mulligan.service.driving import debugging
+
+        return debugging.debugged(capacity, is_debugged=is_debugged, has_locals=has_locals)
+
+    def recorded_attempt(self, run_id: int, place: str, attempt: int | None = None) -> RecordedAttempt:
+        """An attempt at a step in Python, by default the last one, to be debugged outside of its run."""
+        from mulligan.service.driving import debugged_attempt
+
+        return debugged_attempt.find_attempt(self._reader, run_id, place, attempt)
+
+    def debug_attempt(self, recorded: RecordedAttempt, *, port: int = 0, has_locals: bool = False) -> AttemptEnd:
+        """Run it in a debugger, in the terminal of this process or for an editor. Nothing is recorded."""
+        from mulligan.service.driving import debugged_attempt, debugging
+
+        wanted = debugging.debugging_attempt(port, has_locals=has_locals)
+        return debugged_attempt.debug_attempt(self._reader, recorded, wanted)
 
     def follow_shown(
         self, begin: Callable[[Driver | None], int], display: RunDisplay, *, wait_seconds: float

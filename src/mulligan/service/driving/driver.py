@@ -44,6 +44,7 @@ from mulligan.service.host.lost_runs import keep_lost_numbers
 from mulligan.service.server.remote_run_folders import LOOK_SECONDS, NEXT_SECONDS, EndedRunFolders
 from mulligan.store.clock import ProcessClock
 from mulligan.worker import lock
+from mulligan.worker.child.warm_child import Debugging
 from mulligan.worker.folders import Folders, remove_folder
 from mulligan.worker.slots.allocation import slurm_allocation
 from mulligan.worker.slots.resource_pool import VISIBLE_GPUS, visible_gpus
@@ -106,6 +107,8 @@ class Capacity(msgspec.Struct, frozen=True):
     nodes_min: int = 1
     # The cluster whose workers have the resources, like `dask://HOST:PORT`; "" for this machine.
     on: str = ""
+    # How the steps in Python are run for somebody who looks for a mistake in them.
+    debugging: Debugging | None = None
 
     def with_labels(self, labels: tuple[str, ...]) -> Capacity:
         return msgspec.structs.replace(self, labels=labels)

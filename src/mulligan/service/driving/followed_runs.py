@@ -69,6 +69,8 @@ def follow_shown(reader: RunReader, begin: Callable[[], int], display: RunDispla
 class QuietDisplay(NullObserver):
     """Shows nothing."""
 
+    is_debugged = False
+
     def __init__(self) -> None:
         self.progress = RunProgress()
 

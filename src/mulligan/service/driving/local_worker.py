@@ -18,8 +18,10 @@ from mulligan.engine.observers import Observer
 from mulligan.errors import InputInvalid
 from mulligan.language.text.quantities import size
 from mulligan.ports import Executor, Store
+from mulligan.service.driving.debugging import LOCALS, debugged, is_asked
 from mulligan.service.driving.driver import LEASE_SECONDS, Capacity, Driver, WorkerIdentity, WorkerLimits
 from mulligan.service.home import Home, this_host
+from mulligan.service.host.object_places import object_storage
 from mulligan.service.runs.changes.capacity_checks import refuse_no_processors
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
@@ -62,6 +64,8 @@ def local_worker(
     """
     # The driver sets its clock by that of a shared store. Otherwise all drivers of the process share one clock.
     clock = ProcessClock() if store.is_shared else PROCESS_CLOCK
+    if capacity is not None and not capacity.on and os.environ.get(LOCALS):
+        capacity = debugged(capacity, has_locals=is_asked(LOCALS, os.environ))
     given = capacity.limits if capacity is not None else WorkerLimits()
     # Counted on when the worker starts again under another name.
     runs_tasks = capacity is not None and capacity.cpus > 0
@@ -104,8 +108,10 @@ def local_worker(
             gpus=capacity.gpus,
             nodes=capacity.nodes,
             nodes_min=capacity.nodes_min,
+            debugging=capacity.debugging,
             labels=capacity.labels,
             artifacts=store.artifacts,
+            objects=object_storage(store, os.environ, is_remote=home.is_remote),
             results=store.tagged_rows,
             clock=clock,
             lock_fd=worker.lock_fd,
@@ -120,9 +126,9 @@ def local_worker(
             read_history=read_history,
             read_content=read_content,
             # What waits for a slot would lose time that a worker with an end does not have.
-            prefetch=0 if limits.is_set else None,
+            prefetch=0 if limits.is_set or _is_interactive(capacity) else None,
             # A server leases for its remote workers, and has its own way to give them enough.
-            leases_ahead=store.is_shared and not home.is_remote and not limits.is_set,
+            leases_ahead=store.is_shared and not (home.is_remote or limits.is_set or _is_interactive(capacity)),
             # A store of one machine has no pilots: what a workflow leaves to those of its profiles runs here.
             more_labels=tuple if store.is_shared else profile_labels,
         )
@@ -162,6 +168,10 @@ def read_published_content(store: Store, run_id: int, digest: str) -> bytes | No
         found: bytes | None = ask(run_id, digest)
         return found
     return store.server_records.content(store.run(run_id).project, digest)
+
+
+def _is_interactive(capacity: Capacity) -> bool:
+    return capacity.debugging is not None and capacity.debugging.is_interactive
 
 
 def _last_moment(until: datetime | None) -> float | None:

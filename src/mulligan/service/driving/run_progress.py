@@ -368,8 +368,8 @@ class RunProgress:
         """The display name of a calling place, if the run that calls has not moved yet."""
         facts = (one.fact for one in reversed(self._before.get(run_id, ())))
         expanded = (fact for fact in facts if isinstance(fact, e.MapExpanded) and fact.place == step_name(caller))
-        values = next((fact.items for fact in expanded if fact.items), None)
-        return caller if values is None else place_name(caller, index_names(values))
+        found = next((fact for fact in expanded if fact.items), None)
+        return caller if found is None else place_name(caller, index_names(found.items or (), found.names))
 
 
 _MOVING = ("running", "backing_off", "pending_failed")

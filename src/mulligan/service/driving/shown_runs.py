@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from mulligan.engine.observers import Observer
+from mulligan.service.driving.debugging import kept_terminal
 from mulligan.service.driving.driver import Capacity, Driver
 from mulligan.service.driving.local_worker import open_driver
 from mulligan.service.driving.outcome import Outcome, add_earlier_events, build_outcome
@@ -22,6 +23,8 @@ class RunDisplay(Observer, Protocol):
     """Shows a run while it is driven. The engine calls the methods of `Observer` between two rounds."""
 
     progress: RunProgress
+    # Steps have the terminal: it says nothing while one runs.
+    is_debugged: bool
 
     def begin(self, run_id: int, workflow: str) -> None:
         """The run is about to be driven."""
@@ -50,9 +53,10 @@ def drive_shown(
 ) -> ShownRun:
     """Drive the run that `begin` starts or finds, until it ends or waits, and close the display."""
     begun_at = time.monotonic()
+    display.is_debugged = capacity.debugging is not None and capacity.debugging.is_interactive
     try:
         observer = notifying(display, reader.home, os.getpid())
-        with open_driver(reader, capacity, observer=observer) as driver:
+        with kept_terminal(capacity.debugging), open_driver(reader, capacity, observer=observer) as driver:
             run_id = begin(driver)
             display.begin(run_id, reader.record(run_id).workflow)
             is_taken_up = add_earlier_events(reader, run_id, display.progress)

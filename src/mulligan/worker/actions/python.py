@@ -112,7 +112,13 @@ def report_result(
 
 def _outcome(task: Task, folders: Folders, scratch: ScratchFiles | None, result: CallResult) -> Outcome:
     if result.reported is not None:
-        return Outcome(exit_code=None, reported=(result.reported,), trace=result.trace, exceptions=result.exceptions)
+        return Outcome(
+            exit_code=None,
+            reported=(result.reported,),
+            trace=result.trace,
+            exceptions=result.exceptions,
+            traceback=result.traceback,
+        )
     if result.exception:
         return Outcome(
             code="EXCEPTION",
@@ -120,6 +126,7 @@ def _outcome(task: Task, folders: Folders, scratch: ScratchFiles | None, result:
             message=result.exception,
             trace=result.trace,
             exceptions=result.exceptions,
+            traceback=result.traceback,
         )
     if result.exit:
         err = folders.logs(task.run_id, task.place, task.attempt).err

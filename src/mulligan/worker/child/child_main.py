@@ -23,7 +23,12 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from mulligan.step_context.log_records import LEVEL_VARIABLE, OF_ACTIONS, OF_STEPS, follow_level, watch_logging
-from mulligan.values.annotations import ArgumentRefused, ArtifactUnreadable, has_typed_parameters
+from mulligan.values.annotations import (
+    ArgumentRefused,
+    ArtifactUnreadable,
+    has_typed_parameters,
+    is_surely_annotated,
+)
 from mulligan.values.exception_names import STEP_MODULE
 from mulligan.worker.child.json_encoding import ENCODER, NotJson, check_size, encode_plain
 from mulligan.worker.child.kernel_state import KernelState, OwnMemory
@@ -56,8 +61,11 @@ CONTENTS = "mulligan.values.artifact_contents"
 DECODING = "mulligan.values.decoding"
 ENCODING = "mulligan.values.encoding"
 FILES = "mulligan.values.files"
+RESULTS = "mulligan.values.results"
 # Loaded for steps that get a client of Dask.
 DASK_CLIENTS = "mulligan.worker.child.dask_clients"
+# Loaded for steps that are debugged.
+DEBUGGER = "mulligan.step_context.debugger"
 # Loaded for functions of a script or a notebook.
 PINNED = "mulligan.flows.pinned_modules"
 RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -104,6 +112,7 @@ class ChildServer:
         slot_result: str,
         inline_max: int,
         redacted: str,
+        debugging: dict[str, Any] | None = None,
     ) -> None:
         self._sock = sock
         # Its results are searched for secrets, which is not possible in compressed files.
@@ -123,6 +132,16 @@ class ChildServer:
         self._termination = Termination()
         self._kernel = KernelState(slot_out, slot_err)
         self._has_forked = False
+        wanted = debugging or {}
+        # Opens where a step stops or fails, if this process has a terminal or a port for that.
+        self._debugger = (
+            self._interpreter.import_installed(DEBUGGER).Debugger(
+                wanted.get("terminal", ""), port=wanted.get("port", 0), stops=wanted.get("stops", False)
+            )
+            if wanted.get("terminal") or wanted.get("port")
+            else None
+        )
+        self._has_locals = bool(wanted.get("locals"))
         self._may_hide = any(map(_may_hide_processes, sys.modules, map(_library, list(sys.modules.values()))))
         sys.addaudithook(self._on_audit_event)
 
@@ -140,6 +159,8 @@ class ChildServer:
                 answer, output = self._run(message)
             if _getpid() != pid:
                 _end_copy(answer)
+            if self._debugger is not None and self._debugger.is_begun:
+                self._debugger.end()
             if CONTEXT in sys.modules:
                 sys.modules[CONTEXT].end_step()
             _flush()
@@ -237,14 +258,17 @@ class ChildServer:
                 return {"folder": getattr(error, "strerror", None) or str(error)}, "null"
             if self._call or OUTPUT_FOLDER in self._code:
                 self._interpreter.make_output_folder()
+            if self._debugger is not None and not self._call.startswith(OWN_PACKAGE):
+                return self._run_debugged(self._debugger, message)
             function = self._load_function(message["number"])
             arguments = self._decode_arguments(function, message)
             if "dask" in message:
                 clients = self._interpreter.import_installed(DASK_CLIENTS)
                 with clients.open_client(message["dask"]) as client:
-                    return {}, self._encode_result(self._complete(function(**arguments, client=client)))
+                    result = self._complete(function(**arguments, client=client))
+                    return {}, self._encode_result(result, function)
             result = self._complete(function(**arguments))
-            return {}, self._encode_result(result)
+            return {}, self._encode_result(result, function)
         except ArtifactUnreadable as error:
             return {"unreadable": str(error)}, "null"
         except ArgumentRefused as error:
@@ -257,7 +281,31 @@ class ChildServer:
             return {"exit": INTERRUPTED_STATUS}, "null"
         except BaseException as error:  # anything that a step raises is a failure of the step
             self._show_lines()
-            return describe_error(error, message["step"], PROGRAM), "null"
+            return describe_error(error, message["step"], PROGRAM, has_locals=self._has_locals), "null"
+
+    def _run_debugged(self, debugger: Any, message: dict[str, Any]) -> tuple[Any, ...]:
+        """Return the same for a step that has the terminal; where it fails, the person looks before this returns."""
+        self._show_lines()
+        try:
+            debugger.begin()
+        except ImportError:
+            raise ArgumentRefused(f"{sys.executable} has no debugpy: {sys.executable} -m pip install debugpy") from None
+        try:
+            function = self._load_function(message["number"])
+            arguments = self._decode_arguments(function, message)
+            result = debugger.call(function, lambda: self._complete(function(**arguments)))
+            if not debugger.quit_at:
+                return {}, self._encode_result(result, function)
+        except (ArtifactUnreadable, ArgumentRefused, NotJson, SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            if not debugger.quit_at:
+                answer = describe_error(error, message["step"], PROGRAM, has_locals=self._has_locals)
+                if "reported" not in answer:
+                    debugger.post_mortem(error, message["step"])
+                return answer, "null"
+        # Whatever the step has made of that.
+        return {"reported": debugger.quit_report()}, "null"
 
     def _set_up(self, message: dict[str, Any]) -> None:
         self._call = message.get("call", self._call)
@@ -363,8 +411,14 @@ class ChildServer:
             self._loop = self._interpreter.import_installed(LOOP).StepLoop()
         return self._loop.run(result)
 
-    def _encode_result(self, result: object) -> str:
-        """Return the result as JSON text; raise NotJson if it cannot be stored."""
+    def _encode_result(self, result: object, function: Callable[..., Any]) -> str:
+        """Return the result as JSON text; raise NotJson if it cannot be stored, or is not what was promised."""
+        if not (is_surely_annotated(function, result) or self._call.startswith(OWN_PACKAGE)):
+            results = self._interpreter.import_installed(RESULTS)
+            try:
+                results.check_result(function, result)
+            except results.ResultMisfit as misfit:
+                raise NotJson(str(misfit)) from None
         text = encode_plain(result)
         if text is None:
             text = self._encode_typed(result)
@@ -636,7 +690,9 @@ def _flush() -> None:
             continue  # a step may have closed or replaced them
 
 
-def main(slot_out: str, slot_err: str, slot_result: str, inline_max: str, redacted: str = "") -> None:
+def main(
+    slot_out: str, slot_err: str, slot_result: str, inline_max: str, redacted: str = "", debugging: str = ""
+) -> None:
     """Serve over standard input, which is the socket; a step gets /dev/null instead."""
     sock = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -654,6 +710,7 @@ def main(slot_out: str, slot_err: str, slot_result: str, inline_max: str, redact
             slot_result=slot_result,
             inline_max=int(inline_max),
             redacted=redacted,
+            debugging=json.loads(debugging) if debugging else None,
         ).serve()
     except Terminated:
         # The signal came between the last instruction of the step and the end of `Termination`.

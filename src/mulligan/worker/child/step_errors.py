@@ -5,10 +5,10 @@ An exception may be of the user's own class, whose methods may fail in any way: 
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 
+from mulligan.step_context.trace_frames import OWN_FOLDER, frames_of, user_frames
 from mulligan.values.exception_names import debugger_hint, names_with_bases
 from mulligan.worker.child.json_encoding import ENCODER
 
@@ -23,8 +23,6 @@ TEXT_CHARS_MAX = 2000
 # The limit for a reported error. Events allow less, and the worker reports what was dropped.
 REPORT_BYTES_MAX = 1 << 20
 STATUS_MAX = 0xFF
-# The whole package: the actions of other systems stand with their formats.
-OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + "/"
 _WORD_BITS = 63
 
 
@@ -39,7 +37,7 @@ def exit_status(code: object) -> int:
     return 1
 
 
-def describe_error(error: BaseException, step: str, program: str) -> dict[str, Any]:
+def describe_error(error: BaseException, step: str, program: str, *, has_locals: bool = False) -> dict[str, Any]:
     """Describe an exception for the worker. `program` is the file name of the step's code in a traceback."""
     reported = _report_of(error)
     is_own_error = reported is not None and _is_raised_by_mulligan(error)
@@ -51,12 +49,21 @@ def describe_error(error: BaseException, step: str, program: str) -> dict[str, A
     if reported is not None:
         if not is_own_error and _has_reason(error):
             _print_error(trace)  # its code and message may say nothing of what led to it
-        classes = {} if is_own_error else _classes_of(error)
-        return {"trace": trace, "reported": reported, **classes}
+        about = {} if is_own_error else {**_classes_of(error), **_frames_of(error, program, step, has_locals)}
+        return {"trace": trace, "reported": reported, **about}
     # Print it to the log, as Python does.
     _print_error(trace)
     text, kind = debugger_hint(error) or _to_text(error), type(error).__name__[:TEXT_CHARS_MAX]
-    return {"trace": trace, "exception": f"{kind}: {text}"[:TEXT_CHARS_MAX] if text else kind, **_classes_of(error)}
+    said = f"{kind}: {text}"[:TEXT_CHARS_MAX] if text else kind
+    about = {**_classes_of(error), **_frames_of(error, program, step, has_locals)}
+    return {"trace": trace, "exception": said, **about}
+
+
+def _frames_of(error: BaseException, program: str, step: str, has_locals: bool) -> dict[str, Any]:
+    try:
+        return {"traceback": frames_of(error, program, step, has_locals=has_locals)}
+    except BaseException:  # a class may have any attributes
+        return {}
 
 
 def _classes_of(error: BaseException) -> dict[str, Any]:
@@ -122,10 +129,7 @@ def _is_raised_by_mulligan(error: BaseException) -> bool:
 def _trace(error: BaseException) -> str:
     """Return the traceback without our own frames, which come first, unless there are no others."""
     try:
-        frames = error.__traceback__
-        while frames is not None and frames.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
-            frames = frames.tb_next
-        lines = traceback.format_exception(type(error), error, frames or error.__traceback__)
+        lines = traceback.format_exception(type(error), error, user_frames(error) or error.__traceback__)
         return "".join(lines)[-TRACE_CHARS_MAX:].encode("utf-8", "replace").decode()
     except BaseException:
         return ""

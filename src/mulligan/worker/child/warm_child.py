@@ -50,6 +50,23 @@ class ChildProtocolError(Exception):
     """What arrived is not an answer to the last call: the step wrote to the socket."""
 
 
+class Debugging(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a worker runs the steps in Python for somebody who looks for a mistake in them."""
+
+    # The terminal that they have as their input and output; or the port to which an editor connects.
+    terminal: str = ""
+    port: int = 0
+    # Whether a step stops at its first line.
+    stops: bool = False
+    # Whether a failure keeps the local variables of its frames.
+    locals: bool = False
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether somebody sits before it: one step at a time, and for any time."""
+        return bool(self.terminal or self.port)
+
+
 class ChildUse(NamedTuple):
     """What a child may be used for: it gets no task of another use."""
 
@@ -180,8 +197,9 @@ class CallResult(msgspec.Struct, frozen=True):
     reported: dict[str, Any] | None = None
     exception: str = ""
     trace: str = ""
-    # The names of the class that was raised, and of its bases.
+    # The names of the class that was raised, and of its bases; and the frames, the outermost first.
     exceptions: tuple[str, ...] = ()
+    traceback: tuple[dict[str, Any], ...] = ()
     # It started processes; it left something behind that cannot be restored.
     forked: bool = False
     dirty: bool = False
@@ -230,14 +248,16 @@ class WarmChild:
     def fileno(self) -> int:
         return self.sock.fileno()
 
-    def launch(self, supervisor: SupervisorClient) -> None:
+    def launch(self, supervisor: SupervisorClient, debugging: Debugging | None = None) -> None:
         """Start it. What is sent meanwhile is read when it is up."""
         out, err = self._slots.values()
         # A larger result comes in a file.
         inline_max = LOOP_BYTES_MAX if self.pipes is None else LOOP_BYTES_MAX_REDACTED
         argv = [self.use.interpreter, "-c", _PROGRAM, PACKAGE_PARENT, out, err, self._slot_result, str(inline_max)]
-        if self.pipes is not None:
-            argv.append(SECRET if self.use.scope else REDACTED)
+        if self.pipes is not None or debugging is not None:
+            argv.append("" if self.pipes is None else SECRET if self.use.scope else REDACTED)
+        if debugging is not None:
+            argv.append(msgspec.json.encode(debugging).decode())
         environment = {"MULLIGAN_CHILD": str(-self.key)}
         # No file for standard input: it is the descriptor that is sent with the message.
         request = ("run", self.key, self.use.interpreter, argv, environment, "/", None, out, err, None, None)

@@ -26,6 +26,7 @@ _TEXT_FIELDS = (
         "stderr_tail",
         "stdout_tail",
         "trace",
+        "traceback",
         "details",
         "reported",
         "report_error",

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from mulligan.core.effects.tasks import Task
+from mulligan.core.model.actions import traits
 from mulligan.core.model.reports import Report
 from mulligan.ports import Clock, Lease
 from mulligan.worker.supervisor import wall_clock
@@ -19,6 +20,13 @@ def with_local_deadline(lease: Lease, clock: Clock | None) -> Lease:
         return lease
     here = datetime.fromtimestamp(wall_clock.now(), UTC) + (deadline - clock.now())
     return replace(lease, task=replace(lease.task, deadline=here))
+
+
+def without_limits(lease: Lease) -> Lease:
+    """Return the lease of a step in Python without limits of time: somebody debugs it, for as long as that takes."""
+    if not traits(lease.task.kind, lease.task.params).runs_python:
+        return lease
+    return replace(lease, task=replace(lease.task, timeout=None, deadline=None))
 
 
 def with_local_time(report: Report, clock: Clock | None) -> Report:

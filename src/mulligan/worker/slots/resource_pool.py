@@ -50,8 +50,11 @@ class ResourcePool:
         more_labels: Callable[[], tuple[str, ...]] = tuple,
         nodes: int = 1,
         nodes_min: int = 1,
+        is_for_one: bool = False,
     ) -> None:
         self.cpus = cpus
+        # Each task has the whole of it: one at a time.
+        self._is_for_one = is_for_one
         # The nodes of its allocation. A task that asks for several has the whole worker.
         self.nodes, self.nodes_min = nodes, nodes_min
         self.tasks_reserved = 0
@@ -163,7 +166,7 @@ class ResourcePool:
             gpus,
             self.labels,
             host=host,
-            tasks_max=0 if self._is_taken_whole else math.ceil(cpus - _EPSILON),
+            tasks_max=0 if self._is_taken_whole else 1 if self._is_for_one else math.ceil(cpus - _EPSILON),
             refused_cpus=() if has_room or self._counts_waiting else WAITING_CPUS,
             nodes=1 if self.tasks_reserved else self.nodes,
             nodes_min=self.nodes_min,
@@ -190,7 +193,7 @@ class ResourcePool:
         self.tasks_reserved += sign
         if not self.tasks_reserved:
             self._cpus_reserved = self._waiting_reserved = 0.0
-        if task.nodes > 1:
+        if task.nodes > 1 or self._is_for_one:
             self._is_taken_whole = sign > 0
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from mulligan.service.driving.debugging import NOTE
 from mulligan.service.driving.run_progress import Activity, Announcement, RunProgress
 from mulligan.service.rendering.console.printer import Printer
 from mulligan.service.rendering.console.terminal_text import length, where_there_is_room
@@ -55,11 +56,15 @@ class Display:
         self._clock = clock
         self._begun_at = self._drawn_at = clock()
         self._trouble = ""
+        # Steps have the terminal: while one runs, nothing is said.
+        self.is_debugged = False
 
     # -- called before and after the run is driven -------------------------------------------------------------------
 
     def begin(self, run_id: int, workflow: str) -> None:
         self.printer.say(self.printer.tinted(f"run {run_id}: {workflow}", "bold"))
+        if self.is_debugged:
+            self.printer.say(self.printer.tinted(f"  {NOTE}", "dim"))
 
     def end(self, outcome: Outcome) -> None:
         """Nothing: the summary is printed when the board is gone."""
@@ -67,7 +72,10 @@ class Display:
     # -- called by the engine ----------------------------------------------------------------------------------------
 
     def committed(self, state: Any, entries: Sequence[Any], is_ordinary: bool = False) -> None:
-        if self.progress.update(state, entries, is_ordinary) and self._board is None:
+        has_news = self.progress.update(state, entries, is_ordinary)
+        if self.is_debugged and any(one.kind == "running" for one in self.progress.activities(PROGRESS_LINES_MAX)):
+            return
+        if has_news and self._board is None:
             self._show_announcements()
 
     def trouble(self, message: str) -> None:
@@ -79,7 +87,7 @@ class Display:
 
     def tick(self) -> None:
         now = self._clock()
-        if now - self._drawn_at < FRAME_SECONDS:
+        if now - self._drawn_at < FRAME_SECONDS or self.is_debugged:
             return
         self._drawn_at = now
         if self._board is None and self.printer.is_live and now - self._begun_at > LIVE_AFTER_SECONDS:

@@ -26,7 +26,7 @@ from mulligan.core.state.state import State
 from mulligan.engine.integrity import refuse_damaged
 from mulligan.errors import CodecError, UnknownItem, UnknownRun, UnknownStep
 from mulligan.history.called_steps import workflow_of_run
-from mulligan.history.item_names import PlaceNames, index_names, place_key, place_name
+from mulligan.history.item_names import PlaceNames, index_names, names_of_items, place_key, place_name
 from mulligan.language.garbage_collection import pause_garbage_collection
 from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports import LoadedRun, RunRecord, Store, WorkerRecord
@@ -335,7 +335,7 @@ class RunReader:
         place = self.lazy_state(run_id).places.get(step)
         if place is None or place.items is None:
             return named
-        names = index_names(place.items.values)
+        names = names_of_items(place.items)
         if (key := place_key(named, names)) is None:
             word = rest.rpartition("]")[0] or rest
             raise unknown_item(run_id, step, word, names)
@@ -520,7 +520,7 @@ def readable(rows: Iterable[Row], read: Callable[[bytes], Value]) -> Iterator[tu
 
 def _index_names(data: bytes) -> list[str]:
     try:
-        return index_names(read_items(data))
+        return index_names(*read_items(data))
     except CodecError:
         return []  # `show` reports it; it must not hide other runs
 

@@ -16,7 +16,7 @@ from mulligan.core.evolve.revision import is_removed
 from mulligan.core.model.events import Entry
 from mulligan.core.model.place_keys import item_key, step_name
 from mulligan.core.state.scope import error_view
-from mulligan.core.state.state import Place, State
+from mulligan.core.state.state import Items, Place, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import Refused, UnknownItem
 from mulligan.history.item_names import find_item, index_names
@@ -58,18 +58,17 @@ def find_item_indexes(reader: RunReader, run_id: int, step: str, words: Sequence
     state = reader.brief_state(run_id)[0]
     reader.refuse_unknown(run_id, step)
     if (members := state.graph.matrices.get(step)) is not None:
-        values: Sequence[Any] = members
-    else:
-        place = state.places.get(step)
-        values = place.items.values if place is not None and place.items is not None else ()
-    return [_find_index(run_id, step, values, word) for word in words]
+        return [_find_index(run_id, step, members, (), word) for word in words]
+    place = state.places.get(step)
+    items = place.items if place is not None and place.items is not None else Items(0)
+    return [_find_index(run_id, step, items.values, items.names, word) for word in words]
 
 
-def _find_index(run_id: int, step: str, values: Sequence[Any], word: str) -> int:
-    index = int(word) if word.isdecimal() else find_item(values, word)
+def _find_index(run_id: int, step: str, values: Sequence[Any], given: Sequence[str], word: str) -> int:
+    index = int(word) if word.isdecimal() else find_item(values, word, given)
     if index is not None:
         return index
-    raise unknown_item(run_id, step, word, index_names(values))
+    raise unknown_item(run_id, step, word, index_names(values, given))
 
 
 class SomeItems(msgspec.Struct, frozen=True):

@@ -193,6 +193,7 @@ def _brief(item: Item) -> Item:
         "cause": [],
         "handler_failure": None,
         "exceptions": [],
+        "traceback": [],
     }
     return msgspec.structs.replace(
         item, item=_shorten(item.item), output=None if item.output is None else _shorten(item.output), failure=failure

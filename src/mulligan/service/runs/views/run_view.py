@@ -57,6 +57,7 @@ class FailureView(TypedDict):
     cause: list[FailureView]
     handler_failure: FailureView | None
     exceptions: list[str]
+    traceback: list[dict[str, Any]]
 
 
 class SpentView(TypedDict):

@@ -16,12 +16,13 @@ from mulligan.core.deciding.conditions import describe_rule, matching_rule
 from mulligan.core.model import events as e
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.place_keys import is_at_or_below, item_key, step_name
+from mulligan.core.model.text.item_words import NAMED_MAX
 from mulligan.core.model.workflow import END, Command, Workflow
-from mulligan.core.state.state import Place, RecoveryProgress, State
+from mulligan.core.state.state import Items, Place, RecoveryProgress, State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import UnknownItem
 from mulligan.history.edge_reasons import edges_after_failure
-from mulligan.history.item_names import NAMED_MAX, item_names
+from mulligan.history.item_names import item_names
 from mulligan.history.matrices import group_status
 from mulligan.history.retry_reasons import why_not
 from mulligan.history.route_outcomes import FailureOutcome
@@ -212,7 +213,7 @@ class StepHistories:
             self._collect(state, step, index),
             step=step,
             item=index,
-            name=_item_name(values.values, index) if values else "",
+            name=_item_name(values, index) if values else "",
             kind="item",
             status=found.status,
             of_item=found,
@@ -401,6 +402,9 @@ def _failed_neighbours(state: State, step: str) -> tuple[str, str]:
     return first_failed(reversed(names[:at])), first_failed(names[at + 1 :])
 
 
-def _item_name(values: list[Any], index: int) -> str:
+def _item_name(items: Items, index: int) -> str:
     """The display name of an item. Of very many, they are not compared for it."""
+    if items.names:
+        return items.names[index]
+    values = items.values
     return item_names(values)[index] if len(values) <= NAMED_MAX else item_names([values[index]])[0]

@@ -282,7 +282,7 @@ class _LogReader:
         if isinstance(fact, e.RunStarted):
             self.started, self.started_at = fact, entry.at
         elif isinstance(fact, e.MapExpanded) and fact.items is not None:
-            names = item_names(fact.items)
+            names = fact.names or item_names(fact.items)
             self.item_names |= {item_key(fact.place, index): name for index, name in enumerate(names)}
         elif isinstance(fact, e.StepCompleted) and fact.step == END:
             self.end_said = _describe_end(fact.output)
