@@ -39,7 +39,10 @@ DOCS = ROOT / "docs"
 PAGES = sorted(
     [
         *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
-        *(ROOT / "examples" / name for name in ("README.md", "plugin/README.md", "programs/README.md")),
+        *(
+            ROOT / "examples" / name
+            for name in ("README.md", "plugin/README.md", "programs/README.md", "sales/README.md")
+        ),
         *DOCS.glob("**/*.md"),
     ]
 )
@@ -68,6 +71,7 @@ PLAYED_PAGES = [
         "concepts/handlers",
         "concepts/ladder",
         "how-to/coverage",
+        "how-to/deploy-a-project",
         "how-to/events",
         "how-to/map",
         "how-to/python-types",
@@ -132,6 +136,7 @@ PAGES_OF_THE_NIGHT = {
         "agents/providers",
         "agents/tools",
         "how-to/coverage",
+        "how-to/deploy-a-project",
         "how-to/map",
         "how-to/reports",
         "how-to/secrets",

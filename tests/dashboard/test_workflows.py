@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 from tests.support.api_client import Client
 
+from mulligan.service.server.publishing.parts import read_publishable
 from mulligan.service.service import Service
 
 from .conftest import HOSTILE, Flows, show, text_of
@@ -102,6 +104,25 @@ def test_versions_are_compared(pages: Client) -> None:
     assert "exit 3" in old_text and "the newest is 3" in text_of(old_text)
     assert pages.get("/workflows/nightly", tab="versions", old=9, new=1).status == 404
     assert "The texts are the same" not in text_of(show(pages, "/workflows/nightly", tab="versions", old=2, new=2))
+
+
+def test_a_version_with_files_shows_them_and_is_not_edited_here(
+    pages: Client, service: Service, tmp_path: Path
+) -> None:
+    def deployed(rows: str) -> None:
+        (tmp_path / "nightly.yaml").write_text("steps: [{step: a, shell: cat <rows.csv>, reads: [rows.csv]}]")
+        (tmp_path / "rows.csv").write_text(rows)
+        service.catalogue.publish_files(read_publishable(tmp_path / "nightly.yaml", root=tmp_path))
+
+    deployed("a")
+    deployed("b")
+    text = show(pages, "/workflows/nightly", scope="write", tab="text")
+    versions = text_of(show(pages, "/workflows/nightly", tab="versions", old=1, new=2))
+
+    assert "rows.csv 1B" in text_of(text) and "cat <rows.csv>" in text_of(text)
+    assert "/edit" not in text.partition("<main")[2]
+    assert "The texts are the same; other files: ~ rows.csv" in versions
+    assert pages.get("/workflows/nightly/edit", scope="write").status == 422
 
 
 def test_a_workflow_with_only_a_draft_has_a_page_and_an_unknown_one_has_none(pages: Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -362,3 +363,61 @@ def test_a_program_goes_on_on_another_remote_worker_when_its_own_was_killed(othe
     assert notes == ["hello", "!"]
     printed = [line.rpartition("| ")[2] for line in mulligan("logs", str(run_id), "far").splitlines()]
     assert [line for line in printed if line in ("begins", "asks", "ends")] == ["begins", "asks", "ends"], printed
+
+
+SALES = """
+from pathlib import Path
+import regions
+from mulligan import flow, step
+
+there = {"labels": ["there"]}
+
+
+@step(resources=there, reads=["data/rows.csv"])
+def fetch(region: str) -> int:
+    rows = Path("data/rows.csv").read_text().split()
+    Path("seen.txt").write_text(region)
+    return regions.size(region) + len(rows)
+
+
+@flow
+def region(name: str):
+    return fetch(name)
+
+
+@flow
+def nightly():
+    return region.map(["north", "south"]).results
+"""
+
+
+@pytest.mark.nightly
+def test_a_project_is_published_and_a_remote_worker_without_its_files_runs_it(other: Other, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "data").mkdir(parents=True)
+    (project / "sales.py").write_text(SALES)
+    (project / "regions.py").write_text("def size(name):\n    return len(name)\n")
+    (project / "data" / "rows.csv").write_text("a\nb\n")
+    environment = {**other.environment, "MULLIGAN_SERVER": other.url, "MULLIGAN_TOKEN": other.token}
+
+    def publish(*words: str) -> Any:
+        command = [*_MULLIGAN, "publish", "sales.py:nightly", "--json", *words]
+        said = subprocess.run(command, env=environment, cwd=project, capture_output=True, text=True)
+        assert said.returncode == 0, said.stderr
+        return json.loads(said.stdout)
+
+    dry, first, again = publish("--dry-run"), publish(), publish()
+    shutil.rmtree(project)
+    other.start_worker("--labels", "there")
+    runs = [other.ask("POST", "runs", {"workflow": "nightly"})["run_id"] for _ in range(2)]
+
+    ended = [other.ended(run_id) for run_id in runs]
+
+    assert [(one["version"], one["is_new"]) for one in (dry, first, again)] == [(1, True), (1, True), (1, False)]
+    assert [one["path"] for one in dry["files"]] == ["data/rows.csv", "regions.py", "sales.py"]
+    assert [(one["status"], one["outputs"]) for one in ended] == [("completed", {"result": [7, 7]})] * 2
+    home = other.work.parent
+    digest = first["digest"].removeprefix("files:")
+    assert [path.name for path in (home / "bundles").iterdir()] == [digest]
+    assert not (home / "bundles" / digest / "seen.txt").exists()
+    assert (home / "work" / digest[:16] / "seen.txt").exists()

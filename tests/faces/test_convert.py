@@ -101,7 +101,7 @@ def test_a_python_file_becomes_the_workflow_that_it_builds() -> None:
     )
 
 
-def test_a_flow_is_published_as_the_file_that_it_is_converted_to() -> None:
+def test_a_flow_is_published_and_so_is_the_file_that_it_is_converted_to() -> None:
     written = workflow(
         "from mulligan import flow, step\n\n"
         "@step(retry=2, timeout='1m')\ndef fetch(day: str) -> list:\n    return [day]\n\n"
@@ -116,11 +116,11 @@ def test_a_flow_is_published_as_the_file_that_it_is_converted_to() -> None:
 
     mulligan("convert", written, "-o", "workflow.yaml")
     published = mulligan("publish", "workflow.yaml")
-    said = mulligan("run", "nightly@1", "-i", "day=monday")
+    said = [mulligan("run", f"nightly@{version}", "-i", "day=monday") for version in (1, 2)]
 
     assert first.plain == (0, "published 'nightly' as version 1\n", "to start it: mulligan run nightly@1\n")
-    assert published.out == "'nightly' has this text already, as version 1\n"
-    assert (published.code, said.code, said.json) == (0, 0, {"count": 1, "table": "facts"})
+    assert published.out == "published 'nightly' as version 2\n"
+    assert [(one.code, one.json) for one in said] == [(0, {"count": 1, "table": "facts"})] * 2
 
 
 @pytest.mark.nightly

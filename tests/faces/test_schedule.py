@@ -56,7 +56,11 @@ def test_a_file_is_published_listed_and_run(published: Path) -> None:
     ran = mulligan("run", "nightly@1", "-i", "who=you", "--json")
 
     assert again.out == "'nightly' has this text already, as version 1\nschedules: nightly.night\n"
-    assert dry.out == "would publish 'nightly' as version 2\nschedules: nightly.night\n"
+    assert dry.out.splitlines()[-3:] == [
+        f"1 file, {Path('nightly.yaml').stat().st_size}B",
+        "would publish 'nightly' as version 2",
+        "schedules: nightly.night",
+    ]
     assert (second["version"], second["is_new"], second["schedules"]) == (2, True, ["nightly.night"])
     assert steady(mulligan("workflows", "nightly").out).splitlines()[2] == "nightly  1  mulligan  Ns ago  ada  begin"
     assert mulligan("workflows", "nightly@1").out == HELLO
@@ -150,7 +154,7 @@ def test_a_published_program_runs_where_nobody_has_its_file(folder: Path) -> Non
     ran = mulligan("run", "totals@1", "-i", "count=3", "--json")
 
     assert done.out == "published 'totals' as version 1\n"
-    assert again.out == "'totals' has this text already, as version 1\n"
+    assert again.out == "'totals' has these files already, as version 1\n"
     with Service(find_home()) as service:
         service.schedules.fire_due(service.now() + timedelta(hours=1))
     assert (put.code, ran.code) == (0, 0), put.err + ran.err

@@ -569,3 +569,22 @@ def test_a_step_may_be_made_of_a_function_of_another_module() -> None:
 
     [found] = made.workflow().check().steps
     assert found.action is not None and found.action.params["call"] == f"{HERE}:report"
+
+
+def test_a_flow_is_called_once_for_each_item_of_a_list() -> None:
+    @flow
+    def outer(urls: list):  # type: ignore[no-untyped-def,type-arg]
+        found = inner.map(urls, table="other", max_parallel=2, on_item_failure="collect")
+        return {"rows": found.results, "failed": found.failed}
+
+    made = outer.workflow().check()
+
+    (step,) = made.steps
+    assert step.map is not None and (step.map.max_parallel, step.map.on_item_failure) == (2, "collect")
+    assert [one.action.kind for one in step.do if one.action is not None] == ["workflow"]
+    assert made.children == {"flow:inner": inner.workflow().check()}
+    outputs = {name: one.parts[0].source for name, one in made.outputs.items()}  # type: ignore[union-attr]
+    assert outputs == {
+        "rows": "steps.inner.output.results.map(one, one == null ? null : one.result)",
+        "failed": "steps.inner.output.failed",
+    }

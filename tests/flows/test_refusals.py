@@ -152,8 +152,8 @@ def inner(url: str) -> None:
     fetch(url)
 
 
-def map_of_a_flow(url: str) -> None:
-    inner.map([url])  # type: ignore[attr-defined]  # here
+def matrix_of_a_flow(url: str) -> None:
+    inner.matrix([url])  # type: ignore[attr-defined]  # here
 
 
 def class_among_codes(url: str) -> None:
@@ -350,10 +350,10 @@ recursive_flow = flow(recursive)
             "write step.options(when=first['n'] != None)(…), or make it a @program, which has the value",
         ),
         (
-            map_of_a_flow,
+            matrix_of_a_flow,
             "flow",
-            "the flow 'inner' has no 'map', which is for steps",
-            "call it once for each item in a @program: gather(inner.call(one) for one in …)",
+            "the flow 'inner' has no 'matrix', which is for steps",
+            "run it once for each item of a list: inner.map([…])",
         ),
         (
             class_among_codes,

@@ -6,6 +6,7 @@ which the server does something else than the page says.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -163,6 +164,8 @@ def filled(path: str) -> str:
     """The path of a route about what the first project has."""
     path = re.sub(r"\{(?:run_id|index|attempt):int\}", "1", path).replace("{seq:int}", "3")
     path = path.replace("{project}/{name}", "other/shop")
+    # What is sent to it is an empty object.
+    path = path.replace("contents/{sha256}", f"contents/{hashlib.sha256(b'{}').hexdigest()}")
     path = path.replace("{step}", STEP).replace("{place}", STEP).replace("{token_id}", f"t-{NAME}")
     return path.replace("{sha256}", "0" * 64)
 

@@ -12,6 +12,7 @@ from mulligan.errors import InputInvalid, LanguageError, Refused, RevisionMismat
 from mulligan.service.home import Home
 from mulligan.service.server.catalogue import catalogue
 from mulligan.service.server.catalogue.catalogue import Catalogue, UnknownWorkflow
+from mulligan.service.server.catalogue.texts import WorkflowText, read_text
 from mulligan.service.service import Service
 
 HELLO = "name: greeting\ninputs: {who: {default: world}}\nsteps:\n  - step: hello\n    shell: echo hi ${inputs.who}\n"
@@ -63,7 +64,9 @@ def test_a_dry_run_publishes_nothing(service: Service) -> None:
     ],
 )
 def test_a_file_is_published_under_the_name_of_its_workflow(text: str, file: str, name: str) -> None:
-    assert Catalogue.name_for(text, file) == name
+    workflow = read_text(WorkflowText(text, file)).workflow
+
+    assert Catalogue.name_for(workflow.name, file) == name
 
 
 def test_a_list_is_paged(service: Service) -> None:
@@ -123,7 +126,7 @@ def test_a_text_that_names_another_file_is_refused_and_the_file_is_not_read(
     found = service.catalogue.validate(text)
 
     assert not found.ok
-    assert "a published workflow cannot include other files" in found.problems[0].message
+    assert "a text that is sent alone cannot include other files" in found.problems[0].message
     assert "abc" not in found.problems[0].render()
 
 

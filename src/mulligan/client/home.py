@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mulligan.client.driving import WAIT, DrivingOptions, drive, read_options
 from mulligan.client.inputs import plain_inputs
-from mulligan.client.loading import Runnable, find_workflow
+from mulligan.client.loading import Runnable, find_workflow, source_file
 from mulligan.client.run import Run, Runs
 from mulligan.client.session import ExplainedErrors, Session
 from mulligan.core.state.transitions import RUN_ENDED
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mulligan.service.driving.workers import WorkerLine
     from mulligan.service.runs.changes.event_receivers import SentEvents
     from mulligan.service.runs.changes.prepared_runs import Prepared
+    from mulligan.service.server.catalogue.catalogue import Publication
     from mulligan.service.service import Service
 
 Status = Literal["running", "paused", "completed", "failed", "cancelled", "open", "ended"]
@@ -118,6 +119,32 @@ class Home:
             run_id = self._run(asked, checked_key, options)
         found = Run(self._session, run_id, options, is_driven_here=True)
         return found.raise_for_status() if check else found
+
+    def publish(
+        self,
+        flow: Runnable,
+        /,
+        *,
+        name: str = "",
+        note: str = "",
+        labels: Mapping[str, str] | None = None,
+        include: Iterable[str] = (),
+        dry_run: bool = False,
+    ) -> Publication:
+        """Publish a workflow with the files of its project that it needs: `mulligan publish` of its file.
+
+        `include` has patterns of further files. With `dry_run` nothing is written; `workflow.files` lists what would
+        be published.
+        """
+        from mulligan.service.authoring.workflow_files import finding_published
+        from mulligan.service.runs.changes.script_guard import refuse_publication_while_loading
+        from mulligan.service.server.publishing.parts import read_publishable
+
+        with ExplainedErrors(), self._session.service() as service:
+            refuse_publication_while_loading()
+            with finding_published(service.catalogue.load):
+                found = read_publishable(source_file(flow), include=tuple(include))
+            return service.catalogue.publish_files(found, name=name, note=note, labels=labels or {}, dry_run=dry_run)
 
     def _read_request(
         self,

@@ -65,6 +65,20 @@ class WorkflowFile:
 Runnable: TypeAlias = str | os.PathLike[str] | WorkflowFile | CheckedWorkflow | BuiltWorkflow | SupportsWorkflow
 
 
+def source_file(flow: Runnable) -> Path:
+    """The file that says what a workflow is: `sales.py:nightly` for a flow. `InputInvalid` for one without a file."""
+    if isinstance(flow, str | os.PathLike):
+        return Path(flow)
+    if isinstance(flow, WorkflowFile):
+        return flow.file
+    function = getattr(flow, "fn", None)
+    file = getattr(getattr(function, "__code__", None), "co_filename", "")
+    if not os.path.isfile(file):
+        what = getattr(flow, "name", type(flow).__name__)
+        raise InputInvalid(f"'{what}' is not written in a file, so it cannot be published", hint="put it into one")
+    return Path(f"{file}:{flow.__name__}")  # type: ignore[union-attr]
+
+
 def load(
     path: str | os.PathLike[str],
     *,

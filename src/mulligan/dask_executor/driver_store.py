@@ -69,6 +69,17 @@ class DriverHistory:
         return msgspec.json.decode(self._ask("history", run_id=run_id, delivered=delivered), type=ProgramHistory)
 
 
+class DriverContents:
+    """The files of published versions, which the driver reads: `ReadContent`."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def __call__(self, run_id: int, digest: str) -> bytes | None:
+        found: bytes | None = self._ask("content", run_id=run_id, digest=digest)
+        return found
+
+
 class DriverLogs:
     """Logs go to the driver while their tasks run, and before the end of a task is reported."""
 

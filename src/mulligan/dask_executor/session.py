@@ -22,7 +22,13 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import CallsMade, Report, TaskInterrupted
 from mulligan.dask_executor import messages as m
 from mulligan.dask_executor.channel import Channel, WakeUp
-from mulligan.dask_executor.driver_store import DriverArtifacts, DriverHistory, DriverLogs, DriverResults
+from mulligan.dask_executor.driver_store import (
+    DriverArtifacts,
+    DriverContents,
+    DriverHistory,
+    DriverLogs,
+    DriverResults,
+)
 from mulligan.errors import StoreUnavailable, error_by_code
 from mulligan.ports import Lease
 from mulligan.store.clock import ProcessClock
@@ -138,6 +144,7 @@ class Session:
             artifacts=DriverArtifacts(self._ask),
             results=DriverResults(self._ask),
             read_history=DriverHistory(self._ask),
+            read_content=DriverContents(self._ask),
             clock=clock,
             log_bytes_max=hello.log_bytes_max,
             shipped_logs=lambda: logs,

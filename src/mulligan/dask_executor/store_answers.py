@@ -16,6 +16,7 @@ from mulligan.ports import Artifacts, FindResults, LogChunk, LogKey
 from mulligan.worker.folders import Folders, make_private, open_regular_file
 
 if TYPE_CHECKING:
+    from mulligan.ports.bundles import ReadContent
     from mulligan.worker.program_turns import ReadHistory
 
 # How much of a log one answer has.
@@ -31,16 +32,19 @@ class StoreAnswers:
         results: FindResults,
         read_history: ReadHistory,
         read_log: Callable[[LogKey, int, int], bytes] = lambda key, start, end: b"",
+        read_content: ReadContent = lambda run_id, digest: None,
     ) -> None:
         self._artifacts = artifacts
         self._results = results
         self._read_history = read_history
+        self._read_content = read_content
         self._read_log = read_log
         self._calls: dict[str, Callable[..., Any]] = {
             "keep": self._keep,
             "fetch": self._fetch,
             "results": self._find,
             "history": self._history,
+            "content": self._content,
             "log": self._log,
         }
 
@@ -68,6 +72,11 @@ class StoreAnswers:
         if type(run_id) is not int or type(delivered) is not int:
             raise TypeError("a run and a number of ends are expected")
         return msgspec.json.encode(self._read_history(run_id, delivered))
+
+    def _content(self, run_id: int, digest: str) -> bytes | None:
+        if type(run_id) is not int or type(digest) is not str:
+            raise TypeError("a run and a digest are expected")
+        return self._read_content(run_id, digest)
 
     def _log(self, key: dict[str, Any], start: int, end: int) -> bytes:
         """What a program has written on another worker."""

@@ -7,14 +7,15 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
 from mulligan.flows.callbacks import Callback, command_for
-from mulligan.flows.context import RECORDER, Site, refuse
+from mulligan.flows.context import RECORDER, Site, call_site, current, refuse
 from mulligan.flows.functions import definition_site
 from mulligan.flows.input_types import inputs_of
 from mulligan.flows.parameters import Parameters
 from mulligan.flows.recording import END, RESULT, Group, Record, Recorder
-from mulligan.flows.references import OPTIONAL, SUCCESS, Reference, merge, source_of, step_path
+from mulligan.flows.references import OPTIONAL, SUCCESS, Reference, merge, reads_of, source_of, step_path
 from mulligan.flows.source_refusals import refuse_meaningless
-from mulligan.flows.steps import Step
+from mulligan.flows.step_keys import apply_keys
+from mulligan.flows.steps import MAP_KEYS, Step, map_keys
 from mulligan.language.garbage_collection import pause_garbage_collection
 from mulligan.language.python.builder import CallSite, Located, Workflow
 
@@ -86,6 +87,38 @@ def child_of(recorder: Recorder, flow: RecordedFlow) -> tuple[str, bool]:
         name = f"{name.partition(':')[0]}:{flow.name}_{number}"
     recorder.children[name] = (flow, built)
     return name, built.returns_one_value
+
+
+def map_child(called: Any, items: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """While a flow is built: a step of it that runs another flow once per item."""
+    hint = f"write gather({called.__name__}.call(one) for one in …)"
+    recorder = current(f"the flow '{called.name}'", in_program=hint)
+    site = call_site()
+    given = called.bind((Reference("item", {}), *args), {key: kwargs[key] for key in kwargs if key not in MAP_KEYS})
+    record = recorder.add(called.name, is_chosen=False, site=site, keys_site=site)
+    recorder.last[id(called)] = record
+    file, returns_one_value = child_of(recorder, called)
+    inputs = {name: recorder.value(value, record.reads) for name, value in given.items()}
+    mapped = map_keys(recorder, record, items, kwargs)
+    record.action = {"map": mapped, "do": [{"workflow": {"file": file, "inputs": inputs} if inputs else file}]}
+    apply_keys(recorder, record, {})
+    found = recorder.result(record)
+    return _MappedFlow(found) if returns_one_value else found
+
+
+class _MappedFlow(Reference):
+    """What a map of a flow returns, whose runs return one value each: `results` has these values."""
+
+    __slots__ = ()
+
+    def __init__(self, found: Reference) -> None:
+        super().__init__(source_of(found), reads_of(found))
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "results":
+            return super().__getattr__(name)
+        one = f"{source_of(self)}.results.map(one, one == null ? null : one.{RESULT})"
+        return Reference(one, reads_of(self))
 
 
 class _Builder:

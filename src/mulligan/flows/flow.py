@@ -12,12 +12,13 @@ from mulligan.flows.step_keys import apply_keys, located
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
     from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 
     import mulligan
     from mulligan.flows.building import Built
     from mulligan.flows.retries import Duration, Retry
+    from mulligan.flows.steps import Mapped
     from mulligan.language.python.builder import Workflow
 
     P = ParamSpec("P")
@@ -56,7 +57,7 @@ else:
 
 # What a step has and a flow does not, and what to write instead.
 _OF_STEPS = {
-    **dict.fromkeys(("map", "matrix"), "call it once for each item in a @program: gather(NAME.call(one) for one in …)"),
+    "matrix": "run it once for each item of a list: NAME.map([…])",
     **dict.fromkeys(("handler", "on_failure"), "a failure of a child run is dealt with by a route, or in a @program"),
     "undo": "its steps are undone one by one: write @STEP.undo",
 }
@@ -111,6 +112,16 @@ class Flow(FunctionWrapper, Generic[P, R]):
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments by the names of the parameters; LanguageError for those that do not fit."""
         return Parameters(self.fn, f"flow '{self.name}'").bind(args, kwargs, call_site())
+
+    def map(self, items: Iterable[Any] | dict[str, str], /, *args: Any, **kwargs: Any) -> Mapped[R]:
+        """Run the flow once per item, each as a child run: `totals = region.map(regions, day, max_parallel=4)`.
+
+        The item is its first argument; further ones are the same for all. Other keywords are those of the map of a
+        step, such as `max_parallel` and `on_item_failure`. `totals.results` has what each child run returns.
+        """
+        from mulligan.flows.building import map_child
+
+        return map_child(self, items, args, kwargs)  # type: ignore[no-any-return]
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[None, None, R]:
         """A call that has not started, in a program: for `gather`, or to be awaited."""
@@ -190,6 +201,16 @@ class Flow(FunctionWrapper, Generic[P, R]):
         refuse_run(self)
         run: mulligan.Run = mulligan.open().start(self, inputs=self._inputs(args, kwargs))
         return run
+
+    def publish(self, **options: Any) -> Any:
+        """Publish it with the files of its project that it needs: `nightly.publish(note="first version")`.
+
+        Options are those of `Home.publish`: `mulligan.open("https://…").publish(nightly)` publishes on a server.
+        """
+        import mulligan
+
+        refuse_run(self)
+        return mulligan.open().publish(self, **options)
 
     def _inputs(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         if not args:

@@ -86,7 +86,7 @@ def _search_folder(name: str, module: ModuleType) -> dict[str, str]:
     if not path.endswith(below):
         return {}  # built in, or a loader of its own has found it
     folder = path.removesuffix(below) or "/"
-    if os.path.realpath(folder) == os.getcwd():
+    if os.path.realpath(folder) == _run_folder():
         # `flows/nightly.py` is `flows.nightly` for workers, and imports what stands beside it.
         folder = _folder_of_main()
         return {"import_from": _relative(folder)} if folder and path.startswith(os.path.join(folder, "")) else {}
@@ -102,7 +102,7 @@ def _folder_of_main() -> str:
     folder = getattr(main, "__mulligan_folder__", "")
     if file is not None and getattr(main, "__spec__", None) is None:
         folder = os.path.dirname(os.path.abspath(file))
-    return "" if not folder or os.path.realpath(folder) == os.getcwd() else folder
+    return "" if not folder or os.path.realpath(folder) == _run_folder() else folder
 
 
 def _installed_folders() -> frozenset[str]:
@@ -212,10 +212,14 @@ def _module_name(path: str) -> str:
     return name if is_free and not name[:1].isdigit() else f"script_{name}"
 
 
+def _run_folder() -> str:
+    """The folder of the run: the current one, or that of the files that were published, on a worker."""
+    return os.environ.get("MULLIGAN_SOURCE") or os.getcwd()
+
+
 def _relative(path: str) -> str:
-    """The path below the current folder, which is that of the run, otherwise the whole."""
-    folder = os.path.join(os.getcwd(), "")
-    return path.removeprefix(folder)
+    """The path below the folder of the run, otherwise the whole."""
+    return path.removeprefix(os.path.join(_run_folder(), ""))
 
 
 def script_text(function: Any) -> tuple[str, str] | None:

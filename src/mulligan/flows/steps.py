@@ -49,7 +49,7 @@ else:
     P = R = None
 
 
-_MAP_KEYS = (
+MAP_KEYS = (
     "item_name",
     "max_parallel",
     "filter",
@@ -62,6 +62,14 @@ _MAP_KEYS = (
     "failure_threshold",
     "collect_critical",
 )
+
+
+def map_keys(recorder: Any, record: Record, items: Any, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands under `map:` of a step that runs once per item. `chosen`: its options, by their names."""
+    # A list that is known when the flow is built, or `{"file": …}` and `{"shell": …}` as in a file.
+    over = items if isinstance(items, Reference | dict | str) else list(items)
+    given = {key: recorder.value(chosen[key], record.reads) for key in MAP_KEYS if chosen.get(key) is not None}
+    return {"over": recorder.value(over, record.reads), **given}
 
 
 class Mapped(Generic[R]):
@@ -201,12 +209,7 @@ class Step(FunctionWrapper, Generic[P, R]):
         site = call_site()
         bound = self._signature().bind((Reference("item", {}), *args), kwargs, site)
         record = self._add(recorder, site)
-        # A list that is known when the flow is built, or `{"file": …}` and `{"shell": …}` as in a file.
-        over = items if isinstance(items, Reference | dict | str) else list(items)
-        mapped = {"over": recorder.value(over, record.reads)}
-        for key in _MAP_KEYS:
-            if chosen[key] is not None:
-                mapped[key] = recorder.value(chosen[key], record.reads)
+        mapped = map_keys(recorder, record, items, chosen)
         values = {name: recorder.value(value, record.reads) for name, value in bound.items()}
         record.action = {"map": mapped, "do": [self._python(values)]}
         self._finish(recorder, record)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         convert,
         examine_located,
         examine_text,
+        examine_with_files,
     )
     from mulligan.formats.reading import examine, load
     from mulligan.formats.table import (
@@ -45,6 +46,7 @@ __all__ = [
     "examine",
     "examine_located",
     "examine_text",
+    "examine_with_files",
     "is_system",
     "load",
     "log_writer",

@@ -20,7 +20,7 @@ from mulligan.language.loading import file_bytes, read_tree
 from mulligan.language.python import python_files
 from mulligan.language.python.python_limits import LIMIT_ERRORS, refuse_excess
 from mulligan.language.text.document import decode, parse
-from mulligan.language.text.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems
+from mulligan.language.text.nodes import NAMED_FILES, Mapping, Node, Refusal, Scalar, Sequence, Source, TooManyProblems
 from mulligan.language.text.step_positions import line_of_step, step_nodes
 from mulligan.plugins import FormatPlugin, PluginError, describe_error, load_object
 
@@ -50,6 +50,31 @@ def examine(
     """What `reading.examine` returns, read anew. `digests` gets those of all files that were read, by their paths."""
     reader = _reader(Path(path), named, trust_templates, catalogue, given, options, is_alone)
     return _examine(path, text, reader, digests)
+
+
+class ReadFiles(NamedTuple):
+    """A checked workflow, and the files of which it is made, beside its own: workflows that it calls, and modules."""
+
+    result: LoadResult
+    files: tuple[str, ...]
+    modules: tuple[str, ...] = ()
+
+
+def examine_with_files(path: Path, *, named: str | None = None) -> ReadFiles:
+    """What `examine` returns, with the files that were read for it. Read anew."""
+    python = python_files.as_python_file(path)
+    if python is not None:
+        _reader(path, named, trust_templates=False).refuse_idle_options()
+        file_bytes(python.path)  # refuse an unreadable file before a process is started
+        built = python_files.build(python)
+        return ReadFiles(LoadResult(built.workflow, built.warnings), (), built.modules)
+    found: list[tuple[str, str]] = []
+    before = NAMED_FILES.set(found)
+    try:
+        result = examine(path, named=named)
+    finally:
+        NAMED_FILES.reset(before)
+    return ReadFiles(result, tuple(dict.fromkeys(str(Path(source).parent / file) for source, file in found)))
 
 
 class LocatedSteps(NamedTuple):

@@ -64,6 +64,7 @@ def examine(
     if (
         data is not None
         and digests.pop(str(Path(path)), "") == digest_of(data)
+        and "" not in digests.values()
         and _depends_on_files_alone(result.workflow)
     ):
         users_files().keep(str(path), data, digests, result)

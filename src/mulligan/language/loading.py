@@ -14,6 +14,7 @@ from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.language.checked_files import LoadResult, digest_of
 from mulligan.language.garbage_collection import pause_garbage_collection
+from mulligan.language.published import find_published, is_reference
 from mulligan.language.python import python_files
 from mulligan.language.text.document import decode, parse
 from mulligan.language.text.nodes import Mapping, Node, Refusal, Source
@@ -162,8 +163,10 @@ class IncludedFiles:
             self.digests[str(path)] = digest_of(data)
 
     def child(self, file: str, node: Node, source: Source) -> Workflow:
-        source.refuse_other_file(file, node)
         path = self.folder / file
+        if is_reference(file) and (source.is_alone or not path.exists()):
+            return self._published(file, node, source)
+        source.refuse_other_file(file, node)
         real = self._resolve(path, file, node, source)
         if real not in self.known:
             self.known[real] = self._load_child(path, real, file, node, source)
@@ -177,6 +180,19 @@ class IncludedFiles:
         if self.size > INCLUDES_MAX:
             raise source.refuse("include", f"more than {INCLUDES_MAX:,} workflows are included", node)
         return child.workflow
+
+    def _published(self, file: str, node: Node, source: Source) -> Workflow:
+        """A workflow of the catalogue, which has its own children."""
+        try:
+            found = find_published(file)
+        except LanguageError as error:
+            problem = error.problems[0]
+            raise source.refuse("include", problem.message, node, hint=problem.hint) from None
+        if self.digests is not None:
+            # No file has this: what includes it is read anew each time.
+            self.digests[file] = ""
+        self.size += 1
+        return found
 
     def refuse_too_deep(self, depth: int, node: Node, source: Source) -> None:
         if depth > INCLUDE_DEPTH_MAX:

@@ -50,6 +50,18 @@ class WorkflowVersions(Protocol):
     def newest_versions(self, project: str, *, after: str = "", limit: int = 100) -> list[WorkflowVersion]:
         """The newest version of each workflow without its text, by name, behind `after`."""
 
+    def put_content(self, project: str, content: bytes, at: datetime) -> str:
+        """Keep the content of a file of published versions, once for each project. Return its SHA-256."""
+
+    def content(self, project: str, digest: str) -> bytes | None:
+        """The content with this SHA-256; None if there is none."""
+
+    def missing_contents(self, project: str, digests: Collection[str]) -> list[str]:
+        """Those of which there is no content, in the same order."""
+
+
+# The kind of the documents that are contents of files of published versions. Their name is the SHA-256.
+CONTENT = "content"
 
 # -- documents -------------------------------------------------------------------------------------------------------
 

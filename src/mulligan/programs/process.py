@@ -251,7 +251,9 @@ def load_function(begin: m.Begin, folder: str) -> tuple[Any, Any]:
     """The program, and its function."""
     module, _, name = begin.call.partition(":")
     installed = [entry for entry in sys.path if entry]
-    sys.path[:] = [*filter(None, (begin.import_from, folder)), *installed]
+    # What was published is imported from where nobody writes; the program works in a copy.
+    root = os.environ.get("MULLIGAN_SOURCE") or folder
+    sys.path[:] = [*filter(None, (begin.import_from, root)), *installed]
     # A run that the module starts at its top level is refused: it would start itself again.
     __mulligan_loading__ = module  # noqa: F841
     if begin.source:

@@ -171,6 +171,16 @@ class Program(FunctionWrapper, Generic[P, R]):
         run: mulligan.Run = mulligan.open().start(self, inputs=self._inputs(args, kwargs))
         return run
 
+    def publish(self, **options: Any) -> Any:
+        """Publish it with the files of its project that it needs: `nightly.publish(note="first version")`.
+
+        Options are those of `Home.publish`: `mulligan.open("https://…").publish(nightly)` publishes on a server.
+        """
+        import mulligan
+
+        refuse_run(self)
+        return mulligan.open().publish(self, **options)
+
     def _inputs(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         if self.call_key:
             message = f"'key' of the program '{self.name}' names a call in another program, and this is a run"

@@ -47,6 +47,15 @@ class ProjectRecords:
     def newest_versions(self, project: str, *, after: str = "", limit: int = 100) -> list[WorkflowVersion]:
         return self._of.newest_versions(self._project, after=after, limit=limit)
 
+    def put_content(self, project: str, content: bytes, at: datetime) -> str:
+        return self._of.put_content(self._project, content, at)
+
+    def content(self, project: str, digest: str) -> bytes | None:
+        return self._of.content(self._project, digest)
+
+    def missing_contents(self, project: str, digests: Collection[str]) -> list[str]:
+        return self._of.missing_contents(self._project, digests)
+
     # -- documents
 
     def document(self, project: str, kind: str, name: str) -> Document | None:

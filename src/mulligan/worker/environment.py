@@ -23,7 +23,7 @@ _TASK_ONLY = (
     *(*_ONE_TASK_ONLY, _PROGRAM),
     *("MULLIGAN_ITEM", "MULLIGAN_RETRY", "MULLIGAN_ERROR_CODE", "MULLIGAN_RETURN_CODE"),
     *("MULLIGAN_PROMPT_FILE", "MULLIGAN_CONTEXT_FILE", "MULLIGAN_MODEL", "MULLIGAN_MEMORY"),
-    "MULLIGAN_SKIP_PERMISSIONS",
+    *("MULLIGAN_SKIP_PERMISSIONS", "MULLIGAN_SOURCE"),
     *("MULLIGAN_BUDGET_TOKENS", "MULLIGAN_BUDGET_COST", "MULLIGAN_BUDGET_CALLS"),
 )
 
@@ -60,6 +60,8 @@ def task_environment(lease: Lease, scratch: ScratchFiles, output_folder: str) ->
     }
     if task.item is not None:
         values["MULLIGAN_ITEM"] = str(task.item)
+    if task.source:
+        values["MULLIGAN_SOURCE"] = task.source
     if task.tries:
         values["MULLIGAN_RETRY"] = str(task.tries)
     if task.error_code:

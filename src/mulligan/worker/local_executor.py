@@ -67,14 +67,14 @@ from mulligan.worker.task_files import PROGRAM, TaskFiles
 from mulligan.worker.task_reports import (
     START_ERRORS,
     ProcessExit,
-    report_missing_folder,
     report_spawn_error,
     report_start_error,
     with_log_warning,
 )
-from mulligan.worker.work_folders import MissingFolders, in_own_folder
+from mulligan.worker.work_folders import WorkFolders
 
 if TYPE_CHECKING:
+    from mulligan.ports.bundles import ReadContent
     from mulligan.worker.program_turns import ProgramTurns, ReadHistory
 
 # A python step that runs longer than this has its log under the name of its attempt while it runs.
@@ -118,6 +118,7 @@ class LocalExecutor:
         more_labels: Callable[[], tuple[str, ...]] = tuple,
         nodes: int = 1,
         nodes_min: int = 1,
+        read_content: ReadContent | None = None,
         debugging: Debugging | None = None,
     ) -> None:
         raise_fd_limit()
@@ -129,7 +130,7 @@ class LocalExecutor:
         self._with_time = without_limits if self._debugging.is_interactive else (lambda lease: lease)
         self._folders = Folders(home)
         self._folder = self._folders.worker(name)
-        self._missing_folders = MissingFolders()
+        self._work_folders = WorkFolders(self._folders, host, read_content)
         self._health = MachineHealth(self._folders.home)
         # A step calls `mulligan data`, also if our program is not on the PATH.
         has_program = find_program(PROGRAM, os.environ.get("PATH", os.defpath)) is None
@@ -257,7 +258,7 @@ class LocalExecutor:
         # Between no slot and one there is no room for what would wait for a slot.
         if self._leases_ahead and (ahead := self._prefetch.room_ahead) and not 0 < offer.cpus < 1:
             offer = replace(offer, ahead=ahead)
-        if lacks := self._missing_folders.found:
+        if lacks := self._work_folders.lacking:
             offer = replace(offer, lacks=lacks)
         if (allowed := self._tasks_allowed) is not None:
             offer = replace(offer, tasks_max=min(offer.tasks_max, allowed), ahead=0)
@@ -300,7 +301,7 @@ class LocalExecutor:
     def start(self, leases: Iterable[Lease]) -> None:
         orders = []
         for lease in map(self._with_time, leases):
-            if (order := self._start(in_own_folder(lease, self._folders.work))) is not None:
+            if (order := self._start(lease)) is not None:
                 orders.append(order)
         if orders:
             self._supervisor.send(*orders)
@@ -317,11 +318,8 @@ class LocalExecutor:
         try:
             if not self._task_files.is_ready:
                 self._task_files.make_folder()
-            if task.started_in == self._folders.work:
-                self._folders.make_work()
-            if self._missing_folders.lacks(task.home):
-                self._end(lease.token, report_missing_folder(task, self.host))
-                return None
+            lease = running.lease = running.resolved = self._work_folders.place(lease)
+            task = lease.task
             if task.turn is not None:
                 running.resolved = with_local_deadline(lease, self._clock)
                 self._turns_of_programs().start(running)
@@ -359,7 +357,7 @@ class LocalExecutor:
             self._called.start(running, redactor)
         except NotReady:
             self._not_ready.add(lease.token)
-            self._wake_up.at(self._secrets.run_due(time.monotonic()))
+            self._wake_up.at(min(self._secrets.run_due(time.monotonic()), self._work_folders.due))
         except StoreUnavailable as error:
             self._not_ready.add(lease.token)
             self._ended.store_error = error
@@ -758,6 +756,8 @@ class LocalExecutor:
         if now < self._wake_up.due:
             return
         self._wake_up.due = self._secrets.run_due(now)
+        if self._work_folders.due <= now:
+            self._retry_starts()
         self._called.start_awaiting()
         self._wake_up.at(self._children.retire_surplus(now))
         written: list[Task] = []

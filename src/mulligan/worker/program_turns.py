@@ -245,7 +245,7 @@ class ProgramTurns:
             files |= self._files(found.deliveries, spooled)
         begin = begin_of(
             task.params,
-            task.started_in,
+            task.imports_from,
             turn=turn.turn,
             history=history,
             seen=turn.seen,

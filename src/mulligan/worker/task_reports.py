@@ -38,6 +38,10 @@ class ProgramNotFound(Exception):
     """The program that has to run a task is not on the path."""
 
 
+class FolderMissing(Exception):
+    """The run of a task works in a folder that this host, its argument, does not have. Another worker may have it."""
+
+
 # A shorter import is not recorded.
 IMPORT_NOTED_SECONDS = 0.1
 
@@ -144,7 +148,7 @@ def report_refusal(task: Task, message: str, code: str = "INPUT_INVALID", machin
 
 
 # The errors that keep a task from being started.
-START_ERRORS = (InputInvalid, ExpressionFailed, SecretMissing, ProgramNotFound, UnicodeError, OSError)
+START_ERRORS = (InputInvalid, ExpressionFailed, SecretMissing, ProgramNotFound, FolderMissing, UnicodeError, OSError)
 
 
 def report_start_error(task: Task, error: Exception) -> TaskEnded:
@@ -156,6 +160,9 @@ def report_start_error(task: Task, error: Exception) -> TaskEnded:
         return report_refusal(task, "; ".join(filter(None, (error.message, error.hint))), code)
     if isinstance(error, ProgramNotFound):
         return report_program_missing(task, str(error))
+    if isinstance(error, FolderMissing):
+        message = f"the folder '{task.home}' of its run is not on host '{error}'"
+        return make_report(task, Outcome(exit_code=None, code="INPUT_INVALID", message=message, lacks_folder=task.home))
     if isinstance(error, OSError):
         trouble = trouble_of(error.errno)
         return report_refusal(task, f"its files cannot be written: {error_reason(error)}", "EXCEPTION", trouble)
@@ -169,12 +176,6 @@ def report_program_missing(task: Task, program: str) -> TaskEnded:
 
 def report_folder_error(task: Task, folder: str, reason: str) -> TaskEnded:
     return report_refusal(task, f"the folder '{folder}' cannot be entered: {reason.lower()}")
-
-
-def report_missing_folder(task: Task, host: str) -> TaskEnded:
-    """Report a task whose run works in a folder that this host does not have. Another worker may have it."""
-    message = f"the folder '{task.home}' of its run is not on host '{host}'"
-    return make_report(task, Outcome(exit_code=None, code="INPUT_INVALID", message=message, lacks_folder=task.home))
 
 
 def report_spawn_error(task: Task, folder: str, error_number: int, reason: str) -> TaskEnded:

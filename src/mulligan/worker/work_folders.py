@@ -1,7 +1,8 @@
-"""In which folder of this host a task works: that of its run, or the worker's own for runs of a server."""
+"""In which folder of this host a task works: that of its run, or one of the worker's own for runs of a server."""
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -10,10 +11,65 @@ from msgspec.structs import replace
 
 from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.ports import Lease
+from mulligan.ports.bundles import ReadContent
+from mulligan.worker.bundles import FETCH_SECONDS, Bundles, bundle_of
+from mulligan.worker.folders import Folders
+from mulligan.worker.secrets.secret_commands import NotReady
+from mulligan.worker.task_reports import FolderMissing
 
 # How many folders that are not here a worker remembers, and how often it looks for them.
 FOLDERS_MAX = 200
 LOOK_SECONDS = 1.0
+
+
+class WorkFolders:
+    """Finds the folder of each task. `due`: when to ask again for those whose files are on their way."""
+
+    def __init__(
+        self,
+        folders: Folders,
+        host: str,
+        read_content: ReadContent | None = None,
+        *,
+        look_seconds: float = FETCH_SECONDS,
+    ) -> None:
+        self._folders = folders
+        self._host = host
+        self._missing = MissingFolders()
+        self._bundles = Bundles(folders.home, read_content)
+        self._look_seconds = look_seconds
+        self.due = math.inf
+
+    def place(self, lease: Lease) -> Lease:
+        """Return the lease with the folders of this host, which exist.
+
+        `FolderMissing` if this host does not have that of its run, `NotReady` while files of a published version are
+        fetched, `InputInvalid` if they cannot be.
+        """
+        lease = in_own_folder(lease, self._folders.work)
+        if digest := bundle_of(lease.task.started_in):
+            return self._in_bundle(lease, digest)
+        if lease.task.started_in == self._folders.work:
+            self._folders.make_work()
+        if self._missing.lacks(lease.task.home):
+            raise FolderMissing(self._host)
+        return lease
+
+    def _in_bundle(self, lease: Lease, digest: str) -> Lease:
+        self.due = math.inf
+        source = self._bundles.unpacked(lease.task.run_id, digest, seconds=self._look_seconds)
+        if source is None:
+            self.due = 0.0
+            raise NotReady
+        work, task = self._bundles.work_folder(digest), lease.task
+        if bundle_of(task.home):
+            return replace(lease, task=replace(task, home=work, source=source))
+        return replace(lease, task=replace(task, called_from=work, source=source))
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """The folders of runs that are not on this host."""
+        return self._missing.found
 
 
 def in_own_folder(lease: Lease, folder: str) -> Lease:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -14,6 +15,7 @@ from mulligan.api.http.routing import Answer, Body, Call, Query, Routes
 from mulligan.errors import InputInvalid
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.server.catalogue.catalogue import (
+    CONTENT_BYTES_MAX,
     Draft,
     Proposal,
     ProposedDraft,
@@ -72,10 +74,14 @@ class CheckedText(WorkflowText, frozen=True):
 
 
 class PublishedText(WorkflowText, frozen=True):
-    """A text to be published, and why."""
+    """A text to be published, and why.
+
+    With `bundle`, the digest of a manifest, the version is what the manifest names, and the text is what people read.
+    """
 
     note: str = ""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+    bundle: str = ""
 
 
 class DraftText(Body, frozen=True):
@@ -161,6 +167,11 @@ class Deleted(msgspec.Struct, frozen=True):
     is_deleted: bool
 
 
+class Kept(msgspec.Struct, frozen=True):
+    sha256: str
+    is_kept: bool
+
+
 @ROUTES.add("GET", "workflows", "read", answer=WorkflowsPage)
 def list_workflows(call: Call, query: WorkflowsQuery) -> WorkflowList:
     """List the newest version of each published workflow, by name."""
@@ -178,6 +189,21 @@ def show_workflow(call: Call, name: str, query: VersionQuery) -> Answer:
 def publish_workflow(call: Call, name: str, query: DryRunQuery, body: PublishedText) -> Publication:
     """Publish a text as the next version. The same text again is the same version. Python files are refused."""
     return call.service.catalogue.publish(name, **asdict(body), dry_run=query.dry_run)
+
+
+@ROUTES.add(
+    "PUT",
+    "contents/{sha256}",
+    "write",
+    body=bytes,
+    body_bytes_max=CONTENT_BYTES_MAX,
+    is_upload=True,
+    problems=(413,),
+)
+def put_content(call: Call, sha256: str) -> Kept:
+    """Keep the content of a file that is going to be published, or of a manifest, by its SHA-256."""
+    call.service.catalogue.put_content(sha256, Path(call.body.path).read_bytes())
+    return Kept(sha256, is_kept=True)
 
 
 @ROUTES.add("GET", "workflows/{name}/versions", "read", answer=WorkflowsPage)

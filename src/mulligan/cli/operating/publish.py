@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from mulligan import formats
 from mulligan.cli.output.tables import age, cut, show_table
-from mulligan.cli.output.terminal import UsageRefused, complain, show, show_bytes, show_json, show_result, show_warnings
+from mulligan.cli.output.terminal import complain, show, show_bytes, show_json, show_result, show_warnings
 from mulligan.cli.words.options import AsJson, By, HomeFolder, System, pairs, service_at, where
 from mulligan.cli.words.parameters import Argument, Flag, Option
-from mulligan.service.authoring.named_files import read_file
+from mulligan.service.rendering.formatting import format_size, pluralize
 from mulligan.service.rendering.json_output import to_json
 from mulligan.service.server.catalogue.catalogue import PublishedWorkflow
 from mulligan.service.server.catalogue.texts import published_reference
+from mulligan.service.server.publishing.parts import Publishable, read_publishable
 from mulligan.service.service import Service
 
 NOTE_CHARS_MAX = 60
@@ -22,44 +22,45 @@ PAGE = 1000
 
 
 def publish(
-    file: Annotated[Path, Argument("FILE", "A workflow file, or a Python file: what it builds is published.")],
+    file: Annotated[Path, Argument("FILE", "A workflow file, or a Python file: sales.py or sales.py:nightly.")],
     name: Annotated[str | None, Option("NAME", "The name to publish it under (default: that of the workflow).")] = None,
     note: Annotated[str, Option("TEXT", "Why it is published, which is recorded.")] = "",
     label: Annotated[
         list[str] | None, Option("KEY=VALUE", "A label of the version and of its runs (repeatable).")
     ] = None,
+    include: Annotated[
+        list[str] | None, Option("PATTERN", "Files that its steps need, such as 'data/*.csv' (repeatable).")
+    ] = None,
     system: System = None,
-    is_dry: Annotated[bool, Flag("Check the file, say what would be published, and stop.", "--dry-run")] = False,
+    is_dry: Annotated[bool, Flag("List the files that would be published, and stop.", "--dry-run")] = False,
     by: By = "",
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Publish a workflow file in the catalogue of a store, from which servers and schedules start it.
+    """Publish a workflow in the catalogue of a store, from which servers and schedules start it.
 
-    A version never changes; the same text again is the same version. The file must be whole by itself: what it
-    includes is not published with it. Its `schedules` are in force from now on.
+    With its file goes what it needs of its project: workflows that it calls, modules of the project that are imported,
+    files that steps declare to read, and those of --include. Nothing outside the project, nothing that .gitignore
+    names, and nothing that looks like a secret. The project is in the folder with a mulligan.toml, or in this one.
 
-    A Python file is run here, and what it builds is published, as `convert` writes it: of a program, the text of its
-    module; of a flow, the names of its functions, whose modules the workers need.
+    A version never changes; the same files again are the same version. Its `schedules` are in force from now on. A
+    Python file is run here to build its workflow.
     """
-    text, file = _text(file)
     with service_at(home, by) as service:
-        done = service.catalogue.publish(
-            name if name is not None else service.catalogue.name_for(text, file.name, system),
-            text,
-            file=file.name,
-            format=system,
-            note=note,
-            labels=pairs(label, "label", "--label name=value"),
-            dry_run=is_dry,
+        found = read_publishable(file, include=include or (), format=system)
+        done = service.catalogue.publish_files(
+            found, name=name or "", note=note, labels=pairs(label, "label", "--label name=value"), dry_run=is_dry
         )
     if as_json:
         show_result(done)
         return
     show_warnings(done.warnings)
     one = done.workflow
+    if is_dry:
+        show_files(found)
     if not done.is_new:
-        show(f"'{one.name}' has this text already, as version {one.version}")
+        what = "these files" if one.files else "this text"
+        show(f"'{one.name}' has {what} already, as version {one.version}")
     else:
         show(f"{'would publish' if is_dry else 'published'} '{one.name}' as version {one.version}")
     if done.schedules:
@@ -70,15 +71,12 @@ def publish(
         complain(f"to start it: mulligan run {one.name}@{one.version}{where(home)}")
 
 
-def _text(file: Path) -> tuple[str, Path]:
-    """What is published, and the name of its file."""
-    if (python := formats.as_python_file(file)) is not None:
-        return formats.convert(file).text, Path(python.path.name).with_suffix(".yaml")
-    data = read_file(file)
-    try:
-        return data.decode("utf-8"), file
-    except UnicodeDecodeError:
-        raise UsageRefused(f"'{file}' is not UTF-8", hint="a published workflow is a text") from None
+def show_files(found: Publishable) -> None:
+    """The files that go with a workflow: names, sizes, and why."""
+    rows = [(one.file.path, format_size(one.file.size), one.why) for one in found.files]
+    show_table(("FILE", "SIZE", "WHY"), rows)
+    size = sum(one.file.size for one in found.files)
+    show(f"{pluralize(len(rows), 'file')}, {format_size(size)}")
 
 
 def list_workflows(

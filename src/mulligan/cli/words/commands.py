@@ -60,6 +60,7 @@ COMMANDS = {
     "graph": ("authoring.graph:graph", "Draw a workflow, or a run of it, as Mermaid, SVG or PNG."),
     "convert": ("authoring.convert:convert", "Convert a workflow of another system to a Mulligan workflow."),
     "publish": ("operating.publish:publish", "Publish a workflow, so that servers and schedules can start it."),
+    "deploy": ("operating.deploy:deploy_project", "Publish a whole project: workflows, schedules, notices."),
     "workflows": ("operating.publish:list_workflows", "List the published workflows, or the versions of one."),
     "schedule": ("operating.schedule:schedule", "Start published workflows on time: list, put, pause, resume."),
     "webhook": ("operating.webhook:webhook", "Let programs outside send events and start workflows."),

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
 from mulligan import __version__
 from mulligan import msgspec_import as msgspec_import
@@ -16,6 +17,9 @@ from mulligan.cli.words.commands import COMMANDS, COMPLETION_VARIABLE, HELP, PRO
 from mulligan.cli.words.parameters import parameters_of
 from mulligan.cli.words.parser import parse, unknown_command
 from mulligan.errors import InputInvalid
+
+if TYPE_CHECKING:
+    from typing import Any
 
 _SHORT = frozenset({"cancel", "events", "explain", "items", "show"})
 
@@ -37,15 +41,28 @@ def _answer(words: Sequence[str], around: Callable[[], AbstractContextManager[ob
             # What reads a run, or takes one turn of it, and ends creates much and hardly any garbage.
             if _SHORT.isdisjoint(words[:1]):
                 gc.enable()
+        values = call.keywords if isinstance(call, partial) else {}
         try:
-            return call()
+            if values.keys().isdisjoint(("file", "files")):
+                return call()
+            from mulligan.service.authoring.workflow_files import finding_published
+
+            with finding_published(partial(_find_published, values.get("home"))):
+                return call()
         except InputInvalid as error:
-            values = call.keywords if isinstance(call, partial) else {}
             if (file := values.get("inputs_file")) is not None:
                 from mulligan.cli.words.given_inputs import name_file
 
                 name_file(error, values.get("inputs"), file)
             raise
+
+
+def _find_published(home: str | None, name: str, version: int) -> Any:
+    """A workflow of the catalogue that a file calls: `workflow: region@2`."""
+    from mulligan.cli.words.options import service_at
+
+    with service_at(home) as service:
+        return service.catalogue.load(name, version)
 
 
 def call_for(words: Sequence[str]) -> Callable[[], object]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from mulligan.core.deciding.agents.budgets import remaining_budget
 from mulligan.core.effects.effects import ContinueChild, StartChild
 from mulligan.core.effects.reuse import forced_child_steps
@@ -15,7 +17,7 @@ from mulligan.core.model.reports import Revised, RoundRequested, RunRequested
 from mulligan.core.model.workflow import Workflow
 from mulligan.core.state.notice_rules import rules_for_child
 from mulligan.core.state.state import Place, Run, State
-from mulligan.core.state.workspace import folder_of
+from mulligan.core.state.workspace import WORKER_FOLDER, folder_of
 from mulligan.errors import InputInvalid
 
 # How many child runs may call each other, one below the other.
@@ -40,6 +42,9 @@ def workflow_of_child(state: State, place: Place) -> Workflow:
         raise InputInvalid(f"child runs are nested {DEPTH_MAX} deep, which is the limit")
     found = called_workflow(place.spec.action, state.workflow)
     assert found is not None, f"'{place.key}' calls no run"
+    if state.workflow.source and not found.source:
+        # It was published with its parent. One of the catalogue has files of its own.
+        found = msgspec.structs.replace(found, source=state.workflow.source)
     return found
 
 
@@ -55,7 +60,8 @@ def run_request(
         version=version,
         by=f"run {run.run_id}",
         parent_run_id=run.run_id,
-        cwd=folder_of(state, place),
+        # A published workflow works with its own files, wherever it is called from.
+        cwd=WORKER_FOLDER if child.source not in ("", state.workflow.source) else folder_of(state, place),
         uid=child_uid(run, effect.place, effect.attempt),
         changed_only=run.changed_only,
         forced=forced_child_steps(state, place, child),

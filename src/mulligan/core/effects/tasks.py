@@ -41,7 +41,7 @@ from mulligan.core.state.scope import (
     values_of,
 )
 from mulligan.core.state.state import Place, State
-from mulligan.core.state.workspace import folder_of, lacks_worktree, opened_items, opens_worktree
+from mulligan.core.state.workspace import folder_of, folder_of_run, lacks_worktree, opened_items, opens_worktree
 
 _NO_RESOURCES = Resources()
 _NOT_ADJUSTED = Adjusted()
@@ -149,6 +149,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     turn: ProgramTurn | None = None
     # Where a worker elsewhere may upload its artifacts itself; "" if only the server can.
     objects: str = ""
+    # The folder with the modules that it imports, unless that is where the run was started. The worker fills it in.
+    source: str = ""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -169,6 +171,11 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     def started_in(self) -> str:
         """The folder in which the run was started."""
         return self.called_from or self.home
+
+    @property
+    def imports_from(self) -> str:
+        """The folder whose modules it imports."""
+        return self.source or self.started_in
 
     @property
     def is_small(self) -> bool:
@@ -217,10 +224,12 @@ def make_task(state: State, key: str) -> Task:
     may_be_reused = bool(
         state.run.changed_only or step.spec.cache or step.spec.reads or step.spec.writes or spec.reads or spec.writes
     )
-    home = state.run.cwd
+    home = started_in = folder_of_run(state)
     if state.workflow.workspace is not None:
         # A result of another run is in the worktree of that run.
         may_be_reused, home = False, folder_of(state, place)
+        if home == state.run.cwd:
+            home = started_in
     # Positional, in field order: with so many fields, keywords take five times as long.
     return Task(
         state.run.run_id,
@@ -264,7 +273,7 @@ def make_task(state: State, key: str) -> Task:
         remaining_budget(state, place) if context is not None else None,
         {name: one.value for name, one in state.run.data.items()} if state.run.data else {},
         is_waiting,
-        state.run.cwd if home != state.run.cwd else "",
+        started_in if home != started_in else "",
         conversation_of(state, asker) if place.role == "model" else {},
         avoided_hosts(state, place),
         wanted.nodes or 1,
@@ -297,7 +306,7 @@ def plain_task(state: State, place: Place, plan: StepPlan) -> Task:
         key,
         place.visit,
         env=env,
-        home=run.cwd,
+        home=folder_of_run(state),
         capture=plan.capture,
         timeout=plan.timeout,
         cpus=plan.cpus,

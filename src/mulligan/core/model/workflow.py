@@ -466,6 +466,8 @@ class Workflow(_Frozen):
     accepts: dict[str, str] = {}
     # How jobs are submitted in which workers for it run. A run does not read them.
     slurm: dict[str, SlurmProfile] = {}
+    # The digest of the bundle with the files that it was published with; "" if it is a text alone.
+    source: str = ""
 
     def __reduce__(self) -> "tuple[Callable[[bytes], Workflow], tuple[bytes]]":
         """By its canonical JSON: otherwise what is a default here would be written there, as another version."""

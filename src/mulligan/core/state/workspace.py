@@ -8,6 +8,14 @@ from mulligan.core.state.state import Place, State
 
 # The folder of a run that a server has started: each worker has one of its own for such runs.
 WORKER_FOLDER = "."
+# Before the digest of a bundle: the folder in which a worker has unpacked the files that were published.
+BUNDLE_FOLDER = "bundle:"
+
+
+def folder_of_run(state: State) -> str:
+    """The folder in which a run was started. What was published with files is started in the folder that has them."""
+    source, cwd = state.workflow.source, state.run.cwd
+    return f"{BUNDLE_FOLDER}{source}" if source and cwd == WORKER_FOLDER else cwd
 
 
 def folder_of(state: State, place: Place) -> str:

@@ -12,6 +12,7 @@ from mulligan.dashboard.components.shell import heading, may, page, page_route
 from mulligan.errors import NotFound
 from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
+from mulligan.service.server.catalogue.catalogue import refuse_files
 
 
 class EditorQuery(Query, frozen=True):
@@ -24,7 +25,7 @@ def show_editor(call: Call) -> Answer:
     name = call.path["name"]
     has_draft = _has_draft(call, name)
     if not has_draft or call.query.version is not None:
-        call.service.catalogue.workflow(name, call.query.version)
+        refuse_files(call.service.catalogue.workflow(name, call.query.version))
     over = join_html([ui.link("Workflows", "workflows"), " · ", ui.link(name, "workflows", name)])
     return _editor(call, f"Edit {name}", heading(name, *_buttons(call), over=over), name, has_draft=has_draft)
 

@@ -13,6 +13,7 @@ from mulligan.dashboard.components.shell import empty, heading, may, page, page_
 from mulligan.dashboard.workflows.input_fields import input_fields
 from mulligan.errors import LanguageError, NotFound
 from mulligan.service.rendering.drawing import draw_page_svg
+from mulligan.service.rendering.formatting import format_size
 from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, time_element
@@ -20,6 +21,7 @@ from mulligan.service.runs.views.run_list import RunLine, RunQuery
 from mulligan.service.server.catalogue.catalogue import Draft, PublishedWorkflow
 from mulligan.service.server.catalogue.text_diff import diff_texts
 from mulligan.service.server.catalogue.workflow_lines import WorkflowLine, list_workflow_lines
+from mulligan.service.server.publishing.deploying import file_changes
 
 Number = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Tab = Literal["overview", "run", "text", "versions"]
@@ -27,6 +29,7 @@ _RUNS_SHOWN = 20
 _VERSIONS_SHOWN = 50
 _NODES_MAX = 300
 _TEXT_SHOWN = 200_000
+_DIGEST_SHOWN = 16
 
 
 class ListQuery(Query, frozen=True):
@@ -160,12 +163,15 @@ def _over(found: PublishedWorkflow, newest: PublishedWorkflow) -> Html:
     return join_html(parts)
 
 
-def _buttons(call: Call, name: str, draft: Draft | None, *, is_published: bool = True) -> list[Html]:
+def _buttons(
+    call: Call, name: str, draft: Draft | None, *, is_published: bool = True, has_files: bool = False
+) -> list[Html]:
     here = ui.path_to("workflows", name)
     buttons = []
     if is_published and may(call, "run"):
         buttons.append(ui.button_link("Run", f"{here}?tab=run", "primary"))
-    if may(call, "write"):
+    # What is published with its files is changed in its project.
+    if may(call, "write") and (draft is not None or not has_files):
         buttons.append(ui.button_link("Edit the draft" if draft else "Edit", f"{here}/edit"))
     if draft is not None:
         buttons.append(ui.button_link("What if", f"{here}/whatif"))
@@ -182,7 +188,8 @@ def workflow_heading(
     call: Call, found: PublishedWorkflow, newest: PublishedWorkflow, draft: Draft | None = None
 ) -> Html:
     """The top of every page about a published workflow."""
-    return heading(found.name, *_buttons(call, found.name, draft), over=_over(found, newest))
+    buttons = _buttons(call, found.name, draft, has_files=bool(newest.files))
+    return heading(found.name, *buttons, over=_over(found, newest))
 
 
 def workflow_tabs(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow, current: str) -> Html:
@@ -265,7 +272,12 @@ def _runs(call: Call, name: str) -> Html:
 
 
 def _text(call: Call, found: PublishedWorkflow, newest: PublishedWorkflow) -> Html:
-    return ui.text_block((found.text or "")[:_TEXT_SHOWN], class_="source", aria_label="Text of the workflow")
+    text = ui.text_block((found.text or "")[:_TEXT_SHOWN], class_="source", aria_label="Text of the workflow")
+    if not found.files:
+        return text
+    rows = [ui.row(one.path, format_size(one.size), one.digest[:_DIGEST_SHOWN]) for one in found.files]
+    table = ui.table(("File", "Size", "SHA-256"), rows, label="Files")
+    return join_html([text, panel("Published with it", table, name="files")])
 
 
 # -- running it ------------------------------------------------------------------------------------------------------
@@ -352,8 +364,10 @@ def _comparison(call: Call, name: str, old: int, new: int) -> Html:
     before, after = catalogue.workflow(name, old), catalogue.workflow(name, new)
     lines = diff_texts(before.text or "", after.text or "")
     title = f"Version {old} → {new}"
+    files = ", ".join(file_changes(before.files, after.files))
     if not lines:
-        return panel(title, element("p", "The texts are the same.", class_="muted"), name="diff")
+        same = f"The texts are the same; other files: {files}" if files else "The texts are the same."
+        return panel(title, element("p", same, class_="muted"), name="diff")
     added, removed = (sum(line.kind == kind for line in lines) for kind in ("added", "removed"))
     counts = ui.muted(f"{added} added, {removed} removed")
     return panel(title, diff(lines, title), name="diff", beside=counts)

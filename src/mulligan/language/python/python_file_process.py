@@ -5,8 +5,10 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from mulligan.core.model.workflow import Workflow as CheckedWorkflow
-from mulligan.errors import LanguageError, Problem
+from mulligan.errors import LanguageError, NotFound, Problem
+from mulligan.language.published import finding_published
 from mulligan.language.python.builder import Workflow
 from mulligan.language.python.python_files import WITH_KEYS, Built, PythonFile
 from mulligan.language.text.suggestions import did_you_mean, quote_list
@@ -27,20 +30,49 @@ PREFERRED = ("workflow", "flow")
 _METHOD = "__mulligan_workflow__"
 
 
-def main(path: str, name: str, fd: str, wanted: str = "") -> None:
-    """Write the answer to the pipe `fd`."""
+def main(path: str, name: str, fd: str, wanted: str = "", published: str = "") -> None:
+    """Write the answer to the pipe `fd`. The file `published` has the workflows of the catalogue that are known."""
+    known: dict[str, CheckedWorkflow] = {}
+    if published:
+        with os.fdopen(int(published), "rb") as given:
+            known = msgspec.json.decode(given.read(), type=dict[str, CheckedWorkflow])
+    missing: list[str] = []
     try:
         file = PythonFile(Path(path), name)
-        found = choose_workflow(_execute(file.path), file)
-        built = _examine(found, file.path, with_keys=wanted == WITH_KEYS)
+        with finding_published(partial(_find_known, known, missing)):
+            found = choose_workflow(_execute(file.path), file)
+            built = _examine(found, file.path, with_keys=wanted == WITH_KEYS)
+        built.modules = tuple(_modules_here())
     except LanguageError as refused:
         built = Built(
+            wanted=tuple(missing),
             problems=tuple(
                 replace(each, file=path) if each.file == os.path.abspath(path) else each for each in refused.problems
-            )
+            ),
         )
     with os.fdopen(int(fd), "wb") as answer:
         answer.write(msgspec.json.encode(built))
+
+
+def _find_known(known: dict[str, CheckedWorkflow], missing: list[str], name: str, version: int) -> CheckedWorkflow:
+    """A workflow of the catalogue, which this process does not see: it is built again with those that are missing."""
+    word = f"{name}@{version}"
+    if word not in known:
+        missing.append(word)
+        raise NotFound(f"'{word}' is not known here")
+    return known[word]
+
+
+def _modules_here() -> Iterator[str]:
+    """The files below the current folder that were imported: paths relative to it. What is installed there is none."""
+    here = os.path.join(os.getcwd(), "")
+    installed = tuple({os.path.join(folder, "") for folder in sysconfig.get_paths().values()})
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "mulligan":
+            continue
+        file = getattr(module, "__file__", None) or ""
+        if file.endswith(".py") and file.startswith(here) and not file.startswith(installed):
+            yield file.removeprefix(here)
 
 
 def _examine(found: Any, path: Path, *, with_keys: bool = False) -> Built:

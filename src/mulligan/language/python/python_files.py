@@ -14,6 +14,7 @@ import msgspec
 
 from mulligan.core.model.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
+from mulligan.language.published import find_published
 
 SUFFIX = ".py"
 # The folder of this package comes last, so that modules next to the file take precedence.
@@ -55,6 +56,10 @@ class Built(msgspec.Struct, omit_defaults=True):
     lines: dict[str, int] = {}
     # What a workflow file would say, if that was asked for.
     keys: dict[str, Any] | None = None
+    # The modules below the current folder that were imported for it.
+    modules: tuple[str, ...] = ()
+    # Published workflows that it calls and that were not given: `region@2`. Then it is built again with them.
+    wanted: tuple[str, ...] = ()
 
 
 class BuiltWorkflow(msgspec.Struct, frozen=True):
@@ -64,6 +69,7 @@ class BuiltWorkflow(msgspec.Struct, frozen=True):
     warnings: tuple[Problem, ...]
     lines: dict[str, int]
     keys: dict[str, Any] | None
+    modules: tuple[str, ...] = ()
 
 
 def build(file: PythonFile, *, with_keys: bool = False, seconds_max: float = SECONDS_MAX) -> BuiltWorkflow:
@@ -72,19 +78,43 @@ def build(file: PythonFile, *, with_keys: bool = False, seconds_max: float = SEC
     With `with_keys` it comes with what a workflow file would say instead; a workflow that no file can say is refused.
     """
     path = file.path
-    answer = _run(file, with_keys, seconds_max)
-    built = msgspec.json.decode(answer, type=Built) if answer else Built()
+    published: dict[str, Workflow] = {}
+    built = _ask(file, with_keys, published, seconds_max)
+    while built.wanted:
+        published |= {name: _find(name, path) for name in built.wanted}
+        built = _ask(file, with_keys, published, seconds_max)
     if built.workflow is None:
         raise LanguageError(built.problems or (Problem("language.python", _NOTHING, str(path)),))
-    return BuiltWorkflow(built.workflow, built.warnings, built.lines, built.keys)
+    return BuiltWorkflow(built.workflow, built.warnings, built.lines, built.keys, built.modules)
 
 
-def _run(file: PythonFile, with_keys: bool, seconds_max: float) -> bytes:
+def _find(name: str, path: Path) -> Workflow:
+    try:
+        return find_published(name)
+    except LanguageError as refused:
+        raise LanguageError([msgspec.structs.replace(refused.problems[0], file=str(path))]) from None
+
+
+def _ask(file: PythonFile, with_keys: bool, published: dict[str, Workflow], seconds_max: float) -> Built:
+    if published:
+        import tempfile
+
+        with tempfile.TemporaryFile() as given:
+            given.write(msgspec.json.encode(published))
+            given.seek(0)
+            answer = _run(file, with_keys, given.fileno(), seconds_max)
+    else:
+        answer = _run(file, with_keys, None, seconds_max)
+    return msgspec.json.decode(answer, type=Built) if answer else Built()
+
+
+def _run(file: PythonFile, with_keys: bool, published: int | None, seconds_max: float) -> bytes:
     """Run the file and return its answer from a separate pipe: what it prints goes to the terminal."""
     reader, writer = os.pipe()
     argv = [sys.executable, "-c", _PROGRAM, _PACKAGE_PARENT, str(file.path), file.name, str(writer)]
-    if with_keys:
-        argv.append(WITH_KEYS)
+    argv += [WITH_KEYS if with_keys else "", "" if published is None else str(published)]
+    if published is not None:
+        os.set_inheritable(published, True)
     os.set_inheritable(writer, True)
     files = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, 2, 1)]
     pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=files)

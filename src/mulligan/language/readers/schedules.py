@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -83,6 +84,11 @@ SCHEDULE = Record(
     one_of=(("cron",), ("every",)),
 )
 SCHEDULES = MapOf(SCHEDULE, _NAMES, names=NAMES_IN_WORDS)
+
+
+def is_schedule_name(name: str) -> bool:
+    """Whether a schedule of a file may have this name."""
+    return re.fullmatch(_NAMES, name) is not None
 
 
 def read_schedules(forms: Mapping[str, Fields], source: Source) -> dict[str, Schedule]:

@@ -6,6 +6,7 @@ Lines and columns count from 0 here, as in the parser; a `Problem` counts from 1
 from __future__ import annotations
 
 import re
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -114,6 +115,10 @@ def _mask_passwords(line: str) -> str:
     return _PASSWORD.sub(lambda found: "*" * len(found[0]), line) if "@" in line or "password=" in line else line
 
 
+# Set by whoever wants to know which other files are named: the file that names each, and its name.
+NAMED_FILES: ContextVar[list[tuple[str, str]] | None] = ContextVar("mulligan_named_files", default=None)
+
+
 class Source:
     """A file's text and the problems found in it so far."""
 
@@ -136,9 +141,11 @@ class Source:
 
     def refuse_other_file(self, file: str, node: Node) -> None:
         """Refuse that the text names another workflow file, if it has to be whole by itself."""
+        if (named := NAMED_FILES.get()) is not None:
+            named.append((self.file, file))
         if self.is_alone:
-            message = f"it names the file '{file}', and a published workflow cannot include other files"
-            hint = "copy the steps of that file into this one, as a group or one by one"
+            message = f"it names the file '{file}', and a text that is sent alone cannot include other files"
+            hint = "publish it with them, from the folder of its project: mulligan publish FILE"
             raise self.refuse("include", message, node, hint=hint)
 
     def include(self, other: Source) -> int:

@@ -98,10 +98,8 @@ class Workflows:
     def play_published(self, name: str, version: int | None = None) -> PlayedText:
         """The same of a version of a published workflow, the newest by default."""
         from mulligan.service.authoring import served_coverage
-        from mulligan.service.server.catalogue import texts
 
-        found = self._catalogue().workflow(name, version)
-        return served_coverage.PlayedText(texts.published_text(found.name, found.text or "", found.format))
+        return served_coverage.PlayedText(self._catalogue().text_of(name, version))
 
     def whatif(self, workflow: Workflow, selection: WhatIfSelection | None = None) -> WhatIf:
         """What a changed workflow would have made of its recorded runs. Nothing is executed, and nothing written."""

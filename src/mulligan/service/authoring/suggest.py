@@ -22,7 +22,7 @@ from mulligan.service.authoring.named_files import read_file, write_file
 from mulligan.service.authoring.whatif import WhatIfSelection, whatif
 from mulligan.service.runs.stored.damaged_runs import readable_runs
 from mulligan.service.runs.stored.run_reader import RunReader
-from mulligan.service.server.catalogue.catalogue import NOTE_CHARS_MAX, Catalogue
+from mulligan.service.server.catalogue.catalogue import NOTE_CHARS_MAX, Catalogue, refuse_files
 from mulligan.service.server.catalogue.change_edits import change_text, edit_change
 from mulligan.service.server.catalogue.text_diff import diff_as_text, diff_texts
 from mulligan.service.server.catalogue.texts import WorkflowText, read_text
@@ -346,6 +346,7 @@ def write_into_draft(
     if published.format != OURS:
         message = f"'{name}' is a file of {title_of(published.format)}, so nothing is written"
         raise InputInvalid(message, hint="convert it first, and publish the result")
+    refuse_files(published)
     text, file = published.text or "", published.file
     try:
         draft = catalogue.draft(name)

@@ -12,6 +12,7 @@ from mulligan.core.model.actions import traits_of
 from mulligan.core.model.workflow import Workflow, all_commands
 from mulligan.errors import LanguageError, Problem
 from mulligan.formats import OURS, LoadResult, examine
+from mulligan.language.published import finding_published as finding_published
 from mulligan.language.python.python_files import as_python_file
 
 

@@ -15,6 +15,7 @@ from mulligan.service.home import Home
 from mulligan.worker.slots.task_limits import TaskLimits
 
 if TYPE_CHECKING:
+    from mulligan.ports.bundles import ReadContent
     from mulligan.worker.program_turns import ReadHistory
 
 
@@ -28,6 +29,7 @@ def dask_executor(
     lease_seconds: float,
     log_bytes_max: int,
     read_history: ReadHistory,
+    read_content: ReadContent,
     limits: TaskLimits,
     say: Callable[[str], None] | None,
 ) -> Executor:
@@ -47,7 +49,7 @@ def dask_executor(
         address=address,
         lock=os.path.join(home.locks, f"{worker.name}.lock"),
         clock=clock,
-        answers=answers.StoreAnswers(store.artifacts, store.tagged_rows, read_history, read_log),
+        answers=answers.StoreAnswers(store.artifacts, store.tagged_rows, read_history, read_log, read_content),
         logs=logs,
         lease_seconds=lease_seconds,
         is_shared=store.is_shared,

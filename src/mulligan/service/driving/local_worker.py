@@ -77,6 +77,7 @@ def local_worker(
     job = slurm_job(os.environ, tasks_max=given.tasks_max, life_seconds=limits.life_seconds)
 
     read_history = partial(read_program_history, store)
+    read_content = partial(read_published_content, store)
 
     def make_executor(worker: WorkerIdentity) -> Executor | None:
         if capacity is None or not capacity.cpus:
@@ -93,6 +94,7 @@ def local_worker(
                 lease_seconds=lease_seconds,
                 log_bytes_max=log_bytes_max(os.environ),
                 read_history=read_history,
+                read_content=read_content,
                 limits=limits,
                 say=observer.trouble if observer is not None else None,
             )
@@ -122,6 +124,7 @@ def local_worker(
             limits=limits,
             job=job,
             read_history=read_history,
+            read_content=read_content,
             # What waits for a slot would lose time that a worker with an end does not have.
             prefetch=0 if limits.is_set or _is_interactive(capacity) else None,
             # A server leases for its remote workers, and has its own way to give them enough.
@@ -157,6 +160,14 @@ def read_program_history(store: Store, run_id: int, delivered: int) -> ProgramHi
         return found
     loaded = store.load(run_id)
     return program_history(restore(decode(loaded.workflow), loaded.rows), delivered)
+
+
+def read_published_content(store: Store, run_id: int, digest: str) -> bytes | None:
+    """A file of a published version, as the store has it for the project of the run."""
+    if (ask := getattr(store, "content", None)) is not None:
+        found: bytes | None = ask(run_id, digest)
+        return found
+    return store.server_records.content(store.run(run_id).project, digest)
 
 
 def _is_interactive(capacity: Capacity) -> bool:

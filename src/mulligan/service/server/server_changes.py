@@ -80,10 +80,17 @@ class RemoteCatalogue(_Remote, Catalogue):
         note: str = "",
         labels: Mapping[str, str] = _NO_LABELS,
         dry_run: bool = False,
+        bundle: str = "",
     ) -> Publication:
         body = {"text": text, "file": file, "format": format, "note": note, "labels": dict(labels)}
+        if bundle:
+            body["bundle"] = bundle
         path = f"workflows/{quote(name, safe='')}"
         return _publication(self._ask("PUT", path, Published, body, text=text, dry_run=dry_run), text)
+
+    def put_content(self, digest: str, content: bytes) -> None:
+        with open_transport(self._reader.home) as transport:
+            transport.request("PUT", f"contents/{digest}", content)
 
     def put_draft(self, name: str, text: str, *, file: str = "", note: str = "", expected: int | None = 0) -> Draft:
         body = {"text": text, "file": file, "note": note}

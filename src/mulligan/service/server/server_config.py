@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
 from mulligan.core.model.text.formatting import error_reason
-from mulligan.errors import LanguageError
-from mulligan.language.text.suggestions import did_you_mean
 from mulligan.ports.server_records import Scope
 from mulligan.service.home_names import CONFIG_VARIABLE
 from mulligan.service.home_names import SERVER_CONFIG as FILE
 from mulligan.service.server.notices.targets import SecretSource, Target
-from mulligan.service.server.toml_positions import config_error, position, refuse_syntax
+from mulligan.service.server.toml_positions import config_error, refuse_invalid, refuse_syntax
 
 PORT = 8642
-_WHERE = re.compile(r"(?P<what>.*) - at `(?:key in `)?\$(?P<where>[^`]*)`", re.DOTALL)
-_FIELD = re.compile(r"(Object contains unknown|Object missing required) field `(?P<name>[^`]*)`")
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -148,27 +142,7 @@ def parse_config(text: str, file: str = FILE) -> ServerConfig:
         within = ()
         return msgspec.convert(tree, ServerConfig)
     except msgspec.ValidationError as error:
-        raise _invalid(error, text, file, within) from None
-
-
-def _invalid(error: msgspec.ValidationError, text: str, file: str, within: Sequence[str] = ()) -> LanguageError:
-    """The refusal of what stands at, or below, the table `within`."""
-    match = _WHERE.fullmatch(str(error))
-    what, where = (match["what"], match["where"]) if match else (str(error), "")
-    path = [*within]
-    path += [part for part in re.split(r"[.\[]", where.replace("]", "")) if part and not part.isdecimal()]
-    hint = ""
-    if (field := _FIELD.match(what)) is not None:
-        known = _keys_at(path)
-        if "unknown" in what:
-            path, what = [*path, field["name"]], f"unknown key '{field['name']}'"
-            hint = did_you_mean(path[-1], known) or (f"it may be one of: {', '.join(sorted(known))}" if known else "")
-        else:
-            what = f"key '{field['name']}' is missing"
-    else:
-        what = f"'{'.'.join(path)}': {what[:1].lower()}{what[1:].replace('`', chr(39))}"
-    line, column = position(text, path)
-    return config_error(file, what, text, line, column, hint=hint, length=len(path[-1]) if path and line else 1)
+        raise refuse_invalid(error, text, file, within, _keys_at) from None
 
 
 def _keys_at(path: list[str]) -> set[str]:

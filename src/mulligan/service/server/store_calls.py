@@ -117,7 +117,7 @@ _encode = msgspec.json.Encoder().encode
 # The arguments with values of workflows, which are checked as such.
 _CONTENT = frozenset(("runs", "report", "ended"))
 # Those that are lists of what is asked about.
-_ASKED = frozenset(("run_ids", "root_run_ids", "keys"))
+_ASKED = frozenset(("run_ids", "root_run_ids", "keys", "digests"))
 _LONG_NUMBER = re.compile(rb"\d{19}|\d[eE]")
 _WITHOUT_ZONE = re.compile(rb'"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d*)?)?"')
 
@@ -490,6 +490,10 @@ class StoreCalls:
         leased = {(one.task.run_id, one.task.place, one.task.attempt) for one in self._store.leases_of(worker)}
         return self._read_log(key, start, end) if (key.run_id, key.place, key.attempt) in leased else b""
 
+    def _content(self, run_id: int, digest: str) -> bytes | None:
+        """A file of a published version: of the project of a run that the worker may see."""
+        return self._store.server_records.content(self._store.run(run_id).project, digest)
+
     def _program_history(self, run_id: int, delivered: int) -> ProgramHistory:
         return program_history(self._reader.state(run_id), delivered)
 
@@ -542,6 +546,7 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "work.tagged_rows": StoreCalls._earlier_results,
     "work.fetch": StoreCalls._fetch,
     "work.read_log": StoreCalls._read_own_log,
+    "work.content": StoreCalls._content,
     "work.program_history": StoreCalls._program_history,
     "artifacts.fetch": StoreCalls._fetch,
 }

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from mulligan.errors import LanguageError, Problem
+from mulligan.language.text.suggestions import did_you_mean
 
 _TABLE = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]+")
 _KEY = re.compile(r"(\s*)([\w.\"'-]+)\s*=")
+_WHERE = re.compile(r"(?P<what>.*) - at `(?:key in `)?\$(?P<where>[^`]*)`", re.DOTALL)
+_FIELD = re.compile(r"(Object contains unknown|Object missing required) field `(?P<name>[^`]*)`")
 _SYNTAX = re.compile(r"(?P<what>.*) \(at line (?P<line>\d+), column (?P<column>\d+)\)", re.DOTALL)
 
 
@@ -44,3 +50,29 @@ def config_error(
     return LanguageError(
         [Problem("config.invalid", message, file, line, column, length, source_line=source, hint=hint)]
     )
+
+
+def refuse_invalid(
+    error: msgspec.ValidationError,
+    text: str,
+    file: str,
+    within: Sequence[str],
+    keys_at: Callable[[list[str]], set[str]],
+) -> LanguageError:
+    """The error for what stands at, or below, the table `within`. `keys_at`: the keys that a table may have."""
+    match = _WHERE.fullmatch(str(error))
+    what, where = (match["what"], match["where"]) if match else (str(error), "")
+    path = [*within]
+    path += [part for part in re.split(r"[.\[]", where.replace("]", "")) if part and not part.isdecimal()]
+    hint = ""
+    if (field := _FIELD.match(what)) is not None:
+        known = keys_at(path)
+        if "unknown" in what:
+            path, what = [*path, field["name"]], f"unknown key '{field['name']}'"
+            hint = did_you_mean(path[-1], known) or (f"it may be one of: {', '.join(sorted(known))}" if known else "")
+        else:
+            what = f"key '{field['name']}' is missing"
+    else:
+        what = f"'{'.'.join(path)}': {what[:1].lower()}{what[1:].replace('`', chr(39))}"
+    line, column = position(text, path)
+    return config_error(file, what, text, line, column, hint=hint, length=len(path[-1]) if path and line else 1)

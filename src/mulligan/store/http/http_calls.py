@@ -189,6 +189,9 @@ CALLS: Mapping[str, StoreCall] = {
     "server_records.newest_versions": StoreCall(
         "read", {"project": str, "after": str, "limit": Integer}, list[WorkflowVersion]
     ),
+    # The manifest and the files of a published version.
+    "server_records.content": StoreCall("read", {"project": str, "digest": str}, bytes | None),
+    "server_records.missing_contents": StoreCall("write", {"project": str, "digests": list[str]}, list[str]),
     "server_records.document": StoreCall("read", {"project": str, "kind": ReadableKind, "name": str}, Document | None),
     "server_records.documents": StoreCall("read", {"kind": ReadableKind, "project": str | None}, list[Document]),
     "server_records.tokens": StoreCall("admin", {}, list[TokenRecord]),
@@ -242,6 +245,8 @@ CALLS: Mapping[str, StoreCall] = {
     "work.fetch": StoreCall("worker", {"artifact": Artifact}, bytes),
     # What a program has written on other hosts, before it goes on with this worker.
     "work.read_log": StoreCall("worker", {"worker": str, **_LOG, "start": Integer, "end": Integer}, bytes),
+    # A file of a published version that the run works with.
+    "work.content": StoreCall("worker", {"run_id": Integer, "digest": str}, bytes | None),
     # What a new process of a program replays: up to the n-th end of a call.
     "work.program_history": StoreCall("worker", {"run_id": Integer, "delivered": Integer}, ProgramHistory),
 }

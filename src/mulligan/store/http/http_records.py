@@ -16,6 +16,7 @@ from mulligan.store.http.http_calls import Ask, AskedByName
 # The routes of changes that the server checks.
 _ROUTES = {
     "publish": "PUT /api/v1/workflows/NAME",
+    "put_content": "PUT /api/v1/contents/SHA256",
     "delete_document": "the route of what it is: a schedule, a draft, a hook",
     "add_token": "POST /api/v1/tokens",
     "token_of": "GET /api/v1/tokens",

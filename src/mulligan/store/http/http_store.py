@@ -313,6 +313,10 @@ class HttpStore(AskedByName):
         """What a new process of a program replays. A worker may not read the run itself."""
         return self._ask("work.program_history", run_id=run_id, delivered=delivered)
 
+    def content(self, run_id: int, digest: str) -> bytes | None:
+        """A file of the published version that a run works with."""
+        return self._ask("work.content", run_id=run_id, digest=digest)
+
     def set_trouble(self, name: str, trouble: str) -> None:
         self._ask("work.set_trouble", worker=name, trouble=trouble)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
@@ -22,6 +23,7 @@ from mulligan.ports import (
     WaitingTarget,
     WorkflowVersion,
 )
+from mulligan.ports.server_records import CONTENT
 from mulligan.store import refusals
 from mulligan.store.encoding import micros
 from mulligan.store.run_search import NO_LIMIT
@@ -80,6 +82,20 @@ class SqlServerRecords:
     def newest_versions(self, project: str, *, after: str = "", limit: int = 100) -> list[WorkflowVersion]:
         rows = self._db.query("newest_versions", project=project, after=after, limit=limit) if limit > 0 else []
         return [version_from(row) for row in rows]
+
+    def put_content(self, project: str, content: bytes, at: datetime) -> str:
+        digest = hashlib.sha256(content).hexdigest()
+        row = document_row(Document(kind=CONTENT, name=digest, data=content, updated_at=at, project=project))
+        # Somebody may have put the same: it is the same.
+        self._db.execute_batch([("insert_document", row)])
+        return digest
+
+    def content(self, project: str, digest: str) -> bytes | None:
+        found = self.document(project, CONTENT, digest)
+        return None if found is None else found.data
+
+    def missing_contents(self, project: str, digests: Collection[str]) -> list[str]:
+        return [one for one in digests if not self._db.query("document_revision", project, CONTENT, one)]
 
     # -- documents
 

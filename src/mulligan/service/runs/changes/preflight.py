@@ -40,9 +40,14 @@ def refuse_missing_files(workflow: Workflow, cwd: Path) -> None:
 
 def missing_files(workflow: Workflow, cwd: Path) -> Iterator[str]:
     """The declared files that do not exist and that no step writes."""
+    return (path for path in declared_files(workflow) if not (cwd / path).exists())
+
+
+def declared_files(workflow: Workflow) -> Iterator[str]:
+    """The files that steps declare to read, also of called workflows, and that no step writes."""
     read = list(dict.fromkeys(_paths(workflow, "reads")))
     written = _written(workflow) if read else set()
-    return (path for path in read if os.path.normpath(path) not in written and not (cwd / path).exists())
+    return (path for path in read if os.path.normpath(path) not in written)
 
 
 def refuse_missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[str, str]) -> None:

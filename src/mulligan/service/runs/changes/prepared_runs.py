@@ -11,6 +11,7 @@ import msgspec
 
 from mulligan.core.model.event_types import HostCapacity
 from mulligan.core.model.workflow import NoticeRule, Workflow, encode, version
+from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.errors import UnknownStep
 from mulligan.language.input_values import check_inputs, refuse_references
 from mulligan.language.text.suggestions import did_you_mean
@@ -55,8 +56,11 @@ def prepare(
     """Check everything that can be checked before a run exists: inputs, labels, files that must be there.
 
     `changed_only`: steps that are up to date take over the results of earlier runs, except those in `forced`.
-    `has_files`: the steps find the files of this host.
+    `has_files`: the steps find the files of this host. What was published with its files works where a worker has
+    unpacked them, and not in `cwd`.
     """
+    if workflow.source:
+        cwd = Path(WORKER_FOLDER)
     refuse_start_while_loading(workflow)
     inputs = check_inputs(workflow, given)
     refuse_references(inputs)

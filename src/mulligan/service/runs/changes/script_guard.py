@@ -35,6 +35,14 @@ def refuse_start_while_loading(workflow: Workflow) -> None:
         raise _refusal(module, "the script starts a run at its top level, which workers execute to get its functions")
 
 
+def refuse_publication_while_loading() -> None:
+    """Refuse to publish a file while it is loaded to be published."""
+    frames = list(_frames())
+    module = next((frame for frame in frames if frame.f_code.co_name == _MODULE), None)
+    if module is not None and any(LOADING in frame.f_locals for frame in frames):
+        raise _refusal(module, "the file is published while it is loaded")
+
+
 def _frames() -> Iterator[FrameType]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

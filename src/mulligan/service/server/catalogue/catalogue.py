@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -18,11 +20,21 @@ import msgspec
 
 from mulligan.core.model.schedule import Schedule
 from mulligan.core.model.text.formatting import format_size, pluralize
-from mulligan.core.model.workflow import Workflow
+from mulligan.core.model.workflow import END, Step, Workflow, encode
 from mulligan.core.state.workspace import WORKER_FOLDER
-from mulligan.errors import InputInvalid, NotFound, Problem, Refused, RevisionMismatch
+from mulligan.errors import InputInvalid, LanguageError, NotFound, Problem, Refused, RevisionMismatch, StoreRefused
 from mulligan.formats import Converted
+from mulligan.language.published import references_in
 from mulligan.language.text.suggestions import did_you_mean
+from mulligan.ports.bundles import (
+    BUNDLE_DIGEST,
+    FILE_BYTES_MAX,
+    Bundle,
+    BundleFile,
+    check_digest,
+    decode_bundle,
+    digest_of,
+)
 from mulligan.ports.server_records import Document, ServerRecords, WorkflowVersion
 from mulligan.service.authoring.workflow_files import Validation
 from mulligan.service.runs.changes.preflight import VERSION_LABEL as VERSION_LABEL
@@ -39,11 +51,15 @@ from mulligan.service.server.catalogue.texts import (
     format_of,
     is_name,
     name_from,
+    published_reference,
     published_text,
+    read_sent_definition,
     read_text,
     validate_text,
 )
 from mulligan.service.server.combined_structs import combine
+from mulligan.service.server.publishing.parts import Publishable, SentBundle, make_bundle
+from mulligan.service.server.schedules.forms import check_sent_schedule
 
 DRAFT = "draft"
 # How many drafts one user may have in a project, and how large they may be together: lists of drafts have their texts.
@@ -51,6 +67,10 @@ DRAFTS_MAX, DRAFTS_BYTES_MAX = 200, 8 << 20
 # How many parsed versions are remembered.
 PARSED_MAX = 16
 NOTE_CHARS_MAX = 1000
+# How many published workflows a text may call.
+REFERENCES_MAX = 100
+# The largest file of a version.
+CONTENT_BYTES_MAX = FILE_BYTES_MAX
 # Names that are asked for at once, for suggestions.
 _NAMES_MAX = 1000
 
@@ -77,6 +97,8 @@ class PublishedWorkflow(msgspec.Struct, frozen=True):
     file: str = ""
     # None in lists.
     text: str | None = None
+    # What it was published with; empty for a text alone, and in lists.
+    files: tuple[BundleFile, ...] = ()
 
 
 class WorkflowList(msgspec.Struct, frozen=True):
@@ -150,10 +172,10 @@ class ProposedDraft(msgspec.Struct, frozen=True):
 
 
 @lru_cache(PARSED_MAX)
-def _parse(name: str, text: str, format: str) -> Workflow:
+def _parse(given: WorkflowText, name: str, source: str) -> Workflow:
     """The workflow of a version. A server starts the same few again and again, and a version never changes."""
-    workflow, _ = read_text(published_text(name, text, format))
-    return msgspec.structs.replace(workflow, name=name)
+    workflow, _ = read_text(given)
+    return msgspec.structs.replace(workflow, name=name, source=source)
 
 
 class _DraftData(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -207,8 +229,14 @@ class Catalogue:
         return _page(found, limit, lambda one: str(one.number))
 
     def workflow(self, name: str, version: int | None = None) -> PublishedWorkflow:
-        """One version with its text, the newest by default."""
-        return _shown(self._version(name, version))
+        """One version with its text and the files that it was published with, the newest by default."""
+        found = self._version(name, version)
+        files = self._bundle(found).files if _bundle_of(found) else ()
+        return msgspec.structs.replace(_shown(found), files=files)
+
+    def text_of(self, name: str, version: int | None = None) -> WorkflowText:
+        """How one version is read, the newest by default."""
+        return self._text_of(self._version(name, version))
 
     def load(self, name: str, version: int | None = None) -> Workflow:
         """The workflow of one version, the newest by default, under the name by which it was published."""
@@ -225,8 +253,8 @@ class Catalogue:
     ) -> Prepared:
         """A run of a published workflow, ready to be started: its inputs and labels are checked.
 
-        Its steps work in `cwd`, by default in the folder that each worker has for runs of a server. The label `version`
-        says which version it is.
+        Its steps work in `cwd`, by default in the folder that each worker has for runs of a server; those of a version
+        with files where its worker has unpacked them. The label `version` says which version it is.
         """
         found = self._version(name, version)
         # Whoever starts it cannot say that it is of another version.
@@ -235,15 +263,13 @@ class Catalogue:
 
     # -- texts that nobody publishes ---------------------------------------------------------------------------------
 
-    @staticmethod
-    def validate(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> Validation:
+    def validate(self, text: str, *, file: str = "workflow.yaml", format: str | None = None) -> Validation:
         """Check a text. Nothing is run, and no file is read."""
-        return validate_text(WorkflowText(text, file, format))
+        return validate_text(self._given(text, file, format))
 
-    @staticmethod
-    def examine(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> ExaminedText:
+    def examine(self, text: str, *, file: str = "workflow.yaml", format: str | None = None) -> ExaminedText:
         """Check a text and draw it, for somebody who is writing it. Nothing is run, and no file is read."""
-        return examine_and_draw(WorkflowText(text, file, format))
+        return examine_and_draw(self._given(text, file, format))
 
     @staticmethod
     def convert(text: str, *, file: str = "workflow.yaml", format: str | None = None) -> Converted:
@@ -256,14 +282,13 @@ class Catalogue:
         return edit_text(WorkflowText(text, file), *edits)
 
     @staticmethod
-    def name_for(text: str, file: str, format: str | None = None) -> str:
+    def name_for(workflow: str, file: str) -> str:
         """The name under which a file is published if no other is given: that of the workflow.
 
         If it has none that the catalogue could use, it is that of the file without its endings.
         """
-        workflow, _ = read_text(WorkflowText(text, file, format))
         try:
-            return name_from(workflow.name)
+            return name_from(workflow)
         except InputInvalid:
             return name_from(file.partition(".")[0])
 
@@ -279,11 +304,96 @@ class Catalogue:
         note: str = "",
         labels: Mapping[str, str] = MappingProxyType({}),
         dry_run: bool = False,
+        bundle: str = "",
     ) -> Publication:
-        """Check a text and make it the newest version. `LanguageError` where it is refused; then nothing changes."""
+        """Check a text and make it the newest version. `LanguageError` where it is refused; then nothing changes.
+
+        With a `bundle`, the text is only shown: the version is the bundle with this digest, whose contents are there.
+        """
         check_name(name)
-        given = WorkflowText(text, file or f"{name}.yaml", format)
-        workflow, warnings = read_text(given)
+        given = self._given(text, file or f"{name}.yaml", format)
+        if not bundle:
+            workflow, warnings = read_text(given)
+            digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+            return self._publish(name, given, workflow, digest, note, labels, warnings=warnings, dry_run=dry_run)
+        digest, found = f"{BUNDLE_DIGEST}{check_digest(bundle)}", self._content(bundle)
+        if found is None and dry_run:
+            # Who asks what would be published has read it, and sends nothing.
+            workflow = Workflow(name, (), Step(name=END))
+            return self._publish(name, given, workflow, digest, note, labels, warnings=(), dry_run=True)
+        if found is None:
+            raise InputInvalid("the bundle is not in the store", hint="send its contents first")
+        sent = decode_bundle(found, bundle)
+        if missing := self.missing_contents(sent.digests):
+            raise InputInvalid(
+                f"{pluralize(len(missing), 'content')} of the bundle are not in the store", hint="send them first"
+            )
+        workflow = read_sent_definition(WorkflowText("", given.file, definition=self._content(sent.definition) or b""))
+        for one in workflow.schedules.values():
+            check_sent_schedule(one)
+        return self._publish(name, given, workflow, digest, note, sent.labels, warnings=(), dry_run=dry_run)
+
+    def publish_files(
+        self,
+        found: Publishable,
+        *,
+        name: str = "",
+        note: str = "",
+        labels: Mapping[str, str] = MappingProxyType({}),
+        dry_run: bool = False,
+        is_bundle: bool = False,
+    ) -> Publication:
+        """Publish a workflow with the files that it needs. One that is a text alone is published as a text.
+
+        `is_bundle`: publish that with a manifest, too, which has its labels and settings.
+        """
+        name = check_name(name) if name else self.name_for(found.workflow.name, found.file)
+        about: dict[str, Any] = {"file": found.file, "note": note, "dry_run": dry_run}
+        if found.is_text_alone and not is_bundle:
+            try:
+                return self.publish(name, found.text, format=found.format, labels=labels, **about)
+            except LanguageError as refused:
+                # A file of another system may name files that only its reader knows: they are in the definition.
+                if all(one.code != "language.include" for one in refused.problems):
+                    raise
+        sent = make_bundle(found, check_labels(labels)) if dry_run else self.send_files(found, labels)
+        done = self.publish(name, found.text, labels=labels, bundle=sent.digest, **about)
+        return msgspec.structs.replace(
+            done,
+            workflow=msgspec.structs.replace(done.workflow, files=sent.bundle.files),
+            warnings=found.warnings,
+            schedules=done.schedules or tuple(sorted(f"{name}.{key}" for key in found.workflow.schedules)),
+        )
+
+    def send_files(self, found: Publishable, labels: Mapping[str, str]) -> SentBundle:
+        """Put what a workflow needs into the store, so that it can be published. Nothing is published yet."""
+        sent = make_bundle(found, check_labels(labels))
+        for digest in self.missing_contents([*sent.contents]):
+            self.put_content(digest, sent.contents[digest])
+        return sent
+
+    def put_content(self, digest: str, content: bytes) -> None:
+        """Keep the content of a file that is going to be published. `InputInvalid` unless it has this SHA-256."""
+        if digest_of(content) != check_digest(digest):
+            raise InputInvalid("the content does not have this SHA-256", hint="send it again")
+        self._records.put_content(self._project, content, self._now())
+
+    def missing_contents(self, digests: Sequence[str]) -> list[str]:
+        """Those of these contents that the store does not have."""
+        return self._records.missing_contents(self._project, digests) if self._is_there else [*digests]
+
+    def _publish(
+        self,
+        name: str,
+        given: WorkflowText,
+        workflow: Workflow,
+        digest: str,
+        note: str,
+        labels: Mapping[str, str],
+        *,
+        warnings: Sequence[Problem],
+        dry_run: bool,
+    ) -> Publication:
         schedules = {key: msgspec.structs.replace(one, workflow=name) for key, one in workflow.schedules.items()}
         for key, one in schedules.items():
             try:
@@ -293,10 +403,10 @@ class Catalogue:
         self._schedules().refuse_taken(name, schedules)
         version = WorkflowVersion(
             name=name,
-            digest=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+            digest=digest,
             published_at=self._now(),
             published_by=self._by,
-            text=text,
+            text=given.text,
             format=format_of(workflow, given.file),
             note=_check_note(note),
             labels=check_labels({**workflow.labels, **labels}),
@@ -439,7 +549,34 @@ class Catalogue:
         return found
 
     def _load(self, found: WorkflowVersion) -> Workflow:
-        return _parse(found.name, found.text, found.format)
+        return _parse(self._text_of(found), found.name, _bundle_of(found))
+
+    def _text_of(self, found: WorkflowVersion) -> WorkflowText:
+        given = published_text(found.name, found.text, found.format)
+        if not _bundle_of(found):
+            return self._given(given.text, given.file, given.format)
+        definition = self._content(self._bundle(found).definition)
+        if definition is None:
+            raise _not_there(found.name)
+        return msgspec.structs.replace(given, definition=definition)
+
+    def _given(self, text: str, file: str, format: str | None) -> WorkflowText:
+        """A text, with the published workflows that it may call."""
+        known: list[tuple[str, bytes]] = []
+        for word in islice(references_in(text), REFERENCES_MAX) if "workflow" in text else ():
+            if (reference := published_reference(word)) is not None and reference[1] is not None:
+                with suppress(UnknownWorkflow):
+                    known.append((word, encode(self.load(*reference))))
+        return WorkflowText(text, file, format, tuple(known))
+
+    def _bundle(self, found: WorkflowVersion) -> Bundle:
+        manifest = self._content(_bundle_of(found))
+        if manifest is None:
+            raise _not_there(found.name)
+        return decode_bundle(manifest, _bundle_of(found))
+
+    def _content(self, digest: str) -> bytes | None:
+        return self._records.content(self._project, digest) if self._is_there else None
 
     def _unknown(self, name: str, number: int | None = None) -> UnknownWorkflow:
         is_possible = number is not None and self._is_there and is_name(name)
@@ -467,6 +604,24 @@ def _shown(one: WorkflowVersion) -> PublishedWorkflow:
         labels=dict(one.labels),
         file=published_text(one.name, "", one.format).file,
     )
+
+
+def _bundle_of(found: WorkflowVersion) -> str:
+    """The digest of the bundle that a version is; "" for a text."""
+    return found.digest.removeprefix(BUNDLE_DIGEST) if found.digest.startswith(BUNDLE_DIGEST) else ""
+
+
+def refuse_files(found: PublishedWorkflow) -> None:
+    """Refuse to edit the text of a version that is more than a text."""
+    if found.files:
+        raise InputInvalid(
+            f"'{found.name}' is published with its files, and is not edited here",
+            hint="change them in the project, and publish it again: mulligan publish, or mulligan deploy",
+        )
+
+
+def _not_there(name: str) -> StoreRefused:
+    return StoreRefused(f"the files of '{name}' are not in the store", hint="publish it again")
 
 
 def _without_text(one: PublishedWorkflow) -> PublishedWorkflow:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path, PurePath
 
 import msgspec
 
-from mulligan.core.model.workflow import Workflow
-from mulligan.errors import InputInvalid, LanguageError
+from mulligan.core.model.workflow import Workflow, decode
+from mulligan.errors import InputInvalid, LanguageError, NotFound
 from mulligan.formats import (
     OURS,
     Converted,
@@ -20,6 +21,8 @@ from mulligan.formats import (
     examine_located,
     examine_text,
 )
+from mulligan.language.published import finding_published
+from mulligan.language.python.definitions import read_definition
 from mulligan.service.authoring.workflow_files import Validation, describe
 from mulligan.service.server.catalogue.text_reading import read_apart
 
@@ -39,6 +42,10 @@ class WorkflowText(msgspec.Struct, frozen=True):
     file: str
     # The system whose file it is; None: it is recognized.
     format: str | None = None
+    # The workflows of the catalogue that it may call, as JSON, by what is written: `region@2`.
+    published: tuple[tuple[str, bytes], ...] = ()
+    # What was published with files: the workflow, as its publisher has read it from them. Then no text is read.
+    definition: bytes = b""
 
 
 def is_name(name: str) -> bool:
@@ -75,20 +82,44 @@ def read_text(given: WorkflowText) -> LoadResult:
 
     It names no other workflow file, and it is no Python: checking it would run it.
     """
+    if given.definition:
+        return LoadResult(decode(given.definition), ())
     refuse_python(given.file)
-    return examine(_file_name(given), named=given.format, text=given.text, is_alone=True)
+    with finding_published(partial(_published, given)):
+        return examine(_file_name(given), named=given.format, text=given.text, is_alone=True)
 
 
 def locate_steps(given: WorkflowText) -> LocatedSteps:
     """The same, with the line of each step."""
+    if given.definition:
+        return LocatedSteps(LoadResult(decode(given.definition), ()), {})
     refuse_python(given.file)
-    return examine_text(_file_name(given), given.text, named=given.format)
+    with finding_published(partial(_published, given)):
+        return examine_text(_file_name(given), given.text, named=given.format)
 
 
 def examine_located_text(given: WorkflowText) -> LocatedWorkflow:
     """The same, with its tree."""
+    if given.definition:
+        return LocatedWorkflow(LoadResult(decode(given.definition), ()), {}, None, given.text)
     refuse_python(given.file)
-    return examine_located(_file_name(given), named=given.format, text=given.text)
+    with finding_published(partial(_published, given)):
+        return examine_located(_file_name(given), named=given.format, text=given.text)
+
+
+def _published(given: WorkflowText, name: str, version: int) -> Workflow:
+    found = dict(given.published).get(f"{name}@{version}")
+    if found is None:
+        raise NotFound(f"'{name}@{version}' is not published", hint="list what is: mulligan workflows")
+    return decode(found)
+
+
+@read_apart
+def read_sent_definition(given: WorkflowText) -> Workflow:
+    """The workflow that a publisher has read from files and sent, checked as the language does. `InputInvalid`."""
+    workflow, _ = read_definition(given.definition)
+    # Checked where schedules are.
+    return msgspec.structs.replace(workflow, schedules=decode(given.definition).schedules)
 
 
 def refuse_python(file: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from mulligan.core.model.schedule import (
+    CATCH_UP_MAX,
     EPOCH,
     EVERY_SECONDS_MIN,
     PAUSE_AFTER_MAX,
@@ -16,7 +17,7 @@ from mulligan.core.model.schedule import (
     Schedule,
     parse_catch_up,
 )
-from mulligan.core.model.text.durations import parse_duration, parse_time
+from mulligan.core.model.text.durations import DURATION_SECONDS_MAX, parse_duration, parse_time
 from mulligan.core.schedules.intervals import interval_instants
 from mulligan.errors import InputInvalid
 from mulligan.language.readers.schedule_inputs import has_placeholders
@@ -81,6 +82,20 @@ def read_schedule(form: ScheduleForm, now: datetime) -> Schedule:
     )
     check_timing(schedule, now)
     return schedule
+
+
+def check_sent_schedule(schedule: Schedule) -> None:
+    """Refuse what no form or file could say, in a schedule that somebody has sent as it is stored."""
+    if (schedule.every is None) == (not schedule.cron) or len(schedule.cron) > CRON_CHARS_MAX:
+        raise InputInvalid("the schedule has not exactly one of 'cron' and 'every'", hint="publish it again")
+    if schedule.every is not None and not EVERY_SECONDS_MIN <= schedule.every <= DURATION_SECONDS_MAX:
+        raise InputInvalid(f"every {schedule.every:g}s cannot be followed", hint=f"at least {EVERY_SECONDS_MIN:g}s")
+    is_pause = schedule.pause_after is None or 1 <= schedule.pause_after <= PAUSE_AFTER_MAX
+    if not (1 <= schedule.catch_up_max <= CATCH_UP_MAX and is_pause):
+        raise InputInvalid("the schedule has a number that is out of range", hint="publish it again")
+    if schedule.version is not None or schedule.reads_instant != has_placeholders(schedule.inputs):
+        raise InputInvalid("the schedule is not one of a file", hint="publish it again")
+    check_labels(schedule.labels)
 
 
 def check_timing(schedule: Schedule, now: datetime) -> None:
