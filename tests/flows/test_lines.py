@@ -177,3 +177,60 @@ def test_what_a_route_leads_to_stands_in_no_line() -> None:
         mulligan.route(rows, report(2), on="failure")
 
     assert needs_of(repaired)["report"] == []
+
+
+def test_a_step_to_which_lines_below_lead_back_waits_for_the_gate_above_it() -> None:
+    @flow
+    def repeated():  # type: ignore[no-untyped-def]
+        rows = fetch("a")
+        mulligan.approve("gate", "publish it?")
+        count = load(rows)
+        said = report(count)
+        mulligan.route(said, count, when=mulligan.outcome(said).visits < 3)
+        clean({"n": 1})
+
+    assert needs_of(repeated)["load"] == ["fetch", "gate"]
+    run = played(repeated).ok("fetch")
+    assert {run[name].status for name in ("load", "report", "clean")} == {"waiting"}
+    run.approve("gate", False)
+    assert {run[name].status for name in ("load", "report", "clean")} == {"skipped"}
+
+
+def test_an_approval_to_which_lines_below_lead_back_holds_them_up() -> None:
+    @flow
+    def asked_again():  # type: ignore[no-untyped-def]
+        fetch("a")
+        agreed = mulligan.approve("gate", "publish it?")
+        again = load(agreed)
+        mulligan.route(again, agreed, when=mulligan.outcome(again).visits < 3)
+        report(1)
+
+    assert needs_of(asked_again) == {"fetch": [], "gate": ["fetch?"], "load": ["gate"], "report": ["gate"]}
+
+
+def test_the_loop_of_a_sequential_flow_waits_for_the_line_above_it() -> None:
+    @flow(order="sequential")
+    def repeated():  # type: ignore[no-untyped-def]
+        mulligan.approve("gate", "publish it?")
+        count = load(1)
+        said = report(2)
+        mulligan.route(said, count, when=mulligan.outcome(said).visits < 3)
+
+    assert needs_of(repeated)["load"] == ["gate"]
+
+
+def test_an_approval_to_which_a_route_leads_holds_up_the_lines_below_unless_it_is_skipped() -> None:
+    @flow
+    def risky(big: bool):  # type: ignore[no-untyped-def]
+        rows = fetch("a")
+        agreed = mulligan.approve("gate", "so many?")
+        mulligan.route(rows, agreed, when=big)
+        report(agreed)
+        clean({"n": 1})
+
+    assert needs_of(risky)["clean"] == ["gate?"]
+    run = played(risky, {"inputs.big": True, "bool(inputs.big)": True}).ok("fetch")
+    assert run["clean"].status == "waiting"
+    assert run.approve("gate", False)["clean"].status == "skipped"
+    run = played(risky, {"inputs.big": False, "bool(inputs.big)": False}).ok("fetch")
+    assert (run["gate"].status, run["clean"].status) == ("skipped", "ready")

@@ -130,6 +130,7 @@ class _Builder:
         self.declared = declared
         # The steps that an edge leads to, each with the steps that lead to it.
         self.targets: dict[str, set[str]] = {}
+        self._positions: dict[str, int] = {}
         self._values: dict[tuple[int, Site], Located] = {}
         self.insiders = {record.name: group for group in recorder.group_of.values() for record in group.records}
 
@@ -141,6 +142,7 @@ class _Builder:
         is_one = returned is not None and not isinstance(returned, dict)
         outputs = {} if returned is None else {RESULT: returned} if is_one else returned
         self._add_routes()
+        self._positions = {record.name: place for place, record in enumerate(recorder.records)}
         keys = self._top_level(outputs)
         end = self._end()
         if end is not None:
@@ -277,9 +279,17 @@ class _Builder:
                 merge(found, {step: on})
         if record.group is not None:
             found = {step: on for step, on in found.items() if self.insiders.get(step) is record.group}
-        if record.name not in self.targets:
-            lines.follow(record, found, is_gate=self._is_gate(record))
+        is_gate = self._is_gate(record)
+        if not self._is_routed_to(record):
+            lines.follow(record, found, is_gate=is_gate, is_target=bool(sources))
+        elif is_gate:
+            lines.hold_up(record)
         return [_need(by_name[step], on) for step, on in found.items()]
+
+    def _is_routed_to(self, record: Record) -> bool:
+        """Whether a line above leads to the step. Where only lines below lead back to it, it starts at its own line."""
+        place = self._positions[record.name]
+        return any(self._positions[source] < place for source in self.targets.get(record.name, ()))
 
     def _is_gate(self, record: Record) -> bool:
         """Whether it is an approval or a wait, or a group with one."""
@@ -349,15 +359,21 @@ class _Lines:
         # What each step needs that has succeeded.
         self._reads: dict[str, list[str]] = {}
 
-    def follow(self, record: Record, needs: dict[str, str], *, is_gate: bool) -> None:
+    def follow(self, record: Record, needs: dict[str, str], *, is_gate: bool, is_target: bool = False) -> None:
         """Add to the needs of a step those of its line."""
         if self._order == "sequential":
-            # A step without needs follows the one before by the order of the file.
-            if needs and self._previous is not None:
+            # A step without needs follows the one before by the order of the file, unless an edge leads to it.
+            if (needs or is_target) and self._previous is not None:
                 needs.setdefault(self._previous.name, SUCCESS)
             self._previous = record
         elif self._order not in _BY_DATA:
             self._follow_gate(record, needs, is_gate=is_gate)
+
+    def hold_up(self, gate: Record) -> None:
+        """Let the lines below wait for a gate to which a route leads: it is skipped if the route is not taken."""
+        if self._order != "sequential" and self._order not in _BY_DATA:
+            self._gate = {**self._gate, gate.name: OPTIONAL}
+            self._passed = set()
 
     def _follow_gate(self, record: Record, needs: dict[str, str], *, is_gate: bool) -> None:
         if not self._is_behind(needs):
