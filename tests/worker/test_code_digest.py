@@ -36,6 +36,16 @@ COUNTS = {
     "a constant that this reads": ("helpers.py", HELPER, HELPER.replace("= 3", "= 4")),
     "a default": ("sales.py", STEP.replace("(n)", "(n=1)"), STEP.replace("(n)", "(n=2)")),
     "a change of a constant": ("helpers.py", "LIMIT = {}\n" + HELPER, "LIMIT = {}\nLIMIT[1] = 2\n" + HELPER),
+    "what runs unless it is the program": (
+        "sales.py",
+        STEP + "if __name__ != '__main__':\n    LIMIT = 3\n",
+        STEP + "if __name__ != '__main__':\n    LIMIT = 4\n",
+    ),
+    "what runs if it is not the program": (
+        "sales.py",
+        STEP + "if __name__ == '__main__':\n    pass\nelse:\n    LIMIT = 3\n",
+        STEP + "if __name__ == '__main__':\n    pass\nelse:\n    LIMIT = 4\n",
+    ),
     "what runs at its import": ("sales.py", STEP, STEP + "import os\nos.environ['A'] = 'b'\n"),
     "what runs at an import that it does not use": (
         "helpers.py",
@@ -85,6 +95,39 @@ COUNTS = {
 }
 
 
+REGISTRY = "FOUND = []\ndef register(one):\n    FOUND.append(one)\n    return one\n"
+BASE = "class Base:\n    def __init_subclass__(cls): FOUND.append(cls)\nFOUND = []\n"
+REGISTERED = {
+    "by a decorator": (REGISTRY, "@register\ndef one(): return 1\n", "FOUND"),
+    "by a call that is assigned": (REGISTRY, "_ = register(1)\n", "FOUND"),
+    "by what is handed to a call": (REGISTRY, "def one(): return 1\ndone = list(map(register, [one]))\n", "FOUND"),
+    "by a default": (REGISTRY, "def unused(one=register(1)): pass\n", "FOUND"),
+    "by the body of a class": (REGISTRY, "class Unused:\n    FOUND += [1]\n    register(1)\n", "FOUND"),
+    "by its base class": (BASE, "class One(Base):\n    number = 1\n", "FOUND"),
+    "by being a subclass": (BASE, "class One(Base):\n    number = 1\n", "Base.__subclasses__()"),
+    "by a generic function": (
+        "from functools import singledispatch\n@singledispatch\ndef kind(x): return 0\n",
+        "@kind.register\ndef _(x: int): return 1\n",
+        "kind(n)",
+    ),
+    "by a function that makes a global name": (
+        "",
+        "def make():\n    global made\n    made = 1\n_ = list([make()])\n",
+        "made",
+    ),
+}
+
+
+@pytest.mark.parametrize(("first", "then", "use"), REGISTERED.values(), ids=REGISTERED.keys())
+def test_what_makes_itself_known_when_it_is_imported_counts(tmp_path: Path, first: str, then: str, use: str) -> None:
+    load = f"def load(n): return {use}\n"
+    before = code(project(tmp_path, {"sales.py": first + then + load}))
+
+    after = code(project(tmp_path, {"sales.py": first + then.replace("1", "2") + load}))
+
+    assert after.parts != before.parts
+
+
 @pytest.mark.parametrize(("file", "before", "after"), COUNTS.values(), ids=COUNTS.keys())
 def test_a_change_of_what_a_function_uses_is_another_code(tmp_path: Path, file: str, before: str, after: str) -> None:
     first = code(project(tmp_path / "first", {**PROJECT, file: before}))
@@ -123,6 +166,8 @@ HOW_IT_IS_IMPORTED = {
     "a module": ("import lib.deep", "lib.deep.f()"),
     "a module under another name": ("import lib.deep as d", "d.f()"),
     "a module of a package": ("from lib import deep", "deep.f()"),
+    "a module through its package": ("import lib", "lib.deep.f()"),
+    "by a name in a call": ("import importlib", "importlib.import_module('lib.deep').f()"),
     "through the package": ("from lib import again", "again()"),
     "everything": ("from lib.deep import *", "f()"),
 }
@@ -132,7 +177,7 @@ HOW_IT_IS_IMPORTED = {
 def test_a_function_is_followed_however_it_is_imported(tmp_path: Path, line: str, use: str) -> None:
     files = {
         "sales.py": f"{line}\ndef load(): return {use}\n",
-        "lib/__init__.py": "from .deep import f as again\n",
+        "lib/__init__.py": "from . import deep\nfrom .deep import f as again\n",
         "lib/deep.py": "from . import low\ndef f(): return low.g()\n",
         "lib/low.py": "def g(): return 1\ndef h(): return 1\n",
     }

@@ -4,8 +4,10 @@ Nothing is imported: modules are found as files below the folders that a step im
 the top of a module is a *part*. A function, a class, an import or an assignment counts if its name is used by what
 counts; all other statements of a module do, since they run when it is imported, and with them those of the modules that
 it imports. Where names cannot be followed (`import *`, a module that is passed on as a value, `globals()`, `eval`), the
-whole module counts. A part is compared as its tree: comments, formatting and docstrings do not matter. What is
-installed does not count, nor what is imported by a name that is computed.
+whole module counts. A definition or an assignment that nothing uses counts as well where importing it calls, decorates
+with, or inherits from what is of the project: it may register itself. A part is compared as its tree: comments,
+formatting and docstrings do not matter. What is installed does not count, nor what is imported by a name that is
+computed.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -26,10 +29,14 @@ from mulligan.worker.outputs.code_files import Code, stamp_of
 
 # What makes the names of a module impossible to follow.
 _DYNAMIC = frozenset({"eval", "exec", "globals", "locals", "vars", "__import__", "import_module"})
+# What imports a module by its name, which may stand beside it.
+_IMPORTERS = frozenset({"__import__", "import_module"})
 _OWN = "mulligan"
 _EVERYTHING = "*"
 _HASH_CHARS = 16
+_NAME, _ANNOTATION, _ANNOTATION_CHARS_MAX = re.compile(r"[^\W\d]\w*"), re.compile(r"[\w.\[\], |]+"), 200
 
+_MAIN_GUARD = ast.dump(ast.parse("__name__ == '__main__'", mode="eval").body)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
 
@@ -82,10 +89,23 @@ class _Part:
         return frozenset(_uses(self._nodes))
 
     @cached_property
+    def runs(self) -> frozenset[str]:
+        """The names that may change what others see when the module is imported, of a part that is no effect by itself.
+
+        Those of decorators, of what is called, and of the bases and the keywords of classes.
+        """
+        return frozenset() if isinstance(self._node, _IMPORTS) else frozenset(_run_by(self._node))
+
+    @cached_property
     def words(self) -> frozenset[str]:
         """Strings that may be names: of annotations, or for `getattr`."""
-        texts = (one.value for one in self._nodes if isinstance(one, ast.Constant))
-        return frozenset(one for one in texts if isinstance(one, str) and one.isidentifier())
+        return frozenset(name for text in self.texts for name in _names_in(text))
+
+    @cached_property
+    def texts(self) -> frozenset[str]:
+        """Its strings."""
+        values = (one.value for one in self._nodes if isinstance(one, ast.Constant))
+        return frozenset(one for one in values if isinstance(one, str))
 
     @cached_property
     def text(self) -> str:
@@ -225,12 +245,21 @@ class _Closure:
             if module is None:
                 continue
             for index, part in enumerate(module.parts):
-                if part.is_effect:
+                if part.is_effect or any(self._is_own(module, name) for name in part.runs):
                     self._count(module, index, ())
                 for other, taken, _ in part.imports:
                     self._want(other, ())
                     if taken not in ("", _EVERYTHING) and self._modules.has(f"{other}.{taken}"):
                         self._want(f"{other}.{taken}", ())
+
+    def _is_own(self, module: _Module, name: str) -> bool:
+        """Whether a name of a module is of the project, so that to call it may change what others see."""
+        for index in module.by_name.get(name, ()):
+            part = module.parts[index]
+            taken = [one for one in part.imports if one[2] == name]
+            if not taken or any(self._modules.has(other) for other, _, _ in taken):
+                return True
+        return False
 
     def _count(self, module: _Module, index: int, path: tuple[str, ...]) -> None:
         part = module.parts[index]
@@ -243,9 +272,13 @@ class _Closure:
         self._follow(part.late_imports, ())
         for use in part.uses:
             self._follow([one for one in part.late_imports if one[2] == use[0]], use)
-        roots = {use[0] for use in part.uses}
-        if not _DYNAMIC.isdisjoint(roots):
+        named = {name for use in part.uses for name in (use[0], use[-1])}
+        if not _DYNAMIC.isdisjoint(named):
             self._want(module.name, (_EVERYTHING,))
+        if not _IMPORTERS.isdisjoint(named):
+            for other in part.texts:
+                if all(name.isidentifier() for name in other.split(".")) and self._modules.has(other):
+                    self._want(other, (_EVERYTHING,))
         for use in part.uses:
             if use[0] in module.by_name:
                 self._want(module.name, use)
@@ -262,12 +295,20 @@ class _Closure:
                 continue
             if taken:
                 self._want(other, (taken, *path[1:]))
+                if taken != _EVERYTHING and self._modules.has(f"{other}.{taken}"):
+                    # `from . import impl` binds a module of its own package.
+                    self._want(f"{other}.{taken}", path[1:] or (_EVERYTHING,) if path else ())
             elif path[:1] == (bound,):
                 # `import a.b` binds `a`, and is followed by `.b`.
                 rest = path[1:] or (_EVERYTHING,)
                 self._want(bound if other.startswith(f"{bound}.") else other, rest)
             else:
                 self._want(other, ())
+
+
+def _names_in(text: str) -> list[str]:
+    """The names in a string that may be one, or an annotation: `list[Row] | None`."""
+    return _NAME.findall(text) if len(text) <= _ANNOTATION_CHARS_MAX and _ANNOTATION.fullmatch(text) else []
 
 
 def _aliases_of_ours(node: ast.stmt) -> list[ast.alias]:
@@ -280,7 +321,7 @@ def _aliases_of_ours(node: ast.stmt) -> list[ast.alias]:
 def _is_nothing(node: ast.stmt) -> bool:
     """Whether it does nothing where it is imported."""
     is_constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return is_constant or (isinstance(node, ast.If) and _is_main_guard(node.test))
+    return is_constant or (isinstance(node, ast.If) and not node.orelse and _is_main_guard(node.test))
 
 
 def _without_ours(node: ast.stmt, ours: set[str]) -> ast.stmt:
@@ -289,19 +330,42 @@ def _without_ours(node: ast.stmt, ours: set[str]) -> ast.stmt:
     return node
 
 
-def _root_of(decorator: ast.expr) -> str:
-    while not isinstance(decorator, ast.Name):
-        if isinstance(decorator, ast.Call):
-            decorator = decorator.func
-        elif isinstance(decorator, ast.Attribute):
-            decorator = decorator.value
+def _root_of(value: ast.expr) -> str:
+    """The name with which an expression begins; "" for none."""
+    while not isinstance(value, ast.Name):
+        if isinstance(value, ast.Call):
+            value = value.func
+        elif isinstance(value, ast.Attribute | ast.Subscript | ast.Starred):
+            value = value.value
         else:
             return ""
-    return decorator.id
+    return value.id
+
+
+def _run_by(node: ast.AST) -> Iterator[str]:
+    """The roots of the names that a statement calls when it is run, without the bodies of functions."""
+    todo = [node]
+    while todo:
+        one = todo.pop()
+        called: list[ast.expr] = []
+        inside: Iterable[ast.AST] = ast.iter_child_nodes(one)
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+            called = one.decorator_list
+            inside = (*called, one.args)
+        elif isinstance(one, ast.Lambda):
+            inside = (one.args,)
+        elif isinstance(one, ast.ClassDef):
+            called = [*one.decorator_list, *one.bases, *(keyword.value for keyword in one.keywords)]
+        elif isinstance(one, ast.Call):
+            called = [one.func, *one.args]
+        elif isinstance(one, ast.Attribute | ast.Subscript) and not isinstance(one.ctx, ast.Load):
+            called = [one.value]
+        yield from filter(None, map(_root_of, called))
+        todo.extend(inside)
 
 
 def _is_main_guard(test: ast.expr) -> bool:
-    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
+    return ast.dump(test) == _MAIN_GUARD
 
 
 def _is_plain(node: ast.stmt) -> bool:
