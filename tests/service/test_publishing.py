@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from mulligan.core.model.workflow import Workflow, decode, encode
-from mulligan.errors import InputInvalid, LanguageError, MulliganError
+from mulligan.errors import InputInvalid, LanguageError, MulliganError, Refused
 from mulligan.language.published import finding_published
 from mulligan.ports.bundles import Bundle, BundleFile, digest_of, encode_bundle
 from mulligan.service.driving.driver import Capacity
@@ -352,6 +353,27 @@ def test_a_schedule_that_no_file_could_say_is_refused(service: Service) -> None:
 
     with pytest.raises(InputInvalid, match="cannot be followed"):
         service.catalogue.publish("a", "", bundle=sent(service, hostile))
+
+
+def test_a_schedule_that_counts_from_an_instant_of_no_zone_is_refused(service: Service) -> None:
+    checked = a_workflow("schedules: {often: {every: 1h}}\nsteps: [{step: a, shell: echo}]")
+    often = msgspec.structs.replace(checked.schedules["often"], anchor=datetime(2026, 1, 1))
+    hostile = msgspec.structs.replace(checked, schedules={"often": often})
+
+    with pytest.raises(InputInvalid, match="no time zone"):
+        service.catalogue.publish("a", "", bundle=sent(service, hostile))
+
+
+def test_a_schedule_of_another_workflow_is_not_taken_over(service: Service) -> None:
+    text = "schedules: {NAME: {every: 1h}}\nsteps: [{step: a, shell: echo}]"
+    service.catalogue.publish("sales.night", text.replace("NAME", "east"))
+    checked = a_workflow(text.replace("NAME", "often"))
+    hostile = msgspec.structs.replace(checked, schedules={"night.east": checked.schedules["often"]})
+
+    with pytest.raises(Refused, match=r"belongs to 'sales\.night'"):
+        service.catalogue.publish("sales", "", bundle=sent(service, hostile))
+
+    assert service.schedules.show("sales.night.east").workflow == "sales.night"
 
 
 def test_a_publisher_does_not_say_whose_files_a_version_has(service: Service) -> None:

@@ -93,6 +93,8 @@ def check_sent_schedule(schedule: Schedule) -> None:
     is_pause = schedule.pause_after is None or 1 <= schedule.pause_after <= PAUSE_AFTER_MAX
     if not (1 <= schedule.catch_up_max <= CATCH_UP_MAX and is_pause):
         raise InputInvalid("the schedule has a number that is out of range", hint="publish it again")
+    if schedule.anchor is not None and schedule.anchor.tzinfo is None:
+        raise InputInvalid("the instant from which the schedule counts has no time zone", hint="publish it again")
     if schedule.version is not None or schedule.reads_instant != has_placeholders(schedule.inputs):
         raise InputInvalid("the schedule is not one of a file", hint="publish it again")
     check_labels(schedule.labels)

@@ -246,9 +246,17 @@ class Schedules:
         for name in (f"{workflow}.{one}" for one in names):
             check_name(name, "schedule")
             old = self._records.document(self._project, SCHEDULE, name) if self._is_there else None
-            if old is not None and not _stored(old).is_from_file:
+            if old is None:
+                continue
+            stored = _stored(old)
+            if not stored.is_from_file:
                 hint = f"delete that one: mulligan schedule delete {name}; or name the one in the file differently"
                 raise Refused(f"there is a schedule '{name}' that was not made by a file", hint=hint)
+            if (owner := stored.schedule.workflow) != workflow:
+                # `night.east` of `sales`, and `east` of `sales.night`.
+                raise Refused(
+                    f"the schedule '{name}' belongs to '{owner}'", hint="name the one in the file differently"
+                )
 
     def take_over(self, workflow: str, schedules: Mapping[str, Schedule]) -> tuple[list[str], list[str]]:
         """Make these the schedules of the text of a workflow; those that it had before are removed.
