@@ -332,6 +332,18 @@ def test_a_bundle_counts_only_with_all_that_it_names(service: Service) -> None:
     assert service.catalogue.workflows().workflows == ()
 
 
+def test_what_people_read_of_a_bundle_is_the_file_that_was_published(service: Service, project: Write) -> None:
+    project(PROJECT)
+    bundle = service.catalogue.send_files(read_publishable(Path("sales.py:nightly")), {})
+
+    for text in ("", PYTHON + "# more"):
+        with pytest.raises(InputInvalid, match="the text is not that of the file"):
+            service.catalogue.publish("a", text, bundle=bundle.digest)
+    with pytest.raises(InputInvalid, match="the text is not that of the file"):
+        service.catalogue.publish("a", "steps: []", bundle=sent(service, a_workflow()))
+    service.catalogue.publish("a", PYTHON, bundle=bundle.digest)
+
+
 def test_a_content_is_kept_only_under_its_own_hash(service: Service) -> None:
     with pytest.raises(InputInvalid):
         service.catalogue.put_content(digest_of(b"a"), b"b")

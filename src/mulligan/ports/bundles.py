@@ -55,6 +55,12 @@ class Bundle(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         """The contents that it needs, each once."""
         return [*dict.fromkeys((self.definition, *(one.digest for one in self.files)))]
 
+    def shows(self, text: str) -> bool:
+        """Whether this is the text of the file that was published: people read it in place of the files."""
+        digest = digest_of(text.encode("utf-8", "surrogatepass"))
+        of_entry = (one.digest for one in self.files if self.entry == one.path or self.entry.startswith(f"{one.path}:"))
+        return digest == next(of_entry, digest_of(b""))
+
 
 class ReadContent(Protocol):
     """The content with this hash that a run of this number may read. None if there is none."""

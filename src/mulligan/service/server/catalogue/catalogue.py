@@ -328,6 +328,8 @@ class Catalogue:
             raise InputInvalid(
                 f"{pluralize(len(missing), 'content')} of the bundle are not in the store", hint="send them first"
             )
+        if not sent.shows(text):
+            raise InputInvalid("the text is not that of the file that is published", hint="send its text as it is")
         workflow = read_sent_definition(WorkflowText("", given.file, definition=self._content(sent.definition) or b""))
         for one in workflow.schedules.values():
             check_sent_schedule(one)
