@@ -8,7 +8,7 @@ writes references: to large outputs, and to the files that a step keeps (`format
 reference says what the file is:
 
     {"$artifact": {"name": …, "size": …, "sha256": …, "format": "parquet", "type": "pandas.DataFrame", "rows": 1000,
-                   "columns": 5}}
+                   "columns": 5, "preview": {"columns": [["day", "date32"], …], "rows": [["2026-01-01", …], …]}}}
 
 An output that is larger than any may be is not stored. A reference with the format `dropped` stands for it wherever the
 output would be, so that nobody takes it for an empty one: an expression that leads to it fails with OUTPUT_TOO_LARGE.
@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from mulligan.core.model.text.table_preview import TablePreview
 from mulligan.errors import ArtifactDamaged
 
 Format = Literal["json", "text", "file", "parquet", "arrow", "npy", "dropped"]
@@ -61,6 +62,8 @@ class Artifact(msgspec.Struct, frozen=True):
     rows: int | None = None
     columns: int | None = None
     shape: tuple[int, ...] | None = None
+    # The columns of a table and its first rows; None for one of an older version, or among many tables.
+    preview: TablePreview | None = None
 
     @property
     def is_file(self) -> bool:
@@ -78,7 +81,9 @@ class Artifact(msgspec.Struct, frozen=True):
         found = {"name": self.name, "size": self.size, "sha256": self.sha256, "format": self.format}
         if self.is_file:
             shape = None if self.shape is None else list(self.shape)
+            preview = None if self.preview is None else msgspec.json.decode(msgspec.json.encode(self.preview))
             extra = {"type": self.type or None, "rows": self.rows, "columns": self.columns, "shape": shape}
+            extra["preview"] = preview
             found |= {name: value for name, value in extra.items() if value is not None}
         return found
 
