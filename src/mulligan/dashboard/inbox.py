@@ -235,6 +235,7 @@ def _evidence(entry: PendingEntry) -> Iterator[object]:
     for one in entry.evidence:
         yield element("h3", one.name)
         if one.kind == "table":
+            yield from map(ui.note, one.lines)
             yield ui.table(one.columns, [ui.Row(row, {}) for row in one.rows], label=one.name)
         elif one.kind == "diff":
             marked = (element("span", f"{line}\n", class_=_DIFF_TONES.get(line[:1])) for line in one.lines)
