@@ -196,19 +196,19 @@ def _output(found: StepHistory) -> Html:
         parts.append(panel("Arguments", value_view(called.arguments, name="arguments", raw=here), name="arguments"))
     output = found.output
     if output is not None:
-        tables = join_html(_table(one, len(found.tables)) for one in found.tables)
+        tables = join_html(map(_table, found.tables))
         parts.append(panel("Output", tables, value_view(output, name="output", raw=raw), name="output"))
     elif found.ladders and (refused := found.ladders[0].visit.refused):
         parts.append(panel("The output that 'validate' rejected", ui.text_block(refused), name="output"))
     return join_html(parts)
 
 
-def _table(one: OutputTable, count: int) -> Html:
-    """A table: what it is, what has changed, its columns with their types, and its first rows."""
+def _table(one: OutputTable) -> Html:
+    """A table: what has changed in it, its columns with their types, and its first rows."""
     preview, label = one.table.preview, one.name or "The first rows"
     width = min(map(len, preview.rows), default=0)
-    parts: list[object] = [element("h3", one.name)] if one.name or count > 1 else []
-    parts.append(element("p", one.words))
+    # What the whole output is stands below it.
+    parts: list[object] = [element("h3", one.name), element("p", one.words)] if one.name else []
     if one.since is not None:
         since = ui.link(f"run {one.since}", "runs", one.since)
         parts.append(element("div", element("p", "Since ", since, ":"), ui.bullets(one.changes), class_="changes"))

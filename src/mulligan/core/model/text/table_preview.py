@@ -19,6 +19,8 @@ from mulligan.core.model.text.formatting import (
 COLUMNS_MAX, CHARS_MAX = 40, 40
 # As JSON: the columns with their types, and all of it.
 HEAD_BYTES_MAX, BYTES_MAX = 900, 1536
+# How many changes of types are named.
+NAMED_MAX = 5
 # Of all tables in one result.
 IN_RESULT_BYTES_MAX = 32 << 10
 # What is given up first: long cells, then columns, then rows.
@@ -93,17 +95,21 @@ def table_changes(before: Table, now: Table) -> list[str]:
     had, has = _by_name(before.preview.columns), _by_name(now.preview.columns)
     added = [key[0] for key in has if key not in had] if before.preview.has_all_columns(before.columns) else []
     removed = [key[0] for key in had if key not in has] if now.preview.has_all_columns(now.columns) else []
-    found = [*_rows_changed(before.rows, now.rows)]
-    found += [f"{pluralize(len(added), 'column')} added: {quote_names(added)}"] if added else []
-    found += [f"{pluralize(len(removed), 'column')} removed: {quote_names(removed)}"] if removed else []
     retyped = [f"{key[0]} {had[key]} → {kind}" for key, kind in has.items() if had.get(key, kind) != kind]
-    if retyped:
-        more = f" and {len(retyped) - 5} more" if len(retyped) > 5 else ""
-        found.append(f"{pluralize(len(retyped), 'type')} changed: {', '.join(retyped[:5])}{more}")
-    if before.columns != now.columns and not added and not removed:
+    found = [*_rows_changed(before.rows, now.rows)]
+    has_all = (now.columns or 0) - (before.columns or 0) == len(added) - len(removed)
+    if not has_all:
         found.append(f"{before.columns or 0:,} → {now.columns or 0:,} columns")
-    is_whole = all(one.preview.has_all_columns(one.columns) for one in (before, now))
-    if len(found) == 1:
+    for names, what in ((added, "added"), (removed, "removed")):
+        if names:
+            # Of wide tables some columns are not recorded, so that these may be only some of them.
+            count = pluralize(len(names), "column") if has_all else "columns"
+            found.append(f"{count} {what}: {quote_names(names) if has_all else f'{quote_names(names[:3])}, …'}")
+    if retyped:
+        more = f" and {len(retyped) - NAMED_MAX} more" if len(retyped) > NAMED_MAX else ""
+        found.append(f"{pluralize(len(retyped), 'type')} changed: {', '.join(retyped[:NAMED_MAX])}{more}")
+    if not (added or removed or retyped) and has_all:
+        is_whole = all(one.preview.has_all_columns(one.columns) for one in (before, now))
         found.append("the same columns and types" if is_whole else "the same types, of the columns that are recorded")
     return found
 
