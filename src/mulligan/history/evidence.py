@@ -16,6 +16,8 @@ from mulligan.core.model.text.table_preview import Table, read_table
 EVIDENCE_MAX = 10
 LINES_MAX, LINE_CHARS_MAX = 40, 200
 ROWS_MAX, COLUMNS_MAX, CELL_CHARS_MAX, NAME_CHARS_MAX = 10, 12, 40, 60
+# No SVG, which is a document with scripts.
+IMAGE_ENDINGS, IMAGE_BYTES_MAX = (".png", ".jpg", ".jpeg"), 4 << 20
 # How many lines of one piece a notice has.
 NOTICE_LINES_MAX = 8
 _DESCRIPTION = frozenset(("name", "size", "sha256", "format"))
@@ -33,6 +35,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int = 0
     # The name of the artifact of a file, or of a stored table.
     artifact: str = ""
+    # The SHA-256 of a file that by its name and its size is a picture to show.
+    image: str = ""
 
 
 def evidence_of(asked: Mapping[str, Any]) -> list[Evidence]:
@@ -49,7 +53,10 @@ def _piece(name: str, value: Any) -> Evidence:
         line = _line(f"{stored.rpartition('/')[2]}: {words}")
         if (frame := read_table(described)) is not None and frame.preview.columns:
             return _frame(name, line, frame, stored)
-        return Evidence(name=name, kind="file", lines=[line], artifact=stored)
+        size = described["size"]
+        is_image = stored.lower().endswith(IMAGE_ENDINGS) and isinstance(size, int) and size <= IMAGE_BYTES_MAX
+        image = str(described["sha256"]) if is_image else ""
+        return Evidence(name=name, kind="file", lines=[line], artifact=stored, image=image)
     if isinstance(value, list) and value and all(isinstance(row, dict) and _description(row) is None for row in value):
         return _table(name, value)
     text = value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
