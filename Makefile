@@ -28,7 +28,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo nl2sql-demo quick test test-times nightly steady browser slurm pictures check lint format bench growth simulate crashes chaos soak mutants fuzz attacks generated docs pins dist dist-check clean
+.PHONY: help demo nl2sql-demo quick test test-times nightly steady browser slurm objects pictures check lint format bench growth simulate crashes chaos soak mutants fuzz attacks generated docs pins dist dist-check clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,11 @@ browser: $(STAMP) ## open every page of the dashboard in Chromium (Debian: apt-g
 slurm: $(STAMP) ## run workers as jobs of a private Slurm, as root (Debian: apt-get install slurm-wlm munge)
 	@$(BIN)/python -S tests/support/private_slurm.py
 	MULLIGAN_SLURM=1 $(BIN)/pytest tests/slurm -n 4
+
+# moto is an S3 server; it asks for 30 packages, so it has an environment of its own.
+objects: $(STAMP) ## test artifacts against a real S3 server, which is installed to .venv-s3
+	test -x .venv-s3/bin/moto_server || { $(PYTHON) -m venv .venv-s3 && .venv-s3/bin/pip install -q "moto[server]>=5.1"; }
+	MULLIGAN_NIGHTLY=1 MULLIGAN_TEST_S3=$(CURDIR)/.venv-s3/bin/python $(BIN)/pytest tests/object_store -n 2
 
 pictures: $(STAMP) ## take pictures of every page of the dashboard, to build/pictures; those of the documentation anew
 	$(BIN)/python -m tests.browser.pictures --docs
@@ -145,7 +150,7 @@ dist-check: dist ## install them with each extra alone, for each Python that is 
 	$(BIN)/python -m tools.packaging.check_installed dist
 
 clean: ## remove .venv and what the tools left behind (runs in .mulligan stay)
-	rm -rf .venv .venv-docs .venv-pins .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants build dist
+	rm -rf .venv .venv-docs .venv-pins .venv-s3 .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants build dist
 	rm -rf bench/.envs proof/fuzz/.env proof/fuzz/found proof/attacks/found
 	find src tests packages bench proof examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -186,7 +191,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 	echo "mulligan needs Python 3.11 or newer, and '$(PYTHON)' is not: name another with make PYTHON=python3.12" >&2; exit 1; }
 endef
 
-ALL_EXTRAS := $(addprefix --extra ,postgres private-postgres duckdb noetl png server mcp dask notify otel)
+ALL_EXTRAS := $(addprefix --extra ,postgres private-postgres duckdb noetl png server mcp dask notify objects otel)
 
 # Hashes of every file of a release, for every platform; no address of an index, no path of this machine.
 compile = $(compile-groups) pyproject.toml

@@ -24,8 +24,8 @@ PINS = (
 PROSE = ("README.md", "CONTRIBUTING.md")
 
 DOCUMENTED_TARGETS = tuple(
-    "help demo nl2sql-demo quick test test-times nightly steady browser slurm pictures check lint format bench growth "
-    "simulate crashes chaos soak fuzz attacks mutants generated docs pins dist dist-check clean".split()
+    "help demo nl2sql-demo quick test test-times nightly steady browser slurm objects pictures check lint format "
+    "bench growth simulate crashes chaos soak fuzz attacks mutants generated docs pins dist dist-check clean".split()
 )
 ADDRESS = re.compile(r"://|--(extra-)?index-url|--default-index|--find-links|^-[if]\s| @ ", re.MULTILINE)
 POSSESSIVE_GROUP = re.compile(r"\)(?:[*+?]|\{[0-9,]+\})\+")

@@ -66,6 +66,7 @@
       SlurmUnreachable                  slurm.unreachable        503   1   temporary: the controller does not answer
       SlurmRefused                      slurm.refused            409   1   with the sentence of Slurm
       HomeMoved                         home.moved               410   1   while a process used it
+      ObjectStoreFailed                 object_store.failed      503   1   a bucket does not do what is asked
       ArtifactGone                      artifact.gone            410   1   a run refers to it, but it was removed
         UnknownArtifact                 artifact.unknown         404   2   no run that the caller sees has it
       ArtifactDamaged                   artifact.damaged         409   1   its content has changed
@@ -673,6 +674,17 @@ class HomeMoved(MulliganError):
 
     code = "home.moved"
     http_status = 410
+
+
+class ObjectStoreFailed(MulliganError):
+    """A bucket that has artifacts does not do what is asked. `failure_code`: that of an attempt that needs it."""
+
+    code = "object_store.failed"
+    http_status = 503
+
+    def __init__(self, message: str, *, hint: str = "", failure_code: str = "EXCEPTION") -> None:
+        super().__init__(message, hint=hint, failure_code=failure_code)
+        self.failure_code = failure_code
 
 
 class ArtifactGone(MulliganError):

@@ -24,6 +24,7 @@ from mulligan.core.state.workspace import WORKER_FOLDER
 from mulligan.language import load_text
 from mulligan.ports import NewRun, TokenLimits
 from mulligan.service.home import DATABASE, Home
+from mulligan.service.host.object_places import agree, known_places
 from mulligan.service.runs.changes.corrections import digest_of
 from mulligan.service.server.notices.notices import HookRule
 from mulligan.service.service import Service
@@ -263,6 +264,30 @@ def test_a_worker_cannot_make_an_artifact_of_another_project_the_output_of_its_t
     assert not store.leases_of("far.1")
     (registered,) = (one for one in store.workers() if one.name == "far.1")
     assert registered.lock == ""
+
+
+def test_a_worker_learns_the_bucket_of_the_store_and_cannot_name_another(client: Client, service: Service) -> None:
+    store = service.reader.store
+    agree(store, "s3://bucket/team")
+    known = known_places(store)
+    assert known is not None
+    turn = started(store, project="red")
+    queue(store, turn, task(turn.run_id))
+    ask: dict[str, Any] = {"worker": "far.1", "ended": [], "logs": [], "offer": offer(host="far"), "is_beat": False}
+    record = {"worker": {"name": "far.1", "host": "far", "pid": 1, "cpus": 2.0}}
+    assert _worker(client, "register", {**record, "lease_seconds": service.home.lease_seconds}).status == 200
+    (lease,) = _worker(client, "exchange", ask).json["leases"]
+    assert lease["task"]["objects"] == known.places[0]
+
+    theirs = Artifact(f"{turn.run_id}/build/1/1/{'0' * 64}/output.json", 9, "0" * 64, place="s3://bucket/other/x")
+    assert _worker(client, "fetch", {"artifact": theirs}).status == 422
+    said = {"type": "TaskEnded", "at": AT, "place": "build", "attempt": 1, "output": make_reference(theirs)}
+    done = {**ask, "offer": None, "ended": [{"token": lease["token"], "report": said}]}
+    assert _worker(client, "exchange", done).status == 200
+
+    message = store.inbox([turn.run_id])[-1]
+    assert message.report.output is None
+    assert "'s3://bucket/other/x' is no place of artifacts of this store" in message.report.outcome.output_error
 
 
 def test_a_worker_finds_results_of_the_project_of_its_run_alone(client: Client, service: Service) -> None:

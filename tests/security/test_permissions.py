@@ -78,6 +78,7 @@ QUERIES = {
     "GET store/changes/worker": "seconds=0",
     "POST store/artifacts": f"name=1/{STEP}/1/2/output.json&format=json",
     "GET /compare": "a=1&b=1",
+    "GET /decide": "link=x",
 }
 # What a tool is called with.
 ARGUMENTS: dict[str, dict[str, Any]] = {

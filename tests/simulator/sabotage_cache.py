@@ -41,7 +41,7 @@ def _(real: Any) -> Any:
 @defect(result_cache, "fingerprint")
 def _(real: Any) -> Any:
     """steps with other values have one fingerprint"""
-    return lambda task, contents: real(replace(task, params={}, env={}, bound={}, reuse=_without_key(task)), contents)
+    return lambda task, *more: real(replace(task, params={}, env={}, bound={}, reuse=_without_key(task)), *more)
 
 
 def _without_key(task: Any) -> Any:

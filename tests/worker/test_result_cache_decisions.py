@@ -419,7 +419,7 @@ def test_large_files_are_recorded_by_a_child_and_reported_then(world: World) -> 
     report = done(output=1)
 
     assert world.cache.record(running, report) is None
-    assert [*world.cache.recording] == [running]
+    assert [*world.cache.storing] == [running]
     # What it has read is known still, and not read again.
     assert [paths for paths, _ in world.jobs.calls] == [[large]]
     assert inner in running.input_hashes
@@ -428,7 +428,7 @@ def test_large_files_are_recorded_by_a_child_and_reported_then(world: World) -> 
     ((whose, found),) = world.reported
     assert (whose is running, found.output, found.fingerprint) == (True, 1, running.fingerprint)
     assert [(one.name, one.path, one.size) for one in found.files] == [("l", "large", LOOP_BYTES_MAX + 1)]
-    assert [*world.cache.recording] == []
+    assert [*world.cache.storing] == []
 
 
 def test_a_task_that_was_forgotten_while_its_files_were_read_is_not_reported(world: World) -> None:

@@ -42,6 +42,7 @@ class Extra:
 
 
 FILES = {
+    "large.yaml": "name: large\nartifacts: s3://bucket/team\nsteps:\n  - {step: print, shell: seq 50000}\n",
     "hello.yaml": "name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n",
     "duckdb.yaml": (
         "name: duckdb\nsteps:\n  - step: ask\n"
@@ -98,6 +99,10 @@ INITIALIZE = json.dumps(
 )
 ELSEWHERE = "env MULLIGAN_STORE=postgresql://nobody@127.0.0.1:9/none"
 COLLECTED = "mulligan traces 1 --endpoint http://{collector}"
+
+
+# Nobody listens there.
+_S3 = "env AWS_ENDPOINT_URL=http://127.0.0.1:9 AWS_ACCESS_KEY_ID=a AWS_SECRET_ACCESS_KEY=b MULLIGAN_OBJECT_TIMEOUT=1s"
 
 
 def _pip(extra: str) -> str:
@@ -182,6 +187,10 @@ EXTRAS = {
             Command("mulligan notices", _pip("notify"), nightly=True),
         ),
         with_it=(Command("mulligan notices test me", "a test message was sent to 'me'"),),
+    ),
+    "objects": Extra(
+        without=(Command(f"{_S3} mulligan run large.yaml", "REQUIREMENTS_FAILED", exit_code=1),),
+        with_it=(Command(f"{_S3} mulligan run large.yaml", "CONNECTION", exit_code=1),),
     ),
     "otel": Extra(
         without=(Command(COLLECTED, _pip("otel"), exit_code=2),),

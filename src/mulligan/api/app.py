@@ -230,6 +230,7 @@ class Api:
             session_hours=self.config.server.session_hours,
             arrived=arrived,
             counts=self.counts,
+            decisions=self._decisions,
             limit_webhook=self.gate.limit_webhook,
             read=lambda work: self.threads.read(lambda service: work(service.for_token(token)), claimant(token)),
             change=lambda work: self.threads.change(lambda service: work(service.for_token(token)), claimant(token)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mulligan.api.access import audit
 from mulligan.api.areas import (
+    buttons,
     catalogue,
     decisions,
     health,
@@ -23,5 +24,5 @@ from mulligan.api.http.routing import Route
 # In the order of the documentation.
 _RUNS = (runs, run_changes, decisions, operations, stream)
 _WORKFLOWS = (catalogue, workflow_analysis, schedules, webhooks, notices)
-_SERVER = (tokens, audit, store_calls, health)
+_SERVER = (tokens, audit, store_calls, health, buttons)
 ROUTES: tuple[Route, ...] = tuple(route for area in (*_RUNS, *_WORKFLOWS, *_SERVER) for route in area.ROUTES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 from mulligan.core.deciding.report_checks import RESULTS, check_report
 from mulligan.core.effects.effects import StopTask
 from mulligan.core.model import reports as r
+from mulligan.core.model.artifacts import referenced_places
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.state.state import Run, State
 from mulligan.errors import InputInvalid, RunFinished
@@ -19,12 +21,19 @@ REPORT_IT = "this is a bug in Mulligan: please report it with the output of 'mul
 OVER = Answer(RunFinished.code, "the run was ended", "")
 
 
-def without_content(report: r.Report | None, reason: str) -> r.Report | None:
-    """A result that says less, and that its task has failed; None if all that it says is possible: the bug is ours."""
+def without_content(
+    report: r.Report | None, reason: str, check_places: Callable[[set[str]], None] = lambda places: None
+) -> r.Report | None:
+    """A result that says less, and that its task has failed; None if all that it says is possible: the bug is ours.
+
+    `check_places` raises InputInvalid for places of objects that it may not refer to.
+    """
     if not isinstance(report, RESULTS):
         return None
     try:
         check_report(report)
+        if places := referenced_places(report):
+            check_places(places)
     except InputInvalid as error:
         said = f"its result cannot be taken up: {error.message}"
     else:

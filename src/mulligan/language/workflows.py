@@ -41,7 +41,7 @@ from mulligan.language.readers.notices import read_notices
 from mulligan.language.readers.program_steps import refuse_program_beside
 from mulligan.language.readers.retry_policies import read_policy, read_retry
 from mulligan.language.readers.schedules import read_schedules
-from mulligan.language.readers.settings import Settings, read_logs
+from mulligan.language.readers.settings import OBJECTS_VARIABLE, Settings, read_logs
 from mulligan.language.readers.slurm_profiles import read_profiles
 from mulligan.language.readers.steps import StepDraft, default_end, read_end, read_step
 from mulligan.language.readers.tool_steps import is_tool, read_tools, warn_unused_tools
@@ -244,8 +244,11 @@ def _secret(name: str, form: Fields, source: Source) -> Secret:
 
 def _settings(fields: Fields, draft: Draft) -> Settings:
     """The settings in `defaults`. They apply to all steps, so their expressions can read none."""
+    settings = Settings()
+    if "artifacts" in fields:
+        settings = Settings(env={OBJECTS_VARIABLE: Template((fields["artifacts"],))})
     if "defaults" not in fields:
-        return Settings()
+        return settings
     scope = Scope(draft, "'defaults'", reader=NO_STEPS)
     with draft.source.noting:
         form: Fields = DEFAULTS.read(fields.at("defaults"), "'defaults'", draft.source)
@@ -254,12 +257,12 @@ def _settings(fields: Fields, draft: Draft) -> Settings:
         draft.python_interpreter = form.get("python")
         draft.requirements = form.get("requirements", ())
         draft.agent_provider = form.get("agent")
-        settings = Settings().merge(form, scope)
+        settings = settings.merge(form, scope)
         if "logs" in form:
             settings = msgspec.structs.replace(settings, logs=read_logs(form["logs"], scope))
         read_retry(settings.retry, scope, settings)
         return msgspec.structs.replace(settings, timeout=None, default_timeout=settings.timeout)
-    return Settings()
+    return settings
 
 
 def _steps(fields: Fields, draft: Draft, settings: Settings) -> tuple[list[StepDraft], Step]:

@@ -60,12 +60,14 @@ from mulligan.ports.store import ChangeFeed as ChangeFeed
 from mulligan.ports.store import EngineStore as EngineStore
 from mulligan.ports.store import Inboxes as Inboxes
 from mulligan.ports.store import Maintenance as Maintenance
+from mulligan.ports.store import NewArtifacts as NewArtifacts
 from mulligan.ports.store import Polling as Polling
 from mulligan.ports.store import RowSearch as RowSearch
 from mulligan.ports.store import RunLists as RunLists
 from mulligan.ports.store import RunRecords as RunRecords
 from mulligan.ports.store import RunRequests as RunRequests
 from mulligan.ports.store import Store as Store
+from mulligan.ports.store import StoredArtifacts as StoredArtifacts
 from mulligan.ports.store import TaskQueue as TaskQueue
 from mulligan.ports.store import Timers as Timers
 from mulligan.ports.store import Turns as Turns

@@ -67,6 +67,10 @@ class Document(msgspec.Struct, frozen=True, omit_defaults=True):
     project: str = ""
 
 
+# The one document of a store that says where its artifacts are, if they are objects: see `service.host.object_places`.
+OBJECT_STORE_KIND = "object_store"
+
+
 class Documents(Protocol):
     """Documents by kind and name, each with a revision that is compared before it is changed."""
 

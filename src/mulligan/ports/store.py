@@ -48,8 +48,18 @@ from mulligan.ports.records import (
 from mulligan.ports.server_records import AuditRecord, ServerRecords
 
 
-class Artifacts(Protocol):
-    """Keeps large outputs beside the logs that refer to them."""
+class StoredArtifacts(Protocol):
+    """Reads large outputs and files."""
+
+    def fetch(self, artifact: Artifact) -> bytes:
+        """The content. `ArtifactGone` if it is missing, `ArtifactDamaged` if it has changed."""
+
+    def path(self, artifact: Artifact) -> str:
+        """The artifact's file; "" if the store does not use files."""
+
+
+class NewArtifacts(Protocol):
+    """Takes large outputs and files."""
 
     def keep(self, name: str, data: bytes, format: Format) -> Artifact:
         """Store the data durably, all or nothing. `StoreRefused` if there is no space.
@@ -63,11 +73,12 @@ class Artifacts(Protocol):
         The file is removed, except when this raises `StoreUnavailable`: then the caller tries again.
         """
 
-    def fetch(self, artifact: Artifact) -> bytes:
-        """The content. `ArtifactGone` if it is missing, `ArtifactDamaged` if it has changed."""
-
     def path(self, artifact: Artifact) -> str:
-        """The artifact's file; "" if the store does not use files."""
+        """Where its file will be; "" for a row of a database, which has less room."""
+
+
+class Artifacts(StoredArtifacts, NewArtifacts, Protocol):
+    """Keeps large outputs beside the logs that refer to them."""
 
     def records(self) -> Iterator[ArtifactRecord]:
         """All stored artifacts, and remains of interrupted writes."""

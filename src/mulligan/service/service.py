@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from mulligan.service.server.audit import AuditLog, AuditWithRun
     from mulligan.service.server.catalogue.catalogue import Catalogue
     from mulligan.service.server.logins import Logins
+    from mulligan.service.server.notices.buttons import Buttons
     from mulligan.service.server.notices.notices import Notices
     from mulligan.service.server.schedules.schedules import Schedules
     from mulligan.service.server.store_calls import StoreCalls
@@ -244,6 +245,13 @@ class Service:
 
             kind = RemoteWebhooks
         return kind(self.reader, self.by, self.project, self.now, self.notices.config, self.for_token)
+
+    @cached_property
+    def buttons(self) -> Buttons:
+        """Decisions by the buttons of notices."""
+        from mulligan.service.server.notices.buttons import Buttons
+
+        return Buttons(self.reader, self.now, self.notices.config, self.for_token)
 
     @cached_property
     def event_forks(self) -> EventForks:

@@ -19,6 +19,7 @@ from mulligan.ports import (
     TokenRecord,
     WorkflowVersion,
 )
+from mulligan.ports.server_records import OBJECT_STORE_KIND
 from mulligan.store import refusals
 
 
@@ -49,7 +50,8 @@ class ProjectRecords:
     # -- documents
 
     def document(self, project: str, kind: str, name: str) -> Document | None:
-        return self._of.document(self._project, kind, name)
+        # Where artifacts are is one setting of the whole store.
+        return self._of.document("" if kind == OBJECT_STORE_KIND else self._project, kind, name)
 
     def documents(self, kind: str, project: str | None = None) -> list[Document]:
         return self._of.documents(kind, self._project)

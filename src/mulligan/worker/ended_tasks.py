@@ -10,6 +10,7 @@ from mulligan.ports import Lease
 from mulligan.worker.logs.log_shipping import LogShipping
 from mulligan.worker.outputs.kept_files import KeptFiles
 from mulligan.worker.outputs.large_values import LargeValues
+from mulligan.worker.outputs.object_files import ObjectFiles
 from mulligan.worker.outputs.outputs import LargeOutput
 from mulligan.worker.running_task import RunningTask
 from mulligan.worker.task_boundary import TaskBoundary
@@ -55,7 +56,14 @@ class EndedTasks:
         """Add a report that needs nothing more."""
         self.done.append((lease, report))
 
-    def report(self, running: RunningTask, report: TaskEnded, large: LargeValues, kept_files: KeptFiles) -> None:
+    def report(
+        self,
+        running: RunningTask,
+        report: TaskEnded,
+        large: LargeValues,
+        kept_files: KeptFiles,
+        objects: ObjectFiles,
+    ) -> None:
         """Store a large output first, then add the report. While the store is unavailable the report waits."""
         if isinstance(report.output, LargeOutput):
             large.store(running, report, report.output)
@@ -64,19 +72,34 @@ class EndedTasks:
             kept_files.search(running, report)
             return
         try:
+            objects.outputs.running = running
             sanitized = self._boundary.sanitize(running.resolved, report, running.kept_files)
-            self.done.append((running.lease, self._judge(sanitized, running.resolved.task.home)))
         except StoreUnavailable as error:
             self._unstored.append((running, report))
             self.store_error = error
+            return
+        if running.uploads:
+            objects.upload(running, sanitized)
+        else:
+            self.finish(running, sanitized)
 
-    def report_plain(self, running: RunningTask, report: TaskEnded) -> None:
+    def finish(self, running: RunningTask, sanitized: TaskEnded) -> None:
+        """Add a report of which everything is stored."""
+        self.done.append((running.lease, self._judge(sanitized, running.resolved.task.home)))
+
+    def report_plain(self, running: RunningTask, report: TaskEnded, objects: ObjectFiles) -> None:
         """`report` for a plain task that has returned something: no file of it is kept, and nothing is to blame."""
+        objects.outputs.running = running
         try:
-            self.done.append((running.lease, self._boundary.sanitize(running.resolved, report)))
+            sanitized = self._boundary.sanitize(running.resolved, report)
         except StoreUnavailable as error:
             self._unstored.append((running, report))
             self.store_error = error
+            return
+        if running.uploads:
+            objects.upload(running, sanitized)
+        else:
+            self.done.append((running.lease, sanitized))
 
     def take_unstored(self) -> list[tuple[RunningTask, TaskEnded]]:
         """Those that wait for the store to accept their output: the caller reports them again."""

@@ -43,6 +43,7 @@ from mulligan.worker.logs.log_shipping import LogShipping, ShippedLogs
 from mulligan.worker.logs.progress_files import ProgressFiles
 from mulligan.worker.outputs.kept_files import KeptFiles
 from mulligan.worker.outputs.large_values import LargeValues
+from mulligan.worker.outputs.object_files import NO_OBJECTS, ObjectFiles, ObjectStorage
 from mulligan.worker.outputs.path_containment import check_paths
 from mulligan.worker.outputs.result_cache import ResultCache
 from mulligan.worker.programs import Programs, find_program
@@ -104,6 +105,7 @@ class LocalExecutor:
         prefetch: int | None = None,
         leases_ahead: bool = False,
         artifacts: Artifacts | None = None,
+        objects: ObjectStorage = NO_OBJECTS,
         results: FindResults | None = None,
         clock: Clock | None = None,
         is_direct: bool = True,
@@ -197,6 +199,9 @@ class LocalExecutor:
             report_end=self._report,
         )
         self._kept_files = KeptFiles(self._background, self._boundary, report_end=self._report)
+        self._objects = ObjectFiles(
+            self._background, self._boundary, objects, after_preparing=self._on_prepared, report_end=self._ended.finish
+        )
         self._result_cache = ResultCache(
             self._background, results, artifacts, on_ready=self._retry_starts, report_end=self._report
         )
@@ -220,6 +225,7 @@ class LocalExecutor:
             name_logs_later=self._schedule_log_naming,
             note_seconds=self._prefetch.record_duration if leases_ahead else None,
         )
+        self._storing = (self._result_cache, self._large, self._kept_files, self._objects)
         self._program_turns: ProgramTurns | None = None  # from the first program on
         self._read_history = read_history
         self._supervisor = self._launch_supervisor()
@@ -234,8 +240,8 @@ class LocalExecutor:
         return may_start and (self._resources.fits(task) or self._prefetch.fits(task))
 
     def may_hold(self, task: Task) -> bool:
-        is_well = not self._health.known.cause
-        return is_well and self._leases_ahead and self._limits.admits(task) and self._prefetch.has_room(task)
+        is_ahead = self._leases_ahead and not self._health.known.cause
+        return is_ahead and self._limits.admits(task) and self._prefetch.has_room(task)
 
     def can_ever_fit(self, task: Task) -> bool:
         return self._resources.can_ever_fit(task)
@@ -282,8 +288,8 @@ class LocalExecutor:
 
     @property
     def running(self) -> Collection[Lease]:
-        process_exit = (*self._result_cache.recording, *self._large.storing, *self._kept_files.searching)
-        return [*(running.lease for running in (*self._running.values(), *process_exit)), *self._ended.waiting]
+        ended = (running for part in self._storing for running in part.storing)
+        return [*(running.lease for running in (*self._running.values(), *ended)), *self._ended.waiting]
 
     @property
     def is_busy(self) -> bool:
@@ -326,6 +332,7 @@ class LocalExecutor:
                 running.is_plain, running.has_references = True, False
                 self._called.start(running, None)
                 return None
+            self._objects.inputs.running = running
             # Only here is it known which agents are models, and which are commands.
             taken = as_model_task(lease, self._programs)
             task = taken.task
@@ -360,6 +367,8 @@ class LocalExecutor:
             if isinstance(error, FileNotFoundError) and self._task_files.restore_folder(self._running.values()):
                 return self._start(self._running.pop(lease.token).lease)
             self._end(lease.token, report_start_error(task, error))
+        finally:
+            self._objects.inputs.running = None
         return None
 
     def _on_prepared(self, running: RunningTask, refusal: TaskEnded | None) -> None:
@@ -401,8 +410,7 @@ class LocalExecutor:
             self._task_files.open_pipes(running, redactor, self._selector)
         self._schedule_log_naming(running, time.monotonic())
         left = seconds_left(replace(task, timeout=None))
-        # Its end frees no slot: the task goes on.
-        token = running.lease.token
+        token = running.lease.token  # its end frees no slot: the task goes on
         return ("run_fractional", token, *self._environments.build_command(request, token, running.scratch, left))
 
     def _on_environment(self, running: RunningTask, request: Request, process_exit: ProcessExit) -> None:
@@ -449,13 +457,8 @@ class LocalExecutor:
         self._prefetched.clear()
         self._held_since.clear()
         self._not_ready.clear()
-        self._called.clear()
-        self._ended.clear()
-        self._large.clear()
-        self._kept_files.clear()
-        self._result_cache.clear()
-        self._background.clear()
-        self._shared_signal.clear()
+        for part in (self._called, self._ended, self._background, self._shared_signal, *self._storing):
+            part.clear()
         self._children.retire_all()
         if self._program_turns is not None:
             self._program_turns.drop_all()
@@ -577,8 +580,8 @@ class LocalExecutor:
         self._not_ready.discard(token)
         self._called.forget(token)
         self._release(running.lease.task)
-        self._large.forget(running)
-        self._result_cache.forget(running)
+        for part in (self._large, self._objects, self._result_cache):
+            part.forget(running)
         return running
 
     def _end(self, token: int, report: Report) -> None:
@@ -615,14 +618,13 @@ class LocalExecutor:
         report = TaskEnded(at, task.place, task.attempt, output=output, usage=usage)
         self._task_files.give_back(running.scratch)
         self._health.known = HEALTHY
-        if output is None:
-            # Nothing to redact, or to store elsewhere.
+        if output is None:  # nothing to redact, or to store elsewhere
             self._ended.add(running.lease, report)
         else:
-            self._ended.report_plain(running, report)
+            self._ended.report_plain(running, report, self._objects)
 
     def _report(self, running: RunningTask, report: TaskEnded) -> None:
-        self._ended.report(running, report, self._large, self._kept_files)
+        self._ended.report(running, report, self._large, self._kept_files, self._objects)
 
     def _on_supervisor_ready(self) -> None:
         try:
@@ -701,8 +703,7 @@ class LocalExecutor:
                 self._promote(token)
                 self._supervisor.send(("start_queued", token))
             elif self.must_renew:
-                # The lease may be void by now.
-                break
+                break  # the lease may be void by now
             else:
                 self._promote(token)
                 self.start([self._running[token].lease])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from mulligan.core.model.artifacts import Artifact
 from mulligan.core.model.reports import Report
 from mulligan.ports import Lease
 from mulligan.worker.folders import ScratchFiles
@@ -41,6 +42,9 @@ class RunningTask(msgspec.Struct):
     # The files of the artifacts that its arguments refer to, by name; and those that were created only for this task.
     artifact_files: dict[str, str] = {}
     spooled_files: list[str] = []
+    # Of these, the files of objects, and what is uploaded to a bucket when it has ended.
+    object_files: dict[str, str] = {}
+    uploads: list[tuple[Artifact, str]] = []
     # A child has written its large values to its scratch files.
     is_prepared: bool = False
     # Started directly, without the shell that it was written for.

@@ -11,7 +11,7 @@ from mulligan.core.effects.tasks import Task
 from mulligan.core.model.clusters.scheduler_job import WorkerJob
 from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.reports import TaskEnded
-from mulligan.ports import Artifacts, Lease
+from mulligan.ports import Artifacts, Lease, NewArtifacts, StoredArtifacts
 from mulligan.worker.actions.called_actions import MODEL
 from mulligan.worker.outputs.artifact_inputs import Spool, fetch_artifacts, locate_artifacts
 from mulligan.worker.outputs.output_storage import FileToStore, OutputStorage
@@ -34,10 +34,15 @@ class TaskBoundary:
 
     def __init__(self, secrets: Secrets, artifacts: Artifacts | None = None, job: WorkerJob | None = None) -> None:
         self._secrets = secrets
-        self._artifacts = artifacts
+        self.artifacts = artifacts
+        self._artifacts: StoredArtifacts | None = artifacts
         self._output_storage = OutputStorage(artifacts)
         # The job of a scheduler in which tasks run: whoever looks into a failure wants to know it.
         self._job = job
+
+    def use_objects(self, inputs: StoredArtifacts, outputs: NewArtifacts) -> None:
+        """Read and store artifacts through these from now on."""
+        self._artifacts, self._output_storage = inputs, OutputStorage(outputs)
 
     def prepare(self, lease: Lease, *, is_called: bool, spool: Spool) -> tuple[Lease, bool]:
         """Return the lease with every value of its task resolved, and whether one may still refer to an artifact.

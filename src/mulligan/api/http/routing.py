@@ -60,6 +60,8 @@ class Call:
     base_url: str = ""
     # How long a browser that logs in stays logged in.
     session_hours: int = SESSION_HOURS
+    # The names of the routes that decide: what they do counts against the limit of a token.
+    decisions: tuple[str, ...] = ()
     # What this server has answered so far.
     counts: RequestCounts | None = None
     # For coroutines: `await call.read(lambda service: …)` runs in the thread for readers.

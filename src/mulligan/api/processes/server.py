@@ -70,7 +70,7 @@ def serve(
     start = _Start()
     _check_tls(section)
     home.refuse_read_only()
-    _open_store(home, log)
+    _open_store(home, log, config.artifacts)
     start.note("opening the store")
     listener, url = _listen(section)
     secret, token = start_token(_user(), datetime.now(UTC))
@@ -284,11 +284,12 @@ def _greeting(home: Home, url: str, link: str) -> Iterator[str]:
 # -- what must be right before it starts -----------------------------------------------------------------------------
 
 
-def _open_store(home: Home, log: Logger) -> None:
+def _open_store(home: Home, log: Logger, artifacts: str) -> None:
     """Open the store once, so that one that cannot be used is said now. A server waits for one that is away."""
     try:
         with Service(home) as service:
             service.audit.page(project=None, limit=1)
+            service.machine.keep_artifacts_in(artifacts)
     except StoreUnavailable as error:
         if not home.store_url:
             raise

@@ -46,6 +46,8 @@ def gc(
     if found.lost:
         those = f"{pluralize(len(found.lost), 'run')} that the database does not have"
         complain(f"files of {those} were not removed; to see why: mulligan doctor{where(home)}")
+    for place, reason in found.unread.items():
+        complain(f"artifacts in '{place}' were not examined: {reason}")
     if found.left:
         complain(f"logs were not examined: {found.left}")
 
@@ -60,6 +62,7 @@ def _age(text: str) -> float:
 def _rows(found: GarbageReport) -> Iterator[tuple[str, str]]:
     yield from _first("run", [Garbage(str(run_id), 0) for run_id in found.runs], "more run")
     yield from _first("artifact", found.artifacts, "more artifact")
+    yield from _first("object", found.objects, "more object")
     yield from _first("half-written artifact", found.half_written, "more half-written artifact")
     yield from _first("logs of run", found.logs, "more run")
     yield from _first("files of worker", found.workers, "more worker")
@@ -79,6 +82,7 @@ def _summary(found: GarbageReport) -> str:
     kinds = {
         "run": len(found.runs),
         "artifact": len(found.artifacts) + len(found.half_written),
+        "object": len(found.objects),
         "log folder": len(found.logs),
         "dead worker": len(found.workers),
         "environment": len(found.environments),

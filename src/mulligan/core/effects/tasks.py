@@ -147,6 +147,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     run_due: datetime | None = None
     # For a program: which turn it is, and what has ended since the last one.
     turn: ProgramTurn | None = None
+    # Where a worker elsewhere may upload its artifacts itself; "" if only the server can.
+    objects: str = ""
 
     @property
     def key(self) -> tuple[str, int]:

@@ -10,6 +10,9 @@ reference says what the file is:
     {"$artifact": {"name": …, "size": …, "sha256": …, "format": "parquet", "type": "pandas.DataFrame", "rows": 1000,
                    "columns": 5, "preview": {"columns": [["day", "date32"], …], "rows": [["2026-01-01", …], …]}}}
 
+`place` says where the content is, if it is an object of a bucket and not in the store; the name is its key there, and
+has its hash in it: 17/build/1/2/HASH/output.json.
+
 An output that is larger than any may be is not stored. A reference with the format `dropped` stands for it wherever the
 output would be, so that nobody takes it for an empty one: an expression that leads to it fails with OUTPUT_TOO_LARGE.
 """
@@ -48,6 +51,12 @@ _RUN_DIGITS_MAX = 19
 # A string, compiled at its first use, since most runs have no artifacts.
 _NAME = r"[\w%@\[\]-][\w%.@\[\]-]*(?:/[\w%@\[\]-][\w%.@\[\]-]*)+"
 
+# A bucket, and folders in it. Without a user, a password or a query: credentials come from the environment.
+_OBJECT_PLACE = r"(?:s3|gs|az)://[a-z0-9][a-z0-9._-]{1,62}(?:/[\w=+-][\w.=+-]*){0,20}"
+# The folder of an attempt: its run, its step, its visit and its number.
+_FOLDER_PARTS = 4
+PLACE_CHARS_MAX = 500
+
 
 class Artifact(msgspec.Struct, frozen=True):
     """What is stored under a name, with size and hash to verify it."""
@@ -62,6 +71,8 @@ class Artifact(msgspec.Struct, frozen=True):
     rows: int | None = None
     columns: int | None = None
     shape: tuple[int, ...] | None = None
+    # Where it is, if not in the store: s3://BUCKET/PREFIX/STORE.
+    place: str = ""
     # The columns of a table and its first rows; None for one of an older version, or among many tables.
     preview: TablePreview | None = None
 
@@ -85,7 +96,7 @@ class Artifact(msgspec.Struct, frozen=True):
             extra = {"type": self.type or None, "rows": self.rows, "columns": self.columns, "shape": shape}
             extra["preview"] = preview
             found |= {name: value for name, value in extra.items() if value is not None}
-        return found
+        return found | {"place": self.place} if self.place else found
 
 
 def describe_artifact(name: str, data: bytes, format: Format) -> Artifact:
@@ -102,6 +113,22 @@ def run_id_of(name: str) -> int:
 def is_artifact_name(name: str) -> bool:
     """Whether this is a valid name of an artifact: folders and a file."""
     return re.fullmatch(_NAME, name, re.ASCII) is not None
+
+
+def is_object_place(text: str) -> bool:
+    """Whether this may be a place of objects."""
+    return len(text) <= PLACE_CHARS_MAX and re.fullmatch(_OBJECT_PLACE, text, re.ASCII) is not None
+
+
+def attempt_folder_of(name: str) -> str:
+    """The folder of the attempt whose artifact has this name."""
+    return "/".join(name.split("/")[:_FOLDER_PARTS])
+
+
+def object_name(artifact: Artifact) -> str:
+    """Its name as an object: with its hash, so that it never stands for another content."""
+    folder, _, file = artifact.name.rpartition("/")
+    return f"{folder}/{artifact.sha256}/{file}"
 
 
 # -- references ------------------------------------------------------------------------------------------------------
@@ -126,6 +153,8 @@ def parse_reference(value: dict[str, Any]) -> Artifact:
         raise ArtifactDamaged(f"'{KEY}' is not a reference to an artifact: {problem}") from None
     if not is_artifact_name(found.name):
         raise ArtifactDamaged(f"'{found.name}' is not a name of an artifact", name=found.name)
+    if found.place and not is_object_place(found.place):
+        raise ArtifactDamaged(f"artifact '{found.name}' is said to be at a place that is none", name=found.name)
     if found.size < 0:
         raise ArtifactDamaged(f"artifact '{found.name}' cannot have {found.size} bytes", name=found.name)
     return found
@@ -145,11 +174,20 @@ def references(value: Any) -> Iterator[dict[str, Any]]:
 
 def referenced_names(value: Any) -> set[str]:
     """The names of the artifacts that a report or another value refers to. Encoded first, as `holds_reference` does."""
+    return _said_by_references(value, "name")
+
+
+def referenced_places(value: Any) -> set[str]:
+    """The places of the objects that a report or another value refers to."""
+    return _said_by_references(value, "place")
+
+
+def _said_by_references(value: Any, key: str) -> set[str]:
     data = msgspec.json.encode(value)
     if KEY_AS_JSON not in data:
         return set()
     described = (one[KEY] for one in references(msgspec.json.decode(data)))
-    return {one["name"] for one in described if isinstance(one, dict) and isinstance(one.get("name"), str)}
+    return {one[key] for one in described if isinstance(one, dict) and isinstance(one.get(key), str)}
 
 
 def holds_reference(value: Any) -> bool:
@@ -204,13 +242,25 @@ def describe_excess(size: int) -> str:
 def verify_content(artifact: Artifact, data: bytes) -> bytes:
     """The bytes if they match size and hash of the artifact. Raises ArtifactDamaged otherwise."""
     if len(data) != artifact.size:
-        raise ArtifactDamaged(
-            f"artifact '{artifact.name}' is damaged: it has {len(data)} bytes instead of {artifact.size}",
-            name=artifact.name,
-        )
+        raise damaged_size(artifact, len(data))
     if hashlib.sha256(data).hexdigest() != artifact.sha256:
-        raise ArtifactDamaged(f"artifact '{artifact.name}' is damaged: its hash does not match", name=artifact.name)
+        raise damaged_hash(artifact)
     return data
+
+
+def damaged_size(artifact: Artifact, size: int) -> ArtifactDamaged:
+    """The error for content of another size."""
+    what = f"{_shown(artifact)} is damaged: it has {size} bytes instead of {artifact.size}"
+    return ArtifactDamaged(what, name=artifact.name)
+
+
+def damaged_hash(artifact: Artifact) -> ArtifactDamaged:
+    """The error for other content of the same size."""
+    return ArtifactDamaged(f"{_shown(artifact)} is damaged: its hash does not match", name=artifact.name)
+
+
+def _shown(artifact: Artifact) -> str:
+    return f"artifact '{artifact.name}'" + (f" in '{artifact.place}'" if artifact.place else "")
 
 
 def decode_content(artifact: Artifact, data: bytes) -> Any:

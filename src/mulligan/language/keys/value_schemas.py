@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.model.artifacts import is_object_place
 from mulligan.core.model.text.lazy_regex import lazy_regex
 from mulligan.language.text import quantities
 from mulligan.language.text.nodes import (
@@ -128,6 +129,7 @@ def _name(value: Any) -> str:
     return _word(value)
 
 
+_object_place = text_that(is_object_place)
 _word = text_that(lambda text: NAME.fullmatch(text))
 
 
@@ -159,6 +161,11 @@ TEXT = Value("a text", text_that(str.strip), {"type": "string", "pattern": r"\S"
 PLAIN = Value("a text without '${…}'", _plain_text, {"type": "string", "pattern": r"\S", "not": {"pattern": r"\$\{"}})
 # The value of a label: a number or a flag is the text that it is written as.
 LABEL = Value("a text, a number or true or false", _label, {"type": ["string", "number", "boolean"]})
+OBJECT_PLACE = Value(
+    "a place such as s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX",
+    _object_place,
+    {"type": "string", "pattern": "^(s3|gs|az)://[a-z0-9]"},
+)
 FLAG = Flag("true or false", _flag, {"type": "boolean"})
 STEP_NAME = Value("a name of letters, digits, '_' and '-'", _name, {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"})
 STEP_NUMBER = Value("a step's name", _name, {"type": "integer"})

@@ -31,6 +31,7 @@ from mulligan.language.keys.value_schemas import (
     FLAG,
     LABEL,
     LIMIT,
+    OBJECT_PLACE,
     PLAIN,
     SIZE,
     STEP_NAME,
@@ -495,6 +496,9 @@ WORKFLOW = Record(
             "typed inputs",
         ),
         "defaults": Key(as_node(DEFAULTS), "settings for all steps that do not set them"),
+        "artifacts": Key(
+            OBJECT_PLACE, "the bucket for large outputs and kept files (default: that of the store, if it has one)"
+        ),
         "retry_policies": Key(MapOf(as_node(POLICY), _NAMES, names=_NAMES_IN_WORDS), "named lists of rules"),
         "handlers": Key(MapOf(HANDLER_FORMS, _NAMES, names=_NAMES_IN_WORDS), "named handlers"),
         "files": Key(MapOf(PLAIN), "names of files, for 'reads' and 'writes'"),

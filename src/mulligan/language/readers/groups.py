@@ -19,6 +19,7 @@ _SHARED = (
     "retry_policies",
     "handlers",
     "defaults",
+    "artifacts",
     "order",
     "fail_fast",
     "cancel_grace",

@@ -14,6 +14,8 @@ from mulligan.language.text.nodes import Mapping, Node
 _KEYS = frozenset({"capture", "env", "cwd", "on_lost", "timeout", "resources", "retry", "breaker", "log_level"})
 # `mulligan.step_context.log_records` reads it, in the process of the step.
 LEVEL_VARIABLE = "MULLIGAN_LOG_LEVEL"
+# `artifacts` of a workflow: the worker reads it in the task, see `service.host.object_places`.
+OBJECTS_VARIABLE = "MULLIGAN_OBJECT_STORE"
 
 
 class Retry(msgspec.Struct, frozen=True):

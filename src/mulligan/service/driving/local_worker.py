@@ -21,6 +21,7 @@ from mulligan.ports import Executor, Store
 from mulligan.service.driving.debugging import LOCALS, debugged, is_asked
 from mulligan.service.driving.driver import LEASE_SECONDS, Capacity, Driver, WorkerIdentity, WorkerLimits
 from mulligan.service.home import Home, this_host
+from mulligan.service.host.object_places import object_storage
 from mulligan.service.runs.changes.capacity_checks import refuse_no_processors
 from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.store.clock import PROCESS_CLOCK, ProcessClock
@@ -108,6 +109,7 @@ def local_worker(
             debugging=capacity.debugging,
             labels=capacity.labels,
             artifacts=store.artifacts,
+            objects=object_storage(store, os.environ, is_remote=home.is_remote),
             results=store.tagged_rows,
             clock=clock,
             lock_fd=worker.lock_fd,

@@ -64,6 +64,14 @@ class Machine:
         after = gc.UNUSED_SECONDS if unused_seconds is None else unused_seconds
         return gc.collect_garbage(self._reader, retention, unused_seconds=after, is_dry=is_dry)
 
+    def keep_artifacts_in(self, setting: str) -> None:
+        """Have the workers of the store keep artifacts in this bucket from now on; "" changes nothing."""
+        if setting:
+            from mulligan.object_store.places import checked_place
+            from mulligan.service.host.object_places import agree
+
+            agree(self._reader.store, checked_place(setting, "'artifacts' in the configuration"))
+
     def examine_machine(self) -> Diagnosis:
         """Check this machine and the store."""
         from mulligan.service.host import doctor

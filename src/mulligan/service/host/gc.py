@@ -19,7 +19,7 @@ import msgspec
 
 from mulligan.cache_folder import cache_folder
 from mulligan.core.effects.tasks import Task
-from mulligan.core.model.artifacts import KEY_AS_JSON, parse_reference, references, run_id_of
+from mulligan.core.model.artifacts import KEY_AS_JSON, attempt_folder_of, parse_reference, references, run_id_of
 from mulligan.core.model.events import RunStarted
 from mulligan.core.model.text.formatting import error_reason
 from mulligan.core.state.transitions import RUN_ENDED
@@ -27,6 +27,7 @@ from mulligan.errors import ArtifactDamaged, CodecError, Refused, StoreRefused
 from mulligan.ports import ArtifactRecord, RunRecord
 from mulligan.service.home import DATABASE
 from mulligan.service.host.lost_runs import find_lost_runs
+from mulligan.service.host.object_places import object_records, remove_objects
 from mulligan.service.runs.changes.run_worktrees import (
     belongs_to,
     discard_removed,
@@ -78,11 +79,14 @@ class GarbageReport(msgspec.Struct, frozen=True):
     worktrees: list[Garbage] = []
     # Old rows of the store besides runs, by table. A dry run does not count them.
     rows: dict[str, int] = {}
+    # Artifacts that are objects in a bucket; and the places that could not be looked at, and why.
+    objects: list[Garbage] = []
+    unread: dict[str, str] = {}
 
     @property
     def size(self) -> int:
-        kinds = (self.artifacts, self.half_written, self.logs, self.workers, self.environments, self.worktrees)
-        return sum(one.size for kind in kinds for one in kind)
+        files = (self.artifacts, self.half_written, self.logs, self.workers, self.environments, self.worktrees)
+        return sum(one.size for kind in (*files, self.objects) for one in kind)
 
 
 class RunRetention(msgspec.Struct, frozen=True):
@@ -152,13 +156,24 @@ class _Collection:
 
     def collect(self, retention: RunRetention, environments: list[Garbage]) -> GarbageReport:
         listed = sorted((one for one in self._artifacts.records() if run_id_of(one.name)), key=lambda one: one.name)
+        unread: dict[str, str] = {}
+        objects = object_records(self._store, unread)
         folders = self._run_folders()
         gone, worktrees = self._remove_runs(retention)
         runs = {run.run_id: run for run in self._runs() if run.run_id not in gone}
-        numbers = {*folders, *(run_id_of(one.name) for one in listed)}
+        numbers = {*folders, *(run_id_of(one.name) for kept in (listed, *objects.values()) for one in kept)}
         lost = find_lost_runs(self._home, self._store, numbers - runs.keys() - gone)
         listed = [one for one in listed if run_id_of(one.name) not in lost]
         orphans = self._orphans([record for record in listed if record.is_whole], runs)
+        # Young ones stay: the clock of a bucket is not that of the store.
+        unused = {
+            place: [
+                one
+                for one in self._orphans([one for one in kept if run_id_of(one.name) not in lost], runs)
+                if not self._is_young(one.kept_at)
+            ]
+            for place, kept in objects.items()
+        }
         halves = [record for record in listed if not record.is_whole and not self._is_young(record.kept_at)]
         collected = GarbageReport(
             self._is_dry,
@@ -175,10 +190,14 @@ class _Collection:
             self._why_logs_are_left(),
             lost,
             worktrees,
+            objects=[Garbage(f"{place}/{one.name}", one.size) for place, found in unused.items() for one in found],
+            unread=unread,
         )
         if not self._is_dry:
             with _removal_errors():
                 self._remove(collected, folders)
+                for place, found in unused.items():
+                    remove_objects(place, [one.name for one in found])
                 if not self._why_logs_are_left():
                     discard_removed(self._worktrees, runs)
             old = remove_all_old(self._store.server_records, find_config(self._home.folder).retention, self._now)
@@ -247,7 +266,7 @@ class _Collection:
             one
             for one in listed
             if one.name not in referred_to
-            and one.name.rpartition("/")[0] not in in_flight
+            and attempt_folder_of(one.name) not in in_flight
             and not self._may_be_awaited(one, runs)
             and not (is_looked_for and run_id_of(one.name) not in runs)
         ]

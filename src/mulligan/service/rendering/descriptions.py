@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mulligan.core.model.agents.spending import format_spent, spent_from_usage
-from mulligan.core.model.artifacts import DROPPED, KEY, holds_reference, is_artifact
+from mulligan.core.model.artifacts import DROPPED, KEY, holds_reference, is_artifact, is_object_place
 from mulligan.core.model.failure import Failure
 from mulligan.core.model.text.artifact_words import describe_file, with_files_described
 from mulligan.core.model.text.formatting import format_size, strip_control_characters
@@ -62,7 +62,10 @@ def describe_artifact(value: Any) -> str:
     if reference.get("format") == DROPPED:
         return describe_file(value)
     path = reference.get("path", "")
-    where = _from_here(path) if path else f"the store: {reference.get('name', '')}"
+    # A kept file has its step as `place`, and the place of its object as `bucket`.
+    places = (reference.get("bucket", ""), reference.get("place", ""))
+    place = next((one for one in places if is_object_place(str(one))), None)
+    where = _from_here(path) if path else f"{place + '/' if place else 'the store: '}{reference.get('name', '')}"
     return f"{describe_file(value) or format_size(reference.get('size', 0))}, in {where}"
 
 

@@ -83,6 +83,18 @@ class RetentionSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token_days: Count = 30
 
 
+class ButtonsSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[buttons]`: how links of notices are signed, and for how long they count."""
+
+    # With two, the first signs and either counts, so that it can be changed.
+    key: SecretSource | tuple[SecretSource, ...] = ()
+    hours: Annotated[int, msgspec.Meta(ge=1, le=720)] = 24
+
+    @property
+    def keys(self) -> tuple[SecretSource, ...]:
+        return self.key if isinstance(self.key, tuple) else (self.key,)
+
+
 class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of the file."""
 
@@ -91,8 +103,11 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     targets: dict[str, Target] = {}
     # With what deliveries to webhooks are signed, by name. With two, either counts, so that a sender may change it.
     webhook_secrets: dict[str, SecretSource | tuple[SecretSource, ...]] = {}
+    buttons: ButtonsSection = ButtonsSection()
     otel: OtelSection = OtelSection()
     retention: RetentionSection = RetentionSection()
+    # Where artifacts are, if not in the store: s3://BUCKET/PREFIX.
+    artifacts: str = ""
 
 
 def find_config(home: Path, file: str | None = None) -> ServerConfig:
@@ -161,6 +176,7 @@ def _keys_at(path: list[str]) -> set[str]:
         (): ServerConfig,
         ("server",): ServerSection,
         ("retention",): RetentionSection,
+        ("buttons",): ButtonsSection,
         ("server", "trusted_proxy"): TrustedProxy,
     }
     found = Target if path[:1] == ["targets"] and len(path) == 2 else types.get(tuple(path))

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -57,6 +58,7 @@ from mulligan.language.python.definitions import read_definition
 from mulligan.ports import Answer, Lease, NewRun, Offer, RunRecord, Store, Turn, WorkerRecord
 from mulligan.ports.server_records import LogChunk, LogKey, TokenRecord
 from mulligan.service.home import Home
+from mulligan.service.host.object_places import places_of, refuse_foreign_places
 from mulligan.service.host.slurm.job_ends import JobEnds
 from mulligan.service.logs.log_ranges import watched_runs
 from mulligan.service.runs.changes.changes import Changes
@@ -411,16 +413,19 @@ class StoreCalls:
     def _handed_out(self, leases: Sequence[Lease]) -> list[Lease]:
         """The leases for a worker elsewhere. What an older version has started works in the folder of this home."""
         here = self._reader.home.folders.work
-        return [
-            replace(lease, task=replace(lease.task, home=WORKER_FOLDER)) if lease.task.home == here else lease
-            for lease in leases
-        ]
+        found = []
+        for lease, place in zip(leases, places_of(self._store, [lease.task for lease in leases]), strict=True):
+            home = WORKER_FOLDER if lease.task.home == here else lease.task.home
+            is_other = place or home != lease.task.home
+            found.append(replace(lease, task=replace(lease.task, home=home, objects=place)) if is_other else lease)
+        return found
 
     def _own_report(self, worker: str, report: Report) -> Report:
         """The last report of a task. What makes no sense in it fails the attempt, so that the worker can go on."""
         if isinstance(report, LeaseExpired):
             report = replace(report, worker=worker)
-        return without_content(report, "it came from a worker over HTTP") or report
+        over_http = "it came from a worker over HTTP"
+        return without_content(report, over_http, partial(refuse_foreign_places, self._store)) or report
 
     def _own_logs(self, worker: str, logs: list[LogChunk], running: Collection[tuple[int, str, int]]) -> list[LogChunk]:
         """The pieces of logs of attempts that run here, or that a worker of the same owner has left when it died.
@@ -509,6 +514,7 @@ class StoreCalls:
 
     def _fetch(self, artifact: Artifact) -> bytes:
         _check_name(artifact.name)
+        refuse_foreign_places(self._store, [artifact.place] if artifact.place else [])
         return self._store.artifacts.fetch(artifact)
 
 

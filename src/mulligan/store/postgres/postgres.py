@@ -32,6 +32,7 @@ from mulligan.store import refusals
 from mulligan.store.breaker_transaction import BreakerTransaction
 from mulligan.store.columns import circuit_from, message_from, stopped_from
 from mulligan.store.encoding import encoded, moment_from, task_from
+from mulligan.store.object_artifacts import WithObjects
 from mulligan.store.postgres import postgres_commit
 from mulligan.store.postgres.postgres_arrays import arrays, without_nul
 from mulligan.store.postgres.postgres_artifacts import ArtifactRows
@@ -62,7 +63,7 @@ class PostgresStore(SqlStore):
     def __init__(self, url: str, *, lease_seconds: float = 30.0) -> None:
         self._client = PostgresClient(url, lease_seconds)
         super().__init__(self._client, PostgresRunLists(self._client), lease_seconds)
-        self.artifacts = ArtifactRows(self._client)
+        self.artifacts = WithObjects(ArtifactRows(self._client))
 
     def _database_of_records(self) -> SqlDatabase:
         return cast(SqlDatabase, _WithoutNul(self._client))

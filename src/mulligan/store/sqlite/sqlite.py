@@ -41,6 +41,7 @@ from mulligan.store.columns import (
     turn_from,
 )
 from mulligan.store.encoding import encoded, micros, task_from
+from mulligan.store.object_artifacts import WithObjects
 from mulligan.store.read_only import is_read_only
 from mulligan.store.remaining_capacity import RemainingCapacity
 from mulligan.store.sql.sql_arrays import Bigints, Texts
@@ -77,7 +78,7 @@ class SqliteStore(SqlStore):
         self._clock = clock or PROCESS_CLOCK
         self._file = self._open(Path(path), busy_seconds, vfs)
         super().__init__(self._file, SqliteRunLists(self._file), lease_seconds)
-        self.artifacts: Artifacts = ArtifactFiles(self._file.path.parent / "artifacts")
+        self.artifacts: Artifacts = WithObjects(ArtifactFiles(self._file.path.parent / "artifacts"))
         self._sequence, self._leases = TaskSequence(), Leases()
         self._seen_version = self._file.version()
         self._queued_max = 0

@@ -58,6 +58,7 @@ from mulligan.store import refusals
 from mulligan.store.breaker_transaction import BreakerTransaction
 from mulligan.store.clock import PROCESS_CLOCK
 from mulligan.store.encoding import encoded, entries_containing
+from mulligan.store.object_artifacts import WithObjects
 from mulligan.store.remaining_capacity import RemainingCapacity
 from mulligan.testing.memory.artifact_memory import ArtifactMemory
 from mulligan.testing.memory.memory_lists import MemoryRunLists
@@ -86,7 +87,7 @@ class MemoryStore:
         self.tables = tables or MemoryTables()
         self._clock = clock or PROCESS_CLOCK
         self._lease = timedelta(seconds=lease_seconds)
-        self.artifacts: Artifacts = ArtifactMemory(self.tables.artifacts, self._clock)
+        self.artifacts: Artifacts = WithObjects(ArtifactMemory(self.tables.artifacts, self._clock))
         self.lists: RunLists = MemoryRunLists(self.tables)
         self._own_writes = 0
         self._seen_writes = self.tables.writes

@@ -22,7 +22,7 @@ from mulligan.core.model.artifacts import (
 from mulligan.core.model.reports import TaskEnded
 from mulligan.errors import ArtifactDamaged, ArtifactGone, InputInvalid, OutputDropped
 from mulligan.language.shell.shell import VALUE_BYTES_MAX, value_too_large
-from mulligan.ports import Artifacts
+from mulligan.ports import StoredArtifacts
 from mulligan.worker.child.warm_child import CallResult
 from mulligan.worker.folders import file_size
 from mulligan.worker.slots.loop_limits import LOOP_BYTES_MAX, LOOP_BYTES_MAX_REDACTED
@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 Spool = Callable[[bytes, str], str]
 
 
-def fetch_artifacts(task: Task, artifacts: Artifacts, *, is_called: bool, spool: Spool) -> Task | None:
+def fetch_artifacts(task: Task, artifacts: StoredArtifacts, *, is_called: bool, spool: Spool) -> Task | None:
     """Return the task with the content of artifacts in place of references; None if no value refers to one.
 
     InputInvalid if one is not available.
@@ -78,7 +78,7 @@ def referenced_bytes(value: Any) -> int:
     return sum(artifact.size for artifact in found if artifact.format in VALUE_FORMATS)
 
 
-def locate_artifacts(value: Any, artifacts: Artifacts, spool: Spool) -> dict[str, str]:
+def locate_artifacts(value: Any, artifacts: StoredArtifacts, spool: Spool) -> dict[str, str]:
     """Return the file of each artifact that a value refers to, by name. `spool` writes those that have no file."""
     found: dict[str, str] = {}
     if KEY_AS_JSON not in _encode(value):
@@ -91,13 +91,13 @@ def locate_artifacts(value: Any, artifacts: Artifacts, spool: Spool) -> dict[str
     return found
 
 
-def _locate(artifact: Artifact, artifacts: Artifacts, spool: Spool) -> str:
+def _locate(artifact: Artifact, artifacts: StoredArtifacts, spool: Spool) -> str:
     # Programs look at the ending of a file.
     ending = "" if artifact.format in VALUE_FORMATS else os.path.splitext(artifact.name)[1]
     return artifacts.path(artifact) or spool(artifacts.fetch(artifact), ending)
 
 
-def _path_of(artifact: Artifact, artifacts: Artifacts, spool: Spool) -> str:
+def _path_of(artifact: Artifact, artifacts: StoredArtifacts, spool: Spool) -> str:
     """Return the path of a file for a process, if its size is right. Its content is not read here: it may be large."""
     path = _locate(artifact, artifacts, spool)
     if file_size(path) != artifact.size:
@@ -114,7 +114,7 @@ def _parse_reference(reference: dict[str, Any]) -> Artifact:
     return artifact
 
 
-def _fetch(value: Any, artifacts: Artifacts, spool: Spool) -> Any:
+def _fetch(value: Any, artifacts: StoredArtifacts, spool: Spool) -> Any:
     with _as_input_error():
         return fetch_references(value, artifacts.fetch, lambda artifact: _path_of(artifact, artifacts, spool))
 

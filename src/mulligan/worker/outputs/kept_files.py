@@ -58,7 +58,7 @@ class KeptFiles:
         self._searched: dict[int, RunningTask] = {}
 
     @property
-    def searching(self) -> Collection[RunningTask]:
+    def storing(self) -> Collection[RunningTask]:
         """Tasks that have ended and whose files are being searched."""
         return self._searched.values()
 

@@ -25,7 +25,7 @@ from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.text.formatting import format_size
 from mulligan.core.model.text.table_preview import IN_RESULT_BYTES_MAX, TablePreview, bounded_preview
 from mulligan.errors import StoreRefused
-from mulligan.ports import Artifacts
+from mulligan.ports import NewArtifacts
 from mulligan.worker.outputs import outputs
 from mulligan.worker.slots.machine_trouble import trouble_of
 
@@ -80,7 +80,7 @@ _Known = Mapping[str, tuple[dict[str, Any], dict[str, Any]]]
 class OutputStorage:
     """Every result passes through here once. Without artifacts all outputs stay in the log."""
 
-    def __init__(self, artifacts: Artifacts | None) -> None:
+    def __init__(self, artifacts: NewArtifacts | None) -> None:
         self._artifacts = artifacts
 
     def store(self, task: Task, report: TaskEnded, kept_files: Sequence[FileToStore] = ()) -> TaskEnded:
@@ -113,7 +113,7 @@ class OutputStorage:
         except StoreRefused as error:
             return _refused(report, error)
 
-    def _store_files(self, task: Task, kept_files: Sequence[FileToStore], artifacts: Artifacts) -> None:
+    def _store_files(self, task: Task, kept_files: Sequence[FileToStore], artifacts: NewArtifacts) -> None:
         for one in kept_files:
             if one.stored is not None:
                 continue  # the store was not available for a later one
@@ -270,12 +270,14 @@ def _refused(report: TaskEnded, error: StoreRefused) -> TaskEnded:
     return report_storage_failure(report, error.message, cause.errno if isinstance(cause, OSError) else None)
 
 
-def report_storage_failure(report: TaskEnded, reason: str, error_number: int | None = None) -> TaskEnded:
+def report_storage_failure(
+    report: TaskEnded, reason: str, error_number: int | None = None, *, code: str = "EXCEPTION"
+) -> TaskEnded:
     """Report that the output could not be stored: the attempt has failed, and another one may succeed."""
     trouble = trouble_of(error_number)
     outcome = Outcome(
         exit_code=None,
-        code="EXCEPTION",
+        code=code,
         message=storage_error(reason),
         is_stopped=report.outcome.is_stopped,
         machine=trouble,

@@ -64,7 +64,7 @@ class ResultCache:
         self._codes: dict[CodeRequest, list[Code | None]] = {}
 
     @property
-    def recording(self) -> Collection[RunningTask]:
+    def storing(self) -> Collection[RunningTask]:
         """Tasks that have ended and whose files are being read."""
         return self._recording.values()
 

@@ -122,7 +122,7 @@ def artifacts_table(report: Report) -> Html:
             one.attempt,
             format_size(one.size),
             one.sha256[:16],
-            one.path or f"the store: {one.name}",
+            one.path or (f"{one.bucket}/{one.name}" if one.bucket else f"the store: {one.name}"),
         )
         for one in report.artifacts
     )

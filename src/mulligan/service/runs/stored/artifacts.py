@@ -26,6 +26,12 @@ class KeptFile(msgspec.Struct):
     # Its name in the store; and its path, if the store uses files.
     name: str
     path: str = ""
+    # The place of the bucket that it is in; "" if the store has it.
+    bucket: str = ""
+
+    @property
+    def artifact(self) -> Artifact:
+        return Artifact(self.name, self.size, self.sha256, place=self.bucket)
 
 
 def kept_files(entry: Entry, artifacts: Artifacts | None = None) -> Iterator[KeptFile]:
@@ -40,13 +46,13 @@ def kept_files(entry: Entry, artifacts: Artifacts | None = None) -> Iterator[Kep
             continue  # written by hand
         path = "" if artifacts is None else artifacts.path(one)
         name = unquote(one.name.rpartition("/")[2])
-        yield KeptFile(fact.place, fact.attempt, name, one.size, one.sha256, one.format, one.name, path)
+        yield KeptFile(fact.place, fact.attempt, name, one.size, one.sha256, one.format, one.name, path, one.place)
 
 
 def add_file_paths(artifacts: Artifacts, kept: Iterable[KeptFile]) -> None:
     """Say where kept files are: "" if the store does not use files."""
     for one in kept:
-        one.path = artifacts.path(Artifact(one.name, one.size, one.sha256))
+        one.path = artifacts.path(one.artifact)
 
 
 Shown = TypeVar("Shown")

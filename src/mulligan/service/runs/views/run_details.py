@@ -287,7 +287,7 @@ class RunDetails:
     def artifact(self, run_id: int, sha256: str) -> ArtifactContent:
         """A file that the run refers to: one that a step kept, or that an output refers to."""
         artifacts = self._reader.store.artifacts
-        kept = (Artifact(one.name, one.size, one.sha256) for one in self.artifacts(run_id))
+        kept = (one.artifact for one in self.artifacts(run_id))
         found = next((one for one in kept if one.sha256 == sha256), None) or self._referred(run_id, sha256)
         if found is None:
             raise UnknownArtifact(

@@ -6,22 +6,34 @@ What to type and where to click is added here, since only the sender knows its a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from mulligan.core.model.text.formatting import pluralize
+from mulligan.errors import InputInvalid
 from mulligan.history.notice_text import NoticeBody
 from mulligan.ports import NoticeRecord
 from mulligan.service.rendering.next_commands import commands_for_wait, suggest_commands
 
+Answer = Literal["approve", "refuse", "retry", "fail"]
 SOURCE = "mulligan"
 # How many notices a digest for people lists.
 DIGEST_LINES_MAX = 50
 # The types of events that are not about a run.
 _KINDS = {"test": "mulligan.test", "worker_trouble": "mulligan.worker.trouble"}
+
+
+class Button(NamedTuple):
+    """What a message has: which answer it gives, and where it leads."""
+
+    answer: Answer
+    url: str
+
+
+MakeButtons = Callable[[NoticeRecord, NoticeBody], tuple[Button, ...]]
 _decode = msgspec.json.Decoder(NoticeBody).decode
 
 
@@ -35,6 +47,7 @@ class Message(msgspec.Struct, frozen=True):
     # A CloudEvent in JSON.
     event: bytes
     notices: tuple[NoticeRecord, ...]
+    buttons: tuple[Button, ...] = ()
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -49,11 +62,15 @@ class Delivery(msgspec.Struct, frozen=True):
     retry_after: float = 0.0
 
 
-def make_message(notice: NoticeRecord, url: str = "") -> Message:
+def make_message(notice: NoticeRecord, url: str = "", buttons: MakeButtons | None = None) -> Message:
     """The message of one notice. `url`: the address of the server, for links."""
     body = _decode(notice.body)
-    event = _event(notice, body, url)
-    return Message(notice.key, body.title, _text(body, url), msgspec.json.encode(event), (notice,))
+    event, text, made = _event(notice, body, url), _text(body, url), tuple[Button, ...]()
+    try:
+        made = buttons(notice, body) if buttons is not None else ()
+    except InputInvalid as error:
+        text = f"{text}\n\nwithout buttons: {error.message}".strip("\n")
+    return Message(notice.key, body.title, text, msgspec.json.encode(event), (notice,), made)
 
 
 def make_digest(notices: Sequence[NoticeRecord], at: datetime, url: str = "") -> Message:

@@ -24,7 +24,9 @@ from mulligan.service.server.notices.worker_trouble import announce_troubles
 from mulligan.service.server.server_config import ServerConfig, find_config
 
 if TYPE_CHECKING:
+    from mulligan.history.notice_text import NoticeBody
     from mulligan.service.runs.stored.run_reader import RunReader
+    from mulligan.service.server.notices.messages import Button
     from mulligan.service.server.notices.sender import Sender
 
 # What `--notify TARGET` means: all but `late`, which needs a time.
@@ -152,7 +154,12 @@ class Notices:
         """The sender of this process. It loads threads and libraries, so it is made when something is sent."""
         from mulligan.service.server.notices import sender
 
-        return sender.Sender(self._outbox, sender.send, url=self.config().server.public_url)
+        return sender.Sender(self._outbox, sender.send, url=self.config().server.public_url, buttons=self._make_buttons)
+
+    def _make_buttons(self, notice: NoticeRecord, body: NoticeBody) -> tuple[Button, ...]:
+        from mulligan.service.server.notices.buttons import make_buttons
+
+        return make_buttons(self.config(), notice, body)
 
     def config(self) -> ServerConfig:
         """The configuration with the targets. It is read again each time, so that a change counts at once."""

@@ -26,7 +26,7 @@ import msgspec
 from mulligan.core.model.text.formatting import format_duration, pluralize
 from mulligan.errors import InputInvalid, MulliganError
 from mulligan.ports import NoticeRecord, Outbox, SettledNotice, TargetPause, WaitingTarget
-from mulligan.service.server.notices.messages import Delivery, Message, make_digest, make_message
+from mulligan.service.server.notices.messages import Delivery, MakeButtons, Message, make_digest, make_message
 from mulligan.service.server.notices.targets import GIVE_UP_SECONDS, Target
 
 # How long a claimed notice is ours. Sending to a target stops at half of it, so that no claim ends while it is sent.
@@ -75,6 +75,7 @@ class Sender:
         send: Send,
         *,
         url: str = "",
+        buttons: MakeButtons | None = None,
         clock: Callable[[], float] = time.monotonic,
         threads: int = 16,
         pool: Executor | None = None,
@@ -82,6 +83,7 @@ class Sender:
         self._outbox = outbox
         self._send = send
         self._url = url
+        self._buttons = buttons
         self._clock = clock
         self._pool = pool or ThreadPoolExecutor(threads, thread_name_prefix="notices")
         self._running: dict[str, Future[None]] = {}
@@ -202,10 +204,10 @@ class Sender:
         """The messages that go now: what is beyond the limit of the target is joined into the last."""
         limit = target.messages_per_minute
         if not limit:
-            return [make_message(notice, self._url) for notice in notices]
+            return [make_message(notice, self._url, self._buttons) for notice in notices]
         free = limit - len(self._sent_at[name])
         singles = notices if len(notices) <= free else notices[: free - 1]
-        messages = [make_message(notice, self._url) for notice in singles]
+        messages = [make_message(notice, self._url, self._buttons) for notice in singles]
         if joined := notices[len(singles) :]:
             messages.append(make_digest(joined, now, self._url))
         self._sent_at[name].extend([now] * len(messages))

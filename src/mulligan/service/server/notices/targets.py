@@ -11,7 +11,7 @@ import hmac
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -75,6 +75,10 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     webhook: str | SecretSource = ""
     # The keys of the signatures. With two, both sign, so that the receiver may change from one to the other.
     secret: SecretSource | tuple[SecretSource, ...] = ()
+    # What a webhook gets: a CloudEvent, or a message for a chat.
+    form: Literal["event", "slack", "teams"] = "event"
+    # The id of the token with whose rights the buttons of a message decide; without one it has none.
+    decides_as: str = ""
     # At most so many messages a minute; what is beyond that is joined into one. 0: no limit.
     per_minute: Annotated[int, msgspec.Meta(ge=0)] | None = None
     # How long sending is tried.
@@ -86,6 +90,10 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise TargetRefused("a target has 'urls' or a 'webhook', one of the two")
         if any(len(url) > ADDRESS_CHARS_MAX for url in (*self.urls, self.webhook) if isinstance(url, str)):
             raise TargetRefused(_TOO_LONG)
+        if (self.form != "event" or self.decides_as) and not self.webhook:
+            raise TargetRefused("'form' and 'decides_as' are for a 'webhook'")
+        if self.decides_as and self.form == "event":
+            raise TargetRefused('\'decides_as\' is for the forms "slack" and "teams": their messages have buttons')
         if self.secret and not self.webhook:
             raise TargetRefused("'secret' is for a 'webhook': it signs what is sent")
         if isinstance(self.webhook, str) and self.webhook:

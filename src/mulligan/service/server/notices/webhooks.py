@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from urllib.parse import urlsplit
 
 import httpx2
 
+from mulligan.service.server.notices.chat_messages import slack_body, teams_body
 from mulligan.service.server.notices.messages import Delivery, Message
 from mulligan.service.server.notices.targets import Target, sign
 
+JSON = "application/json; charset=utf-8"
 MEDIA = "application/cloudevents+json; charset=utf-8"
 # A receiver that asks for more patience than this gets no more.
 PATIENCE_SECONDS_MAX = 3600.0
+
+
+_FORMS: Mapping[str, Callable[[Message], tuple[str, bytes]]] = {
+    "event": lambda message: (MEDIA, message.event),
+    "slack": lambda message: (JSON, slack_body(message)),
+    "teams": lambda message: (JSON, teams_body(message)),
+}
 
 
 def send_to_webhook(target: Target, message: Message, now: datetime) -> Delivery:
@@ -22,12 +32,13 @@ def send_to_webhook(target: Target, message: Message, now: datetime) -> Delivery
     url, keys = target.webhook_url(), target.signing_keys()
     host = urlsplit(url).hostname or ""
     timestamp = int(now.timestamp())
+    media, body = _FORMS[target.form](message)
     headers = {
-        "content-type": MEDIA,
+        "content-type": media,
         "user-agent": "mulligan",
         "webhook-id": message.key,
         "webhook-timestamp": str(timestamp),
-        **({"webhook-signature": sign(keys, message.key, timestamp, message.event)} if keys else {}),
+        **({"webhook-signature": sign(keys, message.key, timestamp, body)} if keys else {}),
     }
     try:
         # A redirect would send the notice to somebody who is not in the configuration.
@@ -35,7 +46,7 @@ def send_to_webhook(target: Target, message: Message, now: datetime) -> Delivery
             httpx2.Client(
                 timeout=target.timeout_seconds, follow_redirects=False, verify=_certificates(timestamp // 3600)
             ) as client,
-            client.stream("POST", url, content=message.event, headers=headers) as answer,
+            client.stream("POST", url, content=body, headers=headers) as answer,
         ):
             status, patience = answer.status_code, answer.headers.get("retry-after", "")
     except httpx2.TimeoutException:
