@@ -31,7 +31,7 @@ FLOW = """
 name: nightly
 steps:
   - {step: broken, shell: exit 3, triage: true}
-  - {step: ask, approve: {message: "ship it? <b>now</b>"}}
+  - {step: ask, approve: {message: "ship it? <b>now</b>"}, next: end}
 """
 CONFIG = """
 [server]

@@ -27,7 +27,7 @@ from mulligan.service.server.server_config import ServerConfig
 from mulligan.service.service import Service
 
 CONFIG = msgspec.convert({"server": {"requests_per_second": 100_000, "requests_at_once": 100_000}}, ServerConfig)
-ASKS = FLOW + "  - {step: ask, approve: {message: go on}}\n  - {step: look, shell: exit 4, triage: true}\n"
+ASKS = FLOW + "  - {step: ask, approve: {message: go on}, next: end}\n  - {step: look, shell: exit 4, triage: true}\n"
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ PROTOCOL = {"mulligan-protocol": "1"}
 
 def parked(number: int) -> str:
     steps = "".join(f"  - step: s{at}\n    shell: exit 3\n    triage: true\n" for at in range(number))
-    return f"name: nightly\nsteps:\n{steps}  - step: ask\n    approve: {{message: ship it?}}\n"
+    return f"name: nightly\nsteps:\n{steps}  - step: ask\n    approve: {{message: ship it?}}\n    next: end\n"
 
 
 @pytest.fixture

@@ -59,6 +59,39 @@ def test_a_file_is_named_with_what_it_is():
     assert found.lines == ["output.parquet: table 400 × 12 (parquet, 2KiB)"]
 
 
+def test_a_data_frame_is_shown_by_its_recorded_rows():
+    preview = {"columns": [["region", "str"], ["a\x1b[31m<b>", "int"]], "rows": [["west", "1"], ["east", "2"]]}
+
+    found = one({**FRAME, "preview": preview})
+
+    assert (found.kind, found.left_out, found.artifact) == ("table", 398, FRAME["name"])
+    assert list(evidence_lines(found, 8)) == [
+        "sales:",
+        "  output.parquet: table 400 × 12 (parquet, 2KiB)",
+        "  the first 2 columns:",
+        "  region  a<b>",
+        "  west    1",
+        "  east    2",
+        "  … and 398 more rows",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("preview", "lines"),
+    [
+        ({"columns": [["region", "str"]]}, 2),
+        ({"columns": [["region", "str"]], "rows": [[]]}, 2),
+        ({}, 1),
+        ({"columns": [["a"]]}, 1),
+        (7, 1),
+    ],
+)
+def test_a_data_frame_without_rows_is_named(preview: Any, lines: int):
+    found = one({**FRAME, "preview": preview})
+
+    assert (found.kind, len(found.lines)) == ("file", lines)
+
+
 def test_a_long_text_says_how_much_is_left_out():
     lines = list(evidence_lines(one("line\n" * 1000), 8))
 

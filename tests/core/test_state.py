@@ -89,6 +89,7 @@ WRITTEN: list[tuple[msgspec.Struct, dict[str, Any], dict[str, Any]]] = [
             "recovered_by": "",
             "is_closed": False,
             "is_caught": False,
+            "is_target_skipped": False,
             "route": Route("no_route"),
             "summary": None,
         },

@@ -184,6 +184,56 @@ def test_an_agent_without_an_answer_is_said(pages: Client, flows: Flows) -> None
     assert "data-accept" not in html
 
 
+PICTURE = b"\x89PNG\r\n\x1a\n and pixels"
+
+
+def keeping(name: str, content: bytes) -> str:
+    return f"""
+name: plots
+steps:
+  - step: plot
+    python: |
+      import mulligan, pathlib
+      def main():
+          pathlib.Path("made").write_bytes({content!r})
+          return mulligan.artifact("made", name={name!r})
+  - step: gate
+    needs: [plot]
+    approve: {{message: ok?, evidence: {{plot: "${{steps.plot.output}}"}}}}
+"""
+
+
+def images_of(html: str) -> list[str]:
+    return re.findall(r'<img src="([^"]+)" alt="plot"', html)
+
+
+def test_a_picture_is_shown_as_a_picture_of_its_type(pages: Client, flows: Flows) -> None:
+    run_id = flows.run(keeping("plot.png", PICTURE))
+
+    (address,) = images_of(show(pages, "/inbox", run=run_id, step="gate"))
+    image = pages.get(address)
+
+    assert (image.status, image.body) == (200, PICTURE)
+    assert image.headers["content-type"] == "image/png"
+    assert image.headers["content-disposition"] == "attachment"
+    assert "default-src 'none'" in image.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "is_named"),
+    [("plot.png", f"<svg>{HOSTILE}</svg>".encode(), True), ("plot.svg", PICTURE, False), ("plot.png", b"", True)],
+)
+def test_what_only_calls_itself_a_picture_is_not_served_as_one(
+    pages: Client, flows: Flows, name: str, content: bytes, is_named: bool
+) -> None:
+    run_id = flows.run(keeping(name, content))
+
+    shown = images_of(show(pages, "/inbox", run=run_id, step="gate"))
+
+    assert len(shown) == is_named
+    assert [pages.get(one).status for one in shown] == [404] * is_named
+
+
 def test_the_evidence_of_an_approval_is_text_and_nothing_of_it_is_part_of_the_page(pages: Client, flows: Flows) -> None:
     rows = [{"region": HOSTILE, "sold": 12}]
     evidence = {"sales": rows, "changes": f"@@ -1 +1 @@\n-{HOSTILE}\n+ok", "note": HOSTILE}

@@ -196,6 +196,45 @@ def test_outputs_are_shown_as_table_tree_or_text(pages: Client, flows: Flows) ->
     assert '<pre tabindex="0">plain</pre>' in text
 
 
+def table_of(*columns: str, rows: int) -> str:
+    """A workflow with a step that keeps a table, as the library of values does, and an approval that shows it."""
+    preview = {"columns": [[name, HOSTILE] for name in columns], "rows": [[HOSTILE] * len(columns)] * 5}
+    return f"""
+name: sales
+steps:
+  - step: load
+    python: |
+      import mulligan.step_context.artifacts as kept
+      def main():
+          path = kept.new_artifact_path(".parquet")
+          open(path, "w").write("rows")
+          about = dict(format="parquet", type="pandas.DataFrame", rows={rows}, columns={len(columns)})
+          return kept.make_path(path, kept.register_artifact(path, name="a", preview={preview!r}, **about))
+  - step: gate
+    needs: [load]
+    approve: {{message: ok?, evidence: {{sales: "${{steps.load.output}}"}}}}
+"""
+
+
+def test_a_data_frame_is_shown_with_what_changed_since_the_last_run(pages: Client, flows: Flows) -> None:
+    first = flows.run(table_of("region", HOSTILE, rows=400))
+    second = flows.run(table_of("region", "sold", *(f"c{number}" for number in range(12)), rows=410))
+
+    earlier = show(pages, f"/runs/{first}/steps/load")
+    later = show(pages, f"/runs/{second}/steps/load")
+    inbox = show(pages, "/inbox", run=second, step="gate")
+
+    assert "Since run" not in text_of(earlier)
+    assert f"Since run {first} : 400 → 410 rows (+10, +2.5%)" in text_of(later)
+    assert "columns added: 'sold', 'c0'" in text_of(later)
+    assert "1 column removed: '" in text_of(later)
+    assert "and 405 more rows" in text_of(later)
+    assert "Columns (14)" in text_of(later)
+    assert "table 410 × 14 (parquet, 4B)" in text_of(inbox)
+    assert "region sold c0" in text_of(inbox)
+    assert all(HOSTILE not in html for html in (earlier, later, inbox))
+
+
 def test_a_step_that_is_well_says_what_would_deal_with_a_failure(pages: Client, flows: Flows) -> None:
     run_id = flows.run(VALUES)
 

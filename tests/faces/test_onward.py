@@ -60,7 +60,7 @@ DRIVING = {"run", "resume"}
 OTHERS = set(
     "wait worker server mcp dashboard list workers show explain logs events data report pause pending notices stats "
     "whatif usage suggest breakers traces step rehearse validate coverage graph convert publish workflows schedule "
-    "webhook schema login logout token postgres slurm gc remove doctor demo debug".split()
+    "webhook schema login logout token postgres slurm gc remove doctor demo debug deploy".split()
 )
 EVERY_ROW = pytest.mark.parametrize("verb", ROWS)
 # For what needs a process beside this one: a run that goes on, one that is made, and one that is stopped.
@@ -260,7 +260,7 @@ def test_who_drives_the_run_is_named():
     os.mkfifo("hold")
     hold = "echo up > hold; read -r x < hold"
     Path("flow.yaml").write_text(
-        f"name: w\nsteps:\n  - {{step: a, approve: 'go?'}}\n  - {{step: b, shell: '{hold}'}}\n"
+        f"name: w\nsteps:\n  - {{step: a, approve: 'go?', next: end}}\n  - {{step: b, shell: '{hold}'}}\n"
     )
     child = process("run", "flow.yaml")
     assert Path("hold").read_text() == "up\n"
@@ -277,7 +277,7 @@ def test_follow_shows_the_run_of_another_process_until_its_end():
     os.mkfifo("hold")
     hold = "echo up > hold; read -r x < hold"
     Path("flow.yaml").write_text(
-        f"name: w\nsteps:\n  - {{step: a, approve: 'go?'}}\n  - {{step: b, shell: '{hold}'}}\noutputs: {{x: 1}}\n"
+        f"steps:\n  - {{step: a, approve: 'go?', next: end}}\n  - {{step: b, shell: '{hold}'}}\noutputs: {{x: 1}}\n"
     )
     driver = process("run", "flow.yaml")
     assert Path("hold").read_text() == "up\n"

@@ -147,6 +147,7 @@ steps:
     triage: true
   - step: ask
     approve: {{message: "{ORDER}"}}
+    next: end
 outputs: {{said: "${{steps.good.output}}"}}
 """
 CALLS: dict[str, dict[str, Any]] = {

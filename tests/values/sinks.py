@@ -18,14 +18,18 @@ class FolderSink:
 
     folder: Path
     registered: dict[str, Path] = field(default_factory=dict)
+    previews: list[Any] = field(default_factory=list)
     _count: int = 0
 
     def new_artifact_path(self, ending: str) -> str:
         self._count += 1
         return str(self.folder / f"file-{self._count}{ending}")
 
-    def register_artifact(self, path: str, *, name: str, format: str, is_listed: bool, **fields: Any) -> dict[str, Any]:
+    def register_artifact(
+        self, path: str, *, name: str, format: str, is_listed: bool, preview: Any = None, **fields: Any
+    ) -> dict[str, Any]:
         assert not is_listed
+        self.previews.append(preview)
         data = Path(path).read_bytes()
         unique = f"new/{len(self.registered)}/{name}"
         self.registered[unique] = Path(path)

@@ -22,8 +22,9 @@ from tests.support.nightly import examples
 
 import mulligan
 from mulligan.values.decoding import ArgumentMisfit, convert_value
-from mulligan.values.encoding import ValueRefused
+from mulligan.values.encoding import PREVIEWS_MAX, ValueRefused
 from mulligan.values.files import StoredFile, load_files, load_output
+from mulligan.values.table_previews import preview
 from mulligan.values.tables import TableUnreadable
 
 from .sinks import FolderSink
@@ -54,6 +55,75 @@ def assert_same(found: Any, value: Any) -> None:
     else:
         assert found.equals(value)
         assert found.schema.equals(value.schema, check_metadata=True)
+
+
+# -- previews ---------------------------------------------------------------------------------------------------------
+
+
+class Unreadable:
+    def __str__(self) -> str:
+        raise ValueError("never")
+
+
+def preview_of(value: Any) -> Any:
+    package = "pyarrow" if isinstance(value, pa.Table | pa.RecordBatch) else type(value).__module__.partition(".")[0]
+    return preview(value, f"{package}.{type(value).__name__}")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pd.DataFrame({"day": [dt.date(2026, 1, 1), None], "n": [1.5, float("nan")], "b": [b"12", None]}),
+        pl.DataFrame({"day": [dt.date(2026, 1, 1), None], "n": [1.5, None], "b": [b"12", None]}),
+        pa.table({"day": [dt.date(2026, 1, 1), None], "n": [1.5, None], "b": [b"12", None]}),
+        pa.RecordBatch.from_pydict({"day": [dt.date(2026, 1, 1), None], "n": [1.5, None], "b": [b"12", None]}),
+    ],
+)
+def test_a_preview_has_the_columns_and_the_first_rows_as_text(value: Any):
+    found = preview_of(value)
+
+    assert [name for name, _ in found["columns"]] == ["day", "n", "b"]
+    assert found["rows"] == [["2026-01-01", "1.5", "2 bytes"], ["null", "null", "null"]]
+
+
+def test_the_index_of_pandas_comes_first():
+    sums = pd.DataFrame({"region": ["a", "b", "a"], "sold": [1, 2, 3]}).groupby("region").sum()
+
+    found = preview_of(sums)
+
+    assert ([name for name, _ in found["columns"]], found["rows"], found["index"]) == (
+        ["region", "sold"],
+        [["a", "4"], ["b", "2"]],
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "columns", "rows"),
+    [
+        (pd.DataFrame(), 0, 0),
+        (pl.DataFrame(), 0, 0),
+        (pd.DataFrame({"a": []}), 1, 0),
+        (pd.DataFrame([[1, 2]], columns=["x", "x"]), 2, 1),
+        (pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"]), 2, 1),
+        (pd.DataFrame(np.zeros((3, 10_000))), 40, 3),
+        (lambda: pd.DataFrame({"o": [Unreadable(), ["x"] * 100_000]}), 1, 2),
+        (pl.Series("s", range(100)), 1, 5),
+    ],
+)
+def test_a_preview_of_an_odd_table_is_small(value: Any, columns: int, rows: int):
+    # Pytest would show what cannot be shown.
+    found = preview_of(value() if callable(value) else value)
+
+    assert (len(found["columns"]), len(found["rows"])) == (columns, rows)
+    assert all(len(row) <= 12 and all(len(cell) <= 100 for cell in row) for row in found["rows"])
+
+
+def test_an_array_has_no_preview_and_of_many_tables_the_first_ones_have_one(sink: FolderSink):
+    sink.encode([np.zeros(3), *[pd.DataFrame({"a": [1]})] * 40])
+
+    assert sink.previews[0] is None
+    assert [one is not None for one in sink.previews].count(True) == PREVIEWS_MAX - 1
 
 
 # -- pandas -----------------------------------------------------------------------------------------------------------

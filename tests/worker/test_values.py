@@ -236,3 +236,76 @@ def test_a_table_in_which_a_secret_is_found_is_refused(token: str, keeping: Work
 
     assert code_of(leaked) == "OUTPUT_INVALID"
     assert is_artifact(clean.output["t"][0]), clean
+
+
+# -- previews ---------------------------------------------------------------------------------------------------------
+
+
+def previews_of(report: TaskEnded) -> list[Any]:
+    return [parse_reference(one).preview for one in report.output]
+
+
+def test_a_table_keeps_its_first_rows_also_when_a_step_passes_it_on(keeping: Work) -> None:
+    made = keeping.run_python(f"{FRAME.replace('pd.DataFrame', '[pd.DataFrame')}]")
+    code = "import pathlib\ndef main(given: list[pathlib.Path]): return given"
+
+    passed = keeping.run_python(code, {"given": made.output})
+
+    (preview,) = previews_of(made)
+    assert preview.rows == (("1", "x"), ("2", "y"), ("3", "z"))
+    assert [name for name, _ in preview.columns] == ["a", "b"]
+    assert passed.output == made.output
+
+
+@pytest.fixture
+def number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEPLOY_TOKEN", "8812903345127")
+
+
+def test_a_secret_that_only_a_preview_spells_is_replaced_there(number: None, keeping: Work) -> None:
+    # As a number it is not in the bytes of the file.
+    code = "import pandas as pd\ndef main(): return [pd.DataFrame({'a': [8812903345127, 5]})]"
+
+    report = keeping.run_python(code, {}, secrets={"token": Secret(env="DEPLOY_TOKEN")})
+
+    (preview,) = previews_of(report)
+    assert preview.rows == (("***",), ("5",))
+
+
+def test_many_tables_in_one_result_do_not_all_have_a_preview(keeping: Work) -> None:
+    wide = "pd.DataFrame({'abcdefgh' * 4 + str(i): ['x' * 40] * 5 for i in range(12)})"
+    code = f"import pandas as pd\ndef main(): return [{wide}] * 40"
+
+    previews = previews_of(keeping.run_python(code))
+
+    assert len(previews) == 40
+    assert 20 <= sum(one is not None for one in previews) <= 32
+
+
+@pytest.mark.parametrize(
+    "preview",
+    ["7", "{'columns': [['a']]}", "{'rows': 'abc'}"],
+)
+def test_a_step_that_writes_a_broken_preview_keeps_its_table_without_one(keeping: Work, preview: str) -> None:
+    code = f"""
+import mulligan.step_context.artifacts as kept
+def main():
+    path = kept.new_artifact_path('.parquet')
+    open(path, 'w').write('x')
+    return [kept.make_path(path, kept.register_artifact(path, name='a', format='parquet', preview={preview}))]
+"""
+
+    assert previews_of(keeping.run_python(code)) == [None]
+
+
+def test_a_manifest_that_is_nested_deep_harms_nobody(keeping: Work) -> None:
+    code = """
+import os
+def main():
+    import mulligan.step_context.artifacts as kept
+    kept.new_artifact_path()
+    open(os.environ[kept.MANIFEST], 'w').write('{"name": "x", "reference": {"a": ' + '[' * 100_000 + '\\n')
+    return 1
+"""
+
+    assert keeping.run_python(code).output == 1

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from mulligan.api.http.paging import Count, decode_cursor, encode_cursor
-from mulligan.api.http.routing import Answer, Call, Query
+from mulligan.api.http.routing import Answer, Call, Query, Route
 from mulligan.core.state.state import Suggestion
 from mulligan.dashboard.components.parts import action_button
 from mulligan.dashboard.components.shell import empty, heading, may, page, page_route, shortened
@@ -235,12 +235,16 @@ def _evidence(entry: PendingEntry) -> Iterator[object]:
     for one in entry.evidence:
         yield element("h3", one.name)
         if one.kind == "table":
+            yield from map(ui.note, one.lines)
             yield ui.table(one.columns, [ui.Row(row, {}) for row in one.rows], label=one.name)
         elif one.kind == "diff":
             marked = (element("span", f"{line}\n", class_=_DIFF_TONES.get(line[:1])) for line in one.lines)
             yield element("pre", *marked, tabindex="0", class_="diff", aria_label=one.name)
         else:
             yield ui.text_block("\n".join(one.lines), aria_label=one.name)
+        if one.image:
+            src = ui.path_to("runs", entry.run_id, "images", one.image)
+            yield element("img", src=src, alt=one.name, loading="lazy", class_="picture")
         yield ui.left_out(one.left_out, f"more {'rows' if one.kind == 'table' else 'lines'}")
 
 
@@ -454,4 +458,14 @@ def _answered(details: PendingDetails) -> Iterator[object]:
         yield element("p", element("q", answer.reason))
 
 
-ROUTES = (page_route("/inbox", show_inbox, "What waits for a person.", query=InboxQuery),)
+def show_image(call: Call) -> Answer:
+    """A picture that the run refers to. Only an element of a page shows it: opened by itself it is a download."""
+    found = call.service.details.image(int(call.path["run_id"]), call.path["sha256"])
+    headers = {"ETag": f'"{found.sha256}"', "Content-Disposition": "attachment"}
+    return Answer(found.data, headers=headers, media=found.media)
+
+
+ROUTES = (
+    page_route("/inbox", show_inbox, "What waits for a person.", query=InboxQuery),
+    Route("GET", "/runs/{run_id:int}/images/{sha256}", show_image, "read", "A PNG or JPEG of a run.", media="*/*"),
+)

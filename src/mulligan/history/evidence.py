@@ -11,10 +11,13 @@ from mulligan.core.model.artifacts import KEY, is_artifact
 from mulligan.core.model.text.artifact_words import describe_file
 from mulligan.core.model.text.formatting import escape_unprintable, single_line, strip_control_characters
 from mulligan.core.model.text.lazy_regex import lazy_regex
+from mulligan.core.model.text.table_preview import Table, read_table
 
 EVIDENCE_MAX = 10
 LINES_MAX, LINE_CHARS_MAX = 40, 200
 ROWS_MAX, COLUMNS_MAX, CELL_CHARS_MAX, NAME_CHARS_MAX = 10, 12, 40, 60
+# No SVG, which is a document with scripts.
+IMAGE_ENDINGS, IMAGE_BYTES_MAX = (".png", ".jpg", ".jpeg"), 4 << 20
 # How many lines of one piece a notice has.
 NOTICE_LINES_MAX = 8
 _DESCRIPTION = frozenset(("name", "size", "sha256", "format"))
@@ -22,7 +25,7 @@ _HUNK = lazy_regex(r"^@@ .* @@", 0)
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece: lines of text, or a table. `left_out`: how many lines or rows it has besides."""
+    """One piece: lines of text, or a table, which may have lines too. `left_out`: lines or rows that it has besides."""
 
     name: str
     kind: Literal["text", "diff", "table", "file"]
@@ -30,8 +33,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     columns: list[str] = []
     rows: list[list[str]] = []
     left_out: int = 0
-    # The name of the artifact of a file.
+    # The name of the artifact of a file, or of a stored table.
     artifact: str = ""
+    # The SHA-256 of a file that by its name and its size is a picture to show.
+    image: str = ""
 
 
 def evidence_of(asked: Mapping[str, Any]) -> list[Evidence]:
@@ -45,7 +50,13 @@ def _piece(name: str, value: Any) -> Evidence:
     if (described := _description(value)) is not None:
         stored = str(described.get("name", ""))
         words = describe_file({KEY: described}) or "too large to be shown here"
-        return Evidence(name=name, kind="file", lines=[_line(f"{stored.rpartition('/')[2]}: {words}")], artifact=stored)
+        line = _line(f"{stored.rpartition('/')[2]}: {words}")
+        if (frame := read_table(described)) is not None and frame.preview.columns:
+            return _frame(name, line, frame, stored)
+        size = described["size"]
+        is_image = stored.lower().endswith(IMAGE_ENDINGS) and isinstance(size, int) and size <= IMAGE_BYTES_MAX
+        image = str(described["sha256"]) if is_image else ""
+        return Evidence(name=name, kind="file", lines=[line], artifact=stored, image=image)
     if isinstance(value, list) and value and all(isinstance(row, dict) and _description(row) is None for row in value):
         return _table(name, value)
     text = value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
@@ -53,6 +64,25 @@ def _piece(name: str, value: Any) -> Evidence:
     is_diff = isinstance(value, str) and any(map(_HUNK.match, lines))
     kept = [_line(one) for one in lines[:LINES_MAX]]
     return Evidence(name=name, kind="diff" if is_diff else "text", lines=kept, left_out=len(lines) - len(kept))
+
+
+def _frame(name: str, line: str, frame: Table, artifact: str) -> Evidence:
+    """A stored table by its recorded first rows. What it is stands below its name, and the table below that."""
+    preview = frame.preview
+    count = min(len(preview.columns), COLUMNS_MAX, *map(len, preview.rows)) if preview.rows else 0
+    if not count:
+        heads = ", ".join(_cell(column, CELL_CHARS_MAX) for column, _ in preview.columns)
+        return Evidence(name=name, kind="file", lines=[line, _line(f"columns: {heads}")], artifact=artifact)
+    left_out = max(0, (frame.columns or count) - (count - min(preview.index, count)))
+    return Evidence(
+        name=name,
+        kind="table",
+        lines=[line, *([f"the first {count} columns:"] if left_out else [])],
+        columns=[_cell(column, CELL_CHARS_MAX) for column, _ in preview.columns[:count]],
+        rows=[[_cell(cell, CELL_CHARS_MAX) for cell in row[:count]] for row in preview.rows[:ROWS_MAX]],
+        left_out=max(0, (frame.rows or 0) - len(preview.rows)),
+        artifact=artifact,
+    )
 
 
 def _description(value: Any) -> dict[str, Any] | None:
@@ -86,7 +116,7 @@ def _line(text: str) -> str:
 
 def evidence_lines(one: Evidence, lines_max: int = LINES_MAX) -> Iterator[str]:
     """A piece as lines of text, below its name."""
-    lines = _aligned(one) if one.kind == "table" else one.lines
+    lines = [*one.lines, *aligned_rows(one.columns, one.rows)] if one.kind == "table" else one.lines
     yield f"{one.name}:"
     yield from (f"  {line}" for line in lines[:lines_max])
     left_out = one.left_out + max(0, len(lines) - lines_max)
@@ -94,9 +124,11 @@ def evidence_lines(one: Evidence, lines_max: int = LINES_MAX) -> Iterator[str]:
         yield f"  … and {left_out:,} more {'rows' if one.kind == 'table' else 'lines'}"
 
 
-def _aligned(one: Evidence) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(one.columns, *one.rows, strict=True)]
+def aligned_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table: its header, and its rows. Columns that the rows do not have are left out."""
+    columns = columns[: min(map(len, rows), default=len(columns))]
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in (one.columns, *one.rows)
+        for row in (columns, *rows)
     ]

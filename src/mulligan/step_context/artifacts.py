@@ -86,18 +86,19 @@ def _refuse_too_many(manifest: str) -> None:
 
 
 def register_artifact(
-    path: str, *, name: str, format: str, is_listed: bool = True, **extra: Any
+    path: str, *, name: str, format: str, is_listed: bool = True, preview: dict[str, Any] | None = None, **extra: Any
 ) -> dict[str, dict[str, Any]]:
     """Register a file at a path of `new_artifact_path`; return the reference to it, for the output of the step.
 
     The file is written to the disk and must not change any more. One that is not listed is part of the output only.
+    The worker adds the preview to the reference when it stores the output.
     """
     manifest = os.environ.get(MANIFEST)
     if not manifest:
         raise NotInStep("artifact")
     size, digest = _fix(path)
     reference = {"name": NEW + path[len(manifest) + 1 :], "size": size, "sha256": digest, "format": format, **extra}
-    entry = {"reference": reference, "name": name[-NAME_CHARS_MAX:], "is_listed": is_listed}
+    entry = {"reference": reference, "name": name[-NAME_CHARS_MAX:], "is_listed": is_listed, "preview": preview}
     line = json.dumps(entry).encode() + b"\n"
     fd = os.open(manifest, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:

@@ -41,6 +41,8 @@ INLINE_CHARS_MAX = 48 * 1024
 # What the log stores: integers of 64 bits, with and without a sign.
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**64 - 1
 NAME_CHARS_MAX = 60
+# Of how many tables in one result the first rows are recorded.
+PREVIEWS_MAX = 32
 # An object with this attribute stands for a file that the step has kept: see `mulligan.step_context`.
 REFERENCE_ATTRIBUTE = "__mulligan_artifact__"
 # What pydantic's `SecretStr` and `SecretBytes` derive from.
@@ -267,6 +269,8 @@ class _Encoder:
             raise ValueRefused(
                 f"{path} is of type '{_type_name(type(value))}' and cannot be stored: {problem}"
             ) from None
+        if len(self._files) >= PREVIEWS_MAX:
+            fields["preview"] = None
         token = f"{os.urandom(8).hex()}-{len(self._files)}"
         # The last field or index in the path below the value.
         last = re.search(r"([^\[\].'\"]+)['\"\]]*$", path[len(self._label) :])

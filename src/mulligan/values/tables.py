@@ -12,6 +12,7 @@ import sys
 from mulligan.values import pandas_tables
 from mulligan.values.annotations import TableUnreadable, type_name
 from mulligan.values.pandas_tables import Frames, TableRefused
+from mulligan.values.table_previews import preview
 
 # `typing` itself is not imported: a process that is about to start should not wait for it.
 TYPE_CHECKING = False
@@ -28,7 +29,7 @@ _NEEDED = {"numpy": ("numpy",), "pandas": ("pandas", "pyarrow"), "polars": ("pol
 
 
 def write(value: Any, new_path: Callable[[str], str], *, is_compressed: bool = True) -> tuple[str, dict[str, Any]]:
-    """Write a table or an array to a new file. Return its path, and what its description says of it.
+    """Write a table or an array to a new file. Return its path, and what its description says of it, with a preview.
 
     Raises TableRefused if the file would not bring back the same value.
     """
@@ -43,7 +44,7 @@ def write(value: Any, new_path: Callable[[str], str], *, is_compressed: bool = T
     except Exception as error:
         # Any error of the library: it knows best which column it is about.
         raise TableRefused(_first_line(error)) from None
-    return path, {"format": format, "type": name, **_describe(value, name)}
+    return path, {"format": format, "type": name, **_describe(value, name), "preview": preview(value, name)}
 
 
 def _describe(value: Any, name: str) -> dict[str, Any]:

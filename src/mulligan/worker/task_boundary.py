@@ -107,6 +107,11 @@ class TaskBoundary:
             report = redactor.redact_report(report)
             for one in kept_files:
                 one.name = redactor.redact_text(one.name)
+                if one.preview is not None:
+                    # Its texts are cut, and a secret may be cut with them.
+                    shown = {name: getattr(one.preview, name) for name in ("columns", "rows")}
+                    redacted = redactor.redact_value(shown, is_truncated=True)
+                    one.preview = msgspec.structs.replace(one.preview, **redacted)
         if self._job is not None and report.outcome != _SUCCESS:
             report = msgspec.structs.replace(report, job=self._job)
         return self._output_storage.store(lease.task, report, kept_files)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from mulligan.core.state.workspace import WORKER_FOLDER
+from mulligan.core.state.workspace import BUNDLE_FOLDER, WORKER_FOLDER
 from mulligan.ports import Lease
 from mulligan.ports.bundles import ReadContent
 from mulligan.worker.bundles import FETCH_SECONDS, Bundles, bundle_of
@@ -47,9 +47,10 @@ class WorkFolders:
         fetched, `InputInvalid` if they cannot be.
         """
         lease = in_own_folder(lease, self._folders.work)
-        if digest := bundle_of(lease.task.started_in):
-            return self._in_bundle(lease, digest)
-        if lease.task.started_in == self._folders.work:
+        started_in = lease.task.started_in
+        if started_in.startswith(BUNDLE_FOLDER):
+            return self._in_bundle(lease, bundle_of(started_in))
+        if started_in == self._folders.work:
             self._folders.make_work()
         if self._missing.lacks(lease.task.home):
             raise FolderMissing(self._host)

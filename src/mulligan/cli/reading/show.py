@@ -49,6 +49,7 @@ from mulligan.service.rendering.next_commands import suggest_commands
 from mulligan.service.rendering.story_text import describe_question, when_default_applies
 from mulligan.service.runs.views.attempt_progress import describe_progress
 from mulligan.service.runs.views.failure_summary import spent_budget
+from mulligan.service.runs.views.output_tables import OutputTable, change_line, table_lines
 from mulligan.service.runs.views.run_view import WHOLE_RUN, CalledRunView, MatrixView, RunView, StepView, part
 
 # How many failed steps are shown with their last lines.
@@ -91,6 +92,9 @@ def show_run(
         if output:
             given = service.runs.output(run_id, output)
             _show_output(given.value, as_json=as_json)
+            for one in [] if as_json else service.runs.output_tables(run_id, output):
+                if line := change_line(one):
+                    complain(f"note: {line}")
             if given.is_refused:
                 complain(f"note: '{output}' failed because 'validate' rejected this output")
             return
@@ -98,7 +102,8 @@ def show_run(
             shown_step = service.runs.step_overview(run_id, name)
             tries = shown_step.tries if isinstance(shown_step, StepView) else []
             names = service.runs.name_places(run_id, [one.place for one in tries])
-            _show_step(shown_step, names, where(home), as_json=as_json)
+            tables = [] if as_json else service.runs.output_tables(run_id, name)
+            _show_step(shown_step, names, tables, where(home), as_json=as_json)
             return
         if as_json:
             show_result(part(service.runs.overview(run_id, with_attempts=True), WHOLE_RUN))
@@ -161,7 +166,9 @@ def _show_output(given: Any, *, as_json: bool) -> None:
         show_json(given)
 
 
-def _show_step(found: StepView | MatrixView, names: dict[str, str], place: str, *, as_json: bool) -> None:
+def _show_step(
+    found: StepView | MatrixView, names: dict[str, str], tables: list[OutputTable], place: str, *, as_json: bool
+) -> None:
     """One step with its attempts; or all steps of a matrix, failed and running ones first."""
     if as_json:
         show_result(found)
@@ -182,6 +189,9 @@ def _show_step(found: StepView | MatrixView, names: dict[str, str], place: str, 
         show(f"arguments: {cut(describe_value(found.call.arguments), 200)}")
     if found.output is not None:
         show(f"output: {describe_artifact(found.output) or cut(describe_value(found.output), 200)}")
+    for one in tables:
+        for line in table_lines(one):
+            show(line)
     with_logs = found.call.program if found.call and found.call.kind == "inline" else name
     complain(f"its logs: mulligan logs {run_id} {with_logs}{place}; its story: mulligan explain {run_id} {name}{place}")
 

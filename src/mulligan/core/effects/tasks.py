@@ -224,7 +224,8 @@ def make_task(state: State, key: str) -> Task:
     may_be_reused = bool(
         state.run.changed_only or step.spec.cache or step.spec.reads or step.spec.writes or spec.reads or spec.writes
     )
-    home = started_in = folder_of_run(state)
+    # Few workflows are published with files.
+    home = started_in = folder_of_run(state) if state.workflow.source else state.run.cwd
     if state.workflow.workspace is not None:
         # A result of another run is in the worktree of that run.
         may_be_reused, home = False, folder_of(state, place)
@@ -306,7 +307,7 @@ def plain_task(state: State, place: Place, plan: StepPlan) -> Task:
         key,
         place.visit,
         env=env,
-        home=folder_of_run(state),
+        home=folder_of_run(state) if state.workflow.source else state.run.cwd,
         capture=plan.capture,
         timeout=plan.timeout,
         cpus=plan.cpus,

@@ -410,7 +410,9 @@ def _pass_over(state: State, place: Place) -> None:
     """No failure that was routed to the next visits of a step is handled by it, unless a loop leads back to it."""
     for behind in range(1, len(state.graph.nodes[place.key].arrivals) + 1):
         for record in state.failures_routed_to(place.key, place.visit + behind):
-            if not record.is_closed and not will_go_back(state, record):
+            # Not one whose own visit has happened: it was only rerouted to a further one.
+            is_waiting = record.target_visit > place.visit and not record.is_closed
+            if is_waiting and not will_go_back(state, record):
                 state.set_at(state.failures, record.index, _replace(record, is_target_skipped=True))
 
 

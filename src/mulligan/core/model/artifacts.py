@@ -8,7 +8,7 @@ writes references: to large outputs, and to the files that a step keeps (`format
 reference says what the file is:
 
     {"$artifact": {"name": …, "size": …, "sha256": …, "format": "parquet", "type": "pandas.DataFrame", "rows": 1000,
-                   "columns": 5}}
+                   "columns": 5, "preview": {"columns": [["day", "date32"], …], "rows": [["2026-01-01", …], …]}}}
 
 `place` says where the content is, if it is an object of a bucket and not in the store; the name is its key there, and
 has its hash in it: 17/build/1/2/HASH/output.json.
@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from mulligan.core.model.text.table_preview import TablePreview
 from mulligan.errors import ArtifactDamaged
 
 Format = Literal["json", "text", "file", "parquet", "arrow", "npy", "dropped"]
@@ -72,6 +73,8 @@ class Artifact(msgspec.Struct, frozen=True):
     shape: tuple[int, ...] | None = None
     # Where it is, if not in the store: s3://BUCKET/PREFIX/STORE.
     place: str = ""
+    # The columns of a table and its first rows; None for one of an older version, or among many tables.
+    preview: TablePreview | None = None
 
     @property
     def is_file(self) -> bool:
@@ -89,7 +92,9 @@ class Artifact(msgspec.Struct, frozen=True):
         found = {"name": self.name, "size": self.size, "sha256": self.sha256, "format": self.format}
         if self.is_file:
             shape = None if self.shape is None else list(self.shape)
+            preview = None if self.preview is None else msgspec.json.decode(msgspec.json.encode(self.preview))
             extra = {"type": self.type or None, "rows": self.rows, "columns": self.columns, "shape": shape}
+            extra["preview"] = preview
             found |= {name: value for name, value in extra.items() if value is not None}
         return found | {"place": self.place} if self.place else found
 

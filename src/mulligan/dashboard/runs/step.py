@@ -17,6 +17,7 @@ from mulligan.service.rendering.page import ui
 from mulligan.service.rendering.page.markup import Html, element, join_html
 from mulligan.service.rendering.page.styles import format_elapsed, status_label, status_tone
 from mulligan.service.runs.stored.attempts import Cost
+from mulligan.service.runs.views.output_tables import OutputTable
 from mulligan.service.runs.views.run_view import CallView
 from mulligan.service.runs.views.step_history import StepHistory
 
@@ -195,10 +196,33 @@ def _output(found: StepHistory) -> Html:
         parts.append(panel("Arguments", value_view(called.arguments, name="arguments", raw=here), name="arguments"))
     output = found.output
     if output is not None:
-        parts.append(panel("Output", value_view(output, name="output", raw=raw), name="output"))
+        tables = join_html(map(_table, found.tables))
+        parts.append(panel("Output", tables, value_view(output, name="output", raw=raw), name="output"))
     elif found.ladders and (refused := found.ladders[0].visit.refused):
         parts.append(panel("The output that 'validate' rejected", ui.text_block(refused), name="output"))
     return join_html(parts)
+
+
+def _table(one: OutputTable) -> Html:
+    """A table: what has changed in it, its columns with their types, and its first rows."""
+    preview, label = one.table.preview, one.name or "The first rows"
+    width = min(map(len, preview.rows), default=0)
+    # What the whole output is stands below it.
+    parts: list[object] = [element("h3", one.name), element("p", one.words)] if one.name else []
+    if one.since is not None:
+        since = ui.link(f"run {one.since}", "runs", one.since)
+        parts.append(element("div", element("p", "Since ", since, ":"), ui.bullets(one.changes), class_="changes"))
+    if width:
+        heads = [element("span", name, " ", element("small", kind)) for name, kind in preview.columns[:width]]
+        parts.append(ui.table(heads, [ui.row(*cells[:width]) for cells in preview.rows], label=label))
+        parts.append(ui.left_out((one.table.rows or 0) - len(preview.rows), "more rows"))
+    if len(preview.columns) > width:
+        rows = [ui.row(name, element("code", kind)) for name, kind in preview.columns]
+        listed = ui.table(("Column", "Type"), rows, label="Columns")
+        known = len(preview.columns) - preview.index
+        more = ui.left_out((one.table.columns or 0) - known, "more columns")
+        parts.append(ui.details(f"Columns ({one.table.columns or known:,})", listed, more))
+    return element("div", *parts, class_="frame")
 
 
 def _items(found: StepHistory) -> Html:

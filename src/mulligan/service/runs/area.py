@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mulligan.service.runs.stored.run_workflows import RunWorkflow
     from mulligan.service.runs.views.failure_summary import FailureLine
     from mulligan.service.runs.views.items import Item, SomeItems
+    from mulligan.service.runs.views.output_tables import OutputTable
     from mulligan.service.runs.views.report import Report
     from mulligan.service.runs.views.run_list import RunLine, RunPage, RunQuery
     from mulligan.service.runs.views.run_pages import ItemPage, ItemQuery, RunChanges, StepPage, StepQuery
@@ -156,6 +157,16 @@ class Runs:
     def output(self, run_id: int, place: str) -> StepOutput:
         """The whole output of a step or of one item, also where it is kept in an artifact."""
         return self._reader.output(run_id, place)
+
+    def output_tables(self, run_id: int, place: str) -> list[OutputTable]:
+        """The tables in the output of a step, and what has changed in them since the last run."""
+        from mulligan.service.runs.views import output_tables
+
+        workflow, key = self._reader.record(run_id).workflow, self._reader.find_place(run_id, place)
+        found = self._reader.lazy_state(run_id).places.get(key)
+        return output_tables.output_tables(
+            self._reader.store, run_id=run_id, workflow=workflow, place=key, output=found and found.output
+        )
 
     def fetch_value(self, value: Any) -> Any:
         """A value of a run with what is kept in artifacts; a reference to a file stays."""

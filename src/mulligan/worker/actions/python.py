@@ -53,7 +53,8 @@ def build_call(lease: Lease, scratch: ScratchFiles, folders: Folders) -> CallReq
         request = msgspec.structs.replace(request, dask=_scheduler_of(params))
     if "source" not in params and "import_from" not in params:
         return request
-    home = lease.task.imports_from
+    # `imports_from`, which would be one more call for each step.
+    home = lease.task.source or lease.task.started_in
     file = os.path.join(home, params["file"]) if "file" in params else ""
     folder = os.path.join(home, params["import_from"]) if "import_from" in params else os.path.dirname(file)
     return msgspec.structs.replace(request, source=params.get("source", ""), file=file, import_from=folder)
@@ -84,7 +85,7 @@ def make_call(
     """
     task = lease.task
     env = task_environment(lease, scratch, folders.outputs(task.run_id))
-    home = "" if is_ours else task.imports_from or "/"
+    home = "" if is_ours else task.source or task.started_in or "/"
     return CallRequest(step=task.step, args=args, env=env, cwd=working_folder_of(task), home=home, code=code, call=call)
 
 

@@ -159,9 +159,10 @@ class CalledTasks:
         """Send the request to an idle child, or to a new one."""
         lease = running.resolved
         use = ChildUse(group, interpreter, is_redacted=redactor is not None, scope=running.scope)
+        changed_at = 0.0 if running.code is None else running.code.changed_at
         for _ in range(GIVE_ATTEMPTS_MAX):
             began = wall_clock.now()
-            child = self._children.take(use, self._folder, running.code_changed_at)
+            child = self._children.take(use, self._folder, changed_at)
             now = time.monotonic()
             child_task = ChildTask(
                 lease,

@@ -44,6 +44,8 @@ class ChildPool:
         self._on_message = on_message
         self._children: dict[int, WarmChild] = {}
         self._last_number = 0
+        # Most workers never run a step that knows a secret.
+        self._has_scopes = False
 
     def __iter__(self) -> Iterator[WarmChild]:
         return iter(self._children.values())
@@ -70,6 +72,7 @@ class ChildPool:
         if len(self._children) >= self._idle_max + self._scope_count(use) and idle:
             self.retire(min(idle, key=lambda child: child.idle_since))
         self._last_number += 1
+        self._has_scopes = self._has_scopes or bool(use.scope)
         child = WarmChild(self._last_number, use, folder)
         if use.is_redacted:
             child.open_pipes(self._selector)
@@ -114,7 +117,7 @@ class ChildPool:
 
         Return when to look again, if there may be more.
         """
-        scopes = self._scope_count()
+        scopes = self._scope_count() if self._has_scopes else 0
         kept = max(1, int(self._idle_max)) + scopes
         if len(self._children) <= kept and not scopes:
             return None

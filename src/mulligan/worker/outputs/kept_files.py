@@ -16,6 +16,7 @@ import msgspec
 from mulligan.core.deciding.classify import classify
 from mulligan.core.model.artifacts import Artifact
 from mulligan.core.model.reports import TaskEnded
+from mulligan.core.model.text.table_preview import TablePreview
 from mulligan.worker.child.background_jobs import BackgroundJobs
 from mulligan.worker.child.warm_child import CallResult
 from mulligan.worker.folders import file_size, open_regular_file
@@ -40,6 +41,8 @@ class _Entry(msgspec.Struct):
     reference: dict[str, Any]
     name: str
     is_listed: bool = True
+    # Of a table, as the step made it.
+    preview: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class KeptFiles:
@@ -78,7 +81,7 @@ class KeptFiles:
             own = self._jobs.new_path()
             with suppress(OSError):
                 os.rename(path, own)
-                running.kept_files.append(FileToStore(own, entry.name, artifact, entry.is_listed))
+                running.kept_files.append(FileToStore(own, entry.name, artifact, entry.is_listed, _preview_of(entry)))
         _remove_beside(manifest)
 
     def must_search(self, running: RunningTask) -> bool:
@@ -145,8 +148,8 @@ def _read_manifest(path: str) -> list[_Entry]:
         return []
     found = []
     for line in lines:
-        # A process that was killed may have left half a line.
-        with suppress(msgspec.DecodeError):
+        # A process that was killed may have left half a line, and the step may write any.
+        with suppress(msgspec.DecodeError, RecursionError):
             found.append(msgspec.json.decode(line, type=_Entry))
     return found
 
@@ -155,6 +158,13 @@ def _artifact_of(entry: _Entry) -> Artifact | None:
     try:
         return msgspec.convert(entry.reference, Artifact)
     except msgspec.ValidationError:
+        return None
+
+
+def _preview_of(entry: _Entry) -> TablePreview | None:
+    try:
+        return msgspec.json.decode(entry.preview, type=TablePreview | None)
+    except msgspec.DecodeError:
         return None
 
 

@@ -23,6 +23,7 @@ from mulligan.core.model.outcome import Outcome
 from mulligan.core.model.place_keys import file_name
 from mulligan.core.model.reports import TaskEnded
 from mulligan.core.model.text.formatting import format_size
+from mulligan.core.model.text.table_preview import IN_RESULT_BYTES_MAX, TablePreview, bounded_preview
 from mulligan.errors import StoreRefused
 from mulligan.ports import NewArtifacts
 from mulligan.worker.outputs import outputs
@@ -67,6 +68,8 @@ class FileToStore(msgspec.Struct):
     artifact: Artifact
     # Whether it is one of the artifacts of the attempt, or only part of its output.
     is_listed: bool = True
+    # The columns and the first rows of a table, as the step wrote them.
+    preview: TablePreview | None = None
     stored: Artifact | None = None
 
 
@@ -119,7 +122,9 @@ class OutputStorage:
             if artifact.size > ROW_BYTES_MAX and not artifacts.path(artifact):
                 most = format_size(ROW_BYTES_MAX)
                 raise NotStorable(f"the file '{one.name}' has more than {most}, the limit of a shared store")
-            one.stored = artifacts.keep_file(artifact, one.path)
+            stored = artifacts.keep_file(artifact, one.path)
+            preview = None if one.preview is None else bounded_preview(one.preview)
+            one.stored = msgspec.structs.replace(stored, preview=preview)
 
     def _store_value(self, task: Task, report: TaskEnded, kept_files: Sequence[FileToStore] = ()) -> TaskEnded:
         try:
@@ -184,11 +189,26 @@ def with_known_references(output: Any, known: _Known) -> Any:
         return None
     if not all(are_known):
         raise NotStorable(f"it has the key '{KEY}' in it, which is reserved for artifacts")
-    output = replace_references(output, lambda one: known[one[KEY]["name"]][1])
+    output = _with_previews(output, known)
     if len(msgspec.json.encode(output)) > WITH_FILES_BYTES_MAX:
         most = format_size(WITH_FILES_BYTES_MAX)
         raise NotStorable(f"it has more than {most} beside the files that it refers to; keep some of it in a file, too")
     return output
+
+
+def _with_previews(output: Any, known: _Known) -> Any:
+    """Return the output with final references, and previews of its first tables: many would fill the log."""
+    room = IN_RESULT_BYTES_MAX
+
+    def final(reference: dict[str, Any]) -> dict[str, Any]:
+        nonlocal room
+        found = known[reference[KEY]["name"]][1]
+        if "preview" not in found[KEY]:
+            return found
+        room -= len(msgspec.json.encode(found[KEY]["preview"]))
+        return found if room >= 0 else {KEY: {name: value for name, value in found[KEY].items() if name != "preview"}}
+
+    return replace_references(output, final)
 
 
 def _is_known(reference: dict[str, Any], known: _Known) -> bool:

@@ -5,6 +5,7 @@ However large the run is, each answer is small; a page says where the next one b
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection
 from itertools import islice
 from pathlib import Path
@@ -21,6 +22,7 @@ from mulligan.core.model.workflow import END, Backoff, Command, Rule
 from mulligan.core.state.state import State
 from mulligan.core.state.transitions import RUN_ENDED
 from mulligan.errors import ArtifactDamaged, InputInvalid, UnknownArtifact
+from mulligan.history.evidence import IMAGE_BYTES_MAX
 from mulligan.history.phrases import describe_triager
 from mulligan.language.garbage_collection import pause_garbage_collection
 from mulligan.language.text.suggestions import did_you_mean
@@ -126,6 +128,10 @@ class FailureHandlers(msgspec.Struct, frozen=True):
     continue_on_error: bool
 
 
+# What pictures begin with.
+_IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
+
+
 class ArtifactContent(msgspec.Struct, frozen=True):
     """A file that a run refers to: on this machine, or its bytes."""
 
@@ -134,6 +140,8 @@ class ArtifactContent(msgspec.Struct, frozen=True):
     sha256: str
     path: Path | None
     data: bytes = b""
+    # What it is, of a picture.
+    media: str = ""
 
 
 class RunDetails:
@@ -291,6 +299,17 @@ class RunDetails:
         if path and Path(path).is_file():
             return ArtifactContent(file, found.size, sha256, Path(path))
         return ArtifactContent(file, found.size, sha256, None, artifacts.fetch(found))
+
+    def image(self, run_id: int, sha256: str) -> ArtifactContent:
+        """A PNG or JPEG that the run refers to, as bytes that were checked. `UnknownArtifact` for anything else."""
+        found = self.artifact(run_id, sha256)
+        data = b""
+        if found.size <= IMAGE_BYTES_MAX:
+            data = found.data if found.path is None else found.path.read_bytes()
+        media = next((media for start, media in _IMAGES.items() if data.startswith(start)), "")
+        if not media or hashlib.sha256(data).hexdigest() != sha256:
+            raise UnknownArtifact(f"'{found.file}' is not a picture that is shown", hint="load it as a file")
+        return msgspec.structs.replace(found, data=data, path=None, media=media)
 
     def _referred(self, run_id: int, sha256: str) -> Artifact | None:
         state = self._reader.state(run_id)

@@ -36,6 +36,7 @@ from mulligan.service.runs.stored.run_reader import RunReader
 from mulligan.service.runs.stored.step_events import NO_ITEM
 from mulligan.service.runs.views.attempt_progress import describe_progress, progress_finder
 from mulligan.service.runs.views.items import Item, item_statuses, items_at
+from mulligan.service.runs.views.output_tables import OutputTable, output_tables
 from mulligan.service.runs.views.overview import view_single_step
 from mulligan.service.runs.views.report.visits import FailedVisits, VisitFailure
 from mulligan.service.runs.views.run_details import FailureHandlers, describe_failure_handlers
@@ -134,6 +135,8 @@ class StepHistory(msgspec.Struct, kw_only=True):
     # What deals with its failures; None of a matrix.
     handlers: FailureHandlers | None
     files: list[KeptFile]
+    # Those in its output.
+    tables: list[OutputTable] = []
     # How many items, or steps of a matrix, have each status.
     items: dict[str, int]
     # The failed and parked steps before and behind it in the file; of an item, the indexes of failed items.
@@ -264,7 +267,7 @@ class StepHistories:
         visits = [one for one in collected.visits.failed_visits(state) if one.unit == unit]
         visits.sort(key=lambda one: one.at, reverse=True)
         before, behind = _failed_neighbours(state, step)
-        return StepHistory(
+        history = StepHistory(
             run_id=record.run_id,
             workflow=record.workflow,
             run_status="running" if state.run.status == "new" else state.run.status,
@@ -281,6 +284,10 @@ class StepHistories:
             files=collected.files[:FILES_MAX],
             **{"items": {}, "failed_before": before, "failed_behind": behind, **fields},
         )
+        history.tables = output_tables(
+            self._reader.store, run_id=record.run_id, workflow=record.workflow, place=unit, output=history.output
+        )
+        return history
 
 
 class _Failed:
