@@ -167,7 +167,6 @@ HOW_IT_IS_IMPORTED = {
     "a module under another name": ("import lib.deep as d", "d.f()"),
     "a module of a package": ("from lib import deep", "deep.f()"),
     "a module through its package": ("import lib", "lib.deep.f()"),
-    "by a name in a call": ("import importlib", "importlib.import_module('lib.deep').f()"),
     "through the package": ("from lib import again", "again()"),
     "everything": ("from lib.deep import *", "f()"),
 }
@@ -187,6 +186,14 @@ def test_a_function_is_followed_however_it_is_imported(tmp_path: Path, line: str
 
     assert first.digest != second.digest
     assert first.digest == third.digest
+
+
+def test_all_of_a_module_counts_that_is_imported_by_a_name_in_a_call(tmp_path: Path) -> None:
+    load = "import importlib\ndef load(): return importlib.import_module('lib.deep').f()\n"
+    files = {"sales.py": load, "lib/__init__.py": "", "lib/deep.py": "def f(): return 1\n"}
+    before = code(project(tmp_path, files))
+
+    assert code(project(tmp_path, {"lib/deep.py": "def f(): return 2\n"})).digest != before.digest
 
 
 def test_all_of_a_module_counts_also_if_it_imports_everything_of_another(tmp_path: Path) -> None:
