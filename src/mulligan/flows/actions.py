@@ -120,7 +120,9 @@ def wait(
 
 
 @overload
-def approve(message: str, /, *, timeout: Duration | None = None, key: str = "") -> Any: ...
+def approve(
+    message: str, /, *, timeout: Duration | None = None, evidence: Mapping[str, Any] | None = None, key: str = ""
+) -> Any: ...
 @overload
 def approve(
     name: str,
@@ -144,13 +146,13 @@ def approve(
 
     `evidence={"rows": summary}` is shown with the question: texts, rows, diffs, files.
 
-    In a program: `approve("publish 40 rows?", timeout="8h")`, which raises `Rejected`.
+    In a program: `approve("publish 40 rows?", evidence={"rows": rows}, timeout="8h")`, which raises `Rejected`.
     """
     program = running_program()
     if program is not None:
-        if evidence is not None:
-            refuse("arguments", "'evidence' of approve is for a flow", hint="say it in the message")
-        return program.approve(*filter(None, (name, message)), **given({"default": default, **keys}))
+        return program.approve(
+            *filter(None, (name, message)), **given({"default": default, "evidence": evidence, **keys})
+        )
     if not message:
         refuse("arguments", "mulligan.approve needs a name and a message", hint='approve("publish", "publish it?")')
     more = given({"default": default, "evidence": None if evidence is None else dict(evidence)})

@@ -170,13 +170,10 @@ def sleep_definition() -> StepDefinition:
     return _definition(Step(name="sleep", action=Action(WAIT, {"seconds": {"${}": "seconds"}}, {"seconds": seconds})))
 
 
-def approve_definition(*, has_timeout: bool) -> StepDefinition:
-    """The step of `approve`: its arguments are `prompt` and, if it has one, `timeout` in seconds."""
-    params: dict[str, Any] = {"message": {"${}": "prompt"}}
-    bindings = {"prompt": Template((Expression("inputs.prompt", ("inputs.prompt",)),))}
-    if has_timeout:
-        params["timeout"] = {"${}": "timeout"}
-        bindings["timeout"] = Template((Expression("inputs.timeout", ("inputs.timeout",)),))
+def approve_definition(given: Collection[str]) -> StepDefinition:
+    """The step of `approve`: its arguments are `prompt` and, if it has them, `timeout` in seconds and `evidence`."""
+    params: dict[str, Any] = {"message" if name == "prompt" else name: {"${}": name} for name in given}
+    bindings = {name: Template((Expression(f"inputs.{name}", (f"inputs.{name}",)),)) for name in given}
     return _definition(Step(name="approve", action=Action(APPROVE, params, bindings)))
 
 
