@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+import mulligan
 from mulligan import Retry, program, step
 from mulligan.errors import LanguageError
 from mulligan.flows.recording import Recorder
 from mulligan.programs import definitions
 from mulligan.programs.failures import failure_of
 
+from .rehearsed import rehearse
 from .steps_of_programs import add, fail
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +62,31 @@ def test_how_many_calls_a_program_may_make_is_in_its_action():
     [step_] = few.__mulligan_workflow__().check().steps
 
     assert step_.action is not None and step_.action.params["calls"] == 20
+
+
+@step(env={"TOKEN": "${secrets.token}"})
+def with_secret() -> None: ...
+
+
+@program(secrets={"token": {"env": "API_TOKEN"}})
+def declaring():
+    with_secret()
+
+
+@program
+def asking_for_a_secret():
+    mulligan.secret("token", env="API_TOKEN")
+
+
+def test_what_a_program_declares_for_its_steps_is_not_called_unused():
+    assert declaring.__mulligan_workflow__().examine().warnings == ()
+
+
+def test_a_program_that_asks_for_a_secret_is_told_who_reads_it():
+    failure = rehearse(asking_for_a_secret).failure
+
+    assert failure is not None
+    assert '@program(secrets={"token": …}), for @step(env={"TOKEN": "${secrets.token}"})' in failure.message
 
 
 @pytest.mark.parametrize(

@@ -175,9 +175,13 @@ def secret(name: str, *, env: str | None = None, file: str | None = None, comman
     """A secret, looked up by the worker and hidden in all output: `secret("token", env="API_TOKEN")`.
 
     Without a source it names a secret that the flow declares: `@flow(secrets={"token": {"env": "API_TOKEN"}})`.
+    A program declares its secrets so, and its steps read them: `@step(env={"TOKEN": "${secrets.token}"})`.
     """
     source = given(locals(), "name")
-    recorder, site = current("mulligan.secret"), call_site()
+    in_program = (
+        f"""declare it with @program(secrets={{"{name}": …}}), for @step(env={{"TOKEN": "${{secrets.{name}}}"}})"""
+    )
+    recorder, site = current("mulligan.secret", in_program=in_program), call_site()
     if source:
         recorder.declare("secrets", name, source, site)
     return Reference(f"secrets.{name}", {})  # type: ignore[return-value]
