@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import mulligan
-from mulligan import Retry, program, step
+from mulligan import Retry, flow, program, step
 from mulligan.errors import LanguageError
 from mulligan.flows.recording import Recorder
 from mulligan.programs import definitions
@@ -62,6 +62,41 @@ def test_how_many_calls_a_program_may_make_is_in_its_action():
     [step_] = few.__mulligan_workflow__().check().steps
 
     assert step_.action is not None and step_.action.params["calls"] == 20
+
+
+@step(timeuot="1m")  # type: ignore[call-overload]
+def misspelled() -> None: ...
+
+
+@program
+def child(depth: int):
+    misspelled()
+    if depth:
+        parent(depth - 1)
+
+
+@program
+def parent(depth: int):
+    child(depth)
+
+
+@flow
+def flow_child():
+    misspelled()
+
+
+@program
+def parent_of_a_flow():
+    return flow_child()
+
+
+@pytest.mark.parametrize("calling", [child, parent, parent_of_a_flow], ids=lambda calling: calling.name)
+def test_a_mistake_in_what_a_called_program_calls_is_found_before_it_runs(calling: Any):
+    with pytest.raises(LanguageError) as caught:
+        calling.__mulligan_workflow__()
+
+    [problem] = caught.value.problems
+    assert problem.message == "'timeuot' is not a key of step 'misspelled'"
 
 
 @step(env={"TOKEN": "${secrets.token}"})

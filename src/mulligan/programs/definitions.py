@@ -46,6 +46,8 @@ _ARGUMENTS = Template((Expression("inputs", ("inputs",)),))
 _pinned: dict[str, dict[str, str]] = {}
 # The definitions that were made, by the identity of what is called, with that itself: so it stays alive.
 _made: dict[int, tuple[Any, StepDefinition]] = {}
+# The programs whose calls are being checked, by their identity: they may call one another.
+_being_checked: set[int] = set()
 
 
 def pin(module: str, source: str, file: str) -> None:
@@ -205,6 +207,8 @@ def workflow_of(program: Any) -> Any:
         if step.keys and running_program() is None:
             # Now, and not when it is called at night. A program that calls this one checks what it calls by itself.
             _checked(step, program.keys)
+    if running_program() is None:
+        _check_called(program)
     top = {key: one for key, one in program.keys.items() if key not in STEP_KEYS and key not in _OWN_KEYS}
     for step in steps_in_reach(program.fn):
         found = Recorder(program.name)
@@ -236,6 +240,20 @@ def _steps_named(function: Any) -> Iterator[StepFunction[..., Any]]:
     for name in dict.fromkeys(_names_used(function.__code__)):
         if isinstance(step := function.__globals__.get(name), StepFunction):
             yield step
+
+
+def _check_called(program: Any) -> None:
+    """Refuse what is wrong in the programs and flows that the text of a program names, as in its steps."""
+    if id(program) in _being_checked:
+        return
+    _being_checked.add(id(program))
+    try:
+        for name in dict.fromkeys(_names_used(program.fn.__code__)):
+            called = program.fn.__globals__.get(name)
+            if hasattr(type(called), "__mulligan_workflow__") and id(called) not in _being_checked:
+                called.__mulligan_workflow__().check()
+    finally:
+        _being_checked.discard(id(program))
 
 
 def _names_used(code: types.CodeType) -> Iterator[str]:
