@@ -334,6 +334,18 @@ def test_what_cannot_be_retried_from_below_says_what_to_type_instead():
     ]
 
 
+def test_a_corrected_file_for_a_child_of_a_completed_run_is_refused_without_naming_a_command_that_is_refused_too():
+    workflow("name: inner\nsteps: [{step: a, shell: 'false'}]\n", "inner.yaml")
+    ran("name: outer\nsteps: [{step: call, workflow: inner.yaml, continue_on_error: true}]\n")
+
+    said = mulligan("retry", 2, "--file", "inner.yaml")
+
+    assert said.err == (
+        "error[run.nothing_to_retry]: run 2 is part of run 1, which completed, so there is nothing to retry\n"
+        "  to go on from one of its events in a new run: mulligan fork 1 --at EVENT\n"
+    )
+
+
 def test_the_summary_of_a_run_has_what_its_child_runs_recovered_and_retried():
     workflow(
         "name: inner\nsteps: [{step: flaky, shell: 'test -e up || { touch up; exit 3; }', retry: 1}]\n", "inner.yaml"

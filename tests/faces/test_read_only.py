@@ -70,7 +70,7 @@ WRITING: dict[str, tuple[object, ...]] = {
 }
 # They read no home, or another one; `doctor` has a test of its own, and agents ask with `mcp` what is asked here.
 OTHERS = set(
-    "data traces step debug rehearse validate coverage convert schema login logout postgres slurm doctor demo "
+    "data traces step debug deploy rehearse validate coverage convert schema login logout postgres slurm doctor demo "
     "mcp".split()
 )
 # How the files of a database are left.

@@ -539,6 +539,16 @@ def test_explain_names_what_is_not_as_it_was_in_the_run_before(live: Live):
     assert "not up to date: changed since run 2: the code of helpers.py: value" in told[2]
 
 
+def test_explain_compares_with_the_run_that_did_the_work_however_often_it_was_reused(live: Live):
+    for _ in range(4):
+        calls(live)
+    calls(live, value="2")
+
+    told = [one.line.text for one in live.service.runs.story(5, "load")]
+
+    assert "not up to date: changed since run 1: the code of helpers.py: value" in told
+
+
 def test_code_that_may_change_is_not_compared(live: Live):
     told = [calls(live, "{code: false}"), calls(live, "{code: false}", "2")]
 

@@ -84,7 +84,7 @@ def asking(folder: str) -> str:
     rows = same(same(much(100)))
     assert size(rows) == size(rows)
     try:
-        approve(f"load {len(rows)} rows?")
+        approve(f"load {len(rows)} rows?", evidence={"first": [{"text": "a", "rows": 1}], "all": rows})
     except Rejected:
         return f"{len(rows)} rejected"
     rows += much(101)

@@ -276,6 +276,17 @@ def test_approve_in_a_program_takes_one_text():
     assert "approve in a program takes one text" in failure.message
 
 
+def test_the_evidence_of_an_approval_has_names():
+    @program
+    def wrong():
+        approve("publish it?", evidence=["row"])  # type: ignore[call-overload]
+
+    failure = rehearse(wrong).failure
+
+    assert failure is not None
+    assert "'evidence' of approve has names" in failure.message
+
+
 def test_a_gather_returns_results_in_the_order_of_its_calls():
     @program
     def parts():

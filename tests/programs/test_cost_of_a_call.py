@@ -20,6 +20,7 @@ from mulligan.programs.process import SocketLink
 from mulligan.programs.running import run_function
 
 FEW, MANY = 10, 60
+TRIES = 5
 
 
 @step(inline=True)
@@ -91,7 +92,10 @@ def test_a_call_costs_the_process_of_its_program_so_many_calls(
     for name, value in own.items():
         monkeypatch.setenv(f"MULLIGAN_{name}", value)
 
-    few, many = [calls_of(called.fn, count) for count in (1, FEW, MANY)][1:]
+    calls_of(called.fn, 1)
+    found = [[calls_of(called.fn, count) for count in (FEW, MANY)] for _ in range(TRIES)]
 
+    # Ends of inline steps that take longer on a busy machine are sent in more pieces.
+    few, many = min(found, key=lambda one: one[1].total() - one[0].total())
     each = (many.total() - few.total()) / (MANY - FEW)
     assert each <= calls_max, "\n".join(f"{n:4} {name}" for name, n in (many - few).most_common())

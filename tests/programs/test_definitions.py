@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from mulligan import Retry, program, step
+import mulligan
+from mulligan import Retry, flow, program, step
 from mulligan.errors import LanguageError
 from mulligan.flows.recording import Recorder
 from mulligan.programs import definitions
 from mulligan.programs.failures import failure_of
 
+from .rehearsed import rehearse
 from .steps_of_programs import add, fail
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +62,66 @@ def test_how_many_calls_a_program_may_make_is_in_its_action():
     [step_] = few.__mulligan_workflow__().check().steps
 
     assert step_.action is not None and step_.action.params["calls"] == 20
+
+
+@step(timeuot="1m")  # type: ignore[call-overload]
+def misspelled() -> None: ...
+
+
+@program
+def child(depth: int):
+    misspelled()
+    if depth:
+        parent(depth - 1)
+
+
+@program
+def parent(depth: int):
+    child(depth)
+
+
+@flow
+def flow_child():
+    misspelled()
+
+
+@program
+def parent_of_a_flow():
+    return flow_child()
+
+
+@pytest.mark.parametrize("calling", [child, parent, parent_of_a_flow], ids=lambda calling: calling.name)
+def test_a_mistake_in_what_a_called_program_calls_is_found_before_it_runs(calling: Any):
+    with pytest.raises(LanguageError) as caught:
+        calling.__mulligan_workflow__()
+
+    [problem] = caught.value.problems
+    assert problem.message == "'timeuot' is not a key of step 'misspelled'"
+
+
+@step(env={"TOKEN": "${secrets.token}"})
+def with_secret() -> None: ...
+
+
+@program(secrets={"token": {"env": "API_TOKEN"}})
+def declaring():
+    with_secret()
+
+
+@program
+def asking_for_a_secret():
+    mulligan.secret("token", env="API_TOKEN")
+
+
+def test_what_a_program_declares_for_its_steps_is_not_called_unused():
+    assert declaring.__mulligan_workflow__().examine().warnings == ()
+
+
+def test_a_program_that_asks_for_a_secret_is_told_who_reads_it():
+    failure = rehearse(asking_for_a_secret).failure
+
+    assert failure is not None
+    assert '@program(secrets={"token": …}), for @step(env={"TOKEN": "${secrets.token}"})' in failure.message
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,8 @@ class Link:
     def define_sleep(self) -> m.StepDefinition:
         return definitions.sleep_definition()
 
-    def define_approval(self, *, has_timeout: bool) -> m.StepDefinition:
-        return definitions.approve_definition(has_timeout=has_timeout)
+    def define_approval(self, given: Collection[str]) -> m.StepDefinition:
+        return definitions.approve_definition(given)
 
     def define_event_wait(self, given: Collection[str], schema: Mapping[str, Any] | None) -> m.StepDefinition:
         return definitions.event_wait_definition(given, schema)

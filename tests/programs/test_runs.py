@@ -38,10 +38,13 @@ def test_an_asynchronous_program_runs_its_tasks_beside_each_other(tmp_path: Path
 def test_a_program_goes_on_in_another_process_when_a_person_has_answered(tmp_path: Path, is_approved: bool) -> None:
     run = mulligan.run(programs.asking, home=tmp_path / "home", folder=str(tmp_path), show=False)
     waiting = [wait.kind for wait in run.waiting_for]
+    (asked,) = run.pending
 
     (run.approve if is_approved else run.refuse)("approve", "because")
 
     assert "approval" in waiting
+    shown = {one.name: (one.kind, one.columns, one.rows) for one in asked.evidence}
+    assert shown["first"] == ("table", ["rows", "text"], [["1", "a"]])
     assert run.status == "completed", run.explain()
     assert run.outputs["result"] == ("201-loaded" if is_approved else "100 rejected")
     assert lines(tmp_path) == (["201-loaded", "before"] if is_approved else ["before"])

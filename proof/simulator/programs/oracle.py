@@ -145,7 +145,7 @@ class _Log:
     def define_sleep(self) -> m.StepDefinition:
         return m.StepDefinition("", b"")
 
-    def define_approval(self, *, has_timeout: bool) -> m.StepDefinition:
+    def define_approval(self, given: Collection[str]) -> m.StepDefinition:
         return m.StepDefinition("", b"")
 
     def define_event_wait(self, given: Collection[str], schema: Mapping[str, Any] | None) -> m.StepDefinition:

@@ -120,7 +120,9 @@ def wait(
 
 
 @overload
-def approve(message: str, /, *, timeout: Duration | None = None, key: str = "") -> Any: ...
+def approve(
+    message: str, /, *, timeout: Duration | None = None, evidence: Mapping[str, Any] | None = None, key: str = ""
+) -> Any: ...
 @overload
 def approve(
     name: str,
@@ -144,13 +146,13 @@ def approve(
 
     `evidence={"rows": summary}` is shown with the question: texts, rows, diffs, files.
 
-    In a program: `approve("publish 40 rows?", timeout="8h")`, which raises `Rejected`.
+    In a program: `approve("publish 40 rows?", evidence={"rows": rows}, timeout="8h")`, which raises `Rejected`.
     """
     program = running_program()
     if program is not None:
-        if evidence is not None:
-            refuse("arguments", "'evidence' of approve is for a flow", hint="say it in the message")
-        return program.approve(*filter(None, (name, message)), **given({"default": default, **keys}))
+        return program.approve(
+            *filter(None, (name, message)), **given({"default": default, "evidence": evidence, **keys})
+        )
     if not message:
         refuse("arguments", "mulligan.approve needs a name and a message", hint='approve("publish", "publish it?")')
     more = given({"default": default, "evidence": None if evidence is None else dict(evidence)})
@@ -173,9 +175,13 @@ def secret(name: str, *, env: str | None = None, file: str | None = None, comman
     """A secret, looked up by the worker and hidden in all output: `secret("token", env="API_TOKEN")`.
 
     Without a source it names a secret that the flow declares: `@flow(secrets={"token": {"env": "API_TOKEN"}})`.
+    A program declares its secrets so, and its steps read them: `@step(env={"TOKEN": "${secrets.token}"})`.
     """
     source = given(locals(), "name")
-    recorder, site = current("mulligan.secret"), call_site()
+    in_program = (
+        f"""declare it with @program(secrets={{"{name}": …}}), for @step(env={{"TOKEN": "${{secrets.{name}}}"}})"""
+    )
+    recorder, site = current("mulligan.secret", in_program=in_program), call_site()
     if source:
         recorder.declare("secrets", name, source, site)
     return Reference(f"secrets.{name}", {})  # type: ignore[return-value]

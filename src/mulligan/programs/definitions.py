@@ -46,6 +46,8 @@ _ARGUMENTS = Template((Expression("inputs", ("inputs",)),))
 _pinned: dict[str, dict[str, str]] = {}
 # The definitions that were made, by the identity of what is called, with that itself: so it stays alive.
 _made: dict[int, tuple[Any, StepDefinition]] = {}
+# The programs whose calls are being checked, by their identity: they may call one another.
+_being_checked: set[int] = set()
 
 
 def pin(module: str, source: str, file: str) -> None:
@@ -170,13 +172,10 @@ def sleep_definition() -> StepDefinition:
     return _definition(Step(name="sleep", action=Action(WAIT, {"seconds": {"${}": "seconds"}}, {"seconds": seconds})))
 
 
-def approve_definition(*, has_timeout: bool) -> StepDefinition:
-    """The step of `approve`: its arguments are `prompt` and, if it has one, `timeout` in seconds."""
-    params: dict[str, Any] = {"message": {"${}": "prompt"}}
-    bindings = {"prompt": Template((Expression("inputs.prompt", ("inputs.prompt",)),))}
-    if has_timeout:
-        params["timeout"] = {"${}": "timeout"}
-        bindings["timeout"] = Template((Expression("inputs.timeout", ("inputs.timeout",)),))
+def approve_definition(given: Collection[str]) -> StepDefinition:
+    """The step of `approve`: its arguments are `prompt` and, if it has them, `timeout` in seconds and `evidence`."""
+    params: dict[str, Any] = {"message" if name == "prompt" else name: {"${}": name} for name in given}
+    bindings = {name: Template((Expression(f"inputs.{name}", (f"inputs.{name}",)),)) for name in given}
     return _definition(Step(name="approve", action=Action(APPROVE, params, bindings)))
 
 
@@ -208,6 +207,8 @@ def workflow_of(program: Any) -> Any:
         if step.keys and running_program() is None:
             # Now, and not when it is called at night. A program that calls this one checks what it calls by itself.
             _checked(step, program.keys)
+    if running_program() is None:
+        _check_called(program)
     top = {key: one for key, one in program.keys.items() if key not in STEP_KEYS and key not in _OWN_KEYS}
     for step in steps_in_reach(program.fn):
         found = Recorder(program.name)
@@ -239,6 +240,20 @@ def _steps_named(function: Any) -> Iterator[StepFunction[..., Any]]:
     for name in dict.fromkeys(_names_used(function.__code__)):
         if isinstance(step := function.__globals__.get(name), StepFunction):
             yield step
+
+
+def _check_called(program: Any) -> None:
+    """Refuse what is wrong in the programs and flows that the text of a program names, as in its steps."""
+    if id(program) in _being_checked:
+        return
+    _being_checked.add(id(program))
+    try:
+        for name in dict.fromkeys(_names_used(program.fn.__code__)):
+            called = program.fn.__globals__.get(name)
+            if hasattr(type(called), "__mulligan_workflow__") and id(called) not in _being_checked:
+                called.__mulligan_workflow__().check()
+    finally:
+        _being_checked.discard(id(program))
 
 
 def _names_used(code: types.CodeType) -> Iterator[str]:

@@ -72,7 +72,7 @@ class Link(Protocol):
 
     def define_sleep(self) -> m.StepDefinition: ...
 
-    def define_approval(self, *, has_timeout: bool) -> m.StepDefinition: ...
+    def define_approval(self, given: Collection[str]) -> m.StepDefinition: ...
 
     def define_event_wait(self, given: Collection[str], schema: Mapping[str, Any] | None) -> m.StepDefinition: ...
 
@@ -262,24 +262,36 @@ class Machine:
             SLEEP, {"seconds": seconds}, what="sleep", definition=self._link.define_sleep, read=_nothing
         )
 
-    def approve(self, *texts: str, timeout: Any = None, key: str = "", **others: Any) -> Any:
+    def approve(
+        self,
+        *texts: str,
+        timeout: Any = None,
+        key: str = "",
+        evidence: Mapping[str, Any] | None = None,
+        **others: Any,
+    ) -> Any:
         """A question to a person, and the answer; in an asynchronous program it is awaited."""
         if len(texts) != 1 or others:
             given = f"'{next(iter(others))}'" if others else f"{len(texts)} texts"
             hint = 'write approve("publish it?", timeout="8h")'
-            raise ProgramError(f"approve in a program takes one text, 'timeout' and 'key', and gets {given}", hint=hint)
-        return self.perform(self.prepare_approval(texts[0], timeout, key))
+            takes = "approve in a program takes one text, 'timeout', 'evidence' and 'key'"
+            raise ProgramError(f"{takes}, and gets {given}", hint=hint)
+        return self.perform(self.prepare_approval(texts[0], timeout, evidence, key))
 
-    def prepare_approval(self, prompt: str, timeout: Any, key: str) -> Call[Any]:
+    def prepare_approval(self, prompt: str, timeout: Any, evidence: Mapping[str, Any] | None, key: str) -> Call[Any]:
         arguments: dict[str, Any] = {"prompt": prompt}
         if timeout is not None:
             arguments["timeout"] = seconds_of(timeout, "approve")
-        has_timeout = timeout is not None
+        if evidence is not None:
+            if not isinstance(evidence, Mapping):
+                raise ProgramError("'evidence' of approve has names", hint='write evidence={"sales": rows}')
+            arguments["evidence"] = dict(evidence)
+        given = tuple(arguments)
         return self.prepare_named(
             APPROVE,
             arguments,
             what="approve",
-            definition=lambda: self._link.define_approval(has_timeout=has_timeout),
+            definition=lambda: self._link.define_approval(given),
             key=key,
         )
 

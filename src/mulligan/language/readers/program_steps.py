@@ -34,6 +34,8 @@ def check_program(values: dict[str, Any], fields: Fields, label: str, scope: Sco
     action: Action | None = values.get("action")
     if action is None or not traits_of(action).is_program:
         return
+    # The steps that it calls are known when it runs: any of them may use what is declared for them.
+    scope.draft.used |= {(section, "*") for section in ("secrets", "files", "retry_policies", "handlers")}
     python = fields.at("python")
     for node, keys in ((python, _NOT_OF_FUNCTION), (fields.node, _NOT_OF_STEP)):
         for key, (why, hint) in keys.items():

@@ -28,6 +28,11 @@ def refuse_retry_of_child(reader: RunReader, record: RunRecord, *, has_file: boo
             f"run {record.run_id} completed, so there is nothing to retry",
             hint=f"to run what failed in run {root.run_id} again: mulligan retry {root.run_id}",
         )
+    if has_file and root.status == "completed":
+        raise NothingToRetry(
+            f"run {record.run_id} is part of run {root.run_id}, which completed, so there is nothing to retry",
+            hint=f"to go on from one of its events in a new run: mulligan fork {root.run_id} --at EVENT",
+        )
     if has_file:
         raise Refused(
             f"run {record.run_id} is a child of run {record.parent_run_id}: that run decides which file it uses",

@@ -15,6 +15,7 @@ from mulligan.core.model.events import AttemptSucceeded, Entry, RunReopened
 from mulligan.core.model.place_keys import is_at_or_below, step_name
 from mulligan.core.model.program_calls import name_of
 from mulligan.core.state.transitions import RUN_ENDED
+from mulligan.errors import UnknownRun
 from mulligan.history.story import StoryLine, story
 from mulligan.history.views import Wait
 from mulligan.service.runs.stored.run_reader import RunReader
@@ -104,18 +105,27 @@ def _located_lines(
         yield from explain(entry)
 
 
+# What the result of each place is known by, or the run whose result it took over.
+_Results = dict[str, dict[str, str] | int]
+
+
 class _Comparison:
     """Says which part of what a result is known by is not what it was, when its step last ran before this run."""
 
     def __init__(self, service: RunReader, run_id: int) -> None:
         self._service, self._run_id = service, run_id
+        self._read: dict[int, _Results] = {}
 
     def line(self, entry: Entry) -> StoryLine | None:
         """The line for an attempt that has succeeded; None if nothing differs, or no earlier run is found."""
         fact = entry.fact
         assert isinstance(fact, AttemptSucceeded)
         for run_id, earlier in self._earlier:
-            if (before := earlier.get(fact.place)) is not None:
+            before = earlier.get(fact.place)
+            if isinstance(before, int):
+                # That run took over the result of this one, which did the work.
+                run_id, before = before, self._results_of(before).get(fact.place)
+            if isinstance(before, dict):
                 if not (found := differences(fact.made_of, before)):
                     return None
                 more = len(found) - _DIFFERENCES_NAMED_MAX
@@ -125,19 +135,24 @@ class _Comparison:
         return None
 
     @cached_property
-    def _earlier(self) -> list[tuple[int, dict[str, dict[str, str]]]]:
+    def _earlier(self) -> list[tuple[int, _Results]]:
         """What results of earlier runs of the workflow are known by, the newest run first."""
         own = self._service.record(self._run_id)
         some = self._service.runs(limit=_RUNS_SEARCHED_MAX, before=self._run_id)
         runs = [one.run_id for one in some if (one.workflow, one.project) == (own.workflow, own.project)]
-        found = []
-        for run_id in runs[:_RUNS_COMPARED_MAX]:
-            facts = (entry.fact for entry in self._service.events(run_id))
-            made_of = {
-                fact.place: fact.made_of for fact in facts if isinstance(fact, AttemptSucceeded) and fact.made_of
+        return [(run_id, self._results_of(run_id)) for run_id in runs[:_RUNS_COMPARED_MAX]]
+
+    def _results_of(self, run_id: int) -> _Results:
+        if run_id not in self._read:
+            try:
+                facts = [entry.fact for entry in self._service.events(run_id)]
+            except UnknownRun:  # it was removed meanwhile
+                facts = []
+            done = (fact for fact in facts if isinstance(fact, AttemptSucceeded))
+            self._read[run_id] = {
+                fact.place: fact.made_of or fact.reused_run_id for fact in done if fact.made_of or fact.reused_run_id
             }
-            found.append((run_id, made_of))
-        return found
+        return self._read[run_id]
 
 
 def summarize_calls(lines: Iterable[StoryLine]) -> Iterator[StoryLine]:
