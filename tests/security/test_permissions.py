@@ -112,7 +112,8 @@ LAST = ("resume", "retry", "cancel", "DELETE", "store/admin/remove", "logins:end
 UNANSWERED = {
     *("GET runs/{run_id}/steps/{step}/items", "GET runs/{run_id}/steps/{step}/items/{index}"),
     *("GET runs/{run_id}/artifacts/{sha256}", "GET runs/{run_id}/data/{name}", "GET usage/workflows/{name}"),
-    *("GET /runs/{run_id}/steps/{step}/items/{index}", "POST store/read/artifacts.fetch"),
+    *("GET /runs/{run_id}/steps/{step}/items/{index}", "GET /runs/{run_id}/images/{sha256}"),
+    "POST store/read/artifacts.fetch",
     *("POST store/worker/work.leases_of", "POST store/worker/work.fetch", "POST store/worker/work.register"),
     *(
         "POST store/worker/work.exchange",

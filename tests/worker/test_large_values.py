@@ -552,7 +552,7 @@ CHILD_MODULES = (
     *("step_context.artifacts", "step_context.errors", "step_context.log_records", "step_context.step_generators"),
     *("step_context.debugger", "step_context.trace_frames"),
     *(f"values.{name}" for name in ("annotations", "artifact_contents", "decoding", "durations", "encoding", "files")),
-    *("values.exception_names", "values.pandas_tables", "values.tables"),
+    *("values.exception_names", "values.pandas_tables", "values.table_previews", "values.tables"),
 )
 STANDARD = (
     *("__future__", "collections.abc", "concurrent.futures", "contextlib", "datetime"),
