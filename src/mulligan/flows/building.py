@@ -397,10 +397,9 @@ class _Lines:
 
     def _add(self, lines: dict[str, str], needs: dict[str, str]) -> None:
         """Add the needs of a line, without those on steps that must have succeeded anyway."""
-        if not lines:
-            return
         known: set[str] = set()
-        ahead = [step for step, on in needs.items() if on == SUCCESS]
+        # A gate alone is never among them: what follows it is known. A flow of many lines is not searched for each.
+        ahead = [step for step, on in needs.items() if on == SUCCESS] if len(lines) > 1 else []
         while ahead:
             new = [step for step in self._reads.get(ahead.pop(), ()) if step not in known]
             known.update(new)
